@@ -12,27 +12,27 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pendingReleases are leases that are to be given back and could not be: of claims whose end is not known, or that ran nothing.
-// Left to end by themselves they would count as lost, and an entry that loses three is dead-lettered as if it had killed a
-// process each time.
+// pendingReleases holds leases that must be released and could not be released yet. They belong to claims that ran
+// nothing or whose result is unknown. A lease that ends by itself counts as lost. An entry that loses three leases is
+// dead-lettered, as if it had crashed a process each time.
 type pendingReleases struct {
 	*Base
 	source   *source
 	refusals *refusals
 	batcher  groupcommit.Batcher[pendingRelease]
-	some     atomic.Bool // there is any: a claim asks for no more than this
+	some     atomic.Bool // whether any release is pending; lets a claim skip the mutex
 
 	mu      sync.Mutex // guards the field below
 	pending map[processlog.ID]int
 }
 
-// pendingRelease is what one write of ours may have leased.
+// pendingRelease is the set of entries that one claim or insert may have leased.
 type pendingRelease struct {
 	entries []processlog.QueueEntry
-	offered bool // to whoever is free, once it is paid
+	offered bool // offer the entries to all processes once they are released
 	token   processlog.Token
-	failed  int       // tries
-	rests   time.Time // the database refuses it, so it is not tried before
+	failed  int       // number of failed tries
+	rests   time.Time // no try before this time, because the database refused the release
 }
 
 func (d *pendingRelease) ids() []processlog.ID {
@@ -43,12 +43,13 @@ func (d *pendingRelease) ids() []processlog.ID {
 	return ids
 }
 
-// releaseParts is in how many parts a pending release is paid of which a row is locked. A part with such a row waits two seconds for it, and
-// the others for nothing, so that many are better than two.
+// releaseParts is the number of parts into which a pending release is split if one of its rows is locked. A part with a
+// locked row waits two seconds for the lock. The other parts do not wait.
 const releaseParts = 8
 
-// after returns what is left of a pending release when paying it ended so. Entries that the database refuses are a pending release that rests. Where a
-// row is locked the others are split, since most of the parts can be paid.
+// after returns the pending releases that are left after a try that returned err. Entries that the database refuses
+// form a release of their own, which rests. If a row is locked, the other entries are split into parts, because most
+// parts can be released.
 func (d *pendingRelease) after(err error) []pendingRelease {
 	var parts []pendingRelease
 	rest := *d
@@ -75,11 +76,11 @@ func (d *pendingRelease) after(err error) []pendingRelease {
 	return parts
 }
 
-// releasedBy returns the part of a pending release that was paid although paying it ended so.
+// releasedBy returns the entries that were released although the try returned err.
 func (d *pendingRelease) releasedBy(err error) pendingRelease {
 	var refused *processlog.RefusedError
 	if !errors.As(err, &refused) || errors.Is(err, processlog.ErrBusy) {
-		return pendingRelease{} // which of the others are locked is not known
+		return pendingRelease{} // it is unknown which of the other rows are locked
 	}
 	return pendingRelease{entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return refuses(refused.Refusals, e.ID) }), offered: d.offered}
 }
@@ -90,7 +91,7 @@ func newPendingReleases(b *Base, source *source, r *refusals) *pendingReleases {
 	return d
 }
 
-// track counts, because of two claims under way at once both may have asked for an entry.
+// track adds entries to pending. It counts them, because two claims at once may have asked for the same entry.
 func (d *pendingReleases) track(ids []processlog.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,8 +112,8 @@ func (d *pendingReleases) released(ids []processlog.ID) {
 	d.some.Store(len(d.pending) > 0)
 }
 
-// without leaves out of what a claim wants the entries that are owed: claimed anew, their lost lease could be given back no
-// more.
+// without removes entries with a pending release from want. A new claim would give them another token, and the lost
+// lease could no longer be released.
 func (d *pendingReleases) without(want []processlog.Wanted) (rest []processlog.Wanted, pending []processlog.Scheduled) {
 	if !d.some.Load() {
 		return want, nil
@@ -129,8 +130,8 @@ func (d *pendingReleases) without(want []processlog.Wanted) (rest []processlog.W
 	return rest, pending
 }
 
-// release gives leases back, and offers the entries to whoever is free if offered says so. What cannot be given back is owed.
-// The first try is the caller's own, so that what is given back is free before anybody is told of it.
+// release gives leases back. If offered is set, it then offers the entries to all processes. The first try runs in the
+// caller's goroutine, so that the leases are free before the entries are offered. If it fails, the batcher tries again.
 func (d *pendingReleases) release(entries []processlog.QueueEntry, offered bool, token processlog.Token) {
 	pending := pendingRelease{entries: entries, offered: offered, token: token}
 	err := d.tryRelease(&pending)
@@ -142,7 +143,8 @@ func (d *pendingReleases) release(entries []processlog.QueueEntry, offered bool,
 	if released := pending.releasedBy(err); len(released.entries) > 0 {
 		d.offer(&released)
 	}
-	// Noted before it is handed over: paid first it would be owed for ever, and the entry never asked for here again.
+	// Track the release before the batcher gets it. If the batcher finished first, the entry would stay in pending
+	// forever, and this process would never claim it again.
 	left := pending.after(err)
 	for i := range left {
 		d.track(left[i].ids())
@@ -150,7 +152,8 @@ func (d *pendingReleases) release(entries []processlog.QueueEntry, offered bool,
 	d.batcher.Add(left...)
 }
 
-// sawRelease takes the result of a try. Entries that the database refuses are told by their ids, and say nothing of the database.
+// sawRelease records the result of a try. Refused entries are reported by their ids and do not count as a failure of
+// the database.
 func (d *pendingReleases) sawRelease(err error) {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
@@ -160,14 +163,14 @@ func (d *pendingReleases) sawRelease(err error) {
 	d.Saw(problemRelease, err)
 }
 
-// later gives leases back as release does, but lets its batcher try: the caller has just seen that the database does not answer.
+// later gives leases back as release does, but leaves the first try to the batcher. Callers use it when the database
+// has just failed to answer.
 func (d *pendingReleases) later(token processlog.Token, entries ...processlog.QueueEntry) {
 	pending := pendingRelease{entries: entries, offered: true, token: token}
 	d.track(pending.ids())
 	d.batcher.Add(pending)
 }
 
-// tryRelease tries once.
 func (d *pendingReleases) tryRelease(pending *pendingRelease) error {
 	ctx, cancel := d.Statement()
 	defer cancel()
@@ -181,17 +184,17 @@ func (d *pendingReleases) offer(released *pendingRelease) {
 	}
 }
 
-// releaseAll tries each pending release once that does not rest. What is left comes again, behind what has come meanwhile: one row may be locked,
-// or refused, for as long as somebody likes, and the others wait neither for it nor behind it. A row that somebody else has claimed
-// since carries another token, and keeps its lease.
+// releaseAll tries each pending release once, except those that rest. Releases that fail go to the end of the list. One
+// row may stay locked or refused for any time, and the other releases do not wait for it. A row that another process
+// has claimed since has another token and keeps its lease.
 func (d *pendingReleases) releaseAll(batch []pendingRelease) {
 	var left []pendingRelease
 	var why error
-	fresh := false // of a pending release there are parts now, which nobody has tried
+	fresh := false // a failed release was split into parts that have not been tried yet
 	began := time.Now()
 	for i := range batch {
 		if time.Since(began) > StatementTimeout {
-			left = append(left, batch[i:]...) // enough of waiting for locks
+			left = append(left, batch[i:]...) // stop waiting for locks in this run
 			break
 		}
 		if began.Before(batch[i].rests) {
@@ -215,19 +218,19 @@ func (d *pendingReleases) releaseAll(batch []pendingRelease) {
 			continue
 		}
 		if why = err; !errors.Is(err, processlog.ErrBusy) {
-			// The database does not answer, or not to this one, which comes last now.
+			// The database does not answer, perhaps only for this release. Put it last.
 			left, fresh = append(append(left[:len(left)-len(again)], batch[i+1:]...), again...), false
 			break
 		}
 	}
 	d.Saw(problemRelease, why)
-	// Closed, it adds nothing: the leases end by themselves, and count.
+	// Wait returns false after Close. Nothing is added then, and the leases end by themselves and count as lost.
 	if len(left) > 0 && (fresh || d.Wait(delay(settleBackoff, max(1, left[len(left)-1].failed)))) {
 		d.batcher.Add(left...)
 	}
 }
 
-// settled takes note that a pending release was paid.
+// settled records that a pending release has succeeded, and offers its entries.
 func (d *pendingReleases) settled(released *pendingRelease) {
 	d.released(released.ids())
 	d.refusals.taken(problemRefusedRelease, "", released.ids()...)

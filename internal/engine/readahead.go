@@ -7,18 +7,19 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// readAhead is due entries of one type that were found in the database and that no claim has tried yet. Read claim by
-// claim, a backlog would be searched from its start each time, past all that is claimed and not yet settled, or
-// settled and not yet purged by the server; and two claims at once would find the same entries.
+// readAhead holds due entries of one type that were read from the database and that no claim has tried yet. It reads
+// for several claims at once. If each claim read by itself, each would search the backlog from its start. It would pass
+// rows that are claimed but not settled, and rows that the server has not purged yet. Two claims at once would also
+// find the same entries.
 type readAhead struct {
-	guard chan struct{} // full while somebody takes his share, and reads for it: the next one shares what he finds
+	guard chan struct{} // full while one claim takes its share and reads; the next claim can use what it has read
 
 	mu      sync.Mutex                 // guards the fields below
 	ids     []processlog.ID            // earliest due first
-	out     map[processlog.ID]struct{} // taken and not tried yet: the database offers them still
-	more    bool                       // the last reading may not have found all
-	claims  int                        // how many claims' worth is read at once
-	inFront int                        // of what was read last, entries that cannot run here now: others stand behind them
+	out     map[processlog.ID]struct{} // handed out and not tried yet; the database still returns them as due
+	more    bool                       // the last read may not have found all
+	claims  int                        // number of claims to read for at once
+	inFront int                        // entries of the last read that cannot run here now and stand in front of others
 }
 
 func newReadAhead() *readAhead {
@@ -28,18 +29,18 @@ func newReadAhead() *readAhead {
 // mostReadAhead bounds readAhead.claims.
 const mostReadAhead = 16
 
-// mostRejectedInFront bounds how many entries that the database refuses to lease are looked past.
+// mostRejectedInFront limits how many entries that the database refuses to lease are skipped.
 const mostRejectedInFront = 10 * processlog.MaxRows
 
 // share is one claim's part of what was read.
 type share struct {
 	ids   []processlog.ID
-	fresh bool // read for this claim
-	more  bool // others may remain, here or in the database
+	fresh bool // it was read for this claim
+	more  bool // more entries may remain, here or in the database
 }
 
-// take hands out up to n entries, and as many more as stood in front of others before. read finds up to limit that are due, and
-// reports whether there may be more.
+// take hands out up to n entries for one claim. After a read it adds as many entries as stood in front before. read
+// returns up to limit due entries and reports whether there may be more.
 func (r *readAhead) take(n int, read func(limit int) (ids []processlog.ID, more bool, err error)) (share, error) {
 	r.guard <- struct{}{}
 	defer func() { <-r.guard }()
@@ -54,64 +55,66 @@ func (r *readAhead) take(n int, read func(limit int) (ids []processlog.ID, more 
 	return r.hand(n, limit > 0), nil
 }
 
-// missing is how many entries are to be read before n can be handed out: none while any are left.
+// missing returns how many entries to read before n can be handed out. It returns 0 while any are left.
 func (r *readAhead) missing(n int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.ids) > 0 {
 		return 0
 	}
-	// What cannot run here, and what another claim of ours is at, comes first in every reading: without room for both
-	// it would bring nothing new.
+	// A read returns entries first that cannot run here or that another claim of this process is trying. Read that many
+	// more, or the read could bring nothing new.
 	return n*r.claims + r.inFront + len(r.out)
 }
 
-// fill keeps what was read, and returns how many of it stood in front of others before.
+// fill keeps the entries that were read. It returns how many entries stood in front before this read.
 func (r *readAhead) fill(found []processlog.ID, more bool) (inFront int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.more = more
-	// The database offers them until that claim has committed: two claims would have the same ones.
+	// Leave out entries that another claim is trying. The database returns them until that claim commits, and two claims
+	// would try the same entries.
 	r.ids = slices.DeleteFunc(found, func(id processlog.ID) bool {
 		_, out := r.out[id]
 		return out
 	})
-	// The claims of this reading count anew.
+	// Start a new count, to which the claims of this read add.
 	inFront, r.inFront = r.inFront, 0
 	return inFront
 }
 
-// hand gives a claim its share, which is out until it has been tried.
+// hand gives a claim its share. The entries stay in out until the claim calls tried.
 func (r *readAhead) hand(n int, fresh bool) share {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n = min(n, len(r.ids))
-	ids := r.ids[:n:n] // what is added to a share must not run into the next one
+	ids := r.ids[:n:n] // limit the capacity, so that an append to this share cannot overwrite the next one
 	if r.ids = r.ids[n:]; len(r.ids) == 0 {
-		r.ids = nil // sixteen claims' worth is not kept at rest
+		r.ids = nil // free the memory of a used-up read
 	}
 	for _, id := range ids {
 		r.out[id] = struct{}{}
 	}
-	return share{ids, fresh, r.more || len(r.ids) > 0 || !fresh} // what was read a while ago is not all there is now
+	return share{ids, fresh, r.more || len(r.ids) > 0 || !fresh} // an older read does not include entries that have come due since
 }
 
-// tried notes how the claim of a share went. While each brings what it was for, more is read at once; where others
-// were faster with most of it, they are with the rest as well.
+// tried records how the claim of a share went. After a successful claim, the next read covers twice as many claims. If
+// other processes got most of the share, they will also get most of the rest, so the rest is dropped.
 func (r *readAhead) tried(s share, found processlog.Claimed, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range s.ids {
 		delete(r.out, id)
 	}
-	// One statement looks no further: more than that hold up those behind until they are fewer. Rejected entries rest for long
-	// and cost no claim, so many of them may stand in front.
+	// One statement skips at most MaxRows entries. If more stand in front, the entries behind them wait. Rejected
+	// entries rest for long and cost no claim, so many more of them may be skipped.
 	most := processlog.MaxRows
 	if len(found.Rejected) > 0 {
 		most = mostRejectedInFront
 	}
 	r.inFront = min(r.inFront+standing(found), most)
-	// Tried to its end, what others have worked off would cost a claim for each few entries of it.
+	// Other processes have taken most of this share. Further claims of the same read would each bring only a few
+	// entries.
 	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Refused)+len(found.Rejected) {
 		r.ids, r.claims = nil, 1
 		return
@@ -119,9 +122,9 @@ func (r *readAhead) tried(s share, found processlog.Claimed, err error) {
 	r.claims = min(2*r.claims, mostReadAhead)
 }
 
-// standing is how many entries are to be looked past next time: those that must not run here, and those whose rows
-// somebody holds locked. Without, a single free slot would meet the same row for as long as it is locked. Where they were
-// all there was, nobody knows how many more there are.
+// standing returns how many entries the next read should skip. They are entries that must not run here and entries
+// whose rows are locked. Without this, a claim for a single free slot would meet the same locked row again and again.
+// If the claim got nothing, more such entries may follow, so the number is doubled.
 func standing(found processlog.Claimed) int {
 	n := len(found.Refused) + len(found.Rejected)
 	for _, w := range found.Waiting {

@@ -11,31 +11,32 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Recording is the entries of one Record call: the slots they are born with, and where they go once their transaction has
-// ended. Only the first word about that end counts. The zero value with Drafts is ready for Of.
+// Recording holds the entries of one Record call. It reserves slots for them, and routes them when their transaction
+// has ended. Only the first report of that end counts. A value with only Drafts set is ready for Of.
 type Recording struct {
 	Drafts   []processlog.Draft // unique by idempotency key
 	Inserted []processlog.Inserted
 
 	intake       *intake
 	engine       *Engine
-	writes       []func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error // of recorders
-	reservations []Reservation                                                                       // of the drafts inserted with a lease; nil for the others
-	at           time.Time                                                                           // of the insert
-	watched      bool                                                                                // the end of the transaction is seen, and not only told
+	writes       []func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error // from the recorders; WriteMore calls them
+	reservations []Reservation                                                                       // one per draft; nil for a draft that is not inserted with a lease
+	at           time.Time                                                                           // time of the insert
+	watched      bool                                                                                // this process sees the end of the transaction itself, without a report of the caller
 	told         atomic.Bool                                                                         // the caller has reported the commit
 	poller       CommitPoller
 	once         sync.Once
 }
 
-// Of makes the recording e's.
+// Of attaches the recording to engine e.
 func (r *Recording) Of(e *Engine) {
 	r.engine, r.intake, r.poller = e, e.intake, e.poller
 	r.reservations = make([]Reservation, len(r.Drafts))
 }
 
-// Reserve sets slots aside for the drafts that can be inserted with a lease: due at once, of a type that runs here. It is for
-// transactions whose end is seen: in others the slots could not be given back.
+// Reserve reserves slots for the drafts that can be inserted with a lease. These are due at once, and their type runs
+// here. Call it only if this process sees the end of the transaction. Otherwise the slots could not be released after a
+// rollback.
 func (r *Recording) Reserve() {
 	r.watched = true
 	if r.intake.settler.behind() {
@@ -47,7 +48,8 @@ func (r *Recording) Reserve() {
 		if t == nil || t.finder() != nil || d.Done || d.Delay > 0 || t.BatchWait > 0 {
 			continue
 		}
-		// Inserted with a lease it would run alone: those that come together are claimed together, for one batch.
+		// An entry inserted with a lease runs alone. Several entries recorded together are claimed together instead, so
+		// that they share a batch.
 		if len(r.Drafts) > 1 && t.Seats() > 1 {
 			t.slots.Recorded()
 			continue
@@ -58,7 +60,7 @@ func (r *Recording) Reserve() {
 	}
 }
 
-// Prepare asks the recorders before anything is written. Its errors name what is wrong with a draft.
+// Prepare calls the recorders before anything is written. Its errors name the draft that is wrong and the reason.
 func (r *Recording) Prepare() error {
 	for _, prepare := range r.engine.recorders {
 		write, err := prepare(r.Drafts)
@@ -72,7 +74,7 @@ func (r *Recording) Prepare() error {
 	return nil
 }
 
-// WriteMore writes in the same transaction what the recorders have to write, after the insert.
+// WriteMore runs the recorders' writes in the same transaction, after the insert.
 func (r *Recording) WriteMore(ctx context.Context, tx processlog.Tx) error {
 	for _, write := range r.writes {
 		if err := write(ctx, tx, r.Inserted); err != nil {
@@ -83,13 +85,13 @@ func (r *Recording) WriteMore(ctx context.Context, tx processlog.Tx) error {
 	return nil
 }
 
-// Watched reports whether the end of the transaction is seen.
+// Watched reports whether this process sees the end of the transaction itself.
 func (r *Recording) Watched() bool { return r.watched }
 
-// Written tells what the insert has answered.
+// Written stores the result of the insert.
 func (r *Recording) Written(inserted []processlog.Inserted) { r.Inserted, r.at = inserted, time.Now() }
 
-// NotifyRecorded tells the observer of what is new.
+// NotifyRecorded calls Observer.Recorded for each new entry.
 func (r *Recording) NotifyRecorded(ctx context.Context) {
 	b := r.intake.Base
 	if b.Observer.Recorded == nil {
@@ -103,21 +105,22 @@ func (r *Recording) NotifyRecorded(ctx context.Context) {
 	}
 }
 
-// Unseen polls for the commit, because this process does not see the end of the transaction. It does not poll for entries that
-// the reconciler enqueues in time.
+// Unseen starts polling for the commit, because this process does not see the end of the transaction. It does not poll
+// if the reconciler will enqueue all entries in time.
 func (r *Recording) Unseen() {
 	for i := range r.Drafts {
 		d, in := &r.Drafts[i], &r.Inserted[i]
 		if in.Duplicate || d.Done || d.Delay > r.intake.near() || !r.intake.source.Wants(d.BusinessType, d.Delay) {
 			continue
 		}
-		// All entries of one Record commit together, so one of them is enough.
+		// All entries of one Record call commit together, so polling for one is enough.
 		r.poller.Add(UnseenCommit{Key: d.IdempotencyKey, ID: in.ID, Committed: r.found, Told: &r.told})
 		return
 	}
 }
 
-// near is how far ahead of their due times entries are found by the reconciler at the latest.
+// near returns how long before its due time the reconciler finds an entry. An entry that is due later than that needs
+// no poll.
 func (in *intake) near() time.Duration {
 	if in.source.Reach() == ReachAll {
 		return 4 * in.ReconcileInterval
@@ -130,7 +133,7 @@ func (r *Recording) found() {
 	r.once.Do(func() { r.intake.route(r.fresh(0)) })
 }
 
-// Committed sends the entries on their way.
+// Committed routes the entries after the caller or the connection has reported the commit.
 func (r *Recording) Committed() {
 	r.told.Store(true)
 	r.once.Do(func() {
@@ -139,7 +142,8 @@ func (r *Recording) Committed() {
 	})
 }
 
-// Unknown: perhaps they exist. The queue is told of them, due in a second at the earliest, and a claim finds out.
+// Unknown handles a transaction whose result is unknown. It releases the reserved slots and enqueues the entries to be
+// due in one second or later. A claim then finds out whether they exist.
 func (r *Recording) Unknown() {
 	r.once.Do(func() {
 		r.giveBack()
@@ -148,7 +152,7 @@ func (r *Recording) Unknown() {
 	})
 }
 
-// RolledBack gives the reserved slots back.
+// RolledBack releases the reserved slots.
 func (r *Recording) RolledBack() { r.once.Do(r.giveBack) }
 
 func (r *Recording) giveBack() {
@@ -159,7 +163,8 @@ func (r *Recording) giveBack() {
 	}
 }
 
-// fresh lists what was really inserted and is to run, due not before atLeast from now.
+// fresh returns the entries that were inserted and must run. If atLeast is positive, none is due sooner than atLeast
+// from now. fresh releases the reservations of duplicates.
 func (r *Recording) fresh(atLeast time.Duration) []freshEntry {
 	earliest := time.Now().Add(atLeast)
 	list := make([]freshEntry, 0, len(r.Drafts))

@@ -12,46 +12,46 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refusals keeps which entries the database refuses to change, by a trigger or a constraint for example. Each is logged once,
-// stands in Health until the same change is taken, and is tried less and less often, so that hundreds of them cost no statement
-// each in every round.
+// refusals records the entries that the database refuses to change, for example because of a trigger or a constraint.
+// Each entry is logged once and stands in Health until the database accepts the same change. It is tried less and less
+// often, so that hundreds of refused entries do not cost a statement each in every round.
 type refusals struct {
 	*Base
-	some atomic.Bool // there is any: what works asks for no more than this
+	some atomic.Bool // whether anything is refused; lets callers skip the mutex
 
-	answered chan struct{} // of capacity 1: holds a token once the database has refused or taken what it refused before
+	answered chan struct{} // capacity 1; receives a signal when the database refuses a change, or accepts one that it refused before
 
 	mu   sync.Mutex // guards the field below
 	open map[refusalOf]map[processlog.ID]*refused
 }
 
-// refusalOf is what the database refuses for entries of one type.
+// refusalOf is a kind of change that the database refuses, for one type.
 type refusalOf struct{ what, businessType string }
 
-// refused is one entry.
+// refused is the state of one refused entry.
 type refused struct {
 	err   error
 	times int
-	until time.Time // it is not tried again before
+	until time.Time // no new try before this time
 }
 
 const (
 	refusedPause     = time.Second
 	refusedPauseMost = time.Minute
 
-	// mostRefusedOutcomes is how many refused outcomes of one type wait in a process before it claims no more of that type: the
-	// handlers' work could not be stored either.
+	// mostRefusedOutcomes limits the refused outcomes of one type that wait in a process. At this limit the process
+	// claims no more entries of the type, because their outcomes could not be stored either.
 	mostRefusedOutcomes = processlog.MaxRows
 )
 
-// refusalPause returns how long an entry rests after it was refused so many times: half a second to a second at first, twice as
-// long each time, and half a minute to a minute in the end.
+// refusalPause returns how long an entry rests after the given number of refusals. After the first it is half a second
+// to a second. It doubles each time, up to half a minute to a minute.
 func refusalPause(times int) time.Duration {
 	half := min(refusedPause<<min(times-1, 10), refusedPauseMost) / 2
 	return half + jitter.N(half)
 }
 
-// note takes what the database refuses for entries of one type. It logs those that are new.
+// note records that the database refuses a change of the listed entries. It logs the entries that are new.
 func (r *refusals) note(what, businessType string, list []processlog.Refusal) {
 	if len(list) == 0 {
 		return
@@ -90,7 +90,7 @@ func (r *refusals) note(what, businessType string, list []processlog.Refusal) {
 	}
 }
 
-// refusalsIn names all refused entries, in ascending order.
+// refusalsIn returns one error that names all refused entries, in ascending order of their ids.
 func refusalsIn(entries map[processlog.ID]*refused) error {
 	ids := slices.SortedFunc(maps.Keys(entries), processlog.ID.Compare)
 	list := make([]processlog.Refusal, len(ids))
@@ -100,10 +100,11 @@ func refusalsIn(entries map[processlog.ID]*refused) error {
 	return &processlog.RefusedError{Refusals: list}
 }
 
-// forgetAfter is how long after its pause an entry is forgotten that was not tried again: it was purged, or another process has it.
+// forgetAfter is how long after its pause an entry is forgotten if it was not tried again. It was purged, or another
+// process has it.
 const forgetAfter = 10 * refusedPauseMost
 
-// forgetOld forgets entries that were not tried again, and what the database then refuses no more.
+// forgetOld forgets entries that were not tried again. It clears a problem that has no entries left.
 func (r *refusals) forgetOld() {
 	if !r.some.Load() {
 		return
@@ -112,7 +113,7 @@ func (r *refusals) forgetOld() {
 	r.mu.Lock()
 	for of, entries := range r.open {
 		if of.what == problemRefusedOutcome {
-			continue // each is held here, and tried until it is stored
+			continue // this process holds these outcomes and tries until they are stored
 		}
 		maps.DeleteFunc(entries, func(_ processlog.ID, e *refused) bool { return time.Since(e.until) > forgetAfter })
 		if len(entries) == 0 {
@@ -127,7 +128,7 @@ func (r *refusals) forgetOld() {
 	}
 }
 
-// taken notes that the database has taken the change of entries, or that nobody asks for it any more.
+// taken records that the database has accepted the change of the entries, or that the change is no longer needed.
 func (r *refusals) taken(what, businessType string, ids ...processlog.ID) {
 	if !r.some.Load() {
 		return
@@ -157,7 +158,7 @@ func (r *refusals) tell() {
 	}
 }
 
-// aside splits wanted entries into those that may be claimed now and those that were refused and rest.
+// aside splits the wanted entries into rest, which may be claimed now, and resting, which were refused and must wait.
 func (r *refusals) aside(businessType string, want []processlog.Wanted) (rest []processlog.Wanted, resting []processlog.Refusal) {
 	if !r.some.Load() {
 		return want, nil
@@ -179,10 +180,11 @@ func (r *refusals) aside(businessType string, want []processlog.Wanted) (rest []
 	return rest, resting
 }
 
-// refusedClaims are what makes a claim of an entry vain: it cannot be leased, or not be put back until its turn comes.
+// refusedClaims lists the refusals that make a claim of an entry useless. The database refuses to lease the entry, or
+// refuses to put it back while it is blocked.
 var refusedClaims = [...]string{problemRefusedClaim, ProblemRefusedBlock}
 
-// claimedLocked reports whether a claim of some entry of a type is vain.
+// claimedLocked reports whether any entry of a type has such a refusal. The caller holds mu.
 func (r *refusals) claimedLocked(businessType string) bool {
 	for _, what := range refusedClaims {
 		if len(r.open[refusalOf{what, businessType}]) > 0 {
@@ -192,7 +194,7 @@ func (r *refusals) claimedLocked(businessType string) bool {
 	return false
 }
 
-// ofClaimLocked returns what makes a claim of an entry vain; nil: nothing does.
+// ofClaimLocked returns the refusal that makes a claim of an entry useless, or nil. The caller holds mu.
 func (r *refusals) ofClaimLocked(businessType string, id processlog.ID) *refused {
 	for _, what := range refusedClaims {
 		if e := r.open[refusalOf{what, businessType}][id]; e != nil {
@@ -202,7 +204,7 @@ func (r *refusals) ofClaimLocked(businessType string, id processlog.ID) *refused
 	return nil
 }
 
-// in returns when a refused entry is to be claimed again.
+// in returns the time until a refused entry may be claimed again.
 func (r *refusals) in(businessType string, id processlog.ID) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +214,8 @@ func (r *refusals) in(businessType string, id processlog.ID) time.Duration {
 	return RefusedRetry
 }
 
-// outcomes returns how many outcomes of a type wait because the database refuses them; of all types where it is empty.
+// outcomes returns how many outcomes of a type wait because the database refuses them. An empty businessType counts all
+// types.
 func (r *refusals) outcomes(businessType string) (n int) {
 	if !r.some.Load() {
 		return 0
@@ -227,7 +230,7 @@ func (r *refusals) outcomes(businessType string) (n int) {
 	return n
 }
 
-// outcomesTried returns how many times the outcome of each entry was refused.
+// outcomesTried returns for each entry how many times its outcome was refused.
 func (r *refusals) outcomesTried() map[processlog.ID]int {
 	if r.outcomes("") == 0 {
 		return nil
@@ -246,7 +249,8 @@ func (r *refusals) outcomesTried() map[processlog.ID]int {
 	return times
 }
 
-// outcomesWait reports whether the database has not answered about some outcome since outcomesTried returned before.
+// outcomesWait reports whether some outcome in before has had no answer from the database since. before is an earlier
+// result of outcomesTried.
 func (r *refusals) outcomesWait(before map[processlog.ID]int) bool {
 	for id, times := range r.outcomesTried() {
 		if asked, found := before[id]; found && asked == times {
@@ -256,7 +260,8 @@ func (r *refusals) outcomesWait(before map[processlog.ID]int) bool {
 	return false
 }
 
-// unstored names the entries whose outcomes the database refuses; nil: there are none.
+// unstored returns an error that names the entries whose outcomes the database refuses. It returns nil if there are
+// none.
 func (r *refusals) unstored() error {
 	if r.outcomes("") == 0 {
 		return nil

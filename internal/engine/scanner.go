@@ -11,11 +11,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// behindPause is how long claims wait while the database is behind with outcomes.
+// behindPause is how long claims pause while too many outcomes wait to be stored.
 const behindPause = 10 * time.Millisecond
 
-// scanner claims entries when they come due. It sleeps until the next due moment its claim schedule knows of, not for an
-// interval: claims and peeks say when that is, and wake-ups make it earlier.
+// scanner claims entries when they come due. It sleeps until the next due time in its claim schedule, not for a fixed
+// interval. Claims and answers of the source set that time, and wake-ups can make it earlier.
 type scanner struct {
 	*Base
 	types            *types
@@ -28,10 +28,10 @@ type scanner struct {
 	dispatcher       *dispatcher
 }
 
-// run claims what is due until ctx ends, and waits for the claims it has begun.
+// run claims due entries until ctx ends. It then waits for the claims that are running.
 func (s *scanner) run(ctx context.Context) {
 	var claims sync.WaitGroup
-	// What claims bring is started, or given back, before Run looks for handlers to wait for (G15).
+	// The claims must have started or released their entries before Run waits for handlers (G15).
 	defer claims.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -43,24 +43,24 @@ func (s *scanner) run(ctx context.Context) {
 		case <-s.claimSchedule.wake:
 		}
 		if ctx.Err() != nil {
-			return // both may have come, and a claim sent now would be given back (G15)
+			return // both cases may be ready, and entries claimed now would only be released again (G15)
 		}
 		timer.Reset(s.step(ctx, &claims))
 	}
 }
 
-// step starts every claim that is worth one now and returns how long there is nothing to do.
+// step starts every claim that is worthwhile now. It returns how long the scanner may sleep.
 func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duration {
 	a := s.claimSchedule
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	// The database has gone back (G19). A person who says go on wakes this loop.
+	// The database has lost writes (G19). When an operator lets the process continue, this loop is woken.
 	if s.rollbackDetector.stopped() != nil {
 		return peekInterval
 	}
 	if s.settler.behind() {
-		// More attempts would only wait for their outcomes to be stored, and leases would end meanwhile (G8).
+		// New attempts would only wait to store their outcomes, and their leases would end meanwhile (G8).
 		return behindPause
 	}
 	next := now.Add(peekInterval)
@@ -74,18 +74,18 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 		}
 		next = t.roomAt(now, next)
 		if typeSchedule.claiming < claimsInFlight && now.Before(typeSchedule.due) && typeSchedule.due.Before(next) {
-			next = typeSchedule.due // what is due already waits for a claim to end, or a slot
+			next = typeSchedule.due // if it is due already, it waits for a claim to end or for a slot, and either one wakes the scanner
 		}
 	}
 	return max(0, time.Until(next))
 }
 
-// beginLocked starts as many claims of a type as are worth it now.
+// beginLocked starts as many claims of a type as are worthwhile now. The caller holds claimSchedule.mu.
 func (s *scanner) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time, claims *sync.WaitGroup) {
-	// Of a type whose outcomes cannot be stored, more would only be done in vain.
+	// Claim no more of a type if the database refuses many of its outcomes. Their handlers would run in vain.
 	for typeSchedule.wants(t, now) && s.claims.refusals.outcomes(t.Name) < mostRefusedOutcomes {
-		// All it may bring, before it is asked for: an entry that is claimed and has no slot lets its lease pass, and
-		// that counts (G16).
+		// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that counts
+		// as lost (G16).
 		calls := t.slots.Take(t.callsFor(processlog.MaxRows))
 		if calls == 0 {
 			return
@@ -95,9 +95,9 @@ func (s *scanner) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time
 	}
 }
 
-// claimDue claims, and starts, entries of a type for so many calls, whose slots are taken: what the queue says is due and,
-// where it is silent or holds only a part of the backlog, what the database says. Slots that turn out to be too many are
-// given back at once: others can use them before the claim is over.
+// claimDue claims and starts entries of a type for the given number of calls. The caller has taken their slots. It
+// claims entries that the queue reports as due. It also asks the database if the queue does not answer or holds only
+// part of the backlog. Slots that are not needed are released before the claim, so that others can use them.
 func (s *scanner) claimDue(t *Type, calls int) claimResult {
 	backlog := s.claimSchedule.hasBacklog(t)
 	if !s.source.up() {
@@ -107,28 +107,29 @@ func (s *scanner) claimDue(t *Type, calls int) claimResult {
 	if !ok {
 		return s.claimFromStore(t, calls)
 	}
-	// The queue had less than there are slots, and may not know the rest. What the database has refused it would
-	// refuse again.
+	// The queue returned fewer entries than there are slots, and the database may hold more. After an error do not ask
+	// again, because the database would refuse again.
 	if (backlog || got.lost) && got.err == nil && !got.full {
 		return s.alsoFromStore(t, calls, got)
 	}
-	s.Problems.Passed(problemDue, t.Name) // the queue has taken over, and nobody will ask the database again
+	s.Problems.Passed(problemDue, t.Name) // the queue works again, so no later read of the database would clear this problem
 	return got
 }
 
-// alsoFromStore goes on where the queue had less than it was asked for.
+// alsoFromStore claims from the database after the queue has returned fewer entries than asked for.
 func (s *scanner) alsoFromStore(t *Type, calls int, got claimResult) claimResult {
-	// What the queue has said is kept: the database's answer tells nothing of what comes next.
+	// Schedule the queue's next due time now, because the database's answer says nothing about later entries.
 	s.claimSchedule.expect(t.Name, got.next)
-	// The rest of the slots went back when the queue had answered.
+	// claimFromSource has released the slots that it did not need. Take slots again.
 	if calls = t.slots.Take(calls); calls == 0 {
-		got.full = true // as soon as a slot is free
+		got.full = true // claim again as soon as a slot is free
 		return got
 	}
 	return s.claimFromStore(t, calls)
 }
 
-// claimFromSource returns false, and the slots are the caller's still, when the queue does not answer.
+// claimFromSource claims entries that the queue reports as due. It returns false if the queue does not answer. The
+// slots then still belong to the caller.
 func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 	n := t.fits(calls)
 	leased, ok := s.source.Claim(t, n)
@@ -160,10 +161,10 @@ func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 	began := time.Now()
 	s.claimSchedule.began(t, began)
 	if !full {
-		// Before the transaction, not after it: what comes due during it has a claim of its own.
+		// Schedule the next claim before this transaction. Entries that come due during it then get a claim of their own.
 		s.claimSchedule.expect(t.Name, leased.Next)
 	}
-	// The queue's lease is no claim (G10): whether the entry is due, free and there at all the database says.
+	// The queue's lease is not a claim (G10). Only the database knows whether the entry exists, is due and is free.
 	found, err := s.claims.claim(t, unleased(leased.IDs), needed)
 	s.claimSchedule.ended(t, time.Since(began))
 	s.returnToSource(t, leased, found, err)
@@ -177,8 +178,8 @@ func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 	return claimResult{full: full, lost: leased.Lost, next: processlog.Never}, true
 }
 
-// leaveBlocked takes entries that wait for another of their key out of the queue, and returns the others. When the other
-// one has ended, the next is enqueued anew, or claimed where it ended.
+// leaveBlocked removes blocked entries from the queue and returns the others. When the earlier entry of the key ends,
+// the blocked entry is enqueued again or claimed directly.
 func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased) ([]processlog.ID, error) {
 	ctx, cancel := s.Statement()
 	defer cancel()
@@ -192,39 +193,39 @@ func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased) ([]processlog
 	return grouped.Without(leased.IDs, blocked), nil
 }
 
-// returnToSource settles the queue's leases of entries that were not claimed: gone ones are removed, the
-// others come due again. Left alone, the queue would offer them to nobody for a lease.
+// returnToSource settles the queue's leases of entries that were not claimed. Gone entries are removed, and the others
+// come due again. Without this, the queue would offer them to no process until its lease ends.
 func (s *scanner) returnToSource(t *Type, leased processlog.Leased, found claimed, err error) {
 	add := func(id processlog.ID, remove bool, in time.Duration) {
 		s.source.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: remove, In: in})
 	}
 	if err != nil {
 		for _, id := range leased.IDs {
-			// The claim's end is unknown, and what it may have taken is given back. Apart from each other, for others
-			// have the same database.
+			// The result of the claim is unknown, and the leases it may have taken are released. Spread the entries over
+			// time, because other processes use the same database.
 			add(id, false, processlog.LockedRetry+jitter.N(10*processlog.LockedRetry))
 		}
 	}
 	for _, id := range found.Gone {
-		// It has ended, or was never committed: offered again it would cost a claim each time.
+		// The entry has ended or was never committed. Each further offer would cost a claim.
 		add(id, true, 0)
 	}
 	for _, w := range found.Waiting {
 		add(w.ID, false, w.In)
 	}
 	for _, id := range found.spare {
-		add(id, false, 0) // for whoever has a call free, perhaps this process once more
+		add(id, false, 0) // for any process with a free call, perhaps this one
 	}
 	for _, r := range found.Rejected {
 		add(r.ID, false, s.claims.refusals.in(t.Name, r.ID))
 	}
 	for i := range found.Refused {
-		// A row that got the id of one of this type is not this queue's (G10).
+		// A row of another type under this id does not belong to this queue, so remove the id (G10).
 		add(found.Refused[i].ID, found.Refused[i].BusinessType != t.Name, RefusedRetry)
 	}
 }
 
-// claimFromStore is the same without the queue's help.
+// claimFromStore claims entries that the database reports as due, without the queue.
 func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	n := t.fits(calls)
 	ahead := s.claimSchedule.readAhead(t)
@@ -235,7 +236,7 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 		return claimResult{blind: true, next: processlog.Never, drained: err == nil, err: err}
 	}
 	failpoint.Reach(failpoint.DueRead)
-	// It may ask for more than there are slots: what stands in front may not be to be had.
+	// The share may hold more entries than there are slots, because its first entries may not be claimable.
 	found, err := s.claims.claim(t, unleased(share.ids), needed)
 	t.slots.Release(needed - t.calls(found.Mine))
 	if err == nil {
@@ -245,13 +246,15 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	if err != nil {
 		return claimResult{next: processlog.Never, err: err}
 	}
-	// What was just read, and can be claimed in no part, is held by others: asking again at once is no use.
+	// These entries were just read, and none could be claimed, so other processes hold them. Asking again at once would
+	// not help.
 	beaten := share.fresh && len(found.Mine) == 0
 	more := share.more || len(found.spare) > 0
 	return claimResult{blind: true, full: more && !beaten, beaten: more && beaten, drained: !more, next: processlog.Never}
 }
 
-// findDue reads from the database what is due, and of a serial type what nothing blocks. It reports whether there may be more.
+// findDue reads due entries from the database. For a serial type it leaves out blocked entries. more reports whether
+// the database may hold further ones.
 func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, err error) {
 	ctx, cancel := s.Statement()
 	defer cancel()
@@ -263,7 +266,7 @@ func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, e
 	}
 	if err != nil {
 		s.Problems.Failed(problemDue, t.Name, err)
-		s.rollbackDetector.verifyLater() // as a claim that failed: what answers next may be another server (G19)
+		s.rollbackDetector.verifyLater() // verify as after a failed claim, because another server may answer next (G19)
 		return nil, false, err
 	}
 	s.Problems.Passed(problemDue, t.Name)

@@ -11,7 +11,7 @@ import (
 
 const (
 	// claimsInFlight is how many claims of one type may run at once. With only one, an entry that comes due during a
-	// claim would wait for its end. In measurements that wait was half of the lateness.
+	// claim would wait for its end. That wait would be half of its lateness.
 	claimsInFlight = 2
 
 	// wakeSpread keeps instances that wake for the same entry from claiming in step. For each consecutive claim that
@@ -29,7 +29,7 @@ const (
 
 	// claimPace is the longest time that a claim waits after the transaction of another claim began. It does not wait
 	// when more is due than one claim takes. Without it, claims of one or two entries would follow each other at once.
-	// Each is a transaction with a synced write, and your own commits would wait for it.
+	// Each is a transaction with a synced write, and commits of the application would wait for it.
 	claimPace = 2 * time.Millisecond
 )
 
