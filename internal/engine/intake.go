@@ -12,23 +12,23 @@ import (
 
 // freshEntry is an entry whose transaction has just ended.
 type freshEntry struct {
-	id           processlog.ID // zero: still to be asked for by key
+	id           processlog.ID // zero if the id must still be read from the database by key
 	key          processlog.IdempotencyKey
 	businessType string
-	token        processlog.Token // the lease of the insert's
+	token        processlog.Token // token of the lease that the entry was inserted with
 	reservation  Reservation      // nil unless inserted with a lease
-	slot         bool             // it has taken one, for itself and for those that share its call
-	watched      bool             // the end of its transaction was seen, and not only told
-	orphaned     bool             // it was inserted with a lease, has no slot any more, and waits for its id to have the lease released
-	failed       int              // how often its id could not be asked for
-	due          time.Time        // by this process's monotonic clock, for the queue only
+	slot         bool             // holds a slot, perhaps for several entries that share one call
+	watched      bool             // this process saw the end of the transaction itself, without a report of the caller
+	orphaned     bool             // inserted with a lease but without a slot now; its lease is released once its id is known
+	failed       int              // failed reads of its id
+	due          time.Time        // by this process's monotonic clock; only for the queue
 }
 
-// waitBound is how many entries may wait in memory. The reconciler finds further ones.
+// waitBound is how many entries may wait in memory. The reconciler finds any others.
 const waitBound = 100_000
 
-// intake is the ways of an entry after its commit. Callers hand over and go on; what piles up while a statement runs is
-// the next statement.
+// intake handles entries after their commit. Callers hand entries over and continue. Entries that arrive while a
+// statement runs share the next statement.
 type intake struct {
 	*Base
 	types            *types
@@ -40,22 +40,26 @@ type intake struct {
 	settler          *settler
 	dispatcher       *dispatcher
 
-	resolve groupcommit.Batcher[freshEntry] // ids of a bulk insert are asked for
-	verify  groupcommit.Batcher[freshEntry] // inserted with a lease rows are read back
-	claim   groupcommit.Batcher[freshEntry] // fresh rows are claimed by id
+	resolve groupcommit.Batcher[freshEntry] // reads the ids of entries from a bulk insert
+	verify  groupcommit.Batcher[freshEntry] // reads back rows that were inserted with a lease
+	claim   groupcommit.Batcher[freshEntry] // claims fresh rows by id
 }
 
-// withBatchers makes what it hands entries to.
+// withBatchers configures the batchers and returns in.
 func (in *intake) withBatchers() *intake {
-	// What is read back or claimed holds slots, which bound it. What is resolved need hold none, and so has a Bound.
+	// The slots limit how many entries are read back or claimed. Entries whose ids are read may hold no slot, so resolve
+	// has its own Bound.
 	in.resolve.Max, in.resolve.Workers, in.resolve.Bound, in.resolve.Flush = processlog.MaxRows, 1, waitBound, in.resolveFresh
 	in.verify.Max, in.verify.Workers, in.verify.Flush = processlog.MaxRows, 2, in.verifyFresh
 	in.claim.Max, in.claim.Workers, in.claim.Flush = processlog.MaxRows, 1, in.claimFresh
 	return in
 }
 
-// route sends entries whose transaction has committed on their way: inserted with a lease to be read back, due now
-// and with a free slot here to be claimed by id, all others to the queue. It keeps fresh.
+// route routes entries whose transaction has committed. It reuses the memory of fresh.
+//
+//   - Entries inserted with a lease are read back.
+//   - Entries that are due now and get a free slot here are claimed by id.
+//   - All others are enqueued.
 func (in *intake) route(fresh []freshEntry) {
 	enqueue := fresh[:0]
 	var verify, claim []freshEntry
@@ -66,13 +70,15 @@ func (in *intake) route(fresh []freshEntry) {
 		case f.orphaned:
 			in.claims.pendingReleases.later(f.token, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id})
 		case f.reservation == nil && t == nil, f.reservation == nil && time.Until(f.due) > 0:
-			// Nobody to run it here, or not now: the queue tells whoever has it when it is due.
+			// This process does not run the type, or the entry is not due yet. The queue notifies a process that runs the
+			// type when the entry is due.
 			enqueue = append(enqueue, f)
 		case f.id.IsZero():
 			in.resolveOrDrop(f)
 		case f.reservation != nil:
 			verify = append(verify, f)
-		// With no slot, or outcomes waiting, it is the queue's: whoever is free claims it.
+		// Claim here only with a free slot, and only if not too many outcomes wait to be stored. Otherwise the queue
+		// offers the entry to all processes.
 		case t.BatchWait == 0 && !in.settler.behind() && calls.seat(t, &f):
 			claim = append(claim, f)
 		default:
@@ -81,18 +87,19 @@ func (in *intake) route(fresh []freshEntry) {
 	}
 	in.verify.Add(verify...)
 	in.claim.Add(claim...)
-	// Those are read back by nobody here until they are due: the next check of the log asks whether they are there.
+	// This process does not read these entries until they are due. The rollback detector checks at its next verification
+	// that they exist.
 	in.rollbackDetector.recorded(enqueue)
 	in.enqueueFresh(enqueue)
 }
 
-// freshCalls are calls that several entries of one transaction share.
+// freshCalls counts the free seats of a call that several entries share.
 type freshCalls struct {
 	t    *Type
-	left int // seats
+	left int // free seats
 }
 
-// seat gives an entry its place in a call; the first of each takes the slot.
+// seat gives an entry a seat in a call. The first entry of each call takes the slot.
 func (c *freshCalls) seat(t *Type, f *freshEntry) bool {
 	if c.t == t && c.left > 0 {
 		c.left--
@@ -104,8 +111,7 @@ func (c *freshCalls) seat(t *Type, f *freshEntry) bool {
 	return f.slot
 }
 
-// enqueueFresh tells the queue of entries that come due within its horizon; the reconciler tells it of the
-// rest in time.
+// enqueueFresh enqueues entries that come due within the queue's horizon. The reconciler enqueues the others in time.
 func (in *intake) enqueueFresh(fresh []freshEntry) {
 	items := make([]processlog.QueueEntry, 0, len(fresh))
 	for _, f := range fresh {
@@ -123,18 +129,18 @@ func (in *intake) enqueueFresh(fresh []freshEntry) {
 
 func (in *intake) resolveOrDrop(f freshEntry) {
 	if !in.resolve.Add(f) {
-		in.giveBack(f) // more than anybody can work off: the database keeps it, and the reconciler finds it
+		in.giveBack(f) // too many wait already; the database has the entry, and the reconciler finds it
 	}
 }
 
-// giveBack frees the slot of an entry that will not run from here.
+// giveBack releases the reservation of an entry that will not run from here.
 func (in *intake) giveBack(f freshEntry) {
 	if f.reservation != nil {
 		in.claimSchedule.cancel(f.businessType, f.reservation)
 	}
 }
 
-// resolveFresh asks for the ids of a bulk insert, now that its rows are committed.
+// resolveFresh reads the ids of entries from a bulk insert, after their transaction has committed.
 func (in *intake) resolveFresh(batch []freshEntry) {
 	keys := make([]processlog.IdempotencyKey, len(batch))
 	for i, f := range batch {
@@ -151,21 +157,22 @@ func (in *intake) resolveFresh(batch []freshEntry) {
 	var found, unfound []freshEntry
 	for _, f := range batch {
 		if f.id = ids[f.key]; f.id.IsZero() {
-			in.giveBack(f) // the reconciler's, if it is there
+			in.giveBack(f) // if it exists, the reconciler finds it
 			unfound = append(unfound, f)
 			continue
 		}
 		found = append(found, f)
 	}
 	failpoint.Reach(failpoint.IDsResolved)
-	// The same ways once more, now that they have a name.
+	// Route them again, now that their ids are known.
 	in.route(found)
-	// Only an answer says that something is not there.
+	// These entries are missing for certain, because the database has answered.
 	in.missing.report(unfound)
 }
 
-// unresolved deals with entries whose ids the database did not tell. The reconciler finds those without a lease. A lease that an
-// entry was inserted with has run nothing, and left to its end it would count as lost: its id is asked for until it is told.
+// unresolved handles entries whose ids could not be read. The reconciler finds those without a lease. An entry inserted
+// with a lease has run nothing, but a lease that ends by itself counts as lost. Its id is therefore read again until
+// the lease can be released.
 func (in *intake) unresolved(batch []freshEntry) {
 	var leased []freshEntry
 	failures := 0
@@ -184,8 +191,9 @@ func (in *intake) unresolved(batch []freshEntry) {
 	}
 }
 
-// verifyFresh reads inserted with a lease rows back. What the caller inserted is not proof that it was committed: a
-// savepoint may have been rolled back, a deadlock swallowed. Only what is there, untouched, is run.
+// verifyFresh reads back rows that were inserted with a lease. The insert does not prove that the row was committed.
+// The application may have rolled back to a savepoint or ignored a deadlock error. Only rows that exist and are
+// unchanged run.
 func (in *intake) verifyFresh(batch []freshEntry) {
 	ids := make([]processlog.ID, len(batch))
 	for i, f := range batch {
@@ -193,7 +201,7 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 	}
 	ctx, cancel := in.Statement()
 	defer cancel()
-	asked := time.Now() // before the question: the leases run while its answer is on its way (G16)
+	asked := time.Now() // read the clock before the query, because the leases run while its answer is on its way (G16)
 	rows, err := in.Store.Load(ctx, ids)
 	in.Saw(ProblemReadBack, err)
 	in.rollbackDetector.sawRead(rows, asked)
@@ -216,8 +224,8 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 	in.missing.report(unfound)
 }
 
-// disown gives back the slots and the leases of entries that were inserted with a lease and cannot be read back. The lease has run
-// nothing, and left to its end it would count as lost.
+// disown releases the slots and leases of entries that were inserted with a lease and could not be read back. They have
+// run nothing, but a lease that ends by itself counts as lost.
 func (in *intake) disown(batch []freshEntry) {
 	for _, f := range batch {
 		in.giveBack(f)
@@ -225,22 +233,23 @@ func (in *intake) disown(batch []freshEntry) {
 	}
 }
 
-// startFresh runs a verified row, which was asked for when asked says. One that was committed too late for its lease, or
-// whose reservation lapsed, is claimed anew.
+// startFresh runs an unchanged row that was read back. asked is the time just before the read. A row is claimed again
+// if its lease is too short by now, or if its reservation lapsed.
 func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time) {
 	t := in.types.named(f.businessType)
-	// Any write since the INSERT, a claim, a cancellation, makes it another's; and so does a token that is not this
-	// call's, under an id that was given out again (G2).
+	// A write since the INSERT, such as a claim or a cancellation, means that the row is no longer this process's. A
+	// different token means that the id was assigned again to another entry (G2).
 	if row == nil || row.Version != 0 || row.Token != f.token || row.State != processlog.Pending {
 		in.giveBack(f)
 		return
 	}
-	// A lease from the insert runs from the INSERT. What a late commit has left of it may end before it is renewed, and another
-	// process would run the entry, too (G16).
+	// The lease runs from the INSERT. After a late commit it may end before it is renewed, and another process would run
+	// the entry too (G16).
 	intime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := f.reservation.Use(1); {
 	case !in.types.accepts.Load(), in.rollbackDetector.stopped() != nil:
-		// Nothing may start any more, or the database has gone back (G15, G19). A lease left behind would count as lost.
+		// Nothing may start any more, or the database has lost writes (G15, G19). Release the lease, because a lease that
+		// ends by itself counts as lost.
 		if slot {
 			in.claimSchedule.free(t, 1)
 		}
@@ -248,7 +257,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 	case slot && intime:
 		_ = in.dispatcher.startClaimed(t, []processlog.Row{*row}, asked, 0)
 	case slot || t.slots.TakeRecorded():
-		// Claimed under the token it was inserted with, it is not counted again: that lease has run nothing.
+		// Claim it under the token it was inserted with. That lease has run nothing and does not count as lost.
 		f.slot = true
 		in.claim.Add(f)
 	default:
@@ -269,31 +278,31 @@ func (in *intake) claimFresh(batch []freshEntry) {
 			}
 			want[i] = processlog.Wanted{ID: f.id, Token: f.token}
 			if f.reservation == nil {
-				want[i].Token = processlog.Token{} // not inserted with a lease: nothing of ours to take over
+				want[i].Token = processlog.Token{} // not inserted with a lease, so there is no lease to take over
 			}
 		}
 		t := in.types.named(name)
 		if list, want = in.leaveBlocked(t, list, want); len(want) == 0 {
 			in.claimSchedule.free(t, calls)
-			continue // the entry in front tells when it has ended
+			continue // the entries are enqueued when the earlier entries of their keys end
 		}
 		found, err := in.claims.claim(t, want, calls)
 		if err != nil {
 			in.claimSchedule.free(t, calls)
 			in.disownLeased(list)
-			continue // the reconciler finds the others
+			continue // the reconciler finds those without a lease
 		}
 		failpoint.Reach(failpoint.FreshClaimed)
 		in.claimSchedule.free(t, calls-t.calls(found.Mine))
 		in.enqueueWaiting(t, found.Claimed)
 		in.leaveSpare(list, found.spare)
-		_ = in.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // what is put back is the scanner's from here on
+		_ = in.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // an error only means that entries were put back, and the scanner claims them later
 		in.missing.report(slices.DeleteFunc(list, func(f freshEntry) bool { return !slices.Contains(found.Gone, f.id) }))
 	}
 }
 
-// leaveBlocked leaves out entries that wait for another of their key. Where that cannot be told, it is found out after the
-// claim.
+// leaveBlocked leaves out blocked entries. If the database cannot tell which are blocked, all are claimed, and the
+// check follows after the claim.
 func (in *intake) leaveBlocked(t *Type, list []freshEntry, want []processlog.Wanted) ([]freshEntry, []processlog.Wanted) {
 	if t.finder() == nil {
 		return list, want
@@ -309,8 +318,8 @@ func (in *intake) leaveBlocked(t *Type, list []freshEntry, want []processlog.Wan
 		slices.DeleteFunc(want, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
 }
 
-// disownLeased gives back the leases that entries were inserted with, after a claim that failed. If the claim has come about all the
-// same, the lease is the claim's, which gives it back itself.
+// disownLeased releases the leases that entries were inserted with, after a claim that failed. If the claim took effect
+// anyway, it has replaced these leases, and the claim releases its own.
 func (in *intake) disownLeased(list []freshEntry) {
 	for _, f := range list {
 		if f.reservation != nil {
@@ -319,7 +328,8 @@ func (in *intake) disownLeased(list []freshEntry) {
 	}
 }
 
-// leaveSpare leaves to others what has found no room in a call. A lease that it was inserted with has run nothing.
+// leaveSpare offers entries that found no seat in a call to all processes. It first releases a lease that the entry was
+// inserted with, because that lease has run nothing.
 func (in *intake) leaveSpare(list []freshEntry, spare []processlog.ID) {
 	for _, f := range list {
 		if !slices.Contains(spare, f.id) {
@@ -334,7 +344,7 @@ func (in *intake) leaveSpare(list []freshEntry, spare []processlog.ID) {
 	}
 }
 
-// enqueueWaiting tells the queue of entries that could not be claimed yet.
+// enqueueWaiting enqueues entries that could not be claimed yet.
 func (in *intake) enqueueWaiting(t *Type, found processlog.Claimed) {
 	var items []processlog.QueueEntry
 	for _, w := range found.Waiting {

@@ -6,16 +6,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Known is entries of a type that were claimed by their ids. RunKnown runs them.
+// Known holds entries of a type that were claimed by their ids. RunKnown runs them.
 type Known struct {
 	Type *Type
-	Mine []processlog.Row // they are leased, and each call that they need holds a slot
+	Mine []processlog.Row // leased; each call that they need holds a slot
 
 	found claimed
 }
 
-// ClaimKnown claims entries by their ids, as many as there are slots for. Entries that are not due yet, or that must not run here
-// now, are handed to the source. tried is how many of ids were tried: none where the type does not run here, or nothing may start.
+// ClaimKnown claims entries by their ids, as many as there are slots for. It hands entries that are not due yet, or
+// must not run here now, to the source. tried is how many of ids it tried, from the start of the list. It is 0 if the
+// type does not run here, no slot is free, the claim failed, or nothing may start.
 func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, tried int) {
 	t := e.types.accepting(businessType)
 	if t == nil || t.BatchWait > 0 || e.settler.behind() || e.rollbackDetector.stopped() != nil {
@@ -39,36 +40,36 @@ func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, 
 	return Known{t, found.Mine, found}, tried
 }
 
-// RunKnown runs the claimed entries. The scanner finds those that are put back.
+// RunKnown runs the claimed entries. The scanner finds entries that are put back.
 func (e *Engine) RunKnown(k Known) {
 	if len(k.Mine) > 0 {
 		_ = e.dispatcher.startClaimed(k.Type, k.Mine, k.found.asked, 0)
 	}
 }
 
-// Release gives back the leases of entries that have run nothing, and enqueues the entries.
+// Release releases the leases of entries that have run nothing, and enqueues the entries.
 func (e *Engine) Release(token processlog.Token, entries ...processlog.QueueEntry) {
 	e.claims.release(token, entries...)
 }
 
-// OfferAgain makes the entry of an attempt due again that has run nothing.
+// OfferAgain makes the entry of an attempt due again after in. The attempt must not have called its handler.
 func (e *Engine) OfferAgain(a *Attempt, in time.Duration) { e.settler.offerAgain(a, in) }
 
-// Fail ends an attempt with an error, although no handler was called.
+// Fail ends an attempt with an error without calling a handler.
 func (e *Engine) Fail(a *Attempt, err error) {
 	e.settler.batcher.Add(settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, err, nil)})
 }
 
-// Move tells the source that an entry is due after in.
+// Move moves an entry in the source so that it is due after in.
 func (e *Engine) Move(businessType string, id processlog.ID, in time.Duration) {
 	e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id, In: in})
 }
 
-// Reach says whose entries the source tells of now.
+// Reach returns whose entries the source reports now.
 func (e *Engine) Reach() Reach { return e.source.Reach() }
 
-// Refused notes that the database refuses a change of entries, which Health and the log then name. Taken notes that it has taken
-// the change.
+// Refused records that the database refuses a change of the listed entries. Health and the log then name them. Taken
+// records that the database has accepted the change.
 func (e *Engine) Refused(what, businessType string, list []processlog.Refusal) {
 	e.refusals.note(what, businessType, list)
 }

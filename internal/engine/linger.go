@@ -7,30 +7,32 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Entries of a type with a BatchWait linger: they are due, stay unclaimed, and wait for others to share their batch. The
-// claim schedule's due moments are that much later than the entries', unless as many are due as a batch takes: then at once.
+// Entries of a type with a BatchWait linger. They are due but stay unclaimed and wait for others that share their
+// batch. The claim schedule therefore uses the entry's due time plus the BatchWait. If enough entries for a full batch
+// are due, it claims at once.
 
-// lookPause is how far apart the looks are by which a type that lingers learns that a batch is full. What other processes
-// record tells nobody its number.
+// lookPause returns the time between two looks at a type whose entries linger. A look finds out whether a batch is
+// full. It is needed because other processes do not report how many entries they record.
 func lookPause(wait time.Duration) time.Duration {
 	return min(max(wait/8, 10*time.Millisecond), 250*time.Millisecond)
 }
 
-// linger is what a scan knows of entries that wait for others; claim schedule.mu guards it.
+// linger is the state of a type whose entries wait for a batch. claimSchedule.mu guards it.
 type linger struct {
-	wait     time.Duration // 0: none do
-	batch    int           // how many need not
+	wait     time.Duration // BatchWait of the type; 0 means that its entries do not wait
+	batch    int           // number of due entries that are claimed at once
 	looking  bool
-	nextLook time.Time // none before
-	news     int       // due moments heard of since the last one
+	nextLook time.Time // no look before this time
+	news     int       // due times notified since the last look
 }
 
-// lingers reports whether entries of the type wait for others, as far as is known.
+// lingers reports whether entries of the type are known to wait for a batch now.
 func (typeSchedule *typeSchedule) lingers(now time.Time) bool {
 	return typeSchedule.wait > 0 && now.Before(typeSchedule.due) && !now.Before(typeSchedule.due.Add(-typeSchedule.wait)) && !now.Before(typeSchedule.closed)
 }
 
-// filled counts what is heard, and reports whether that may be a batch: then it is looked at at once.
+// filled counts a notification. It reports whether enough have arrived for a full batch, and then allows the next look
+// at once.
 func (typeSchedule *typeSchedule) filled() bool {
 	if typeSchedule.wait == 0 {
 		return false
@@ -42,18 +44,19 @@ func (typeSchedule *typeSchedule) filled() bool {
 	return true
 }
 
-// look reports whether to look now, and when next at the latest.
+// look reports whether to look now, and otherwise when to look at the latest.
 func (typeSchedule *typeSchedule) look(t *Type, now time.Time) (look bool, next time.Time) {
 	switch {
 	case typeSchedule.looking || typeSchedule.claiming > 0 || t.slots.Free() == 0:
-		return false, typeSchedule.due // the end of either wakes the scanner
+		return false, typeSchedule.due // the end of the look or claim, or a free slot, wakes the scanner
 	case !typeSchedule.lingers(now):
 		return false, typeSchedule.due.Add(-typeSchedule.wait)
 	}
 	return !now.Before(typeSchedule.nextLook), typeSchedule.nextLook
 }
 
-// lookLocked looks whether a batch that lingers is full, if it is time to, and returns when it is.
+// lookLocked starts a look if it is time, and returns when the scanner must wake next for this type. The caller holds
+// claimSchedule.mu.
 func (s *scanner) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time, goes func(func())) time.Time {
 	look, next := typeSchedule.look(t, now)
 	if !look {
@@ -64,15 +67,16 @@ func (s *scanner) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time,
 	return typeSchedule.due
 }
 
-// ripeIn is how long the entries of a type that are due may wait for others still; nothing where they are enough, Never where
-// none is known. What this process holds waits for nobody: a batch that hangs would be taken for one that is full, look by look.
+// ripeIn returns how much longer the due entries of a type may wait for a batch. It returns 0 if they fill a batch and
+// Never if none is due. It leaves out entries that this process holds. Otherwise stuck entries would look like a full
+// batch at each look.
 func (s *scanner) ripeIn(t *Type) time.Duration {
 	found, wait := 0, processlog.Never
 	held := s.holdings.expired(t)
-	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying} { // what is compensated runs alone
+	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying} { // compensations run alone
 		page, err := s.findLingering(t, state, t.BatchSize+len(held))
 		if err != nil {
-			return processlog.Never // the claim meets the same, and tells
+			return processlog.Never // the claim will meet the same error and report it
 		}
 		page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
 		if page, err = s.unblocked(t, page); err != nil {
@@ -89,7 +93,7 @@ func (s *scanner) ripeIn(t *Type) time.Duration {
 	return max(0, wait)
 }
 
-// unblocked leaves out entries that wait for another of their key: they share no batch.
+// unblocked leaves out blocked entries, because they cannot share a batch yet.
 func (s *scanner) unblocked(t *Type, page []processlog.Scheduled) ([]processlog.Scheduled, error) {
 	ids := make([]processlog.ID, len(page))
 	for i := range page {
@@ -107,13 +111,13 @@ func (s *scanner) findLingering(t *Type, state processlog.State, limit int) ([]p
 	return s.Store.Scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, Free: true, Limit: limit})
 }
 
-// looked takes note of such a look.
+// looked records the result of a look and wakes the scanner.
 func (a *claimSchedule) looked(t *Type, ripeIn time.Duration) {
 	a.mu.Lock()
 	typeSchedule := a.byType[t.Name]
 	typeSchedule.looking, typeSchedule.nextLook = false, time.Now().Add(lookPause(typeSchedule.wait))
 	if ripeIn < processlog.Never {
-		typeSchedule.notified++ // the queue may not know of it, and was perhaps asked before
+		typeSchedule.notified++ // an earlier answer of the queue may not include these entries
 		typeSchedule.sooner(time.Now().Add(ripeIn))
 	}
 	a.mu.Unlock()

@@ -8,18 +8,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Why an entry can be missing although its transaction is said to have committed. Whoever reads this has no other trace.
+// The texts name the likely causes of an entry that is missing although its transaction was reported as committed. The
+// reader of the log has no other trace.
 const (
 	missingUnwatched = "the server rolled its transaction back and the error was swallowed (a deadlock, say), Committed was called without a commit, " +
 		"it was rolled back to a savepoint, or somebody has deleted it"
 	missingWatched = "it was rolled back to a savepoint, or somebody has deleted it"
 )
 
-// missing reports entries that are not there.
+// missing reports entries that were reported as committed but do not exist.
 type missing struct{ *Base }
 
-// report takes entries that were told committed and not found, and makes sure that no event of theirs is in the
-// log: what was read may have come out of an old snapshot, and somebody may have recorded the event again.
+// report checks again for entries that were reported as committed and not found. The first read may have used an old
+// snapshot, or the event may have been recorded again. It reports an entry only if no entry with its idempotency key
+// exists.
 func (m *missing) report(unfound []freshEntry) {
 	if len(unfound) == 0 {
 		return
@@ -42,7 +44,7 @@ func (m *missing) report(unfound []freshEntry) {
 	}
 }
 
-// idsNow asks in a transaction of its own, which sees all that is committed.
+// idsNow reads in a new transaction, so that it sees everything that is committed.
 func (m *missing) idsNow(ctx context.Context, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.ID, error) {
 	tx, err := m.Store.Begin(ctx)
 	if err != nil {
@@ -52,7 +54,8 @@ func (m *missing) idsNow(ctx context.Context, keys []processlog.IdempotencyKey) 
 	return ids, errors.Join(err, tx.Rollback())
 }
 
-// tell reports one. Where the connection has seen the commit, no error was swallowed: a savepoint is the rule.
+// tell logs one missing entry and calls Observer.EntryMissing. If the connection saw the commit, no error was ignored.
+// The usual cause is then a savepoint, which is logged at debug level only.
 func (m *missing) tell(f freshEntry) {
 	event := observe.MissingEvent{ID: f.id, BusinessType: f.businessType, IdempotencyKey: f.key, LikelyCause: missingUnwatched}
 	report := m.Log.Warn

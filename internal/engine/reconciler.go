@@ -13,10 +13,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// reconciler brings back what the queue lost, moves entries into the queue as they come within its horizon,
-// and polls the database directly at a low rate, so that the path that works without a queue is never
-// untested. It remembers no position: a transaction may commit an entry with a lower id, or an earlier due
-// moment, than those seen before.
+// reconciler enqueues entries that the queue has lost, and entries that come within the queue's horizon. It also claims
+// overdue entries directly from the database at a low rate. This keeps the path without a queue in constant use.
+//
+// It keeps no position between rounds. A transaction may commit an entry with a lower id or an earlier due time than
+// entries already seen.
 type reconciler struct {
 	*Base
 	types            *types
@@ -29,11 +30,11 @@ type reconciler struct {
 	dispatcher       *dispatcher
 }
 
-// scanTimeout bounds each reading of the reconciler: a connection that has gone silent must not end its
-// rounds for good. It is long, for servers that read where others jump.
+// scanTimeout limits each read of the reconciler, so that a dead connection cannot block its rounds forever. It is
+// long, because some servers read many rows where others skip them.
 const scanTimeout = time.Minute
 
-// heads and scan are the store's, in bounded time.
+// heads calls Store.Heads with a timeout. scan does the same for Store.Scan.
 func (r *reconciler) heads(ctx context.Context) (Heads, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
@@ -51,7 +52,7 @@ func (r *reconciler) scan(ctx context.Context, w processlog.Window) ([]processlo
 	return found, err
 }
 
-// saw takes the result of a reading, unless Run has ended it.
+// saw records the result of a read, unless the end of Run has canceled it.
 func (r *reconciler) saw(ctx context.Context, err error) {
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		r.Base.Saw(problemRound, err)
@@ -68,7 +69,8 @@ func (r *reconciler) run(ctx context.Context) {
 	}
 }
 
-// interval spreads the rounds of many instances: up to a fifth longer than configured.
+// interval returns the pause between two rounds. It is up to a fifth longer than configured, so that many instances do
+// not read at the same time.
 func (r *reconciler) interval() time.Duration {
 	d := r.ReconcileInterval
 	if r.source.Reach() != ReachAll {
@@ -79,10 +81,10 @@ func (r *reconciler) interval() time.Duration {
 
 func (r *reconciler) round(ctx context.Context) {
 	if ctx.Err() != nil {
-		return // the end of Run and the end of the wait may both have come
+		return // ctx may have ended together with the pause
 	}
 	finish := r.source.Round(ctx)
-	// Before anything is claimed: the database may know less than this process has seen (G19).
+	// Verify before anything is claimed, because the database may have lost writes that this process has seen (G19).
 	r.rollbackDetector.round()
 	heads, err := r.heads(ctx)
 	if err != nil {
@@ -96,13 +98,15 @@ func (r *reconciler) round(ctx context.Context) {
 	r.report(event)
 }
 
-// pollAll comes before anything is enqueued: what is overdue has waited long enough.
+// pollAll claims overdue entries of all types. It runs before anything is enqueued, because overdue entries have waited
+// long enough.
 func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event *observe.ReconciledEvent) {
 	for _, head := range heads {
 		t := r.types.named(head.BusinessType)
 		overdue := head.DueIn < -r.grace()
 		if t != nil && t.finder() != nil && (overdue || head.DueIn <= 0 && !r.source.up()) {
-			// Most of what is due may be blocked. The scanner looks for what is not, a part of it with each round.
+			// Most due entries of this type may be blocked. The scanner searches for those that are not, a part of them in
+			// each round.
 			t.finder().FindAgain()
 			r.claimSchedule.overflow(t.Name)
 			continue
@@ -111,7 +115,7 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 		case t == nil && overdue:
 			event.UnknownTypes = append(event.UnknownTypes, head.BusinessType)
 		case t != nil && !r.source.up():
-			// With no queue to say when, this is the clock: the scanner asks the database then.
+			// Without a queue, the reconciler schedules the scanner's next claim from the database.
 			r.claimSchedule.expect(head.BusinessType, head.DueIn)
 		case t != nil && overdue:
 			event.Polled += r.poll(ctx, t, head.State)
@@ -119,8 +123,8 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 	}
 }
 
-// grace is how long an entry may be due before the queue counts as having forgotten it. A wheel never knew the
-// entries of other processes, so for them there is nothing to wait for.
+// grace returns how long an entry may be due before the reconciler treats it as lost by the queue. A source that knows
+// only this process's entries never knew the others, so the grace is then 0.
 func (r *reconciler) grace() time.Duration {
 	if r.source.Reach() == ReachOwn {
 		return 0
@@ -128,12 +132,12 @@ func (r *reconciler) grace() time.Duration {
 	return r.Grace
 }
 
-// poll claims overdue entries straight from the database, as many as there are free slots.
+// poll claims overdue entries directly from the database, as many as there are free slots.
 func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) int {
 	if r.settler.behind() {
 		return 0
 	}
-	// Counted now and taken once it is known how many are overdue: no slot stands empty while the log is read.
+	// Count the free slots now and take them after the read. No slot stays unused during the read.
 	limit := t.fits(t.slots.Free())
 	if limit == 0 {
 		return 0
@@ -155,18 +159,18 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 	}
 	err = r.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
 	if err == nil && (len(overdue) == limit || len(found.spare) > 0) {
-		r.claimSchedule.overflow(t.Name) // there may be more: the scanner goes on without waiting for the next round
+		r.claimSchedule.overflow(t.Name) // there may be more, so let the scanner continue before the next round
 	}
 	return len(found.Mine)
 }
 
-// overdue lists entries of a type and state that are due for longer than the grace, leased by nobody, and not held here: of
-// those countStuck sees to the ones that have to be counted.
+// overdue lists entries of a type and state that have been due for longer than the grace. It leaves out leased entries
+// and entries that this process holds. countStuck handles held entries whose handlers are stuck.
 func (r *reconciler) overdue(ctx context.Context, t *Type, state processlog.State, limit int) ([]processlog.ID, error) {
 	held := r.holdings.expired(t)
 	page, err := r.scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -r.grace(), Free: true, Limit: limit + len(held)})
 	page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
-	// What waits for others is not forgotten.
+	// These entries still wait for a full batch, so they are not lost.
 	if t.BatchWait > 0 && len(page) > 0 && len(page) < t.BatchSize && -page[0].In < r.grace()+t.BatchWait {
 		return nil, err
 	}
@@ -177,8 +181,8 @@ func (r *reconciler) overdue(ctx context.Context, t *Type, state processlog.Stat
 	return ids, err
 }
 
-// countStuck claims what handlers of this process are stuck on, to count a lease against it, and takes out what has lost
-// its last. Nothing of it runs.
+// countStuck claims entries on which handlers of this process are stuck, once their leases have ended. Each claim
+// counts one lost lease. An entry that has lost its last lease is dead-lettered. None of them runs.
 func (r *reconciler) countStuck() {
 	stuckOnes := grouped.By(r.holdings.stuckOnes(), func(a *Attempt) *Type { return a.Type })
 	for _, t := range stuckOnes.Order {
@@ -189,14 +193,14 @@ func (r *reconciler) countStuck() {
 		for _, a := range stuckOnes.Groups[t] {
 			ids = append(ids, a.Row.ID)
 		}
-		// No slot is asked for: nothing of it runs. Where the stuck handlers have them all no other claim would meet their entries;
-		// where they do not, overdue leaves them to us.
+		// Take no slots, because none of these entries runs. If stuck handlers hold all slots, no other claim would reach
+		// these entries. If slots are free, overdue still leaves these entries to countStuck.
 		found, err := r.claims.claimOnly(t, unleased(ids), len(ids), true)
 		if err != nil {
 			continue // the next round tries again
 		}
-		t.slots.Overdraw(len(found.Mine))                            // as a claim that needed a slot would have it
-		_ = r.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // the next round is no sooner for it
+		t.slots.Overdraw(len(found.Mine))                            // a claim that takes slots would hold them now
+		_ = r.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // an error does not make the next round earlier
 	}
 }
 
