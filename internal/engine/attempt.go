@@ -10,41 +10,42 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Attempt is one run of a handler on one entry, or the entry's share of a batch.
+// Attempt is one run of a handler on one entry, or one entry's part of a batch.
 type Attempt struct {
 	Row   processlog.Row
-	token int64 // of the queue lease it was claimed with; 0: none
+	token int64 // token of the queue lease that the claim used; 0 without a queue lease
 
 	Type *Type
-	slot *sharedSlot // its batch's; nil: its own
-	// What one call of the handler has. An entry of a broken batch has another: written under holdings.mu, and read under it
-	// but by who runs the attempt.
-	ctx     context.Context // kept to ask why it ended. nil when none is called: the entry is dead-lettered
+	slot *sharedSlot // slot shared with the other entries of a batch; nil if the attempt has its own slot
+	// The next three fields belong to one handler call. An entry of a broken batch gets new values for its second call.
+	// They are written under holdings.mu. The goroutine that runs the attempt may read them without the lock.
+	ctx     context.Context // kept to read its cause; nil if no handler is called, because the entry is dead-lettered
 	cancel  context.CancelCauseFunc
 	started time.Time
 
-	lateBatch bool // its batch timed out, and it runs alone; no other goroutine has it then
+	lateBatch bool // its batch timed out, so the entry runs alone; only one goroutine has the attempt when this is set
 
-	leaseEnd time.Time   // by our clock, which no write depends on; guarded by holdings.mu once running
-	stuck    bool        // reported; guarded by holdings.mu
-	anew     bool        // its batch has returned, and its lease is asked for anew; guarded by holdings.mu
-	returned atomic.Bool // its handler has: from then on what it reports comes before all that is counted against its entry
-	lapsed   bool        // the row has moved on, so that there is nothing to renew; guarded by holdings.mu
-	gone     bool        // the entry is this process's no more; guarded by holdings.mu
+	leaseEnd time.Time   // by the monotonic clock of this process; no write depends on it; guarded by holdings.mu once running
+	stuck    bool        // reported as stuck; guarded by holdings.mu
+	anew     bool        // its batch has returned after the lease ended, and a new lease is requested; guarded by holdings.mu
+	returned atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
+	lapsed   bool        // the row has moved on, so no lease is left to renew; guarded by holdings.mu
+	gone     bool        // this process no longer owns the entry; guarded by holdings.mu
 
-	unrenewed  int       // how many times the database has refused to renew the lease; guarded by holdings.mu
-	renewAfter time.Time // not asked for again before, since the database refuses it; guarded by holdings.mu
+	unrenewed  int       // number of times the database has refused to renew the lease; guarded by holdings.mu
+	renewAfter time.Time // earliest time of the next renewal after a refusal; guarded by holdings.mu
 
-	calls uint32 // number of handler calls that have begun for it; guarded by holdings.mu
+	calls uint32 // number of handler calls that have begun for the attempt; guarded by holdings.mu
 }
 
-// sharedSlot is one that several attempts hold.
-type sharedSlot struct{ left atomic.Int32 } // how many are to end before it is free
+// sharedSlot is a slot that several attempts hold together.
+type sharedSlot struct{ left atomic.Int32 } // number of attempts that must end before the slot is free
 
-// freesSlot reports whether the slot is free with the end of this attempt.
+// freesSlot reports whether the end of this attempt frees the slot.
 func (a *Attempt) freesSlot() bool { return a.slot == nil || a.slot.left.Add(-1) == 0 }
 
-// holding is what a process can hold one of: an entry within one epoch. A person's Requeue begins another.
+// holding identifies an entry within one epoch. A process holds at most one attempt for each holding. A manual Requeue
+// starts another epoch.
 type holding struct {
 	id    processlog.ID
 	epoch uint32
@@ -54,28 +55,29 @@ func (a *Attempt) holding() holding { return holding{a.Row.ID, a.Row.Epoch} }
 
 func (a *Attempt) compensating() bool { return a.Row.State == processlog.Compensating }
 
-// batched reports whether the attempt is one of a batch's, be it the only one.
+// batched reports whether the attempt belongs to a batch, even if the batch has only one entry.
 func (a *Attempt) batched() bool { return a.Type.RunBatch != nil && !a.compensating() }
 
-// stuckLocked reports whether a handler is stuck that has not returned since.
+// stuckLocked reports whether the handler was found stuck and has not returned since.
 func (a *Attempt) stuckLocked() bool { return a.stuck && !a.anew && !a.returned.Load() }
 
-// endLocked ends the attempt of an entry that is this process's no more. A context that has timed out does not tell.
+// endLocked ends the attempt of an entry that this process no longer owns. It sets gone because a context that has
+// already timed out keeps its first cause.
 func (a *Attempt) endLocked(cause error) {
 	a.gone = true
 	a.cancel(cause)
 }
 
-// loseLocked deals with a lease that has gone.
+// loseLocked marks the attempt's lease as lost.
 func (a *Attempt) loseLocked() {
 	if a.returned.Load() {
-		a.lapsed = true // its outcome is being stored, or will be found out of date; until then it is held
+		a.lapsed = true // The outcome is being stored, or the settler will find it out of date. The entry stays held until then.
 	} else {
 		a.endLocked(processlog.ErrLeaseLost)
 	}
 }
 
-// left tells the admissions that the entry can kill this process no more.
+// left notifies the admissions that the entry can no longer crash this process.
 func (a *Attempt) left(why Leaving) { a.Type.left(&a.Row, LostLeases(&a.Row), why) }
 
 func (a *Attempt) event(err error) observe.AttemptEvent {

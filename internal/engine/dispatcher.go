@@ -15,7 +15,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// dispatcher runs claimed entries, each call of a handler in a goroutine of its own. Drain waits for them.
+// dispatcher runs the handlers of claimed entries. Each handler call has its own goroutine. drain waits for these
+// goroutines.
 type dispatcher struct {
 	*Base
 	claimSchedule    *claimSchedule
@@ -26,12 +27,12 @@ type dispatcher struct {
 	renewer          *renewer
 
 	mu      sync.Mutex              // guards the fields below
-	run     context.Context         // Run's own: no handler is started once it has ended
-	handler context.Context         // what handlers' contexts are made of; it outlives Run's own
+	run     context.Context         // context of Run; no handler starts after its end
+	handler context.Context         // parent of the handlers' contexts; it outlives run
 	stop    context.CancelCauseFunc // ends handler
 }
 
-// open makes ready for a Run.
+// open prepares the dispatcher for a new Run.
 func (d *dispatcher) open(run context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -51,9 +52,12 @@ func (d *dispatcher) stopping() bool {
 	return run.Err() != nil
 }
 
-// startClaimed starts rows that one write of ours has leased, as a statement tells that was sent when asked says; token is
-// that of the queue's lease, or 0. What comes too late for this Run, or for its lease, is given back. An error: of some nobody knows
-// whose turn it is; they are due still, and a claim that follows at once would bring them again.
+// startClaimed starts the rows that one claim has leased. asked is when the claim statement was sent: the leases run
+// from then. token is the token of the queue's lease, or 0.
+//
+// startClaimed gives back entries that may not start any more, because Run stops or their lease has ended. It returns
+// an error if it could not put blocked entries back. Those entries are still due, so the caller must not claim again at
+// once.
 func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) error {
 	claimed := d.attempts(t, rows, asked, token)
 	needed := callsOf(t, claimed)
@@ -66,7 +70,8 @@ func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Tim
 	return d.giveUp(t, spare, blocked, giveUp)
 }
 
-// attempts makes them of claimed rows. What has lost too many leases is dead-lettered.
+// attempts builds one attempt for each claimed row. It dead-letters rows that have lost more leases than crashBudget
+// allows.
 func (d *dispatcher) attempts(t *Type, rows []processlog.Row, asked time.Time, token int64) []*Attempt {
 	attempts := make([]*Attempt, 0, len(rows))
 	for _, row := range rows {
@@ -81,14 +86,14 @@ func (d *dispatcher) attempts(t *Type, rows []processlog.Row, asked time.Time, t
 	return attempts
 }
 
-// startAttempts starts them, or gives them back.
+// startAttempts starts the attempts. It gives back those that an admission or holdings.admit refuses.
 func (d *dispatcher) startAttempts(t *Type, attempts []*Attempt) {
 	needed := callsOf(t, attempts)
 	attempts, shut := t.Admitted(attempts)
 	if len(shut) > 0 {
 		d.giveBack(t, shut, needed-callsOf(t, attempts))
 		for _, a := range shut {
-			// Other processes need not wait for the end of the queue's lease.
+			// Offer the entry to other processes now. Otherwise they wait until the queue's lease ends.
 			d.settler.source.Move(processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID})
 		}
 	}
@@ -100,23 +105,24 @@ func (d *dispatcher) startAttempts(t *Type, attempts []*Attempt) {
 	}
 }
 
-// deadLetter ends an entry whose leases keep ending with no outcome.
+// deadLetter ends an entry whose leases keep ending without an outcome.
 func (d *dispatcher) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
-	// It waits for the database as any outcome does, and is withdrawn should a stuck handler return meanwhile (G8).
+	// The batcher retries the write until the database answers. The settler withdraws it if a stuck handler returns
+	// first (G8).
 	d.settler.batcher.Add(settlement{a: a, outcome: a.Type.crashed(&a.Row, d.holdings.since(&a.Row)), deadLetters: true})
 	d.claimSchedule.free(a.Type, 1)
 }
 
-// giveBack hands back what may not start, and the calls it would have needed. No handler was called, so nothing is counted
-// (G15, G16).
+// giveBack releases the leases of attempts that may not start, and frees the slots of calls. No handler was called, so
+// the entries' attempt counts stay as they are (G15, G16).
 func (d *dispatcher) giveBack(t *Type, attempts []*Attempt, calls int) {
 	entries := make([]processlog.QueueEntry, len(attempts))
 	for i, a := range attempts {
 		entries[i] = processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID}
 	}
-	// The slots first: the statement may wait for the database. The places in quarantine last: as long as the lease
-	// stands, a death counts against its entry.
+	// Free the slots first, because the release may wait for the database. Notify the admissions last: while the lease
+	// stands, a crash of this process counts against the entry.
 	d.claimSchedule.free(t, calls)
 	d.claims.release(attempts[0].Row.Token, entries...)
 	for _, a := range attempts {
@@ -125,8 +131,9 @@ func (d *dispatcher) giveBack(t *Type, attempts []*Attempt, calls int) {
 	}
 }
 
-// giveUp gives up attempts that are blocked after all: first the slots of their calls, because the write may wait for the
-// database, and last their places among suspects, because a death counts against an entry as long as its lease stands.
+// giveUp gives up attempts that Type.separate found blocked. It frees the slots of calls first, because write may wait
+// for the database. It notifies the admissions last: while the lease stands, a crash of this process counts against the
+// entry.
 func (d *dispatcher) giveUp(t *Type, calls int, blocked []*Attempt, write func() error) error {
 	d.claimSchedule.free(t, calls)
 	if len(blocked) == 0 {
@@ -139,8 +146,8 @@ func (d *dispatcher) giveUp(t *Type, calls int, blocked []*Attempt, write func()
 	return err
 }
 
-// start runs claimed entries of one type, which hold the slots of the calls they need, and returns at once those that it
-// may not start, and how many calls are not needed for that.
+// start runs attempts of one type and returns at once. The attempts hold slots for all calls that they need. refused
+// lists the attempts that may not start. spare is the number of calls that are not needed because of them.
 func (d *dispatcher) start(t *Type, attempts []*Attempt) (refused []*Attempt, spare int) {
 	needed := callsOf(t, attempts)
 	for _, a := range attempts {
@@ -161,7 +168,7 @@ func (d *dispatcher) start(t *Type, attempts []*Attempt) (refused []*Attempt, sp
 	for _, batch := range batches {
 		for chunk := range slices.Chunk(batch, t.Seats()) {
 			if len(chunk) == 1 {
-				go d.attempt(chunk[0]) // alone already: what comes of it counts
+				go d.attempt(chunk[0]) // A batch of one already runs alone, so its verdict counts.
 			} else {
 				t.joined(chunk)
 				go d.runBatch(t, chunk)
@@ -171,40 +178,40 @@ func (d *dispatcher) start(t *Type, attempts []*Attempt) (refused []*Attempt, sp
 	return refused, spare
 }
 
-// callsOf is Type.calls of attempts.
+// callsOf returns how many handler calls the attempts need.
 func callsOf(t *Type, attempts []*Attempt) int {
 	return t.callsOf(len(attempts), func(i int) *processlog.Row { return &attempts[i].Row })
 }
 
-// prepare gives an attempt its context: bounded by the type's timeout, with what Record's context carried,
-// ended by a lost lease, by Cancel, or when Run gives up waiting.
+// prepare gives an attempt the context of its next handler call. The context carries the values of Record's context. It
+// ends at the type's timeout, when the lease is lost, by Cancel, or when Run stops waiting.
 func (d *dispatcher) prepare(a *Attempt) {
 	own := &a.Row
 	if a.batched() {
-		own = nil // alone in its batch or not: a batch carries nothing of one entry
+		own = nil // A batch carries no values of an entry, even if it has only one entry.
 	}
 	ctx, cancel := d.handlerContext(a.Type, own)
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
-	// Also for an entry of a broken batch: it begins anew, and what was found of the batch's handler is not its own.
+	// Reset stuck too: an entry of a broken batch starts a new call, and the old finding was about the batch's handler.
 	a.ctx, a.cancel, a.started, a.stuck = ctx, cancel, time.Now(), false
 	a.anew = false
-	a.calls++ // under one lock with when it began: who finds it stuck means this call, or the one before
+	a.calls++ // Count the call under the same lock as started, so that the renewer reports the right call as stuck.
 }
 
-// handlerContext is a handler's context, with what travelled with an entry if its row is given.
+// handlerContext returns a handler's context. It carries the values in the headers of own, unless own is nil.
 func (d *dispatcher) handlerContext(t *Type, own *processlog.Row) (context.Context, context.CancelCauseFunc) {
 	_, ctx := d.contexts()
 	if own != nil {
-		ctx = d.Extract(ctx, own.Headers) // the user's code: not under the mutex
+		ctx = d.Extract(ctx, own.Headers) // Extract is user code, so call it without a mutex.
 	}
 	ctx, endTimeout := context.WithTimeoutCause(ctx, t.Timeout, processlog.ErrTimeout)
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, func(cause error) { cancel(cause); endTimeout() }
 }
 
-// attempt runs one attempt to its end. The outcome is handed on from a deferred call, which a handler that ends
-// its goroutine cannot skip.
+// attempt runs one attempt to its end. A deferred call passes the result to finish, so that a handler that calls
+// runtime.Goexit cannot skip it.
 func (d *dispatcher) attempt(a *Attempt) {
 	end := Result{Err: &processlog.PanicError{Stack: []byte("runtime.Goexit")}}
 	defer func() { d.finish(a, end) }()
@@ -213,17 +220,17 @@ func (d *dispatcher) attempt(a *Attempt) {
 	end = d.call(a)
 }
 
-// Result is how an attempt came out.
+// Result is how an attempt ended.
 type Result struct {
 	Err       error
-	settled   bool             // the outcome is durable: the handler's own transaction carried it
-	token     processlog.Token // it carries, when settled
-	asked     time.Time        // when settled: before the COMMIT, or the question, whose answer says so
-	Unstarted bool             // no handler was called: the claim is given back
-	Cause     error            // why it ended, where that is not what has ended its context
+	settled   bool             // the outcome is durable: the handler's own transaction committed it
+	token     processlog.Token // token of the stored outcome, if settled
+	asked     time.Time        // if settled: when the COMMIT, or the read that confirmed it, was sent
+	Unstarted bool             // no handler was called, and the claim is given back
+	Cause     error            // why the attempt ended, if that is not the cause of its context
 }
 
-// call runs what the entry's state asks for, and turns a panic into a failure.
+// call runs the handler or the compensation, depending on the entry's state. It turns a panic into an error.
 func (d *dispatcher) call(a *Attempt) (end Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -234,7 +241,7 @@ func (d *dispatcher) call(a *Attempt) (end Result) {
 	if a.compensating() {
 		inTx = a.Type.UndoTx
 	}
-	if end, late := d.heldUp(a); late { // by an observer, or by what else runs in this process
+	if end, late := d.heldUp(a); late { // An observer or other work in this process may have delayed the call.
 		return end
 	}
 	if a.Type.Ready != nil && !a.compensating() {
@@ -248,8 +255,8 @@ func (d *dispatcher) call(a *Attempt) (end Result) {
 	return Result{Err: a.Type.call(a.ctx, &a.Row)}
 }
 
-// heldUp reports whether a handler is not to be called any more, and what becomes of its attempt: one that has run out of
-// time passes for stuck, and its place is another suspect's (G16).
+// heldUp reports whether it is too late to call the handler. end is then the result of the attempt. An attempt without
+// time left may already count as stuck, and another suspect may have its place (G16).
 func (d *dispatcher) heldUp(a *Attempt) (end Result, late bool) {
 	switch {
 	case d.stopping():
@@ -260,13 +267,13 @@ func (d *dispatcher) heldUp(a *Attempt) (end Result, late bool) {
 	return Result{}, false
 }
 
-// panicked is the failure of a panic with p. Its text is made here, since the methods of p are the user's.
+// panicked returns the error of a panic with p. It formats p at once, because the methods of p are user code.
 func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, Stack: debug.Stack()}) }
 
-// finish takes the handler's verdict, frees its slot, and hands the outcome to be stored.
+// finish judges the handler's result, frees the slot, and passes the outcome to the settler.
 func (d *dispatcher) finish(a *Attempt, end Result) {
 	failpoint.Reach(failpoint.HandlerReturned)
-	// Before the context is let go of, which would be the cause otherwise.
+	// Read the cause before a.cancel, which would set another one.
 	cause := cmp.Or(end.Cause, context.Cause(a.ctx))
 	a.cancel(nil)
 	Tell(d.Base, d.Observer.AttemptEnded, a.event(end.Err))
@@ -274,15 +281,16 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 	if a.lateBatch {
 		s.outcome = a.Type.withLateBatch(s.outcome)
 	}
-	if !errors.Is(cause, processlog.ErrCancelled) { // told to stop, a handler may blame whatever it waited for
+	if !errors.Is(cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
 		d.Problems.attempted(a.Type.Name, end.Err, s.outcome.ProcessCount != a.Row.ProcessCount || s.outcome.CompensateCount != a.Row.CompensateCount)
 	}
-	// From here on a claim finds it held, not stuck, and a dead-lettering of it gives way (G8).
+	// From here on a claim sees the entry as held and not as stuck. A dead-lettering of the entry is withdrawn (G8).
 	a.returned.Store(true)
-	// Before its slot is free: should this open the breaker, nothing more is claimed.
+	// Notify the admissions before the slot is free. If this result opens the breaker, no claim can use the slot first.
 	end.Cause = cause
 	a.Type.ended(a, end)
-	// Before the outcome is on its way: whoever sees it stored, and records the next entry, finds the slot free.
+	// Free the slot before the outcome is stored. A caller that sees the stored outcome and records the next entry then
+	// finds the slot free.
 	if a.freesSlot() {
 		d.claimSchedule.free(a.Type, 1)
 	}
@@ -294,16 +302,18 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 	case end.settled:
 		d.rollbackDetector.remembered.sawStored([]settlement{s}, []processlog.Settled{{Applied: true}}, end.asked)
 		d.settler.settled(s, processlog.Settled{Applied: true})
-	// Effect and outcome went back together: there is nothing to store, and whoever moved the entry on has it (G5).
+	// The effect and the outcome were rolled back together, so there is nothing to store. The process or admin that
+	// moved the entry on is responsible for it (G5).
 	case end.Err == errFenceLost:
 		d.settler.settled(s, processlog.Settled{})
 	default:
 		d.settler.store(s)
 	}
-	d.holdings.handlerReturned() // after it is in the batcher: a drain that finds no handler waits for what the batcher holds
+	d.holdings.handlerReturned() // Call this after the outcome is in the batcher: when drain finds no handler, it waits only for the batcher.
 }
 
-// drain waits for running handlers: two thirds of timeout undisturbed, the rest with their contexts ended.
+// drain waits for running handlers. For two thirds of timeout it leaves them alone, and for the rest their contexts
+// have ended.
 func (d *dispatcher) drain(timeout time.Duration) error {
 	grace := time.NewTimer(timeout * 2 / 3)
 	defer grace.Stop()
@@ -311,7 +321,7 @@ func (d *dispatcher) drain(timeout time.Duration) error {
 	case <-d.holdings.whenIdle():
 	case <-grace.C:
 	}
-	d.stop(processlog.ErrStopping) // nothing starts from here on
+	d.stop(processlog.ErrStopping) // No handler starts after this call.
 	deadline := time.NewTimer(timeout / 3)
 	defer deadline.Stop()
 	select {
@@ -322,7 +332,7 @@ func (d *dispatcher) drain(timeout time.Duration) error {
 	}
 }
 
-// stuckError names the handlers that have not returned. Perhaps the last one just has.
+// stuckError returns an error with the handlers that have not returned, or nil if the last one has just returned.
 func (d *dispatcher) stuckError() error {
 	if running := d.holdings.running(); len(running) > 0 {
 		return &processlog.StuckError{Stuck: running}
