@@ -12,16 +12,18 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// runBatch runs a batch, under a context of its own: what ends one entry's attempt must not fail the others'.
-// A batch that did not come to a verdict for each entry spends no attempt: every entry is run again alone,
-// and that counts.
+// runBatch runs a batch under one context of its own, so that the end of one entry's attempt does not fail the others.
+//
+// If the batch has no verdict for each entry, it costs no attempt. Every entry then runs again alone, and that run
+// counts.
 func (d *dispatcher) runBatch(t *Type, batch []*Attempt) {
 	var verdicts []error
 	whole := false
-	// No entry's values travel with it: in one entry's a batch would do all tenants' work as that one.
+	// The context carries no entry's values: with the values of one tenant's entry, the handler would work for all
+	// tenants as that tenant.
 	ctx, cancel := d.handlerContext(t, nil)
-	// A handler that ends its goroutine, or whose start the stop has overtaken, leaves whole false: all entries are
-	// dealt with from here.
+	// whole stays false if the handler calls runtime.Goexit, or if Run stops before the handler starts. The deferred
+	// function handles all entries in these cases too.
 	defer func() {
 		timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout)
 		t.callEnded(batch, verdicts, whole, context.Cause(ctx))
@@ -53,8 +55,8 @@ func (d *dispatcher) runBatch(t *Type, batch []*Attempt) {
 	}
 }
 
-// leaveSlot leaves the call's slot to the entries of a batch: free with the first outcome where the handler is done with all of
-// them, and with the last where each runs again alone.
+// leaveSlot makes the entries of a batch share the slot of its call. If the batch has a verdict for each entry, the
+// first settled entry frees the slot. Otherwise each entry runs again alone, and the last one frees it.
 func leaveSlot(batch []*Attempt, whole bool) {
 	slot := new(sharedSlot)
 	slot.left.Store(1)
@@ -66,7 +68,8 @@ func leaveSlot(batch []*Attempt, whole bool) {
 	}
 }
 
-// callBatch returns what a batch answered, nil for no error at all, and whether that is a verdict for each entry.
+// callBatch calls the batch handler. A nil verdicts means success for all entries. whole reports whether there is a
+// verdict for each entry.
 func (d *dispatcher) callBatch(ctx context.Context, t *Type, rows []*processlog.Row) (verdicts []error, whole bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -78,31 +81,31 @@ func (d *dispatcher) callBatch(ctx context.Context, t *Type, rows []*processlog.
 	if verdicts == nil {
 		return nil, true
 	}
-	// Errors of a batch that ran out of time may be no entry's own: each counts only once it has run alone (G7). All
-	// nil is a success, however late.
+	// After a timeout the errors may not be the entries' own, so an error counts only once its entry has run alone (G7).
+	// A batch without errors is a success, however late.
 	timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout) && slices.ContainsFunc(verdicts, func(err error) bool { return err != nil })
 	return verdicts, len(verdicts) == len(rows) && !timedOut
 }
 
-// again runs an entry of a failed batch by itself, unless it is this process's no more, or no handler may start.
+// again runs an entry of a failed batch alone. If no handler may be called for the entry, it ends the attempt instead.
 func (d *dispatcher) again(a *Attempt) {
 	if cause := d.over(a); cause != nil {
 		d.finish(a, Result{Err: cause, Cause: cause})
 		return
 	}
 	if !a.Type.readmit(a) {
-		d.finish(a, Result{Err: soon(errShut)}) // its lease was used: it is settled, and not given back (G4)
+		d.finish(a, Result{Err: soon(errShut)}) // The lease was used for a call, so settle the entry and do not give it back (G4).
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
 	Tell(d.Base, d.Observer.AttemptEnded, a.event(errNoVerdict))
 	a.cancel(nil)
-	// It is held and counted already: whoever waits for handlers goes on waiting for this one.
+	// The entry is still held and counted as a running handler, so drain waits for this call too.
 	d.prepare(a)
 	go d.attempt(a)
 }
 
-// over is why no handler may be called for an attempt once more; nil: one may.
+// over returns why no handler may be called for an attempt again, or nil.
 func (d *dispatcher) over(a *Attempt) error {
 	stopping := d.stopping()
 	d.holdings.mu.Lock()
@@ -111,23 +114,23 @@ func (d *dispatcher) over(a *Attempt) error {
 	case stopping, errors.Is(cause, processlog.ErrStopping):
 		return processlog.ErrStopping
 	case !a.gone && time.Now().After(a.leaseEnd):
-		return processlog.ErrLeaseLost // it was asked for anew, and was not to be had
+		return processlog.ErrLeaseLost // renewLate asked for a new lease and did not get one.
 	case !a.gone:
 		return nil
-	// The context keeps its first cause, and tells of no loss or cancellation that came after the batch's timeout.
+	// The context keeps its first cause, the timeout. It does not show a lost lease or a cancellation that came later.
 	case errors.Is(cause, processlog.ErrTimeout):
-		return processlog.ErrLeaseLost // cancelled or not
+		return processlog.ErrLeaseLost // Use this error for a cancelled entry too.
 	default:
 		return cause
 	}
 }
 
-// renewLate asks for the leases anew that ended before a batch did: a stuck one may return long after them, when others
-// have had its entries.
+// renewLate asks for new leases for entries whose leases ended before their batch did. A stuck batch may return long
+// after that, when other processes have run its entries.
 func (d *dispatcher) renewLate(t *Type, batch []*Attempt) {
 	var late []*Attempt
 	for _, a := range batch {
-		// One whose lease runs is renewed with the next round, as any.
+		// The next round of the renewer renews a lease that has not ended.
 		if d.beginAnew(a) {
 			late = append(late, a)
 		}
@@ -137,7 +140,8 @@ func (d *dispatcher) renewLate(t *Type, batch []*Attempt) {
 	}
 }
 
-// beginAnew reports whether an attempt's lease has ended, by our clock. From then on its batch is not what it is stuck on.
+// beginAnew reports whether an attempt's lease has ended, by the clock of this process. If so, the attempt no longer
+// counts as stuck in its batch.
 func (d *dispatcher) beginAnew(a *Attempt) bool {
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
@@ -145,13 +149,14 @@ func (d *dispatcher) beginAnew(a *Attempt) bool {
 	return a.anew
 }
 
-// errNoVerdict ends the attempts of a batch whose entries are run again alone.
+// errNoVerdict ends the first call of an entry whose batch had no verdict. The entry runs again alone.
 var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
 
-// errShut ends attempts of such a batch that may not run alone either, because its end has opened a breaker for example.
+// errShut ends the attempt of such an entry if it may not run alone either, for example because the batch has opened a
+// breaker.
 var errShut = errors.New("compensator: the batch came to no verdict, and its type may start nothing now; its entries wait")
 
-// only is the verdict of a batch of one.
+// only returns the verdict of a batch with one entry.
 func only(verdicts []error) error {
 	switch {
 	case verdicts == nil:

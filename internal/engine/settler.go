@@ -14,19 +14,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// settlement is an attempt's outcome on its way to the database.
+// settlement is an attempt's outcome that waits to be written to the database.
 type settlement struct {
 	a           *Attempt
 	outcome     processlog.Outcome
-	token       processlog.Token // it was handed in under, which tells whether it was stored; zero: not yet
-	deadLetters bool             // for lost leases: nobody has reported it
-	prepared    bool             // the settlements have added to it
-	refused     int              // how many times the database has refused to write its row
-	stops       uint64           // how many stops had begun when it was last refused
+	token       processlog.Token // token of its tries, by which a later try recognises a stored outcome; zero: not tried yet
+	deadLetters bool             // dead-letters the entry for lost leases; no handler reported this outcome
+	prepared    bool             // Settlement.Prepare was called for it
+	refused     int              // number of times the database has refused to write its row
+	stops       uint64           // value of settler.stops at the last refusal
 }
 
-// settler stores outcomes, the database first and the queue second. A process that dies in between leaves the queue an
-// entry that has ended, which a claim finds out; the other way round the queue would know nothing of one that has not.
+// settler stores outcomes, first in the database and then in the queue. If the process dies in between, the queue keeps
+// an entry that has ended, and the next claim finds that out. In the opposite order the queue could lose an entry that
+// has not ended.
 type settler struct {
 	*Base
 	claimSchedule    *claimSchedule
@@ -35,29 +36,30 @@ type settler struct {
 	rollbackDetector *rollbackDetector
 	refusals         *refusals
 
-	batcher groupcommit.Batcher[settlement] // outcomes are written
-	prompt  groupcommit.Batcher[settlement] // so are those that the next entry of a key waits for
-	slow    groupcommit.Batcher[settlement] // those of rows that others hold wait
-	refused groupcommit.Batcher[settlement] // those of rows that the database refuses to write rest
+	batcher groupcommit.Batcher[settlement] // writes outcomes that nothing waits for
+	prompt  groupcommit.Batcher[settlement] // writes outcomes that the next entry of an ordering key waits for
+	slow    groupcommit.Batcher[settlement] // retries outcomes whose rows are locked by other transactions
+	refused groupcommit.Batcher[settlement] // retries outcomes that the database has refused to write
 
-	refusing atomic.Bool   // the last outcomes of refused that were offered again were refused again
-	stops    atomic.Uint64 // how many stops have begun
-	hurry    chan struct{} // of capacity 1: a token ends the rest of refused outcomes
+	refusing atomic.Bool   // the database has refused an outcome since settleRefused last read this flag
+	stops    atomic.Uint64 // number of stops that have begun
+	hurry    chan struct{} // of capacity 1: a token ends the pause before refused outcomes are retried
 
-	settlements []Settlement // of features
+	settlements []Settlement // attached by features; see Engine.Settle
 }
 
-// refusedAtOnce is how many refused outcomes are offered again together. Refused again they cost about twice as many statements.
+// refusedAtOnce is how many refused outcomes are retried together. If the database refuses them again, the retry costs
+// about two statements per outcome.
 const refusedAtOnce = 32
 
-// settlePace is how long an outcome waits for others at most: its handler has left its slot already, and nobody waits
-// for it.
+// settlePace is the longest time that an outcome waits to be written together with others. Its handler has already
+// freed its slot, and no entry waits for the outcome.
 const settlePace = 5 * time.Millisecond
 
-// promptPace is settlePace for an outcome that the next entry of its key waits for.
+// promptPace replaces settlePace for an outcome that the next entry of its ordering key waits for.
 const promptPace = time.Millisecond
 
-// withBatchers makes what it hands outcomes to.
+// withBatchers configures the batchers and returns s.
 func (s *settler) withBatchers() *settler {
 	s.prompt.Max, s.prompt.Workers, s.prompt.Pace, s.prompt.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: promptPace}, s.settlePrompt
 	s.batcher.Max, s.batcher.Workers, s.batcher.Pace, s.batcher.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, s.settleBatch
@@ -67,7 +69,7 @@ func (s *settler) withBatchers() *settler {
 	return s
 }
 
-// store has an outcome written.
+// store hands an outcome to the batcher that writes it.
 func (s *settler) store(done settlement) {
 	if s.isPrompt(done.a) {
 		s.prompt.Add(done)
@@ -76,21 +78,21 @@ func (s *settler) store(done settlement) {
 	}
 }
 
-// settlePrompt writes outcomes that something waits for.
+// settlePrompt writes outcomes that the next entries of ordering keys wait for.
 func (s *settler) settlePrompt(batch []settlement) {
 	answered := s.storing(batch)
 	s.settle(batch, answered)
 	answered()
 }
 
-// settleBatch writes outcomes that nothing waits for.
+// settleBatch writes outcomes that no entry waits for.
 func (s *settler) settleBatch(batch []settlement) { s.settle(batch, func() {}) }
 
-// settle writes outcomes, one of each entry at a time. failed is called when a try fails.
+// settle writes a batch of outcomes. It calls failed when a try fails.
 func (s *settler) settle(batch []settlement, failed func()) {
-	var twice []settlement // a second attempt of an entry in this batch: its turn comes next
-	// A statement names an entry once. A person's Requeue makes a second attempt beside the one before, a dead-lettering
-	// comes beside its stuck handler's own word.
+	var twice []settlement // further outcomes of entries in this batch; they go into the next batch
+	// A statement may name an entry only once. A batch can hold two outcomes of an entry in two cases: after a manual
+	// Requeue, or when a dead-lettering meets the outcome of a stuck handler.
 	seen := make(map[processlog.ID]bool, len(batch))
 	batch = slices.DeleteFunc(batch, func(o settlement) bool {
 		again := seen[o.outcome.ID]
@@ -102,8 +104,8 @@ func (s *settler) settle(batch []settlement, failed func()) {
 	if len(twice) > 0 {
 		s.batcher.Add(twice...)
 	}
-	// What was offered before, and may have been written, goes under the token of that try, which tells it from
-	// another's write (G8).
+	// Retry an outcome with the token of its first try, because that try may have been stored. The token distinguishes
+	// its write from another process's (G8).
 	byToken := grouped.By(batch, func(o settlement) processlog.Token { return o.token })
 	for _, token := range byToken.Order {
 		if group := byToken.Groups[token]; token == (processlog.Token{}) {
@@ -117,7 +119,7 @@ func (s *settler) settle(batch []settlement, failed func()) {
 // settleUnder writes outcomes that share a token.
 func (s *settler) settleUnder(token processlog.Token, batch []settlement, failed func()) {
 	for i := range batch {
-		batch[i].token = token // before it is sent: a row that is busy comes again under it
+		batch[i].token = token // Keep the token before the statement is sent: the outcome of a locked row is retried with the same token.
 		if !batch[i].prepared {
 			batch[i].prepared = true
 			s.prepare(batch[i].a, &batch[i].outcome)
@@ -133,9 +135,9 @@ func (s *settler) settleUnder(token processlog.Token, batch []settlement, failed
 	}
 }
 
-// noteRefused tells of the rows that the database refuses to write.
+// noteRefused reports the rows that the database refuses to write.
 func (s *settler) noteRefused(batch []settlement, results []processlog.Settled) {
-	var list map[string][]processlog.Refusal // by type
+	var list map[string][]processlog.Refusal // by business type
 	for i, r := range results {
 		if r.Refused != nil {
 			name := batch[i].a.Type.Name
@@ -147,20 +149,22 @@ func (s *settler) noteRefused(batch []settlement, results []processlog.Settled) 
 	}
 }
 
-// writeOutcomes keeps trying, with the same token, until the database has answered: a handler that has run must not run
-// again because of a deadlock or a restart. What was applied by a try whose answer was lost is recognised. It returns no
-// results only when the Compensator is closed before the database has answered, or nothing is left to be written.
+// writeOutcomes retries with the same token until the database answers, because a deadlock or a restart must not make a
+// handler run again. If a try was stored but its answer was lost, the next try recognises it by the token.
+//
+// writeOutcomes returns no results in two cases: the Compensator is closed first, or no outcome is left to write.
 func (s *settler) writeOutcomes(token processlog.Token, batch []settlement, failed func()) ([]settlement, []processlog.Settled, time.Time) {
 	for failures := 1; ; failures++ {
 		if batch = s.withdraw(batch); len(batch) == 0 {
 			return nil, nil, time.Time{}
 		}
-		// Neither Run's context nor a handler's: what was done is stored also while Run stops (G15).
+		// Use neither Run's context nor a handler's: outcomes are stored while Run stops, too (G15).
 		ctx, cancel := s.Statement()
-		asked := time.Now() // of the try that is answered: what a person has accepted meanwhile speaks of before (G19)
+		asked := time.Now() // Take the time of the answered try. A loss that an admin accepts between tries must not cover it (G19).
 		results, err := s.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
-		// Rows that are all locked, by a session that was lost while it wrote them perhaps, tell nothing of whether others can be.
+		// If all rows are locked, the answer does not show whether other rows can be written. A lost session may hold the
+		// locks.
 		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
 			s.Saw(problemStore, err)
 		}
@@ -174,8 +178,8 @@ func (s *settler) writeOutcomes(token processlog.Token, batch []settlement, fail
 	}
 }
 
-// withdraw leaves out of a batch what would take out entries whose stuck handlers have returned: what they report comes
-// first.
+// withdraw removes dead-letterings of entries whose stuck handlers have returned. The handlers' outcomes take
+// precedence.
 func (s *settler) withdraw(batch []settlement) []settlement {
 	return slices.DeleteFunc(batch, func(w settlement) bool {
 		if !w.deadLetters {
@@ -194,19 +198,18 @@ func outcomesOf(batch []settlement) []processlog.Outcome {
 	return outcomes
 }
 
-// maxWaitingOutcomes is how far the database may be behind with outcomes before no more entries are claimed: more
-// attempts would only wait there.
+// maxWaitingOutcomes is how many outcomes may wait to be written before this process stops claiming entries.
 const maxWaitingOutcomes = 4 * processlog.MaxRows
 
 func (s *settler) behind() bool { return s.batcher.Size()+s.prompt.Size() > maxWaitingOutcomes }
 
-var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // a stop sees one more try
+var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // The longest pause fits into stopGrace, so a stop sees one more try.
 
-// settled deals with the answer to one outcome.
+// settled handles the database's answer to one outcome.
 func (s *settler) settled(done settlement, r processlog.Settled) {
 	a, o := done.a, done.outcome
 	if r.Busy || r.Refused != nil {
-		// The entry stays held: its lease is renewed, and no claim here takes it, until its outcome is stored.
+		// Keep holding the entry until its outcome is stored: its lease is renewed, and this process does not claim it.
 		s.wait(done, r)
 		return
 	}
@@ -221,19 +224,19 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 		State: o.To, EndedBy: o.EndedBy, Attempt: a.Row.Attempt(),
 	}
 	if completed(o, r) {
-		// Nobody else tells of it: who completes an entry has no outcome to settle.
+		// Report the completion here, because Complete settles no outcome.
 		event.EndedBy = r.EndedBy
 		s.dropped(a)
 		Tell(s.Base, s.Observer.Settled, event)
-		return // the completion itself has told the queue, and those that wait for the entry
+		return // The completion itself has notified the queue, and the entries that wait for this one.
 	}
 	if !r.Applied {
-		// Somebody else has moved the entry on: losing that race is a result, not an error.
+		// Another process or an admin has moved the entry on. Losing this race is a normal result and not an error.
 		event.State, event.EndedBy = r.State, ""
 		s.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.Type.Name, "reported", o.To, "state", r.State)
 		s.dropped(a)
 		Tell(s.Base, s.Observer.OutcomeDropped, event)
-		return // its queue entry is somebody else's now, or comes back and is found out
+		return // The queue entry now belongs to another process. If it comes back instead, the next claim sees that the entry has moved on.
 	}
 	if o.To == processlog.Dead {
 		s.Log.ErrorContext(ctx, "compensator: entry waits for a person", "entry", o.ID, "type", a.Type.Name, "idempotent_id", a.Row.IdempotencyKey,
@@ -244,13 +247,13 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	s.stored(a, o.To)
 }
 
-// wait keeps an outcome that could not be written for now, apart from those that can.
+// wait keeps an outcome that could not be written in a batcher of its own, so that it does not hold up others.
 func (s *settler) wait(done settlement, r processlog.Settled) {
 	if r.Refused != nil {
 		done.refused++
 		done.stops = s.stops.Load()
 		s.refusing.Store(true)
-		done.a.left(NotRun) // it has not killed the process, and may wait for as long as the database refuses it
+		done.a.left(NotRun) // The entry has not crashed this process, and it may wait as long as the database refuses it.
 	}
 	if done.refused > 0 {
 		s.refused.Add(done)
@@ -259,8 +262,8 @@ func (s *settler) wait(done settlement, r processlog.Settled) {
 	s.slow.Add(done)
 }
 
-// settleRefused offers outcomes again that the database has refused. While it goes on refusing them it rests before each batch,
-// unless Run has begun to stop since one of them was refused.
+// settleRefused retries outcomes that the database has refused. If the database has refused again since the last batch,
+// settleRefused pauses first. It does not pause if Run has begun to stop since one of the outcomes was refused.
 func (s *settler) settleRefused(batch []settlement) {
 	most, stops, stopping := 1, s.stops.Load(), false
 	for _, o := range batch {
@@ -273,7 +276,7 @@ func (s *settler) settleRefused(batch []settlement) {
 	s.settleBatch(batch)
 }
 
-// restRefused waits until the pause is over or Run begins to stop. It returns false when the engine is closed meanwhile.
+// restRefused waits until the pause is over or Run begins to stop. It returns false if the engine is closed first.
 func (s *settler) restRefused(pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -287,8 +290,8 @@ func (s *settler) restRefused(pause time.Duration) bool {
 	}
 }
 
-// offerRefused offers every refused outcome once more when Run stops, because the database may take it by now. It waits for the
-// answers for stopGrace at most. Its error names what is still not stored.
+// offerRefused retries every refused outcome once when Run stops, because the database may accept it by now. It waits
+// up to stopGrace for the answers. Its error names the outcomes that are still not stored.
 func (s *settler) offerRefused() error {
 	before := s.refusals.outcomesTried()
 	if len(before) == 0 {
@@ -311,14 +314,15 @@ func (s *settler) offerRefused() error {
 	return s.refusals.unstored()
 }
 
-// completed reports whether a success was not stored because the entry had been completed, by its own handler for example: what the
-// handler reports and what the entry says is the same.
+// completed reports whether a success was not stored because the entry had been completed already, for example by its
+// own handler. The handler and the entry then agree.
 func completed(o processlog.Outcome, r processlog.Settled) bool {
 	return !r.Applied && o.EndedBy == processlog.EndedByHandler && o.To == processlog.Succeeded &&
 		r.State == processlog.Succeeded && r.EndedBy == processlog.EndedByComplete
 }
 
-// droppedLevel: work that was done, and that the log tells otherwise, is a person's business.
+// droppedLevel returns the log level for a dropped outcome. It is a warning if the handler did its work and the entry
+// shows another state.
 func droppedLevel(o processlog.Outcome, r processlog.Settled) slog.Level {
 	if o.EndedBy == processlog.EndedByHandler && r.State != o.To {
 		return slog.LevelWarn
@@ -326,20 +330,20 @@ func droppedLevel(o processlog.Outcome, r processlog.Settled) slog.Level {
 	return slog.LevelDebug
 }
 
-// settleSlowly offers outcomes again whose rows another transaction holds. They wait here, not where they
-// would hold up the others: each offer may cost a wait for the lock.
+// settleSlowly retries outcomes whose rows another transaction has locked. They have their own batcher, because each
+// retry may wait for the lock and would delay other outcomes.
 func (s *settler) settleSlowly(batch []settlement) {
 	if s.Wait(processlog.LockedRetry) {
 		s.settleBatch(batch)
 	}
 }
 
-// notifyQueue removes what is finished and makes the rest due again.
+// notifyQueue removes an entry that has ended from the queue, and makes any other entry due again.
 func (s *settler) notifyQueue(a *Attempt, o processlog.Outcome) {
 	if !o.To.Terminal() {
 		s.offerAgain(a, processlog.DueIn(o.After))
 	} else if a.token != 0 {
-		s.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true}) // a lost one heals when its lease ends
+		s.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true}) // If this message is lost, the queue entry comes back when its lease ends.
 	}
 }
 
@@ -348,10 +352,10 @@ func (s *settler) offerAgain(a *Attempt, in time.Duration) {
 	if a.token != 0 {
 		s.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.token, In: in})
 	} else {
-		s.source.Move(processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID, In: in}) // it may be there, leased to a process that died
+		s.source.Move(processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID, In: in}) // The queue may still have the entry, leased to a process that died.
 	}
 	s.claimSchedule.expect(a.Type.Name, in)
 }
 
-// Backoff returns how long to wait after so many failures in a row of a statement that is tried until it succeeds.
+// Backoff returns the pause after a number of consecutive failures of a statement that is retried until it succeeds.
 func Backoff(failures int) time.Duration { return delay(settleBackoff, failures) }

@@ -11,30 +11,32 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// errFenceLost: the handler's transaction was rolled back because somebody else has moved the entry on.
+// errFenceLost means that the handler's transaction was rolled back because the entry had moved on. Another process or
+// an admin changed it.
 var errFenceLost = fmt.Errorf("%w: the transaction was rolled back", processlog.ErrLeaseLost)
 
-// runTx runs a transactional handler. The outcome is the transaction's last statement, under the version
-// of the claim: it commits with the effect or not at all, and a second attempt's would change no row.
+// runTx runs a transactional handler. The transaction's last statement stores the outcome if the row still has the
+// version of the claim. So the outcome and the handler's effect commit together or not at all. The statement of a
+// second attempt would match no row.
 func (d *dispatcher) runTx(a *Attempt, handler func(ctx context.Context, tx Transaction, row *processlog.Row) error) (end Result) {
 	ctx, abandon := context.WithCancel(context.WithoutCancel(a.ctx))
 	defer abandon()
-	inTime := context.AfterFunc(a.ctx, abandon) // the handler's deadline is not that of storing its outcome
+	inTime := context.AfterFunc(a.ctx, abandon) // The attempt's deadline limits the handler, and not the statement that stores its outcome.
 	tx, err := d.Begin(ctx)
 	if err != nil {
 		return Result{Err: ours(err)}
 	}
 	open := true
 	defer func() {
-		if open { // also after a panic or Goexit
+		if open { // Roll back after a panic or runtime.Goexit too.
 			tx.Rollback()
 		}
 	}()
-	if end, late := d.heldUp(a); late { // it may have taken long to begin
+	if end, late := d.heldUp(a); late { // Begin may have taken long.
 		return end
 	}
 	if err := handler(a.ctx, tx, &a.Row); err != nil {
-		if blame := d.Blame(usererr.Safe(err)); a.ctx.Err() == nil && blame != BlameHandler { // a timeout is the handler's own
+		if blame := d.Blame(usererr.Safe(err)); a.ctx.Err() == nil && blame != BlameHandler { // A handler that runs into its timeout is responsible for the error itself.
 			err = serversOwn(err, blame == BlameServer)
 		}
 		return Result{Err: usererr.Of(err)}
@@ -42,7 +44,7 @@ func (d *dispatcher) runTx(a *Attempt, handler func(ctx context.Context, tx Tran
 	if a.ctx.Err() != nil || !inTime() {
 		return Result{Err: fmt.Errorf("handler returned too late: %w", context.Cause(a.ctx))}
 	}
-	if err := tx.Over(); err != nil { // and the handler did not say so
+	if err := tx.Over(); err != nil { // The handler returned nil although its transaction had ended.
 		return Result{Err: fmt.Errorf("handler returned nil: %w", err)}
 	}
 	token := processlog.NewToken()
@@ -54,7 +56,8 @@ func (d *dispatcher) runTx(a *Attempt, handler func(ctx context.Context, tx Tran
 	return d.committed(a, tx.Commit(), token, asked)
 }
 
-// succeedIn writes the success, under a token that tells it from another's, as a transaction's last statement.
+// succeedIn stores the success as the transaction's last statement. token identifies this write when the row is read
+// later.
 func (d *dispatcher) succeedIn(ctx context.Context, tx Transaction, a *Attempt, token processlog.Token) error {
 	ctx, cancel := context.WithTimeout(ctx, StatementTimeout)
 	defer cancel()
@@ -66,16 +69,17 @@ func (d *dispatcher) succeedIn(ctx context.Context, tx Transaction, a *Attempt, 
 	case errors.Is(err, processlog.ErrLeaseLost):
 		return errFenceLost
 	case errors.Is(err, processlog.ErrNoTransaction) && !errors.Is(err, processlog.ErrTxAborted):
-		return err // the handler ended it
+		return err // The handler ended the transaction.
 	}
 	return d.refused(err)
 }
 
-// refused judges an error by which the database did not take a transaction whose handler had returned nil.
+// refused classifies the database's error when a handler has returned nil but its transaction could not commit.
 func (d *dispatcher) refused(err error) error { return serversOwn(err, d.Blame(err) == BlameServer) }
 
-// committed finds out how a handler's transaction ended. Where the reply to COMMIT was lost, the row's token tells. A transaction
-// that was rolled back counts as a condition of the server; see serversOwn. An outcome that stays unknown never counts.
+// committed finds out how a handler's transaction ended. If the reply to COMMIT was lost, it compares the row's token.
+//
+// A rollback counts as a condition of the server: see serversOwn. An outcome that stays unknown costs no attempt.
 func (d *dispatcher) committed(a *Attempt, err error, token processlog.Token, asked time.Time) Result {
 	if err == nil {
 		failpoint.Reach(failpoint.HandlerCommitted)
@@ -84,7 +88,7 @@ func (d *dispatcher) committed(a *Attempt, err error, token processlog.Token, as
 	switch {
 	case errors.Is(err, processlog.ErrCommitUnknown):
 	case errors.Is(err, processlog.ErrNotRecorded), errors.Is(err, processlog.ErrNoTransaction):
-		// The handler went on after Record had refused, or after the transaction had ended under it.
+		// The handler continued after Record had refused an entry, or after its transaction had ended.
 		return Result{Err: fmt.Errorf("commit: %w", err)}
 	default:
 		return Result{Err: d.refused(fmt.Errorf("commit: %w", err))}
@@ -99,7 +103,7 @@ func (d *dispatcher) committed(a *Attempt, err error, token processlog.Token, as
 	case readErr == nil:
 		return Result{Err: d.refused(fmt.Errorf("commit: %w", err))}
 	}
-	// Nothing is known, and nothing written under the claimed version can do harm: if the commit
-	// happened, the version has moved on.
+	// The result is unknown. Storing an outcome under the claimed version is safe: if the commit happened, the row has a
+	// later version and the write changes nothing.
 	return Result{Err: ours(fmt.Errorf("commit: %w; %w", err, readErr))}
 }
