@@ -11,15 +11,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// holdings is what this process holds: an attempt from before its handler is called until its outcome is stored, or dropped.
-// Within one epoch an entry is held once, and what is held comes before all that is counted against its entry.
+// holdings keeps the attempts that this process holds. An attempt is held from before its handler is called until its
+// outcome is stored or dropped. Within one epoch a process holds an entry at most once. The outcome of a held attempt
+// takes precedence over lost leases that count against its entry.
 type holdings struct {
 	claimSchedule *claimSchedule
 
 	mu       sync.Mutex // guards the fields below
 	held     map[holding]*Attempt
-	handlers int           // of them, those whose handler has not returned
-	idle     chan struct{} // closed when no handler runs; nil when nobody asked
+	handlers int           // number of held attempts whose handler has not returned
+	idle     chan struct{} // closed when no handler runs; nil unless whenIdle waits for that
 
 	begun chan struct{} // of capacity 1: holds a token once an attempt was admitted while nothing was held
 }
@@ -28,17 +29,19 @@ func newHoldings(a *claimSchedule) *holdings {
 	return &holdings{claimSchedule: a, held: make(map[holding]*Attempt), begun: make(chan struct{}, 1)}
 }
 
-// admit takes attempts in that may start: Run goes on, the lease does, and this process does not hold the entry already. A
-// claim may have been answered late, or this process have stood still since, for longer than the lease: then others may
-// have had the entry.
+// admit holds the attempts that may start. An attempt may start if Run has not ended, its lease has not ended, and this
+// process does not hold its entry already.
+//
+// The lease may have ended because the claim was answered late or because this process stood still. Then other
+// processes may have run the entry.
 func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, refused []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	admitted = attempts[:0]
 	now := time.Now()
 	for _, a := range attempts {
-		// All under one lock: of two claims of one entry one gets in, and a drain that comes after the end of Run's
-		// context finds every handler counted that can still start (G15, G16).
+		// Check everything under one lock. Of two claims of one entry, one is admitted. A drain after the end of Run's
+		// context finds every handler that can still start in h.handlers (G15, G16).
 		if run.Err() != nil || h.held[a.holding()] != nil || now.After(a.leaseEnd) {
 			a.cancel(nil)
 			refused = append(refused, a)
@@ -64,8 +67,8 @@ func (h *holdings) none() bool {
 	return len(h.held) == 0
 }
 
-// holds returns the attempt by which this process runs an entry of this epoch, or waits for its outcome to be stored,
-// and whether its handler is stuck; nil: none.
+// holds returns the attempt that holds the row's entry in the row's epoch, and whether its handler is stuck. It returns
+// nil if this process does not hold the entry.
 func (h *holdings) holds(row *processlog.Row) (a *Attempt, stuck bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +76,8 @@ func (h *holdings) holds(row *processlog.Row) (a *Attempt, stuck bool) {
 	return a, a != nil && a.stuckLocked()
 }
 
-// since is when the attempt began by which this process runs an entry of this epoch still; zero: there is none.
+// since returns when the attempt began that holds the row's entry in the row's epoch. It returns the zero time if there
+// is none.
 func (h *holdings) since(row *processlog.Row) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,11 +87,11 @@ func (h *holdings) since(row *processlog.Row) time.Time {
 	return time.Time{}
 }
 
-// forget ends an attempt whose outcome is stored, or was dropped. Not sooner: until then the process may die of whatever
-// it holds, and a claim would find the entry as if nothing had come of it.
+// forget ends the holding of an attempt whose outcome is stored or dropped. Do not call it sooner: until then the entry
+// has no outcome, so a crash of this process counts against it.
 func (h *holdings) forget(a *Attempt) {
 	h.mu.Lock()
-	// What takes an entry out was never let in, and must not forget the stuck attempt beside it.
+	// A dead-lettering was never admitted, so it must not remove the stuck attempt of the same entry.
 	if h.held[a.holding()] == a {
 		delete(h.held, a.holding())
 	}
@@ -95,7 +99,7 @@ func (h *holdings) forget(a *Attempt) {
 	a.left(Ended)
 }
 
-// handlerReturned tells that a handler runs no more.
+// handlerReturned counts a handler as returned.
 func (h *holdings) handlerReturned() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,7 +110,7 @@ func (h *holdings) handlerReturned() {
 	}
 }
 
-// whenIdle is closed once no handler runs.
+// whenIdle returns a channel that is closed once no handler runs.
 func (h *holdings) whenIdle() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,20 +125,22 @@ func (h *holdings) whenIdle() <-chan struct{} {
 	return h.idle
 }
 
-// cancel ends the context of the attempts that a change has overtaken; before is the row it has found. Its answer may come so
-// late that the entry, requeued, runs here again (G7).
+// cancel ends the contexts of the attempts that a change has made obsolete. before is the row as the change found it.
+// The answer to the change may arrive so late that the entry was requeued and runs here again. The version check keeps
+// that newer attempt (G7).
 func (h *holdings) cancel(before *processlog.Row, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, a := range h.held {
-		// In every epoch: a person may have requeued it while a handler of the one before ran on.
+		// Look in every epoch: after a manual Requeue a handler of the previous epoch may still run.
 		if a.Row.ID == before.ID && a.Row.Version <= before.Version {
 			a.endLocked(cause)
 		}
 	}
 }
 
-// expired is the entries of a type that are held under leases which have ended, by our clock: to the database they are free.
+// expired returns the held entries of a type whose leases have ended by the clock of this process. The database regards
+// these entries as free.
 func (h *holdings) expired(t *Type) map[processlog.ID]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,7 +154,8 @@ func (h *holdings) expired(t *Type) map[processlog.ID]bool {
 	return ids
 }
 
-// stuckOnes lists the attempts whose handlers are stuck here. By type and id, so that the same history makes the same claims.
+// stuckOnes lists the attempts whose handlers are stuck. It sorts them by type and id, so that the same history makes
+// the same claims.
 func (h *holdings) stuckOnes() []*Attempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +171,8 @@ func (h *holdings) stuckOnes() []*Attempt {
 	return list
 }
 
-// stuck lists the handlers that have outlived their timeout, or a Run that gave them up: nothing looks at those any more.
+// stuck lists the handlers that run on after their timeout, and those that a stopped Run has left behind. The renewer
+// no longer checks the latter.
 func (h *holdings) stuck() []processlog.StuckAttempt {
 	return h.list(func(a *Attempt) bool {
 		return a.stuckLocked() || !a.returned.Load() && errors.Is(context.Cause(a.ctx), processlog.ErrStopping)
@@ -176,7 +184,7 @@ func (h *holdings) running() []processlog.StuckAttempt {
 	return h.list(func(a *Attempt) bool { return !a.returned.Load() })
 }
 
-// list is in the order of the entries' ids.
+// list returns the held attempts for which which returns true, in the order of their ids.
 func (h *holdings) list(which func(*Attempt) bool) []processlog.StuckAttempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()

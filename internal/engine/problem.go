@@ -13,14 +13,14 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// ProblemList keeps what fails and nobody can be told: there is no caller. Each goes into the log at once, and then at
-// most once a minute for each cause, and stands in Health until the same works again.
+// ProblemList keeps failures that have no caller to return them to. It logs a failure at once, and then at most once a
+// minute for each cause. Health shows the failure until the same operation works again.
 type ProblemList struct {
 	log    *slog.Logger
-	number func(error) uint16 // the server's, of an error
+	number func(error) uint16 // returns the server's number of an error, or 0
 	closed func() bool
 
-	some atomic.Bool // there is any: what works asks for no more than this
+	some atomic.Bool // a problem is open; a success reads only this flag
 
 	mu   sync.Mutex // guards the fields below
 	open map[problemKey]*observe.Problem
@@ -29,22 +29,22 @@ type ProblemList struct {
 	unread map[string]time.Time // by type: when content last could not be decoded
 }
 
-// contentForgotten is how long after the last such failure problemContent ends. Another entry of the type that succeeds does not end
-// it, and an entry that waits is tried again within mostUnavailable.
+// contentForgotten is how long after the last undecodable content problemContent ends. Success of another entry of the
+// type does not end it. A waiting entry is tried again within mostUnavailable.
 const contentForgotten = 2*mostUnavailable + time.Minute
 
 type problemKey struct{ what, businessType string }
 
-// cause is what is complained about once a minute: claims that fail for another reason than before are another.
+// cause identifies what is logged at most once a minute. Claims that fail with another error number have another cause.
 type cause struct {
 	what   string
-	number uint16 // the server's; 0: no answer of a server
+	number uint16 // the server's error number; 0: the server did not answer
 }
 
-// ProblemReadBack is also the problem of features that read back what was recorded.
+// ProblemReadBack is exported for features that read recorded entries back.
 const ProblemReadBack = "new entries could not be read back"
 
-// What fails. Each is the key of a Problem, and stands in the log.
+// These texts say what fails. Each is the key of a Problem, and appears in the log.
 const (
 	problemDue              = "due entries could not be found in the database"
 	problemClaim            = "entries could not be claimed"
@@ -57,7 +57,7 @@ const (
 	problemAttempt          = "attempts end with nothing counted: something they need is not available"
 	problemFaults           = "attempts fail, and count, for they have met the database's condition too often in a row"
 
-	// What the database refuses for some entries, which it names; see refusals.
+	// The database refuses these changes for certain entries, which the error names: see refusals.
 	problemRefusedOutcome = "the database refuses to store outcomes of entries"
 	problemRefusedClaim   = "the database refuses to lease entries"
 	ProblemRefusedBlock   = "the database refuses to put entries back until their turn comes"
@@ -65,17 +65,17 @@ const (
 	problemRefusedRenewal = "the database refuses to renew leases of entries"
 )
 
-// Failed takes an error of a statement of ours, and logs it.
+// Failed records an error of a statement of the library, and logs it.
 func (t *ProblemList) Failed(what, businessType string, err error) {
 	if t.closed() {
-		return // Close has ended it
+		return // Close has ended the statement.
 	}
-	err = usererr.Of(err) // of a driver, or of a Store or Queue of the user's
+	err = usererr.Of(err) // The error comes from a driver, or from a user's Store or Queue.
 	times, since := t.Record(what, businessType, err)
 	t.Complain(what, err, "type", businessType, "times", times, "since", since)
 }
 
-// Record keeps an error for Health. It returns how often the same has failed, and since when.
+// Record keeps an error for Health. It returns how many times the same operation has failed, and since when.
 func (t *ProblemList) Record(what, businessType string, err error) (times int, since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +91,7 @@ func (t *ProblemList) Record(what, businessType string, err error) (times int, s
 	return problem.Times, problem.Since
 }
 
-// Passed takes the news that something works. It costs a look at one word while there is no problem.
+// Passed ends the problem of an operation that works again. It reads only one atomic flag while no problem is open.
 func (t *ProblemList) Passed(what, businessType string) {
 	if !t.some.Load() {
 		return
@@ -118,7 +118,7 @@ func (t *ProblemList) Complain(what string, err error, attrs ...any) {
 	}
 }
 
-// list is for Health: the oldest first.
+// list returns the problems for Health, the oldest first.
 func (t *ProblemList) list() []observe.Problem {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,8 @@ func (t *ProblemList) list() []observe.Problem {
 	return list
 }
 
-// attempted takes the end of an attempt, and whether it counts. One that does not would else say why in its entry alone.
+// attempted records the error of an attempt. counts reports whether the attempt counts as a failure of its entry. If it
+// does not, the reason would otherwise appear only in the entry itself.
 func (t *ProblemList) attempted(businessType string, err error, counts bool) {
 	v := judged(err)
 	kind := v.kind
@@ -154,7 +155,7 @@ func (t *ProblemList) attempted(businessType string, err error, counts bool) {
 	}
 }
 
-// undecodable takes the end of an attempt whose content this process cannot decode.
+// undecodable records that this process cannot decode an entry's content.
 func (t *ProblemList) undecodable(businessType string, err error) {
 	t.Failed(problemContent, businessType, err)
 	t.mu.Lock()
@@ -162,5 +163,5 @@ func (t *ProblemList) undecodable(businessType string, err error) {
 	setIn(&t.unread, businessType, time.Now())
 }
 
-// Any reports whether there is any problem. It costs a look at one word.
+// Any reports whether a problem is open. It reads only one atomic flag.
 func (t *ProblemList) Any() bool { return t.some.Load() }

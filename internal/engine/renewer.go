@@ -12,10 +12,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// stuckAfter is how long a handler may take to return once its timeout has ended its context.
+// stuckAfter is how long a handler may run after its timeout before it counts as stuck.
 const stuckAfter = time.Second
 
-// renewer keeps leases alive, and finds out which handlers are stuck.
+// renewer renews leases and detects stuck handlers.
 type renewer struct {
 	*Base
 	types    *types
@@ -23,15 +23,15 @@ type renewer struct {
 	refusals *refusals
 }
 
-// run keeps the leases of running attempts, and of those whose outcome waits to be stored, alive until ctx
-// ends. A handler past its timeout is renewed no more: one that never returns must not hold its entry for ever.
+// run renews leases until ctx ends. It renews them for running attempts, and for attempts whose outcome waits to be
+// stored. It does not renew the lease of a stuck handler, which could otherwise hold its entry for ever.
 func (r *renewer) run(ctx context.Context) {
 	began, interval := time.Now(), r.types.renewInterval()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	idle := false
-	for ctx.Err() == nil { // asked for itself: a tick may have come during a long round, and the end, too
-		if idle { // a process that runs nothing does not wake for it
+	for ctx.Err() == nil { // Check ctx itself, because a tick may arrive together with the end of ctx.
+		if idle { // Without held attempts, do not wake the process for each tick.
 			ticker.Stop()
 			if !r.sleep(ctx, began, interval) {
 				return
@@ -46,7 +46,7 @@ func (r *renewer) run(ctx context.Context) {
 		}
 		due := r.needRenewal()
 		if len(due.Order) == 0 {
-			r.Problems.Passed(problemRenew, "") // of what failed nothing is left to renew: it has ended, or its lease has
+			r.Problems.Passed(problemRenew, "") // No lease is left whose renewal failed: its attempt or the lease itself has ended.
 		}
 		for _, lease := range due.Order {
 			if ctx.Err() != nil {
@@ -58,8 +58,8 @@ func (r *renewer) run(ctx context.Context) {
 	}
 }
 
-// sleep waits until something is held, and then for the next round. Rounds stay at multiples of the interval, counted from began: when
-// they come does not depend on how long nothing was held. It returns false when ctx has ended.
+// sleep waits until an attempt is held, and then for the next round. Rounds come at multiples of interval, counted from
+// began, however long nothing was held. sleep returns false when ctx has ended.
 func (r *renewer) sleep(ctx context.Context, began time.Time, interval time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -69,16 +69,16 @@ func (r *renewer) sleep(ctx context.Context, began time.Time, interval time.Dura
 	}
 }
 
-// stuckCall is an attempt that was found stuck, and in which call. All of it is taken under the lock under which it was found:
-// by the time it is told its batch may have returned, and the entry have a call of its own.
+// stuckCall is a handler call that was found stuck. Its fields are copied under the lock under which it was found. By
+// the time it is reported, the batch may have returned and the entry may have begun another call.
 type stuckCall struct {
 	*Attempt
 	call  uint32
 	event observe.AttemptEvent
 }
 
-// needRenewal finds the attempts with a third of their lease gone, by lease and in the order of their ids, and
-// reports stuck ones.
+// needRenewal returns the attempts that have used a third of their lease, grouped by lease length and sorted by id. It
+// also reports stuck handlers.
 func (r *renewer) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 	now := time.Now()
 	var due []*Attempt
@@ -87,40 +87,43 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 	for _, a := range r.holdings.held {
 		lease := a.Type.Lease
 		switch {
-		case a.lapsed, a.anew && !a.returned.Load(): // nothing to renew, or under way
+		case a.lapsed, a.anew && !a.returned.Load(): // Nothing to renew, or renewLate is renewing it.
 		case !a.returned.Load() && now.Sub(a.started) > a.Type.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
 				stuck = append(stuck, stuckCall{a, a.calls, a.event(nil)})
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
-			a.endLocked(processlog.ErrLeaseLost) // the database did not answer in time: somebody else may have it
-		case now.Before(a.renewAfter): // the database has refused it
-		case a.leaseEnd.Sub(now) < lease*2/3: // also while its outcome waits for the database: nobody else shall run it
+			a.endLocked(processlog.ErrLeaseLost) // The database did not answer in time, so another process may have the entry.
+		case now.Before(a.renewAfter): // The database has refused the renewal.
+		case a.leaseEnd.Sub(now) < lease*2/3: // Renew also while the outcome waits for the database, so that no other process runs the entry.
 			due = append(due, a)
 		}
 	}
 	due = newest(due)
 	r.holdings.mu.Unlock()
-	// A breaker takes a hanging batch's call for its first entry's, as it does when that returns.
+	// Report in this order: the breaker counts the call of a stuck batch for the batch's first entry, as it does when a
+	// batch returns.
 	slices.SortFunc(stuck, func(a, b stuckCall) int { return inOrder(a.Attempt, b.Attempt) })
 	for _, s := range stuck {
 		s.Type.stuck(s.Attempt, s.call)
-		s.left(NotRun) // it has not killed the process, and may never return
+		s.left(NotRun) // The entry has not crashed this process, and its handler may never return.
 		r.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
 		Tell(r.Base, r.Observer.Stuck, s.event)
 	}
 	return grouped.By(due, func(a *Attempt) time.Duration { return a.Type.Lease })
 }
 
-// inOrder compares attempts by id, and of one entry the last claimed comes first.
+// inOrder compares attempts by id. Among attempts of one entry, the last claimed comes first.
 func inOrder(a, b *Attempt) int {
 	return cmp.Or(a.Row.ID.Compare(b.Row.ID), cmp.Compare(b.Row.Version, a.Row.Version))
 }
 
-// newest sorts attempts by id and keeps the last claimed of each entry. Where there are several, a person has
-// requeued the entry while the others ran on: their leases have gone, and what the store tells of lost ones, by id, must
-// not be taken for news of the new one.
+// newest sorts attempts by id and keeps only the last claimed attempt of each entry. It marks the leases of the others
+// as lost.
+//
+// An entry has several attempts if it was requeued manually while earlier ones ran on. The store reports lost leases by
+// id, and such a report must not apply to the new attempt.
 func newest(due []*Attempt) []*Attempt {
 	slices.SortFunc(due, inOrder)
 	kept := due[:0]
@@ -134,21 +137,21 @@ func newest(due []*Attempt) []*Attempt {
 	return kept
 }
 
-// renewAll renews the leases of attempts of one length of lease, and ends those that are no longer this process's. It is
-// bound to Close and not to Run: outcomes are waited for long after that (G8, G15).
+// renewAll renews leases of one length. It ends attempts whose entries this process no longer owns. It works until
+// Close, and not only until the end of Run, because outcomes may wait to be stored long after that (G8, G15).
 func (r *renewer) renewAll(lease time.Duration, attempts []*Attempt) {
 	held := make([]processlog.Held, len(attempts))
 	for i, a := range attempts {
 		held[i] = processlog.Held{ID: a.Row.ID, Version: a.Row.Version}
 	}
-	// A round asks when less than two thirds are left: where no answer comes there is time for another try.
+	// A round renews leases with less than two thirds left. With a timeout of one third there is time for another try.
 	ctx, cancel := context.WithTimeout(r.Work, min(lease/3, StatementTimeout))
 	defer cancel()
-	asked := time.Now() // before the question, as a claim's (G16)
+	asked := time.Now() // Take the time before the statement, as a claim does (G16).
 	left, err := r.Store.Renew(ctx, held, lease)
 	r.Saw(problemRenew, err)
 	if err != nil {
-		return // the next round asks again, or finds that the lease has ended meanwhile
+		return // The next round tries again, or finds that the lease has ended.
 	}
 	failpoint.Reach(failpoint.LeaseRenewed)
 	r.noteRefused(attempts, left.Rejected)
@@ -160,8 +163,8 @@ func (r *renewer) renewAll(lease time.Duration, attempts []*Attempt) {
 			a.loseLocked()
 		case refuses(left.Rejected, a.Row.ID):
 			a.unrenewed++
-			a.renewAfter = time.Now().Add(refusalPause(a.unrenewed)) // its lease ends when it did
-		case !slices.Contains(left.Busy, a.Row.ID): // whose lease ends when it did, and is asked for again with the next round
+			a.renewAfter = time.Now().Add(refusalPause(a.unrenewed)) // The lease keeps its old end.
+		case !slices.Contains(left.Busy, a.Row.ID): // A locked row's lease keeps its old end, and the next round tries again.
 			a.leaseEnd = asked.Add(lease)
 		}
 	}
@@ -171,7 +174,7 @@ func refuses(list []processlog.Refusal, id processlog.ID) bool {
 	return slices.ContainsFunc(list, func(r processlog.Refusal) bool { return r.ID == id })
 }
 
-// noteRefused tells of the leases that the database refuses to renew, and forgets those that it no longer refuses.
+// noteRefused reports the leases that the database refuses to renew, and clears the refusals of the other attempts.
 func (r *renewer) noteRefused(attempts []*Attempt, rejected []processlog.Refusal) {
 	if len(rejected) == 0 && !r.refusals.some.Load() {
 		return
