@@ -9,44 +9,46 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Config is what an engine works with and by: required where nothing else is said. Durations are those of the root's Config.
+// Config holds the dependencies and settings of an engine. All fields are required unless their comment says otherwise.
+// Durations have the meaning that Config of the root package documents.
 type Config struct {
 	Store    processlog.Store
 	Log      *slog.Logger
 	Observer observe.Observer
 
-	Lease             time.Duration // of types that have none of their own; with no types at all, how often a scanner looks
+	Lease             time.Duration // lease of types without one of their own; also used for the scanner's interval if there are no types
 	Grace             time.Duration
 	ReconcileInterval time.Duration
 	PollInterval      time.Duration
 	StopTimeout       time.Duration
 
-	// Begin starts the transaction that a handler shares with its outcome.
+	// Begin starts the transaction that a handler and its outcome share.
 	Begin func(ctx context.Context) (Transaction, error)
 
-	// Extract gives a handler's context the values that travelled with its entry.
+	// Extract adds to a handler's context the values that its entry's headers carry.
 	Extract func(base context.Context, headers map[string]string) context.Context
 
-	// ErrorNumber tells causes apart whose texts differ each time: the server's number of an error, or 0.
+	// ErrorNumber returns the server's number of an error, or 0. The log uses it to recognise the same cause when error
+	// texts differ.
 	ErrorNumber func(err error) uint16
 
-	// Blame says whose fault an error of a handler's transaction is.
+	// Blame returns whether the handler or the server causes an error of a handler's transaction.
 	Blame func(err error) Blame
 }
 
-// Blame says whether an error of a statement is the fault of the handler that sent it.
+// Blame says whether the handler or the server causes the error of a statement.
 type Blame int
 
 const (
-	BlameHandler Blame = iota // the statement is wrong, and fails whenever it is sent
-	BlameEither               // the server's condition, or what the handler brings it into each time
+	BlameHandler Blame = iota // the statement is wrong and fails each time
+	BlameEither               // a condition of the server, which the handler's statements may cause
 	BlameServer               // a condition of the whole server, which no statement can avoid
 )
 
-// Transaction is one that a handler's effect and its outcome share.
+// Transaction is a transaction that a handler's effect and its outcome share.
 type Transaction interface {
 	processlog.Tx
-	Over() error // why it has ended, if it has; a doubt is no end
+	Over() error // returns an error once the transaction has ended; an unknown state is not an end
 	Commit() error
 	Rollback()
 }

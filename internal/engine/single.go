@@ -7,8 +7,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Attempt claims one entry, runs it, and stores what comes of it. It is for tests: no loop claims anything else, and what
-// the handler records waits for a Run. ErrRunning, ErrNotFound; another error says why it could not be claimed.
+// Attempt claims one entry, runs it, and stores its outcome. It is for tests. No loop claims other entries, and entries
+// that the handler records wait for a Run.
+//
+// Attempt returns ErrRunning during a Run, and ErrNotFound if the entry does not exist. Another error says why the
+// entry could not be claimed.
 func (e *Engine) Attempt(ctx context.Context, id processlog.ID) error {
 	if err := e.Start(ctx); err != nil {
 		return err
@@ -28,7 +31,7 @@ func (e *Engine) Attempt(ctx context.Context, id processlog.ID) error {
 	return e.Drain()
 }
 
-// startOne claims an entry and starts its handler, if its turn has come.
+// startOne claims an entry and starts its handler, unless an earlier entry blocks it.
 func (e *Engine) startOne(ctx context.Context, id processlog.ID) error {
 	rows, err := e.Store.Load(ctx, []processlog.ID{id})
 	if err != nil {
@@ -43,9 +46,9 @@ func (e *Engine) startOne(ctx context.Context, id processlog.ID) error {
 		return fmt.Errorf("type %q has no handler here", row.BusinessType)
 	}
 	if err := t.reason(ctx, row); err != nil {
-		return err // before it is claimed, so that it stays as it is
+		return err // Check before the claim, so that a blocked entry stays unchanged.
 	}
-	for range 2 { // who is not noted in its line is by being put off, once
+	for range 2 { // An entry that is not yet noted under its ordering key is put off once, which notes it. So try twice.
 		if putOff, err := e.startUnblocked(t, row); err != nil || !putOff {
 			return err
 		}
@@ -53,7 +56,8 @@ func (e *Engine) startOne(ctx context.Context, id processlog.ID) error {
 	return fmt.Errorf("entry %v is blocked: another entry of its Serial key is running", id)
 }
 
-// startUnblocked is startOne for an entry that nobody is known to stand in front of; it may be put off all the same.
+// startUnblocked claims and starts an entry that no known entry blocks. It returns putOff if the claimed entry turns
+// out to be blocked.
 func (e *Engine) startUnblocked(t *Type, row *processlog.Row) (putOff bool, err error) {
 	t.slots.Overdraw(1)
 	found, err := e.claims.claim(t, unleased([]processlog.ID{row.ID}), 1)

@@ -8,26 +8,28 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Type is a business type that runs here, its settings as the root has filled them in.
+// Type is a business type that runs in this process. The root package has filled in all defaults.
 type Type struct {
 	Name               string
 	MaxProcessCount    int
 	MaxCompensateCount int
 	Timeout            time.Duration
 	Lease              time.Duration
-	Concurrency        int           // calls of the handler at once, of however many entries each
-	BatchSize          int           // entries a call is given at most; only RunBatch has more than one
-	BatchWait          time.Duration // how long an entry that is due may wait for others to share its call
-	MaxWait            time.Duration // how old an entry is from whose handler's waits count as failures; 0: they never do
+	Concurrency        int           // maximum number of handler calls at once; a batch is one call
+	BatchSize          int           // maximum number of entries in one call; only RunBatch takes more than one
+	BatchWait          time.Duration // how long a due entry may wait for others to share its call
+	MaxWait            time.Duration // age of an entry from which its handler's waits count as failures; 0: they never count
 	CompensateCrashed  bool
 	Retry              func(failures int) time.Duration
 
-	// Exactly one of these three is set. A batch is answered as the root's BatchFunc says.
+	// Exactly one of these three is set. The result of RunBatch has the meaning that BatchFunc of the root package
+	// documents.
 	Run      func(ctx context.Context, row *processlog.Row) error
 	RunTx    func(ctx context.Context, tx Transaction, row *processlog.Row) error
 	RunBatch func(ctx context.Context, rows []*processlog.Row) []error
 
-	// Ready, if it is set, is asked before Run and RunTx are called, and before a transaction is begun. An error is the attempt's.
+	// Ready, if set, is called before Run, and before the transaction of RunTx begins. If it returns an error, the
+	// attempt ends with that error and no handler is called.
 	Ready func(ctx context.Context, row *processlog.Row) error
 
 	// At most one of these two is set.
@@ -38,7 +40,7 @@ type Type struct {
 	admissions []Admission
 }
 
-// Seats returns how many entries one call of the handler has room for.
+// Seats returns how many entries one call of the handler takes at most.
 func (t *Type) Seats() int {
 	if t.RunBatch == nil {
 		return 1
@@ -47,25 +49,25 @@ func (t *Type) Seats() int {
 }
 
 const (
-	// SuspectAfter is how many leases in a row an entry loses before it may have killed a process.
+	// SuspectAfter is how many leases in a row an entry must lose to be a suspect: it may have crashed a process.
 	SuspectAfter = 1
 
-	// AloneAfter is how many before it runs alone.
+	// AloneAfter is how many leases in a row an entry must lose to run alone.
 	AloneAfter = 2
 )
 
-// company is whom an entry shares its call with.
+// company says which other entries share an entry's handler call.
 type company int
 
 const (
 	alone        company = iota
-	withOthers           // that have lost no lease
-	withSuspects         // that have lost one
+	withOthers           // entries that have lost no lease
+	withSuspects         // entries that have lost fewer than AloneAfter leases, and at least SuspectAfter
 	companies
 )
 
-// company is whom an entry that has lost so many leases shares its call with. A compensation is one entry's. An entry that may
-// have killed a process is kept apart from those that have not.
+// company returns which entries may share a call with an entry that has lost this many leases. A compensation always
+// runs alone. Suspects do not share a call with entries that have lost no lease.
 func (t *Type) company(state processlog.State, lost int) company {
 	switch {
 	case t.RunBatch == nil, state == processlog.Compensating, lost >= AloneAfter:
@@ -76,10 +78,11 @@ func (t *Type) company(state processlog.State, lost int) company {
 	return withOthers
 }
 
-// callsFor is how many calls n entries need that share them.
+// callsFor returns how many calls n entries need if they share calls.
 func (t *Type) callsFor(n int) int { return (n + t.Seats() - 1) / t.Seats() }
 
-// fits is how many entries one statement may bring for so many calls. While the type is limited an entry takes a whole call.
+// fits returns how many entries one claim statement may lease for a number of calls. While an admission limits the
+// type, each entry counts as a whole call.
 func (t *Type) fits(calls int) int {
 	calls = min(calls, processlog.MaxRows)
 	if t.limited() {
@@ -88,7 +91,7 @@ func (t *Type) fits(calls int) int {
 	return min(calls*t.Seats(), processlog.MaxRows)
 }
 
-// calls is how many calls claimed rows need.
+// calls returns how many calls the claimed rows need.
 func (t *Type) calls(rows []processlog.Row) int {
 	return t.callsOf(len(rows), func(i int) *processlog.Row { return &rows[i] })
 }
@@ -110,8 +113,8 @@ func (t *Type) maxProcessCount(row *processlog.Row) int {
 	return t.MaxProcessCount
 }
 
-// Attempt runs a handler that needs no transaction of ours once, outside of any engine, and returns what would become of
-// the row.
+// Attempt runs a handler once without an engine, and returns what would become of the row. The handler must not need a
+// transaction of the library.
 func (t *Type) Attempt(ctx context.Context, row *processlog.Row) (o processlog.Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -122,7 +125,8 @@ func (t *Type) Attempt(ctx context.Context, row *processlog.Row) (o processlog.O
 	return o, t.call(ctx, row)
 }
 
-// call runs the handler, or the compensation, that needs no transaction. Its error is a copy: see package usererr.
+// call runs the handler or the compensation if it needs no transaction. It returns a copy of the error: see package
+// usererr.
 func (t *Type) call(ctx context.Context, row *processlog.Row) error {
 	switch {
 	case row.State == processlog.Compensating:
@@ -133,13 +137,13 @@ func (t *Type) call(ctx context.Context, row *processlog.Row) error {
 	return usererr.Of(t.Run(ctx, row))
 }
 
-// callBatch runs the batch handler. Its errors are copies: see package usererr.
+// callBatch runs the batch handler. It returns copies of the errors: see package usererr.
 func (t *Type) callBatch(ctx context.Context, rows []*processlog.Row) []error {
 	verdicts := t.RunBatch(ctx, rows)
 	if verdicts == nil {
 		return nil
 	}
-	copies := make([]error, len(verdicts)) // the handler may keep its slice
+	copies := make([]error, len(verdicts)) // Copy the slice, because the handler may keep it.
 	for i, err := range verdicts {
 		copies[i] = usererr.Of(err)
 	}

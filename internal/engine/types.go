@@ -11,31 +11,31 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// types holds the business types of this process. They are added before Run, possibly while entries are being recorded
-// already.
+// types holds the business types of this process. They are added before Run. Entries may already be recorded at that
+// time.
 type types struct {
-	accepts atomic.Bool // Run takes new entries
+	accepts atomic.Bool // whether Run takes new entries
 
 	mu     sync.RWMutex // guards the fields below
 	byName map[string]*Type
 	leases leaseRange
 }
 
-// leaseRange is the shortest and the longest lease among the types.
+// leaseRange holds the shortest and the longest lease of the types.
 type leaseRange struct{ shortest, longest time.Duration }
 
 func newTypes(lease time.Duration) *types {
 	return &types{byName: make(map[string]*Type), leases: leaseRange{lease, lease}}
 }
 
-// named returns nil for a type nobody registered.
+// named returns a type, or nil if it is not registered.
 func (r *types) named(name string) *Type {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.byName[name]
 }
 
-// accepting returns the type while Run takes new entries of it.
+// accepting returns a registered type while Run takes new entries, and nil otherwise.
 func (r *types) accepting(name string) *Type {
 	if !r.accepts.Load() {
 		return nil
@@ -58,14 +58,14 @@ func (r *types) add(t *Type) error {
 	return nil
 }
 
-// names are sorted.
+// names returns the names of the types, sorted.
 func (r *types) names() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return slices.Sorted(maps.Keys(r.byName))
 }
 
-// runBegins tells the admissions of all types.
+// runBegins notifies the admissions of all types that Run begins.
 func (r *types) runBegins() {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -80,10 +80,10 @@ func (r *types) leaseRange() leaseRange {
 	return r.leases
 }
 
-// peekEvery lets no lease of the queue end of which a scanner has not heard. What is enqueued behind such a one wakes
-// nobody: an earlier one is due already.
+// peekEvery returns how often a scanner looks at the queue. It is at most the shortest lease, so that the scanner sees
+// a leased entry before its lease ends. An entry enqueued behind one that is already due wakes no scanner.
 func (r *types) peekEvery() time.Duration { return min(peekInterval, r.leaseRange().shortest) }
 
-// renewInterval is short enough for the shortest lease. Most attempts end before they need a renewal; then
-// a round costs a look at memory.
+// renewInterval returns the time between two rounds of the renewer. It is short enough for the shortest lease. Most
+// attempts end before they need a renewal, and then a round only reads memory.
 func (r *types) renewInterval() time.Duration { return min(r.leaseRange().shortest/10, time.Second) }
