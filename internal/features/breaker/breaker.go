@@ -1,4 +1,5 @@
-// Package breaker keeps a type from being claimed while what its handler needs is down: TypeConfig.Breaker.
+// Package breaker implements TypeConfig.Breaker. It stops claiming entries of a type while a dependency of the type's
+// handler is down.
 package breaker
 
 import (
@@ -13,55 +14,58 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settings are those of TypeConfig.Breaker. The breaker opens when at least Share of the latest Of entries report the handler's
-// dependency down.
+// Settings are the settings of TypeConfig.Breaker. The breaker looks at the latest Of entries. It opens when at least
+// Share of them report that the handler's dependency is down. Pause is the first pause before a probe.
 type Settings struct {
 	Of    int
 	Share float64
 	Pause time.Duration
 }
 
-// mostPause is the longest pause of a breaker whose probes fail, unless its first pause is longer.
+// mostPause is the longest pause of a breaker whose probes fail. A longer Settings.Pause replaces it.
 const mostPause = time.Minute
 
-// Breaker keeps one type from being claimed in this process while what its handler needs is down. While it is open the type
-// has no room. After a pause one entry may be claimed, the probe. Its call decides whether the breaker closes or pauses again.
-// The state lives in memory, and each Run begins with a closed breaker.
+// Breaker stops the claims of one type in this process while the handler's dependency is down.
+//
+// While the breaker is open, no call of the handler may begin. After a pause one entry may be claimed, the probe. Its
+// call decides whether the breaker closes or pauses again.
+//
+// The state is kept in memory. Each Run begins with a closed breaker.
 type Breaker struct {
 	Settings
 	businessType string
 	opened       func(observe.OpenBreaker) // called without the mutex
 	closed       func(observe.OpenBreaker) // called without the mutex
 
-	mu         sync.Mutex // guards the fields below; taken while the slots of the type are locked, so nothing here takes slots
-	latest     []verdict  // Of at most, the oldest first
-	generation int        // number of times it has opened and closed; a call that began in another generation tells nothing
+	mu         sync.Mutex // guards the fields below; held while the type's slots are locked, so no code here may lock slots
+	latest     []verdict  // verdicts of at most Of entries, the oldest first
+	generation int        // number of times the breaker has opened and closed; reports of calls from an earlier generation are ignored
 	open       *observe.OpenBreaker
-	probing    bool // a probe runs
+	probing    bool // a probe is running
 	calls      map[*engine.Attempt]*call
 }
 
-// verdict is what the last call of an entry has told. The verdict of a batch is its first entry's.
+// verdict is the report of an entry's last call. A batch counts as its first entry.
 type verdict struct {
 	id     processlog.ID
 	failed bool
 }
 
-// call is one call of a handler, for one attempt or for a batch.
+// call is one handler call. The attempts of a batch share one.
 type call struct {
-	number     uint32 // of the attempt's calls; see engine.Admission.Stuck
+	number     uint32 // number of the call within its attempt; see engine.Admission.Stuck
 	generation int
 	probe      bool
 	told       bool
 }
 
-// report is what a call tells about the handler's dependency.
+// report is what a call shows about the handler's dependency.
 type report int
 
 const (
-	nothing  report = iota // it was interrupted, or the library or its database is at fault
-	up                     // the dependency answers, perhaps with a failure of the entry's own
-	down                   // the dependency does not answer
+	nothing  report = iota // the call was interrupted, or the library or its database failed
+	up                     // the dependency answered, perhaps with an error about the entry itself
+	down                   // the dependency did not answer
 	uncalled               // the handler was not called, or could not decode the content
 )
 
@@ -69,7 +73,7 @@ const (
 func Attach(e *engine.Engine, t *engine.Type, s Settings) *Breaker {
 	b := &Breaker{
 		Settings: s, businessType: t.Name, calls: make(map[*engine.Attempt]*call),
-		// The scanner sleeps until something is due. It does not know of a pause that has just begun.
+		// Wake the scanner, which sleeps until the next entry is due and does not know about the new pause.
 		opened: func(open observe.OpenBreaker) {
 			e.Problems.Complain("the breaker of "+open.BusinessType+" has opened: its entries wait here", open.Err, "probe_at", open.ProbeAt)
 			engine.Tell(e.Base, e.Observer.BreakerOpened, open)
@@ -88,7 +92,7 @@ func Attach(e *engine.Engine, t *engine.Type, s Settings) *Breaker {
 	return b
 }
 
-// reset closes the breaker, and logs nothing.
+// reset closes the breaker without a log line or an event.
 func (b *Breaker) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,7 +122,7 @@ func (b *Breaker) roomLocked() int {
 	return 1
 }
 
-// probeAt returns when the pause ends; zero: the breaker is closed.
+// probeAt returns when the pause ends. It returns the zero time while the breaker is closed.
 func (b *Breaker) probeAt() time.Time {
 	if open := b.Current(); open != nil {
 		return open.ProbeAt
@@ -133,8 +137,8 @@ func (b *Breaker) Current() *observe.OpenBreaker {
 	return b.open
 }
 
-// admit lets as many claimed attempts start as there is room for. A claim may have been under way when the breaker opened, and
-// two claims at once may each have brought a probe.
+// admit lets only as many claimed attempts start as roomLocked allows. The breaker may have opened during a claim, and
+// two concurrent claims may each have leased an entry for the probe.
 func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,8 +150,8 @@ func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, refused []*engine
 	return attempts[:n:n], attempts[n:]
 }
 
-// readmit lets an attempt of a broken batch run alone unless the breaker is open. The attempt is never the probe, because its
-// batch was called a moment ago.
+// readmit lets an attempt of a broken batch run alone unless the breaker is open. Such an attempt is never the probe,
+// because its batch has just called the handler.
 func (b *Breaker) readmit(a *engine.Attempt) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +162,7 @@ func (b *Breaker) readmit(a *engine.Attempt) bool {
 	return true
 }
 
-// joined makes the calls of a batch's attempts one call.
+// joined makes the attempts of a batch share one call.
 func (b *Breaker) joined(batch []*engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,7 +171,7 @@ func (b *Breaker) joined(batch []*engine.Attempt) {
 	}
 }
 
-// ended takes the end of an attempt.
+// ended handles the end of an attempt.
 func (b *Breaker) ended(a *engine.Attempt, r engine.Result) {
 	c := b.take(a)
 	if r.Unstarted {
@@ -177,7 +181,7 @@ func (b *Breaker) ended(a *engine.Attempt, r engine.Result) {
 	b.hear(a, c, reportOf(r.Err, r.Cause).about(a), r.Err)
 }
 
-// take returns the call of an attempt that has ended, and forgets it.
+// take removes and returns the call of an attempt that has ended.
 func (b *Breaker) take(a *engine.Attempt) *call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -186,13 +190,13 @@ func (b *Breaker) take(a *engine.Attempt) *call {
 	return c
 }
 
-// callEnded takes the end of a batch's call, before its attempts end.
+// callEnded handles the end of a batch's call, before the attempts of the batch end.
 func (b *Breaker) callEnded(batch []*engine.Attempt, verdicts []error, whole bool, cause error) {
 	report, why := batchReport(verdicts, whole, cause)
 	b.hear(batch[0], b.callOf(batch[0], 1), report.about(batch...), why)
 }
 
-// stuck takes the news that a handler did not return after its timeout.
+// stuck handles a handler that has not returned after its timeout. It counts as a report that the dependency is down.
 func (b *Breaker) stuck(a *engine.Attempt, number uint32) {
 	b.hear(a, b.callOf(a, number), down, processlog.ErrTimeout)
 }
@@ -207,7 +211,7 @@ func (b *Breaker) callOf(a *engine.Attempt, number uint32) *call {
 	return nil
 }
 
-// hear takes the report of a call for an attempt. Only the first report of a call counts.
+// hear applies the report of a call. It ignores later reports of the same call.
 func (b *Breaker) hear(a *engine.Attempt, c *call, r report, why error) {
 	b.mu.Lock()
 	if c == nil || c.told || c.generation != b.generation {
@@ -217,7 +221,7 @@ func (b *Breaker) hear(a *engine.Attempt, c *call, r report, why error) {
 	c.told = true
 	before := b.open
 	switch {
-	case r == uncalled: // the next call is the probe: one more pause would hold up all entries that could run
+	case r == uncalled: // Let the next call be the probe without another pause, which would delay all entries that could run.
 		b.probing = b.probing && !c.probe
 	case c.probe && r == up:
 		b.setLocked(nil)
@@ -236,8 +240,8 @@ func (b *Breaker) hear(a *engine.Attempt, c *call, r report, why error) {
 	}
 }
 
-// reopenLocked begins the next pause after a probe. The pause is longer if the probe has failed, and as long as before if it
-// has told nothing.
+// reopenLocked starts the next pause after a probe. The pause doubles, up to mostPause, if the probe found the
+// dependency down. It stays the same if the probe showed nothing.
 func (b *Breaker) reopenLocked(r report, why error) {
 	next := *b.open
 	if r == down {
@@ -251,14 +255,15 @@ func (b *Breaker) reopenLocked(r report, why error) {
 	b.openLocked(next, pause)
 }
 
-// openLocked begins a pause. It adds up to a half to the pause, so that processes that were hit together do not probe together.
+// openLocked starts a pause. It adds up to half of the pause at random, so that processes that failed together do not
+// probe together.
 func (b *Breaker) openLocked(open observe.OpenBreaker, pause time.Duration) {
 	open.ProbeAt = time.Now().Add(pause + jitter.N(pause/2+1))
 	b.setLocked(&open)
 }
 
-// countLocked counts the latest verdict of an entry, and reports whether too many of the latest Of entries have failed. Each
-// entry counts once: a single entry that fails again and again must not hold up the others.
+// countLocked adds an entry's verdict, and reports whether too many of the latest Of entries have failed. Each entry
+// counts once, so that one entry that keeps failing does not stop the others.
 func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 	b.latest = slices.DeleteFunc(b.latest, func(w verdict) bool { return w.id == id })
 	if len(b.latest) == b.Of {
@@ -271,12 +276,13 @@ func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 			failures++
 		}
 	}
-	// Allow for rounding: a share of 0.1 of 30 entries are 3 entries.
+	// Allow for rounding: a share of 0.1 of 30 entries is 3 entries.
 	return failed && len(b.latest) == b.Of && float64(failures) >= b.Share*float64(b.Of)-1e-9
 }
 
-// about is the report of a call for attempts. If the MaxWait of one of them is over, a call that finds the dependency down
-// counts as a failure of that entry, and not as a report about the dependency: the entry is to reach its end soon.
+// about adjusts the report of a call for the attempts that it ran. After an entry's MaxWait, a call that finds the
+// dependency down counts as a failure of the entry. So about returns up, and the breaker does not delay the entry's
+// end.
 func (r report) about(attempts ...*engine.Attempt) report {
 	if r == down && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.HadItsTime(&a.Row) }) {
 		return up
@@ -284,8 +290,8 @@ func (r report) about(attempts ...*engine.Attempt) report {
 	return r
 }
 
-// reportOf returns what the end of an attempt tells about the handler's dependency. cause is why the attempt's context ended,
-// if it did.
+// reportOf returns what the end of an attempt shows about the handler's dependency. cause is why the attempt's context
+// ended, or nil.
 func reportOf(err, cause error) report {
 	j := engine.JudgementOf(err)
 	switch {
@@ -298,15 +304,15 @@ func reportOf(err, cause error) report {
 	case errors.Is(cause, processlog.ErrTimeout):
 		return down
 	case cause != nil:
-		return nothing // Run stops, the lease is lost, or somebody has cancelled the entry: the handler may blame anything
+		return nothing // Run stops, the lease is lost, or the entry was cancelled. The handler's error may then blame anything.
 	case j.Verdict == observe.Unavailable:
 		return down
 	}
 	return up
 }
 
-// batchReport returns what the call of a batch tells. If the dependency was up for one entry, it was up. A batch without a
-// verdict for each entry tells nothing unless it ran out of time.
+// batchReport returns what a batch's call shows. If the dependency was up for one entry, the report is up. Without a
+// verdict for each entry, only a timeout shows that the dependency is down.
 func batchReport(verdicts []error, whole bool, cause error) (r report, why error) {
 	switch {
 	case !whole && errors.Is(cause, processlog.ErrTimeout):

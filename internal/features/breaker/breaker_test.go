@@ -18,7 +18,7 @@ import (
 
 var errDown = engine.Unavailable(errors.New("no route"))
 
-// broken is a type whose breaker looks at the latest four calls. It collects the events of the breaker.
+// broken is a type whose breaker looks at the latest four entries. It collects the events of the breaker.
 type broken struct {
 	*Breaker
 	e              *engine.Engine
@@ -90,7 +90,7 @@ func TestBreakerOpensAtItsShareOfTheLatestCallsAndNotBefore(t *testing.T) {
 	require.Len(t, b.opened, 1, "two of four")
 }
 
-// One entry fails again and again. The fault may lie in the entry, so its calls alone must not open the breaker.
+// One entry fails again and again. The entry itself may be at fault, so its calls alone must not open the breaker.
 // Failure: F78
 func TestOneEntryByItselfOpensNoBreaker(t *testing.T) {
 	b := newBroken(t)
@@ -142,7 +142,7 @@ func TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt(t *testing.T) {
 		}
 		require.Len(t, b.opened, 1, "four of four, but of before")
 		<-time.After(3 * time.Second)
-		b.ended(admitted[0], engine.Result{Err: errors.New("sold out")}) // This call is answered.
+		b.ended(admitted[0], engine.Result{Err: errors.New("sold out")}) // The dependency answers this call with an error.
 		require.Nil(t, b.Current())
 		require.Equal(t, []observe.OpenBreaker{open}, b.closed)
 		require.Equal(t, engine.Unlimited, b.room())
@@ -204,7 +204,7 @@ func TestProbeThatMakesNoCallGivesWayAtOnce(t *testing.T) {
 	})
 }
 
-// A probe that ignores its context may never return. Without its own event when it gets stuck, the type would never be
+// A probe that ignores its context may never return. The Stuck notification must end it as a probe, so that the type is
 // probed again.
 // Failure: F77
 func TestProbeThatHangsHasFailed(t *testing.T) {
@@ -268,8 +268,8 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 	}
 }
 
-// The MaxWait of an entry is over, so its waits count as failures. It must not wait for a breaker in addition. Its
-// calls open no breaker, and can close one.
+// The MaxWait of an entry is over, so its waits count as failures. The breaker must not delay it any further. Its calls
+// never open the breaker, but they can close it.
 func TestEntryThatHasHadItsTimeOpensNoBreaker(t *testing.T) {
 	synctest.Test(t, hadItsTime)
 }
@@ -288,7 +288,7 @@ func hadItsTime(t *testing.T) {
 		call(time.Hour)
 	}
 	require.Empty(t, b.opened)
-	for range 2 { // This is out of the last four calls.
+	for range 2 { // two of the latest four verdicts
 		call(time.Hour - time.Millisecond)
 	}
 	require.Len(t, b.opened, 1)
@@ -302,7 +302,7 @@ func hadItsTime(t *testing.T) {
 	require.Equal(t, nothing, nothing.about(old...))
 }
 
-// panicky is a user's error that panics because of a bug.
+// panicky is a user's error whose methods panic.
 type panicky struct{}
 
 func (panicky) Error() string { return "panicky" }

@@ -1,5 +1,6 @@
-// Package commitpoll finds out which transactions have committed whose end this process does not see. They run on a pool that
-// is not a Connector. Without the package their entries start with the next round of the reconciler.
+// Package commitpoll asks the database which transactions have committed, if this process cannot see their end. Such
+// transactions run on a pool that is not a Connector. Without this package, their entries start with the next round of
+// the reconciler.
 package commitpoll
 
 import (
@@ -13,17 +14,18 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pollAfter lists when the database is asked about a transaction. The times count from the transaction's statement.
+// pollAfter lists when the database is asked about a transaction, counted from the transaction's statement.
 var pollAfter = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
 const (
-	// pollEvery is the shortest time between two polls, so that a busy process asks for many transactions at once.
+	// pollEvery is the shortest time between two polls. It makes a busy process ask for many transactions in one poll.
 	pollEvery = 50 * time.Millisecond
 
-	// reportedWithin is how long after the last poll a commit may be reported before a warning says that it was not.
+	// reportedWithin is how long after the last poll the caller may still report the commit before a warning is logged.
 	reportedWithin = 200 * time.Millisecond
 
-	// mostWaiting limits the transactions that wait for a poll. The reconciler finds the entries of further ones.
+	// mostWaiting is how many transactions may wait for a poll. Further ones are not polled, and the reconciler finds
+	// their entries.
 	mostWaiting = 10_000
 )
 
@@ -31,28 +33,29 @@ const (
 type transaction struct {
 	engine.UnseenCommit
 	at    time.Time // of its statement
-	polls int       // number of polls so far
+	polls int       // when its statement was sent
 	found bool      // a poll found it committed
 }
 
-// Poller asks the database for transactions. It asks up to three times, in one statement for all transactions that are due. The
-// reconciler finds the entries of a transaction that takes longer, and of one that a crash follows.
+// Poller asks the database whether transactions have committed. It asks up to three times for each, with one statement
+// for all transactions that are due. The reconciler finds the entries of slower transactions, and of transactions whose
+// process crashes.
 type Poller struct {
 	e      *engine.Engine
 	warned atomic.Bool
 
 	mu        sync.Mutex     // guards the fields below
-	waiting   []transaction  // without those that a poll asks for at present
+	waiting   []transaction  // without the transactions of the poll that is running
 	timer     *time.Timer    // nil until the first transaction waits
-	scheduled bool           // the timer runs, or a poll does
-	closed    bool           // no poll begins any more
-	polling   sync.WaitGroup // the poll under way; added to only while closed is false
+	scheduled bool           // the timer or a poll is running
+	closed    bool           // no further poll begins
+	polling   sync.WaitGroup // counts the running poll; added to only while closed is false
 }
 
-// New returns a poller of an engine. The engine closes it.
+// New returns a poller for an engine. Closing the engine closes the poller.
 func New(e *engine.Engine) *Poller { return &Poller{e: e} }
 
-// Add polls for a transaction.
+// Add starts polling for a transaction.
 func (p *Poller) Add(c engine.UnseenCommit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +77,7 @@ func (p *Poller) scheduleLocked(in time.Duration) {
 	}
 }
 
-// Close ends polling, and waits for a poll that is under way.
+// Close ends polling, and waits for a running poll.
 func (p *Poller) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -107,14 +110,15 @@ func (p *Poller) poll() {
 	}
 }
 
-// done reports whether a transaction needs no further poll. If the last poll has found the commit, one more follows that asks
-// nothing: the caller may report the commit a moment later, and if it does not, a warning says so.
+// done reports whether a transaction needs no further poll. A transaction that the last poll has found committed may
+// get one more round, which asks nothing. The caller may still report the commit until then, and otherwise that round
+// logs a warning.
 func (p *Poller) done(t transaction) bool {
 	warns := t.found && t.Told != nil && !p.warned.Load()
 	return t.polls > len(pollAfter) || t.polls == len(pollAfter) && !warns
 }
 
-// nextAfter returns how long after its statement a transaction has its next poll.
+// nextAfter returns when a transaction's next poll is, counted from its statement.
 func (t *transaction) nextAfter() time.Duration {
 	if t.polls < len(pollAfter) {
 		return pollAfter[t.polls]
@@ -122,7 +126,8 @@ func (t *transaction) nextAfter() time.Duration {
 	return pollAfter[len(pollAfter)-1] + reportedWithin
 }
 
-// takeDueLocked removes the transactions that are due for a poll. It drops those whose commit was reported meanwhile.
+// takeDueLocked removes and returns the transactions that are due for a poll. It drops transactions whose commit the
+// caller has reported.
 func (p *Poller) takeDueLocked(now time.Time) (due []transaction) {
 	p.waiting = slices.DeleteFunc(p.waiting, func(t transaction) bool {
 		if t.Told != nil && t.Told.Load() {
@@ -148,7 +153,7 @@ func (p *Poller) nextLocked() time.Duration {
 	return max(next, pollEvery)
 }
 
-// ask finds out which transactions have committed, and calls their Committed.
+// ask finds out which transactions have committed, and calls their Committed functions.
 func (p *Poller) ask(due []transaction) {
 	var keys []processlog.IdempotencyKey
 	var ids []processlog.ID
@@ -170,7 +175,7 @@ func (p *Poller) ask(due []transaction) {
 		}
 		if t.Key != "" {
 			id, there := recorded[t.Key]
-			t.found = there && (t.ID.IsZero() || t.ID == id) // another transaction may have recorded the key
+			t.found = there && (t.ID.IsZero() || t.ID == id) // Another transaction may have recorded the key.
 		} else {
 			token, there := tokens[t.ID]
 			t.found = there && token == t.Token
@@ -182,7 +187,7 @@ func (p *Poller) ask(due []transaction) {
 	}
 }
 
-// recorded reads the ids of the entries that exist, by their keys.
+// recorded reads the ids of existing entries by their idempotency keys.
 func (p *Poller) recorded(keys []processlog.IdempotencyKey) map[processlog.IdempotencyKey]processlog.ID {
 	if len(keys) == 0 {
 		return nil
@@ -211,7 +216,7 @@ func (p *Poller) tokens(ids []processlog.ID) map[processlog.ID]processlog.Token 
 	return tokens
 }
 
-// warn says once that nobody reports commits to this process.
+// warn logs once that the application does not report its commits to this process.
 func (p *Poller) warn(t *transaction) {
 	if t.Told == nil || p.warned.Swap(true) {
 		return

@@ -6,38 +6,41 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingKey names the entries of one ordering key.
+// orderingKey identifies one ordering key of a business type.
 type orderingKey struct{ businessType, key string }
 
-// seen remembers, in their order, entries beside which no entry behind them can run. The zero value is ready to use.
+// seen remembers the entries of ordering keys, in their order, that this process has read. While an entry is seen, no
+// later entry of its key can run. The zero value is ready to use.
 //
-// A process reads all entries of a key while no other of them is leased. A process that claims one of them later looks after that
-// claim, finds the entries that were read in front of it, and gives way. So an entry that was read, and is the first of its key
-// now, may start without another look at the leases behind it. An entry that commits later, with an earlier position, was not
-// read. The leases behind it are looked at when it is the first of its key.
+// A process reads all entries of a key while no other entry of the key is leased. If another process claims a later
+// entry after that, it looks at the key after its claim. It then finds the earlier entries and gives up its claim. So a
+// seen entry that is first of its key may start without another look at later leases.
 //
-// An entry stays seen within one epoch: until it ends it counts, in whichever state. A requeue begins another epoch.
+// An entry with an earlier position may commit after the read. It is not seen, so the process checks the later leases
+// when that entry is first of its key.
+//
+// An entry stays seen within one epoch until it ends, whatever its state is. A requeue starts another epoch.
 type seen struct {
 	mu   sync.Mutex // guards the fields below
 	keys map[orderingKey]*seenKey
-	size int // entries
+	size int // number of entries
 }
 
-// seenKey is what is seen of a key.
+// seenKey holds the seen entries of one key.
 type seenKey struct {
-	epochs map[processlog.ID]uint32 // of those that have not ended here
-	order  []processlog.ID          // may begin with some that have ended
+	epochs map[processlog.ID]uint32 // epochs of the entries that have not ended in this process
+	order  []processlog.ID          // entries in order; the first ones may have ended
 }
 
-// mostSeen bounds the memory: some ten megabytes.
+// mostSeen is how many entries are remembered at most. They take about ten megabytes.
 const mostSeen = 100_000
 
-// add replaces what is seen of a key.
+// add replaces the seen entries of a key. If there are more than mostSeen entries in all, it forgets all other keys.
 func (s *seen) add(key orderingKey, members []processlog.Member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeLocked(key)
-	if len(members) < 2 { // the one that asks has its answer already
+	if len(members) < 2 { // A key with one entry needs no memory: the caller already knows that it is first.
 		return
 	}
 	if s.size+len(members) > mostSeen {
@@ -61,7 +64,7 @@ func (s *seen) removeLocked(key orderingKey) {
 	}
 }
 
-// has reports whether an entry is seen.
+// has reports whether an entry is seen in its epoch.
 func (s *seen) has(position processlog.Position) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +76,8 @@ func (s *seen) has(position processlog.Position) bool {
 	return found && epoch == position.Epoch
 }
 
-// behind returns the entry that is probably the first of its key once an entry has ended, or zero if that is not known.
+// behind returns the entry that will probably be first of its key once the given entry has ended. It returns zero if
+// that is not known.
 func (s *seen) behind(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +101,8 @@ func (s *seen) behind(position processlog.Position) (next processlog.ID) {
 	return next
 }
 
-// ended forgets an entry, and returns the entry that is probably the first of its key now, or zero if that is not known.
+// ended forgets an entry that has ended. It returns the entry that is probably first of its key now, or zero if that is
+// not known.
 func (s *seen) ended(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

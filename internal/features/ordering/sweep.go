@@ -9,36 +9,39 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sweep looks through the entries of a type for those that may run and that nothing else tells of. Usually the end of an entry
-// tells the next one of its key. A sweep finds the others: a backlog at the start of a process, keys whose last entry ended in a
-// process that was killed right then, and entries recorded by SQL.
+// sweep looks through the entries of a type for those that may run. Usually the end of an entry starts the next one of
+// its key. A sweep finds the entries that this does not reach:
+//   - a backlog when a process starts
+//   - keys whose last entry ended in a process that was then killed
+//   - entries recorded by SQL
 //
-// A sweep reads page by page, and goes on where the last read has stopped: once through the keys, and once through the entries that
-// are due, which also finds entries that are not noted under any key. So a read costs the same however many entries wait.
+// A sweep reads page by page, and each read continues where the last one stopped. It goes once through the keys and
+// once through the due entries. The due entries include those that are not noted under any key. So a read costs the
+// same however many entries wait.
 type sweep struct {
 	begun atomic.Bool // begin was called since the last read
 
-	guard  chan struct{} // of capacity 1, full while a claim reads, so that two claims find different entries; guards the fields below
-	pages  int           // how many more pages may be read that bring nothing
-	ended  bool          // all keys, and all that is due, have been read
-	key    string        // the last key read; "": none
+	guard  chan struct{} // of capacity 1: full while a claim reads, so that two claims find different entries; guards the fields below
+	pages  int           // number of pages in a row that may still be read without finding an entry
+	ended  bool          // all keys and all due entries have been read
+	key    string        // last key read; "" before the first
 	keys   bool          // all keys have been read
 	states []processlog.State
-	after  processlog.Scheduled // the last entry read of the first of states
+	after  processlog.Scheduled // last due entry read in the state states[0]
 }
 
 func newSweep() *sweep { return &sweep{guard: make(chan struct{}, 1), states: openStates} }
 
 const (
-	// sweepPage is how many keys, and how many entries, one page has.
+	// sweepPage is how many keys and how many due entries one page has.
 	sweepPage = processlog.MaxRows / 2
 
-	// sweepPages is how many pages in a row may be read between two rounds of the reconciler without finding anything. More
-	// would cost too much where many keys, or many entries, wait.
+	// sweepPages is how many pages in a row may be read without finding an entry, until the reconciler's next round
+	// allows more. A higher limit would cost too much where many keys or many entries wait.
 	sweepPages = 8
 )
 
-// begin allows more pages from the next read on. A sweep that has read everything starts again.
+// begin allows the next read to read sweepPages more pages. A sweep that has read everything starts again.
 func (w *sweep) begin() { w.begun.Store(true) }
 
 var openStates = []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}
@@ -69,7 +72,7 @@ func (w *sweep) read(ctx context.Context, o *Ordering, businessType string) (ids
 	}
 }
 
-// page reads the next page of keys, and of entries that are due.
+// page reads the next page of keys and the next page of due entries.
 func (w *sweep) page(ctx context.Context, o *Ordering, businessType string) (ids []processlog.ID, err error) {
 	s, _ := o.of(businessType)
 	if !w.keys {

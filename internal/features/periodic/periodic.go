@@ -1,6 +1,7 @@
-// Package periodic does work once for each slot of a schedule, in one of all processes that are in Run.
+// Package periodic does work once for each slot of a schedule. The slot is done by one of all processes that are in
+// Run.
 //
-// Each period has a mark in the database: its last slot that was done. Every process reads the marks, and the process that
+// Each period has a mark in the database: the last slot that was done. Every process reads the marks. The process that
 // moves a mark does the slots in between. There is no leader, so no slot waits until a leader's lease ends.
 package periodic
 
@@ -17,14 +18,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Health and the log say these when a mark cannot be read, and when a slot cannot be done.
+// Health and the log show problemMarks when the marks cannot be read. They show problemSlot when a slot cannot be done.
 const (
 	problemMarks = "the slots of periodic types could not be looked for"
 	problemSlot  = "a slot could not be recorded"
 )
 
-// longestRest is the longest time between two reads of the marks. A timer stands still while its machine is suspended, and
-// the database's clock may be set. Neither delays a slot for longer than this. One test that runs for a year sets it longer.
+// longestRest is the longest time between two reads of the marks. It limits how long a slot is late if the machine was
+// suspended, which stops timers, or if the database's clock was set. One test that runs for a year sets it longer.
 var longestRest = time.Minute
 
 // Period is work that is done once for each slot of a schedule.
@@ -32,24 +33,24 @@ type Period struct {
 	// Name is the name of the mark. For a periodic type it is the business type.
 	Name string
 
-	// Schedule returns the first slot after a time, or the zero time if there is none.
+	// CatchUp is how many missed slots are done, the newest ones. It is at least 1.
 	Schedule func(after time.Time) time.Time
 
-	// CatchUp is how many slots that have passed are done, the newest ones. It is at least 1.
+	// Problem is the text in Health when Do fails. The empty string means that the period belongs to a periodic type.
+	// Any other text means that the period is maintenance, whose skipped slots are not logged.
 	CatchUp int
 
-	// Problem makes the period maintenance. It is the text in Health when Do fails. Skipped slots of maintenance are not logged.
-	// The empty string stands for the slots of a periodic type.
+	// Do does the slots, in ascending order, and moves the mark from from to the last slot, in one transaction. It
+	// returns false if another process has moved the mark. at is the time of the last slot by this process's clock.
 	Problem string
 
-	// Do does the slots, which ascend, and moves the mark from from to the last slot, in one transaction. It returns false if
-	// another process has moved the mark. at is the moment of the last slot by this process's clock.
+	// problem returns the problem that Health shows when Do fails.
 	Do func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
 }
 
 func (p Period) maintenance() bool { return p.Problem != "" }
 
-// problem returns the problem that Health shows when Do fails.
+// Calendar does the slots of its periods, one period after the other.
 func (p Period) problem() (what, businessType string) {
 	if p.maintenance() {
 		return p.Problem, ""
@@ -60,7 +61,7 @@ func (p Period) problem() (what, businessType string) {
 // Calendar does the slots of its periods, one period after the other.
 type Calendar struct {
 	e       *engine.Engine
-	mu      sync.Mutex // guards periods
+	mu      sync.Mutex // Add adds a period before Run. A period without a mark in the database gets a new mark. A period with a mark continues from that mark.  Add accepts a schedule that has no further slot, and logs a warning. Such a schedule may have ended before this process began.
 	periods []Period
 }
 
@@ -102,7 +103,7 @@ func (c *Calendar) all() []Period {
 	return slices.Clone(c.periods)
 }
 
-// Run does slots until ctx ends. It returns at once if there are no periods.
+// round does the slots that are due. It returns the time until the next round.
 func (c *Calendar) Run(ctx context.Context) {
 	for periods := c.all(); len(periods) > 0; {
 		if !engine.Rest(ctx, c.round(ctx, periods)) {
@@ -135,7 +136,7 @@ func (c *Calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 		what, businessType := p.problem()
 		if err != nil && ctx.Err() == nil {
 			c.e.Problems.Failed(what, businessType, err)
-		} else if err == nil && (done || !p.maintenance()) { // Maintenance fails after it has moved its mark, so only work that was done ends its problem.
+		} else if err == nil && (done || !p.maintenance()) { // doSlots does the slots of a period that come after mark and not after now. now is the database's clock. read is the time of this process at which now was read.  doSlots returns the time until the period's next slot, and whether this process did any slots.
 			c.e.Problems.Passed(what, businessType)
 		}
 		rest = min(rest, again)
@@ -160,7 +161,7 @@ func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, read time.T
 	}
 	last := due.slots[len(due.slots)-1]
 	moved, err := p.Do(ctx, mark, due.slots, read.Add(last.Sub(now)))
-	if err != nil || !moved { // The other process that holds the mark may fail, so look again soon.
+	if err != nil || !moved { // Another process moves the mark and may fail, so look again soon.
 		return min(again, c.e.PollInterval), false, err
 	}
 	if due.skipped > 0 && !p.maintenance() {
@@ -170,7 +171,8 @@ func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, read time.T
 	return again, true, nil
 }
 
-// beginAnew gives a new mark to a period whose mark was deleted after Add. The progress of the period is lost.
+// beginAnew gives a new mark to a period whose mark was deleted after Add. Slots that have passed since the deleted
+// mark are not done.
 func (c *Calendar) beginAnew(ctx context.Context, p Period) {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
@@ -202,8 +204,8 @@ type due struct {
 	next    time.Time   // the first slot after the second moment; zero if there is none
 }
 
-// since lists the slots after mark and not after now. It asks the schedule for one slot after the other, because each slot may
-// depend on the slot before it.
+// since lists the slots after mark and not after now. It asks the schedule for one slot at a time, because each slot
+// may depend on the slot before it.
 func (p Period) since(ctx context.Context, mark, now time.Time) (d due, err error) {
 	for d.next = mark; ; d.slots = append(d.slots, d.next) {
 		if d.next, err = p.next(d.next); err != nil {
@@ -213,14 +215,15 @@ func (p Period) since(ctx context.Context, mark, now time.Time) (d due, err erro
 			older := max(0, len(d.slots)-p.CatchUp)
 			d.skipped += older
 			d.slots = append(d.slots[:0], d.slots[older:]...)
-			if err := ctx.Err(); done || err != nil { // A year of slots a second apart takes long, so the end of Run ends it.
+			if err := ctx.Err(); done || err != nil { // A year of slots a second apart takes long, so stop when Run ends.
 				return d, err
 			}
 		}
 	}
 }
 
-// next asks the schedule, which is user code, for the slot after a time. It rounds the slot up to a whole millisecond.
+// next returns the schedule's first slot after a time, rounded up to a whole millisecond. The schedule is user code, so
+// next turns a panic into an error.
 func (p Period) next(after time.Time) (next time.Time, err error) {
 	defer func() {
 		if r := recover(); r != nil {

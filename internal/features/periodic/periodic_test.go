@@ -45,7 +45,7 @@ func (r *register) period(schedule func(time.Time) time.Time, fails func() bool)
 	}}
 }
 
-// process runs a calendar until ctx ends. It stops wherever it is, as a killed process does.
+// process runs a calendar until ctx ends. It may stop at any point, like a killed process.
 func (r *register) process(t *testing.T, ctx context.Context, p Period) {
 	e := engine.New(ctx, engine.Config{Store: r.store, Log: slog.New(slog.DiscardHandler), PollInterval: time.Second, ErrorNumber: func(error) uint16 { return 0 }})
 	defer e.Close()
@@ -54,7 +54,7 @@ func (r *register) process(t *testing.T, ctx context.Context, p Period) {
 	c.Run(ctx)
 }
 
-// Three processes die and begin again throughout a year. The schedule follows a local time with summer time.
+// Three processes die and restart throughout a year. The schedule follows a local time with daylight saving time.
 // Failure: F102
 func TestEachSlotOfAYearIsDoneOnce(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
