@@ -54,6 +54,13 @@ type Config struct {
 	// settled are never purged. Keep needs the table of slots, which Migrate creates.
 	Keep time.Duration
 
+	// The library notices if the database goes back to an earlier state, for example because a lagging replica was
+	// promoted. By default it reports the loss in Health, the log and Observer.HistoryLost, and work goes on. If
+	// StopOnLoss is true, this process then claims and starts nothing until a person calls AcceptLoss. Record works in
+	// both cases. IgnoreLoss turns the check off, and nothing is remembered or read back.
+	StopOnLoss bool
+	IgnoreLoss bool
+
 	Operations  *Operations   // turns on cases, rights and the audit log for people: see package admin. nil: no table of it is read or written
 	MaxContent  int           // maximum size of an entry's content in bytes. Default 256 KiB, at most 8 MiB
 	StopTimeout time.Duration // how long Run waits for running handlers when it ends. Their contexts end with ErrStopping after 2/3 of it. Default 30 s
@@ -123,6 +130,7 @@ func (cfg Config) validate() error {
 	cfg.Operations.problems(refuse)
 	badKeep := badKeep(cfg.Keep)
 	refuse(badKeep != "", "Keep", badKeep)
+	refuse(cfg.StopOnLoss && cfg.IgnoreLoss, "IgnoreLoss", "contradicts StopOnLoss: set one of them")
 	refuse(cfg.QueueLimit < 1000, "QueueLimit", "is less than 1,000")
 	refuse(cfg.MaxContent < 1 || cfg.MaxContent > hardMaxContent, "MaxContent", fmt.Sprintf("%d: want 1 byte to 8 MiB", cfg.MaxContent))
 	return errors.Join(problems...)

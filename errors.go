@@ -12,7 +12,7 @@ var (
 	ErrTxAborted     = processlog.ErrTxAborted     // the server rolled the transaction back: repeat all of it. Wraps ErrNoTransaction
 	ErrNotRecorded   = processlog.ErrNotRecorded   // Commit rolled back because an entry was refused or could not be written
 	ErrCommitUnknown = processlog.ErrCommitUnknown // the connection broke around COMMIT. Resolve tells whether the transaction committed
-	ErrHistoryLost   = processlog.ErrHistoryLost   // the database went back in time. No entry is recorded or started until AcceptLoss. A *LossError
+	ErrHistoryLost   = processlog.ErrHistoryLost   // the database went back in time: see Health.History and Config.StopOnLoss. A *LossError
 
 	// ErrDuplicate needs Options.FailOnDuplicate, and ErrOtherContent needs TypeConfig.RefuseOtherContent. Without them
 	// the receipt reports the case.

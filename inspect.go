@@ -235,6 +235,6 @@ func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID s
 // run.
 func (c *Compensator) Health(ctx context.Context) Health {
 	h := c.features.Health(ctx)
-	h.History, h.OpenBreakers = c.engine.Lost(), c.features.OpenBreakers()
+	h.History, h.OpenBreakers = c.features.Lost(), c.features.OpenBreakers()
 	return h
 }

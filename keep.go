@@ -34,7 +34,7 @@ func badKeep(keep time.Duration) string {
 	if keep == 0 {
 		return ""
 	}
-	return badSpan(keep, engine.RememberedVersionLife)
+	return badSpan(keep, engine.PurgeNoteAge)
 }
 
 // kept holds the retention of every type, and whether this process takes part in the rounds.
@@ -168,7 +168,7 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 		}
 	}
 	began := time.Now() // A purge may take long. Its note covers entries that had ended before it began.
-	if age < engine.RememberedVersionLife {
+	if age < engine.PurgeNoteAge {
 		if err := c.store.Note(ctx, ActionPurge, AuditInfo{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
 			return 0, err
 		}

@@ -179,9 +179,9 @@ func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 	return c.entry(&row), nil
 }
 
-// AcceptLoss resumes work after ErrHistoryLost. Every process reads it from the audit table in its next round.
-// AcceptLoss returns the entries that this process remembers and that the database has lost. The other processes log
-// theirs. A later loss needs its own AcceptLoss.
+// AcceptLoss ends the report of ErrHistoryLost, and resumes work in processes with Config.StopOnLoss. The other processes
+// read it from the audit table within ReconcileInterval. AcceptLoss returns the entries that this process remembers and
+// that the database has lost. The other processes log theirs. A later loss needs its own AcceptLoss.
 func (c *Compensator) AcceptLoss(ctx context.Context, by AuditInfo) ([]LostEntry, error) {
 	if err := validateAuditInfo(by); err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (c *Compensator) AcceptLoss(ctx context.Context, by AuditInfo) ([]LostEntry
 	if c.closed() {
 		return nil, ErrClosed
 	}
-	return c.engine.AcceptLoss(ctx, by)
+	return c.features.AcceptLoss(ctx, by)
 }
 
 // EraseResult tells in which situation Erase found the entry.

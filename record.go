@@ -130,7 +130,7 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (firs
 //
 // An idempotency key that exists in the table, or earlier in the same call, is the same event recorded again. It is not
 // an error: see Recorded. A key that belongs to another type is an *OtherTypeError, because this event would have no
-// entry. ErrHistoryLost lasts until a person calls AcceptLoss.
+// entry.
 func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*Receipt, error) {
 	if c.closed() {
 		return nil, c.refuse(ctx, tx, ErrClosed)
@@ -350,9 +350,6 @@ func badText(s string, limit int) string {
 }
 
 func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, watch transactionEnd) (*Receipt, error) {
-	if err := rec.c.engine.Refusal(); err != nil {
-		return nil, err
-	}
 	var inserted []processlog.Inserted
 	if len(rec.Drafts) > 0 {
 		var err error

@@ -50,7 +50,7 @@ type Health struct {
 	Database string `json:"database,omitempty"` // error of the database; empty if the database answers
 	Queue    string `json:"queue,omitempty"`    // error of the queue; empty if the queue answers, or if there is no queue
 	NoQueue  bool   `json:"no_queue,omitempty"` // whether there is no queue beside the database
-	History  string `json:"history,omitempty"`  // set if the database was rolled back to an earlier state; then this process has stopped
+	History  string `json:"history,omitempty"`  // set if the database was rolled back to an earlier state and nobody has accepted the loss
 	Running  bool   `json:"running"`            // whether Run is running in this process
 }
 

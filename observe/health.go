@@ -15,7 +15,7 @@ import (
 type Health struct {
 	Database error // error of the database; nil if it answers
 	Queue    error // error of the queue; nil if it answers. With an error the library polls the database, so entries start later
-	History  error // not nil if the database was rolled back to an earlier state and this process has stopped. See ErrHistoryLost
+	History  error // not nil if the database was rolled back to an earlier state. A *LossError, which says whether this process has stopped
 
 	Handlers int  // number of types with a handler in this process
 	Running  bool // whether Run is running in this process and was not asked to stop
@@ -32,20 +32,26 @@ type Health struct {
 	Problems     []Problem                 // tasks of the library that fail now; the library retries them
 }
 
-// Ready returns nil if this process can do its work. Two conditions must hold: the database answers, and it has not
-// lost entries. If types have handlers in this process, Run must be running too. A backlog does not make a process
-// unready, because stopping its traffic would only make the backlog grow. Overdue entries may also belong to another
-// deployment.
+// Ready returns nil if this process can do its work. Two conditions must hold: the database answers, and no loss has
+// stopped this process (Config.StopOnLoss). If types have handlers in this process, Run must be running too. A backlog
+// does not make a process unready, because stopping its traffic would only make the backlog grow. Overdue entries may
+// also belong to another deployment.
 func (h Health) Ready() error {
 	switch {
 	case h.Database != nil:
 		return fmt.Errorf("database: %w", h.Database)
-	case h.History != nil:
+	case h.stopped():
 		return fmt.Errorf("history: %w", h.History)
 	case h.Handlers > 0 && !h.Running:
 		return errors.New("handlers are registered, and Run is not at work")
 	}
 	return nil
+}
+
+// stopped reports whether a loss has stopped this process.
+func (h Health) stopped() bool {
+	var loss *processlog.LossError
+	return errors.As(h.History, &loss) && loss.Stopped
 }
 
 // Problem is a task of the library that fails now, for example because a server refuses it. The library retries the
@@ -86,6 +92,9 @@ func (h Health) String() string {
 	parts := []string{"ready"}
 	if err := h.Ready(); err != nil {
 		parts[0] = "not ready: " + err.Error()
+	}
+	if h.History != nil && !errors.Is(h.Ready(), processlog.ErrHistoryLost) {
+		parts = append(parts, fmt.Sprintf("history: %v", h.History))
 	}
 	if h.Queue != nil {
 		parts = append(parts, fmt.Sprintf("queue: %v", h.Queue))

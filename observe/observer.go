@@ -59,8 +59,9 @@ type Observer struct {
 	// entries.
 	EntryMissing func(MissingEvent)
 
-	// HistoryLost is called once when the database was rolled back to an earlier state. After that, this process records
-	// and starts nothing: see processlog.ErrHistoryLost.
+	// HistoryLost is called when this process notices that the database was rolled back to an earlier state. It is called
+	// again, with all lost entries, if this process notices more of them before a person accepts the loss. See
+	// processlog.ErrHistoryLost.
 	HistoryLost func(*processlog.LossError)
 
 	// Reconciled is called after each round of the reconciler. It is also called after types were rebuilt outside a

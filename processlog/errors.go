@@ -23,8 +23,8 @@ var (
 	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
 
 	// ErrHistoryLost says that the database lacks entries which this process has seen committed. Usual causes are a
-	// lagging replica that was promoted, and a restored backup. This process records and starts nothing until a person
-	// calls AcceptLoss. The error is a *LossError.
+	// lagging replica that was promoted, and a restored backup. Work goes on. If Config.StopOnLoss is set, this process
+	// claims and starts nothing until a person calls AcceptLoss. The error is a *LossError.
 	ErrHistoryLost = errors.New("compensator: the database has gone back")
 
 	// ErrCommitUnknown says that the connection broke during COMMIT. The transaction may have committed or not. Call
@@ -124,6 +124,8 @@ type LossError struct {
 	// the newest 512 entries that it has seen. Other processes may know further lost entries. An entry that no process
 	// has read since its commit is in no list.
 	Lost []LostEntry
+
+	Stopped bool // this process claims and starts nothing until a person calls AcceptLoss: see Config.StopOnLoss
 }
 
 // LostEntry is an entry that the database has lost, or has only in an earlier version.

@@ -15,6 +15,7 @@ const StatementTimeout = 10 * time.Second
 type Base struct {
 	*Config
 	Problems ProblemList
+	watchers []Watcher
 
 	// Work is the context of all work that outlives a call. Close ends it.
 	Work    context.Context

@@ -11,10 +11,9 @@ import (
 // claims takes leases in the database and gives back leases that ran nothing.
 type claims struct {
 	*Base
-	holdings         *holdings
-	rollbackDetector *rollbackDetector
-	pendingReleases  *pendingReleases
-	refusals         *refusals
+	holdings        *holdings
+	pendingReleases *pendingReleases
+	refusals        *refusals
 }
 
 // RefusedRetry is the delay before an entry is offered again that this process must not run now. Examples are a
@@ -37,7 +36,7 @@ func (c *claims) claim(t *Type, want []processlog.Wanted, calls int) (claimed, e
 
 // claimOnly works like claim. If stuckOnly is set, it leases only entries on which a handler of this process is stuck.
 func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOnly bool) (claimed, error) {
-	if err := c.rollbackDetector.refusal(); err != nil {
+	if err := c.held(); err != nil {
 		return claimed{}, err
 	}
 	want, pending := c.pendingReleases.without(want)
@@ -53,12 +52,10 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 	found, err := c.Store.Claim(ctx, want, token, t.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
 	c.Saw(problemClaim, err)
-	// Verify before anything starts. Another server than last time may have answered the claim, and it may have lost
-	// writes (G19).
 	if err == nil {
-		err = c.rollbackDetector.verify(found.Mine, asked)
+		err = c.sawClaimed(found.Mine, asked)
 	} else {
-		c.rollbackDetector.verifyLater()
+		c.sawFailed()
 	}
 	if err != nil {
 		// The claim may have committed although it returned an error. Run nothing, and release the leases it may have

@@ -19,12 +19,11 @@ import (
 // goroutines.
 type dispatcher struct {
 	*Base
-	claimSchedule    *claimSchedule
-	holdings         *holdings
-	rollbackDetector *rollbackDetector
-	claims           *claims
-	settler          *settler
-	renewer          *renewer
+	claimSchedule *claimSchedule
+	holdings      *holdings
+	claims        *claims
+	settler       *settler
+	renewer       *renewer
 
 	mu      sync.Mutex              // guards the fields below
 	run     context.Context         // context of Run; no handler starts after its end
@@ -300,7 +299,7 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 		d.holdings.forget(a)
 		d.settler.dropped(a)
 	case end.settled:
-		d.rollbackDetector.remembered.sawStored([]settlement{s}, []processlog.Settled{{Applied: true}}, end.asked)
+		d.sawStored(&s, end.asked)
 		d.settler.settled(s, processlog.Settled{Applied: true})
 	// The effect and the outcome were rolled back together, so there is nothing to store. The process or admin that
 	// moved the entry on is responsible for it (G5).

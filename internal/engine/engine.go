@@ -17,22 +17,21 @@ import (
 // before it in the struct. The package comment says what each does.
 type Engine struct {
 	*Base
-	types            *types
-	claimSchedule    *claimSchedule
-	source           *source
-	missing          *missing
-	rollbackDetector *rollbackDetector
-	holdings         *holdings
-	refusals         *refusals
-	pendingReleases  *pendingReleases
-	claims           *claims
-	settler          *settler
-	renewer          *renewer
-	dispatcher       *dispatcher
-	intake           *intake
-	poller           CommitPoller
-	scanner          *scanner
-	reconciler       *reconciler
+	types           *types
+	claimSchedule   *claimSchedule
+	source          *source
+	missing         *missing
+	holdings        *holdings
+	refusals        *refusals
+	pendingReleases *pendingReleases
+	claims          *claims
+	settler         *settler
+	renewer         *renewer
+	dispatcher      *dispatcher
+	intake          *intake
+	poller          CommitPoller
+	scanner         *scanner
+	reconciler      *reconciler
 
 	// AskQueue asks the queue whether it answers. It returns at once, and answer waits for the result: nil, or why the queue
 	// cannot be used. The queue has its QueueShare of ctx. It is set by the queue, and otherwise finds nothing wrong.
@@ -62,22 +61,21 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.AskQueue = func(context.Context) func() error { return func() error { return nil } }
 	e.source = &source{databaseAlone{e.types, e.claimSchedule}}
 	e.missing = &missing{b}
-	e.rollbackDetector = newRollbackDetector(b, e.types, e.claimSchedule, e.missing)
 	e.holdings = newHoldings(e.claimSchedule)
 	e.refusals = &refusals{Base: b, answered: make(chan struct{}, 1)}
 	e.pendingReleases = newPendingReleases(b, e.source, e.refusals)
-	e.claims = &claims{Base: b, holdings: e.holdings, rollbackDetector: e.rollbackDetector, pendingReleases: e.pendingReleases, refusals: e.refusals}
-	e.settler = (&settler{Base: b, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings, rollbackDetector: e.rollbackDetector, refusals: e.refusals}).withBatchers()
+	e.claims = &claims{Base: b, holdings: e.holdings, pendingReleases: e.pendingReleases, refusals: e.refusals}
+	e.settler = (&settler{Base: b, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings, refusals: e.refusals}).withBatchers()
 	e.renewer = &renewer{Base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
-	e.dispatcher = &dispatcher{Base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, rollbackDetector: e.rollbackDetector, claims: e.claims, settler: e.settler,
+	e.dispatcher = &dispatcher{Base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
-	e.intake = (&intake{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, missing: e.missing, rollbackDetector: e.rollbackDetector,
+	e.intake = (&intake{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, missing: e.missing,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withBatchers()
 	e.poller = noPoller{}
-	e.scanner = &scanner{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, rollbackDetector: e.rollbackDetector, holdings: e.holdings,
+	e.scanner = &scanner{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.reconciler = &reconciler{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings,
-		rollbackDetector: e.rollbackDetector, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
+		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	return e
 }
 
@@ -93,23 +91,6 @@ func (e *Engine) Register(t Type, attach ...func(t *Type)) error {
 		f(&t)
 	}
 	return e.types.add(&t)
-}
-
-// Refusal is why nothing is to be recorded, or nil: the database has gone back. Asked for each Record, it may ask the
-// database once in a while.
-func (e *Engine) Refusal() error { return e.rollbackDetector.refusesRecords() }
-
-// Lost returns why this process has stopped because the database went back, or nil. It asks nobody.
-func (e *Engine) Lost() error {
-	if lost := e.rollbackDetector.stopped(); lost != nil {
-		return &lost.LossError
-	}
-	return nil
-}
-
-// AcceptLoss keeps a person's go-ahead after a loss, and returns what this process knows to be lost.
-func (e *Engine) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error) {
-	return e.rollbackDetector.acceptLoss(ctx, by)
 }
 
 // Changed acts on a change that has committed. It cancels an attempt that runs here, and tells the source of a new due time.
@@ -302,7 +283,7 @@ const stopGrace = time.Second
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
 	batchers := []Batcher{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused,
-		&e.pendingReleases.batcher, &e.rollbackDetector.batcher}
+		&e.pendingReleases.batcher}
 	batchers = slices.Concat(batchers, e.drainClaims, e.drainLast, e.closeOnly)
 	await(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)

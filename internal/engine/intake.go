@@ -31,14 +31,13 @@ const waitBound = 100_000
 // statement runs share the next statement.
 type intake struct {
 	*Base
-	types            *types
-	claimSchedule    *claimSchedule
-	source           *source
-	missing          *missing
-	rollbackDetector *rollbackDetector
-	claims           *claims
-	settler          *settler
-	dispatcher       *dispatcher
+	types         *types
+	claimSchedule *claimSchedule
+	source        *source
+	missing       *missing
+	claims        *claims
+	settler       *settler
+	dispatcher    *dispatcher
 
 	resolve groupcommit.Batcher[freshEntry] // reads the ids of entries from a bulk insert
 	verify  groupcommit.Batcher[freshEntry] // reads back rows that were inserted with a lease
@@ -87,9 +86,7 @@ func (in *intake) route(fresh []freshEntry) {
 	}
 	in.verify.Add(verify...)
 	in.claim.Add(claim...)
-	// This process does not read these entries until they are due. The rollback detector checks at its next verification
-	// that they exist.
-	in.rollbackDetector.recorded(enqueue)
+	in.sawRecorded(enqueue)
 	in.enqueueFresh(enqueue)
 }
 
@@ -204,7 +201,7 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 	asked := time.Now() // read the clock before the query, because the leases run while its answer is on its way (G16)
 	rows, err := in.Store.Load(ctx, ids)
 	in.Saw(ProblemReadBack, err)
-	in.rollbackDetector.sawRead(rows, asked)
+	in.sawRead(rows, asked)
 	failpoint.Reach(failpoint.EntryReadBack)
 	if err != nil {
 		in.disown(batch)
@@ -247,9 +244,8 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 	// the entry too (G16).
 	intime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := f.reservation.Use(1); {
-	case !in.types.accepts.Load(), in.rollbackDetector.stopped() != nil:
-		// Nothing may start any more, or the database has lost writes (G15, G19). Release the lease, because a lease that
-		// ends by itself counts as lost.
+	case !in.types.accepts.Load(), in.held() != nil:
+		// Nothing may start any more (G15, G19). Release the lease, because a lease that ends by itself counts as lost.
 		if slot {
 			in.claimSchedule.free(t, 1)
 		}

@@ -19,7 +19,7 @@ type Known struct {
 // type does not run here, no slot is free, the claim failed, or nothing may start.
 func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, tried int) {
 	t := e.types.accepting(businessType)
-	if t == nil || t.BatchWait > 0 || e.settler.behind() || e.rollbackDetector.stopped() != nil {
+	if t == nil || t.BatchWait > 0 || e.settler.behind() || e.held() != nil {
 		return Known{}, 0
 	}
 	calls := t.slots.Take(t.callsFor(len(ids)))

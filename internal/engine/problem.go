@@ -46,16 +46,15 @@ const ProblemReadBack = "new entries could not be read back"
 
 // These texts say what fails. Each is the key of a Problem, and appears in the log.
 const (
-	problemDue              = "due entries could not be found in the database"
-	problemClaim            = "entries could not be claimed"
-	problemRelease          = "leases could not be given back"
-	problemRenew            = "leases could not be renewed"
-	problemStore            = "outcomes could not be stored"
-	problemRollbackDetector = "what the database has kept so far could not be read back"
-	problemRound            = "the log could not be searched for forgotten entries"
-	problemContent          = "contents cannot be decoded here: their entries wait for a version of the code that can"
-	problemAttempt          = "attempts end with nothing counted: something they need is not available"
-	problemFaults           = "attempts fail, and count, for they have met the database's condition too often in a row"
+	problemDue     = "due entries could not be found in the database"
+	problemClaim   = "entries could not be claimed"
+	problemRelease = "leases could not be given back"
+	problemRenew   = "leases could not be renewed"
+	problemStore   = "outcomes could not be stored"
+	problemRound   = "the log could not be searched for forgotten entries"
+	problemContent = "contents cannot be decoded here: their entries wait for a version of the code that can"
+	problemAttempt = "attempts end with nothing counted: something they need is not available"
+	problemFaults  = "attempts fail, and count, for they have met the database's condition too often in a row"
 
 	// The database refuses these changes for certain entries, which the error names: see refusals.
 	problemRefusedOutcome = "the database refuses to store outcomes of entries"

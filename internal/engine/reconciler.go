@@ -20,14 +20,13 @@ import (
 // entries already seen.
 type reconciler struct {
 	*Base
-	types            *types
-	claimSchedule    *claimSchedule
-	source           *source
-	holdings         *holdings
-	rollbackDetector *rollbackDetector
-	claims           *claims
-	settler          *settler
-	dispatcher       *dispatcher
+	types         *types
+	claimSchedule *claimSchedule
+	source        *source
+	holdings      *holdings
+	claims        *claims
+	settler       *settler
+	dispatcher    *dispatcher
 }
 
 // scanTimeout limits each read of the reconciler, so that a dead connection cannot block its rounds forever. It is
@@ -84,8 +83,7 @@ func (r *reconciler) round(ctx context.Context) {
 		return // ctx may have ended together with the pause
 	}
 	finish := r.source.Round(ctx)
-	// Verify before anything is claimed, because the database may have lost writes that this process has seen (G19).
-	r.rollbackDetector.round()
+	r.roundBegins(ctx)
 	heads, err := r.heads(ctx)
 	if err != nil {
 		return

@@ -18,14 +18,13 @@ const behindPause = 10 * time.Millisecond
 // interval. Claims and answers of the source set that time, and wake-ups can make it earlier.
 type scanner struct {
 	*Base
-	types            *types
-	claimSchedule    *claimSchedule
-	source           *source
-	rollbackDetector *rollbackDetector
-	holdings         *holdings
-	claims           *claims
-	settler          *settler
-	dispatcher       *dispatcher
+	types         *types
+	claimSchedule *claimSchedule
+	source        *source
+	holdings      *holdings
+	claims        *claims
+	settler       *settler
+	dispatcher    *dispatcher
 }
 
 // run claims due entries until ctx ends. It then waits for the claims that are running.
@@ -55,8 +54,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	// The database has lost writes (G19). When an operator lets the process continue, this loop is woken.
-	if s.rollbackDetector.stopped() != nil {
+	if s.held() != nil {
 		return peekInterval
 	}
 	if s.settler.behind() {
@@ -266,7 +264,7 @@ func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, e
 	}
 	if err != nil {
 		s.Problems.Failed(problemDue, t.Name, err)
-		s.rollbackDetector.verifyLater() // verify as after a failed claim, because another server may answer next (G19)
+		s.sawFailed()
 		return nil, false, err
 	}
 	s.Problems.Passed(problemDue, t.Name)

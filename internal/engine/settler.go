@@ -30,11 +30,10 @@ type settlement struct {
 // has not ended.
 type settler struct {
 	*Base
-	claimSchedule    *claimSchedule
-	source           *source
-	holdings         *holdings
-	rollbackDetector *rollbackDetector
-	refusals         *refusals
+	claimSchedule *claimSchedule
+	source        *source
+	holdings      *holdings
+	refusals      *refusals
 
 	batcher groupcommit.Batcher[settlement] // writes outcomes that nothing waits for
 	prompt  groupcommit.Batcher[settlement] // writes outcomes that the next entry of an ordering key waits for
@@ -128,7 +127,11 @@ func (s *settler) settleUnder(token processlog.Token, batch []settlement, failed
 	failpoint.Reach(failpoint.OutcomesNext)
 	batch, results, asked := s.writeOutcomes(token, batch, failed)
 	failpoint.Reach(failpoint.OutcomesStored)
-	s.rollbackDetector.remembered.sawStored(batch, results, asked)
+	for i, r := range results {
+		if r.Applied {
+			s.sawStored(&batch[i], asked)
+		}
+	}
 	s.noteRefused(batch, results)
 	for i, r := range results {
 		s.settled(batch[i], r)

@@ -23,6 +23,9 @@ type Config struct {
 	// CaseOf returns the case that opens with an outcome that makes its entry dead. It is nil where no cases are kept.
 	CaseOf func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft
 
+	StopOnLoss bool // a database that has gone back stops this process until a person accepts the loss
+	IgnoreLoss bool // nobody looks whether the database has gone back
+
 	Queue Queue
 }
 
@@ -72,6 +75,12 @@ type Set struct {
 	// Health asks the database and the queue. It leaves History and OpenBreakers empty.
 	Health func(ctx context.Context) observe.Health
 
+	// Lost returns what the database has lost and nobody has accepted, or nil. It asks no server.
+	Lost func() error
+
+	// AcceptLoss ends the report of a loss in all processes. It returns what the database has lost, as far as this process knows.
+	AcceptLoss func(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error)
+
 	// Recur does work once for each slot of a schedule, in one of all processes. Call it before Run. It asks the database.
 	Recur func(ctx context.Context, p Period) error
 
@@ -98,6 +107,10 @@ func New(ctx context.Context, cfg engine.Config, own Config) *Set {
 		OpenBreakers: func() []observe.OpenBreaker { return nil },
 		Health: func(context.Context) observe.Health {
 			return observe.Health{Database: missing("Health")}
+		},
+		Lost: func() error { return nil },
+		AcceptLoss: func(context.Context, processlog.AuditInfo) ([]processlog.LostEntry, error) {
+			return nil, missing("the rollback detector")
 		},
 		Recur:       func(context.Context, Period) error { return missing("periodic types and maintenance") },
 		Serialize:   func(context.Context, string, Serial) error { return missing("ordering keys") },

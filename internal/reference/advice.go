@@ -21,7 +21,7 @@ var errorAdvice = map[string]advice{
 		"Call `Resolve` with the idempotency key of an entry of the transaction. `RetryTx` does so by itself.",
 	},
 	"compensator.ErrHistoryLost": {
-		"The database has lost commits that this process has seen: a lagging replica was promoted, or a backup was restored. The process records and starts nothing. The error is a `*LossError`.",
+		"The database has lost commits that this process has seen: a lagging replica was promoted, or a backup was restored. Work goes on. With `StopOnLoss` the process starts nothing until a person calls `AcceptLoss`. The error is a `*LossError`.",
 		"Follow [after a failover](../how-to/failover.md). Do not restart the processes, because they know what was lost.",
 	},
 	"compensator.ErrDuplicate": {

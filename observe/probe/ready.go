@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Asked returns the Health that this package serves. *compensator.Compensator implements it.
@@ -21,7 +23,7 @@ type Asked interface {
 // {"ready":true}. Otherwise it answers 503 and {"ready":false}, with a reason in the field "because":
 //
 //   - "database": the database does not answer.
-//   - "history": the database was rolled back (ErrHistoryLost).
+//   - "history": the database was rolled back, and the process has stopped (ErrHistoryLost, Config.StopOnLoss).
 //   - "run": Run is not running.
 //
 // The answer holds nothing else, so it may be public.
@@ -51,7 +53,7 @@ func because(health observe.Health) string {
 		return ""
 	case health.Database != nil:
 		return "database"
-	case health.History != nil:
+	case errors.Is(health.Ready(), processlog.ErrHistoryLost):
 		return "history"
 	}
 	return "run"

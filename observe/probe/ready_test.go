@@ -78,11 +78,13 @@ func TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone(t *testing.T) {
 		status int
 		ready  map[string]any // the whole body; it must name no type and no error
 	}{
-		"no database":          {observe.Health{Database: errors.New("no route")}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "database"}},
-		"a database gone back": {observe.Health{History: compensator.ErrHistoryLost}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "history"}},
-		"no Redis":             {observe.Health{Queue: errors.New("refused")}, http.StatusOK, map[string]any{"ready": true}},
-		"a backlog":            {observe.Health{OldestOverdue: time.Hour}, http.StatusOK, map[string]any{"ready": true}},
-		"an open breaker":      {observe.Health{OpenBreakers: []observe.OpenBreaker{{BusinessType: "mail", Err: errors.New("down")}}}, http.StatusOK, map[string]any{"ready": true}},
+		"no database":        {observe.Health{Database: errors.New("no route")}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "database"}},
+		"a loss that stops":  {observe.Health{History: &compensator.LossError{Stopped: true}}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "history"}},
+		"a reported loss":    {observe.Health{History: &compensator.LossError{}}, http.StatusOK, map[string]any{"ready": true}},
+		"a loss, and no Run": {observe.Health{History: &compensator.LossError{}, Handlers: 1}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "run"}},
+		"no Redis":           {observe.Health{Queue: errors.New("refused")}, http.StatusOK, map[string]any{"ready": true}},
+		"a backlog":          {observe.Health{OldestOverdue: time.Hour}, http.StatusOK, map[string]any{"ready": true}},
+		"an open breaker":    {observe.Health{OpenBreakers: []observe.OpenBreaker{{BusinessType: "mail", Err: errors.New("down")}}}, http.StatusOK, map[string]any{"ready": true}},
 	} {
 		of := health(func(context.Context) observe.Health { return c.health })
 		status, body := ask(t, probe.Ready(of, 0), http.MethodGet)

@@ -27,6 +27,7 @@ type failover struct {
 	*harness.World
 	primary, replica *testservers.SQLServer
 	proxy            *faultproxy.TCP
+	stops            bool // services run with StopOnLoss
 }
 
 func newFailover(t *testing.T) *failover {
@@ -72,10 +73,10 @@ type service struct {
 	rounds  atomic.Int64
 	starts  atomic.Int64
 	noticed chan struct{}
-	loss    *compensator.LossError // closed once the loss is noticed
-	mu      sync.Mutex             // guards ran
-	ran     map[string]int         // number of handler calls by idempotency key
-	holding *harness.Gate          // handlers of the slow type wait here
+	loss    atomic.Pointer[compensator.LossError] // the last that was reported
+	mu      sync.Mutex                            // guards ran
+	ran     map[string]int                        // number of handler calls by idempotency key
+	holding *harness.Gate                         // handlers of the slow type wait here
 }
 
 func (f *failover) service(watched, runs bool) *service {
@@ -90,9 +91,13 @@ func (f *failover) serviceOn(db *sql.DB, runs bool) *service {
 	f.T.Helper()
 	s := &service{world: f.World, db: db, noticed: make(chan struct{}), ran: make(map[string]int)}
 	cfg := f.Quick()
-	cfg.DB = s.db
+	cfg.DB, cfg.StopOnLoss = s.db, f.stops
 	cfg.Observer = compensator.Observer{
-		HistoryLost:    func(loss *compensator.LossError) { s.loss = loss; close(s.noticed) },
+		HistoryLost: func(loss *compensator.LossError) {
+			if s.loss.Swap(loss) == nil {
+				close(s.noticed)
+			}
+		},
 		Reconciled:     func(compensator.ReconciledEvent) { s.rounds.Add(1) },
 		AttemptStarted: func(compensator.AttemptEvent) { s.starts.Add(1) },
 	}
@@ -170,6 +175,7 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 	t.Parallel()
 	f := newFailover(t)
 	f.WithRedis()
+	f.stops = true
 	a, b := f.service(true, true), f.service(false, true)
 
 	kept := a.mustRecord("close_order", "kept", "{}", compensator.Options{})
@@ -201,22 +207,26 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 	}
 	started := a.starts.Load() + b.starts.Load()
 	f.Exec("UPDATE common_process_log SET next_at=1 WHERE idempotent_id='undone'") // Make the entry due again.
-	for _, s := range []*service{a, b} {
+	for i, s := range []*service{a, b} {
 		s.someRounds()
-		_, err := s.record("close_order", "refused", "{}", compensator.Options{})
-		require.ErrorIs(t, err, compensator.ErrHistoryLost)
+		s.mustRecord("close_order", fmt.Sprint("recorded while stopped ", i), "{}", compensator.Options{})
 		health := s.Health(t.Context())
 		require.ErrorIs(t, health.History, compensator.ErrHistoryLost)
 		require.ErrorIs(t, health.Ready(), compensator.ErrHistoryLost)
 	}
+	f.Eventually(func() bool {
+		return f.Count("common_process_log WHERE state=0 AND lease_until>0 AND id<>?", running.Row()) == 0
+	}, "nothing is claimed")
+	for _, s := range []*service{a, b} {
+		s.someRounds()
+	}
 	assert.Equal(t, started, a.starts.Load()+b.starts.Load(), "nothing starts")
-	assert.Equal(t, 5, f.Count("common_process_log"), "nothing is recorded")
-	assert.Zero(t, f.Count("common_process_log WHERE state=0 AND lease_until>0 AND id<>?", running.Row()), "nothing is claimed")
-	known := append(keysOf(a.loss), keysOf(b.loss)...)
+	assert.Equal(t, 7, f.Count("common_process_log"), "recording goes on")
+	known := append(keysOf(a.loss.Load()), keysOf(b.loss.Load())...)
 	slices.Sort(known)
 	slices.Sort(lost)
 	assert.Equal(t, lost, slices.Compact(known), "what is lost is listed")
-	for _, l := range slices.Concat(a.loss.Lost, b.loss.Lost) {
+	for _, l := range slices.Concat(a.loss.Load().Lost, b.loss.Load().Lost) {
 		if l.ID == undone {
 			assert.Equal(t, compensator.LostEntry{ID: undone, IdempotencyKey: "undone", BusinessType: "close_order", Seen: l.Seen, Was: compensator.Succeeded, Is: compensator.Pending}, l)
 		}
@@ -227,7 +237,7 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 
 	mine, err := a.AcceptLoss(t.Context(), compensator.AuditInfo{Actor: "ann", Reason: "the old primary is gone"})
 	require.NoError(t, err)
-	assert.Equal(t, a.loss.Lost, mine)
+	assert.Equal(t, a.loss.Load().Lost, mine)
 	heir, err := a.record("close_order", "heir", "{}", compensator.Options{Delay: time.Hour})
 	require.NoError(t, err)
 	f.Eventually(func() bool { return b.Health(t.Context()).History == nil }, "the other process goes on as well")
@@ -292,10 +302,66 @@ func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) 
 	}
 }
 
-// A process that does not call Run must notice the loss as soon as it records. It must also notice when an operator
-// accepts the loss.
+// By default a process reports the loss and goes on. Entries with the ids of lost entries run once, like all others.
 // Failure: F21
-func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
+func TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported(t *testing.T) {
+	t.Parallel()
+	f := newFailover(t)
+	f.WithRedis()
+	a, b := f.service(true, true), f.service(false, true)
+	kept := a.mustRecord("close_order", "kept", "{}", compensator.Options{})
+	f.WaitState(kept, compensator.Succeeded)
+	running := a.mustRecord("slow", "running", "{}", compensator.Options{})
+	awaitAny(t, a, b)
+	f.replica.Lag(t, f.primary)
+	var lost []string
+	for i := range 6 {
+		s := []*service{a, b}[i%2]
+		lost = append(lost, fmt.Sprint("lost ", i))
+		f.WaitState(s.mustRecord("close_order", lost[i], "{}", compensator.Options{}), compensator.Succeeded)
+	}
+	lost = append(lost, "lost and running")
+	orphan := a.mustRecord("slow", "lost and running", "{}", compensator.Options{})
+	awaitAny(t, a, b)
+
+	f.happens()
+	var heirs []string
+	for _, s := range []*service{a, b} {
+		f.Wait(s.noticed, "the loss is noticed")
+		health := s.Health(t.Context())
+		require.ErrorIs(t, health.History, compensator.ErrHistoryLost)
+		require.NoError(t, health.Ready(), "the process works")
+		require.False(t, s.loss.Load().Stopped)
+	}
+	for id := running; id.Row() < orphan.Row(); { // the database gives out the lost ids again
+		heirs = append(heirs, fmt.Sprint("heir ", len(heirs)))
+		id = []*service{a, b}[len(heirs)%2].mustRecord("close_order", heirs[len(heirs)-1], "{}", compensator.Options{})
+	}
+	a.holding.Open()
+	b.holding.Open()
+	f.WaitAllEnded()
+	for _, key := range append(heirs, "kept") {
+		assert.Equal(t, 1, a.runsOf(key)+b.runsOf(key), key)
+	}
+	assert.Equal(t, 2+len(heirs), f.Count("common_process_log WHERE state=?", compensator.Succeeded), "no outcome of a lost entry is its heir's")
+	known := append(keysOf(a.loss.Load()), keysOf(b.loss.Load())...)
+	slices.Sort(known)
+	slices.Sort(lost)
+	assert.Equal(t, lost, slices.Compact(known), "what is lost is listed")
+
+	_, err := a.AcceptLoss(t.Context(), compensator.AuditInfo{Actor: "ann", Reason: "the old primary is gone"})
+	require.NoError(t, err)
+	require.NoError(t, a.Health(t.Context()).History)
+	f.Eventually(func() bool { return b.Health(t.Context()).History == nil }, "the report ends in the other process as well")
+	for _, s := range []*service{a, b} {
+		s.someRounds()
+		require.NoError(t, s.Health(t.Context()).History)
+	}
+}
+
+// A process without Run notices the loss while it records, and goes on recording. It also notices when an operator accepts the loss.
+// Failure: F21
+func TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
 	proxy, db := f.Proxied(true)
@@ -311,20 +377,26 @@ func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
 		return slices.ContainsFunc(ids, remembers)
 	}, "one that is lost is known to have been there")
 	f.happens()
-	_, err := recorder.record("close_order", "refused", "{}", compensator.Options{})
+	more := 0
+	recordsUntil := func(done func() bool, what string) {
+		t.Helper()
+		f.Eventually(func() bool {
+			more++
+			recorder.mustRecord("close_order", fmt.Sprint("more ", more), "{}", compensator.Options{})
+			return done()
+		}, what)
+	}
+	recordsUntil(func() bool { return recorder.Health(t.Context()).History != nil }, "the loss is noticed")
 	var loss *compensator.LossError
-	require.ErrorAs(t, err, &loss)
+	require.ErrorAs(t, recorder.Health(t.Context()).History, &loss)
 	assert.NotEmpty(t, loss.Lost)
 	assert.Subset(t, lost, keysOf(loss))
-	assert.Equal(t, 1, f.Count("common_process_log"))
 
 	list, err := person.AcceptLoss(t.Context(), compensator.AuditInfo{Actor: "ann", Reason: "known"})
 	require.NoError(t, err)
 	assert.Empty(t, list, "this process remembers nothing")
-	f.Eventually(func() bool {
-		_, err = recorder.record("close_order", "lost 0", "{}", compensator.Options{})
-		return err == nil
-	}, "the recorder goes on: %v", err)
+	recordsUntil(func() bool { return recorder.Health(t.Context()).History == nil }, "the report ends")
+	assert.Equal(t, 1+more, f.Count("common_process_log"), "recording goes on")
 }
 
 // The success of an entry is lost. Another process then runs the entry again, before this process reads the row. So the
@@ -333,7 +405,7 @@ func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
-	lost := make(chan *compensator.LossError, 1)
+	lost := make(chan *compensator.LossError, 100)
 	cfg.Observer.HistoryLost = func(loss *compensator.LossError) { lost <- loss }
 	c := w.New(cfg)
 	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)

@@ -3,6 +3,8 @@ package history
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,12 +23,21 @@ type forgetful struct {
 	*compensator.Compensator
 	t     *testing.T
 	store *compensatortest.MemoryStore
+	stops bool
 }
 
 // inForgetfulBubble runs test with a forgetful process. wrap may wrap the bubble's store.
+// It runs test twice: the process reports a loss, or a loss stops it.
 func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensatortest.MemoryStore) processlog.Store, test func(t *testing.T, f *forgetful)) {
+	for name, stops := range map[string]bool{"reports": false, "stops": true} {
+		cfg.StopOnLoss = stops
+		t.Run(name, func(t *testing.T) { forgetfulBubble(t, cfg, wrap, test) })
+	}
+}
+
+func forgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensatortest.MemoryStore) processlog.Store, test func(t *testing.T, f *forgetful)) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &forgetful{t: t, store: compensatortest.NewMemoryStore()}
+		f := &forgetful{t: t, store: compensatortest.NewMemoryStore(), stops: cfg.StopOnLoss}
 		cfg.Store, cfg.Logger = wrap(f.store), slog.New(slog.DiscardHandler)
 		c, err := compensator.New(t.Context(), cfg)
 		require.NoError(t, err)
@@ -53,11 +64,13 @@ func (f *forgetful) runs(delay time.Duration) {
 	synctest.Wait()
 }
 
-func (f *forgetful) requireStopped(why string) {
+func (f *forgetful) requireReported(why string) {
 	f.t.Helper()
 	time.Sleep(time.Minute) // several rounds
 	synctest.Wait()
-	require.ErrorIs(f.t, f.Health(f.t.Context()).History, compensator.ErrHistoryLost, why)
+	var loss *compensator.LossError
+	require.ErrorAs(f.t, f.Health(f.t.Context()).History, &loss, why)
+	require.Equal(f.t, f.stops, loss.Stopped)
 }
 
 func (f *forgetful) requireGoingOn() {
@@ -73,7 +86,7 @@ func accept(t *testing.T, c *compensator.Compensator) {
 	require.NoError(t, err)
 }
 
-// An operator has accepted an earlier loss with a note. A second loss then stops the process, and the database's clock
+// An operator has accepted an earlier loss with a note. Then there is a second loss, and the database's clock
 // is set back. By that clock, the note looks younger than it is. The note must not cover the second loss.
 func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
@@ -81,16 +94,16 @@ func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 		before := f.store.Snapshot()
 		f.runs(0)
 		f.store.Restore(before)
-		f.requireStopped("the first loss")
+		f.requireReported("the first loss")
 		accept(t, f.Compensator)
 		f.requireGoingOn()
 
 		before = f.store.Snapshot()
 		f.runs(0)
 		f.store.Restore(before)
-		f.requireStopped("the second loss")
+		f.requireReported("the second loss")
 		f.store.ShiftClock(-time.Hour)
-		f.requireStopped("the second loss is not accepted")
+		f.requireReported("the second loss is not accepted")
 		accept(t, f.Compensator)
 		f.requireGoingOn()
 	})
@@ -107,7 +120,7 @@ func TestLossIsNoticedWhereTheClockIsBehindANote(t *testing.T) {
 		f.runs(0)
 		f.store.Restore(before)
 		f.store.ShiftClock(-time.Hour)
-		f.requireStopped("what was accepted is older")
+		f.requireReported("what was accepted is older")
 	})
 }
 
@@ -133,7 +146,7 @@ func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 		before := f.store.Snapshot()
 		f.runs(0)
 		f.store.Restore(before)
-		f.requireStopped("what was accepted is older")
+		f.requireReported("what was accepted is older")
 		accept(t, person)
 		f.requireGoingOn()
 		require.NoError(t, person.Close())
@@ -158,7 +171,7 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		f.store.Restore(before)
 		time.Sleep(20 * time.Minute)
-		f.requireStopped("the last entry is lost")
+		f.requireReported("the last entry is lost")
 	})
 }
 
@@ -181,7 +194,7 @@ func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
 			require.NoError(t, other.Reschedule(t.Context(), failing, 2*time.Hour))
 		}
 		time.Sleep(20 * time.Minute)
-		f.requireStopped("the entry before it is lost")
+		f.requireReported("the entry before it is lost")
 		require.NoError(t, other.Close())
 	})
 }
@@ -222,5 +235,73 @@ func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 		require.Len(t, rows, 1)
 		assert.Equal(t, compensator.Succeeded, rows[0].State)
 		require.NoError(t, purger.Close())
+	})
+}
+
+// silentStore is a store whose user opens a connection for each statement, and that may not answer what it has kept.
+type silentStore struct {
+	processlog.Store
+	silent atomic.Bool
+	opened atomic.Int64
+}
+
+func (s *silentStore) Connections() (own, users int64) { return s.opened.Add(1), s.opened.Add(1) }
+
+func (s *silentStore) ReadsCommitted() bool { return true }
+
+func (s *silentStore) Versions(ctx context.Context, ids []processlog.ID) ([]processlog.Version, error) {
+	if s.silent.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Store.Versions(ctx, ids)
+}
+
+// Record asks nothing and waits for nothing, however long the database takes to say what it has kept.
+// Failure: F21
+func TestRecordWaitsForNoCheckOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	var silent *silentStore
+	wrap := func(store *compensatortest.MemoryStore) processlog.Store {
+		silent = &silentStore{Store: store}
+		return silent
+	}
+	inForgetfulBubble(t, compensator.Config{}, wrap, func(t *testing.T, f *forgetful) {
+		f.runs(0) // something is remembered
+		silent.silent.Store(true)
+		time.Sleep(20 * time.Second) // a check waits for its answer
+		var records sync.WaitGroup
+		for range 3 {
+			records.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				began := time.Now()
+				tx, err := f.store.Begin(ctx)
+				if !assert.NoError(t, err) {
+					return
+				}
+				_, err = f.Record(ctx, tx, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Hour}})
+				assert.NoError(t, err)
+				assert.Zero(t, time.Since(began))
+				assert.NoError(t, tx.Rollback())
+			})
+		}
+		records.Wait()
+		silent.silent.Store(false)
+	})
+}
+
+// Without the check nothing is read back, and AcceptLoss still speaks to other processes.
+func TestNothingIsReadBackWhereLossesAreIgnored(t *testing.T) {
+	t.Parallel()
+	forgetfulBubble(t, compensator.Config{IgnoreLoss: true}, asItIs, func(t *testing.T, f *forgetful) {
+		before := f.store.Snapshot()
+		f.runs(0)
+		f.store.Restore(before)
+		f.requireGoingOn()
+		accept(t, f.Compensator)
+		notes, err := f.History(t.Context(), compensator.EntryID{})
+		require.NoError(t, err)
+		require.Len(t, notes, 1)
 	})
 }

@@ -29,7 +29,7 @@ func TestPurgeWhileTheMachineWasSuspendedIsNoLoss(t *testing.T) {
 		before := f.store.Snapshot()
 		f.runs(0)
 		f.store.Restore(before)
-		f.requireStopped("what was seen since is")
+		f.requireReported("what was seen since is")
 	})
 }
 
@@ -48,6 +48,6 @@ func TestLossShowsInALogOfAnEarlierVersion(t *testing.T) {
 		before := f.store.Snapshot()
 		f.runs(0)
 		f.store.Restore(before)
-		f.requireStopped("it was not purged")
+		f.requireReported("it was not purged")
 	})
 }

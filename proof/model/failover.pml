@@ -42,7 +42,7 @@ bool done[3];               /* a success of this key was reported as stored */
 #else
 #define PROMISE(n, holds) assert((n) == ONCE || (holds))
 #endif
-#define STOPS 1             /* a process that has detected a loss claims, starts and records nothing until a person accepts the loss */
+#define STOPS 1             /* a process that has detected a loss claims and starts nothing until a person accepts the loss */
 #define SEES  2             /* a check of the row detects that a success, or a new row, that the process saw stored is lost */
 #define QUIET 3             /* no loss is detected when nothing is lost */
 #define ONCE  4             /* not promised: an entry whose success was reported as stored does not run again */
@@ -93,8 +93,7 @@ inline remember() { copy_row(seen[w], row); gone[w] = false }
 proctype Process(byte w) {
   byte version;
   do
-  :: atomic { !row.there && !STOPPED && writes < WRITES && (w == 0 || failed_over) -> /* Record, COMMIT */
-       PROMISE(STOPS, !noticed[w]);
+  :: atomic { !row.there && writes < WRITES && (w == 0 || failed_over) -> /* Record, COMMIT */
        row.there = true; if :: row.key = 1 :: failed_over -> row.key = 2 fi; row.version = 0; row.epoch = 0; row.ended = false;
        leased = false; written(); remember() }
   :: atomic { row.there && !row.ended && !leased && !STOPPED && writes < WRITES -> /* Store.Claim */

@@ -48,27 +48,27 @@ func surviving() []mutant {
 			what: "A database that was restored to an older state is taken for the same database.",
 			edits: []edit{
 				{"lostOf",
-					`if $refutes($v, $exists) && ($exists || !$purgedSince($notes, $at)) {`,
-					`if false && $refutes($v, $exists) && ($exists || !$purgedSince($notes, $at)) {`},
+					`if $refutes($now, $exists) && ($exists || !$purgedSince($notes, $at)) {`,
+					`if false && $refutes($now, $exists) && ($exists || !$purgedSince($notes, $at)) {`},
 			},
-			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack").and(simulation, "500"),
+			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported", "TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack").and(simulation, "500"),
 		},
 		{
 			name: "loss-noticed-but-claims-go-on", breaks: "G19",
-			what: "A process that knows that the database has gone back goes on claiming.",
+			what: "A process that a loss shall stop goes on claiming.",
 			edits: []edit{
 				{"claims.claimOnly",
-					`if $err := $refusal(); $err != nil {
+					`if $err := $held(); $err != nil {
 	return $claimed{}, $err
 }`,
 					``},
 				{"scanner.step",
-					`if $stopped() != nil {
+					`if $held() != nil {
 	return $peekInterval
 }`,
 					``},
-				{"rollbackDetector.verify",
-					`if $err := $refusal(); $err != nil {
+				{"Detector.verify",
+					`if $err := $Lost(); $err != nil {
 	return $err
 }`,
 					``},
@@ -76,14 +76,26 @@ func surviving() []mutant {
 			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn").and(simulation, "500"),
 		},
 		{
+			name: "loss-stops-all", breaks: "G19",
+			what: "A process that shall only report a loss claims nothing more.",
+			edits: []edit{
+				{"Detector.Watch",
+					`if $stops {
+	$Claimed, $Hold = $verify, $Lost
+}`,
+					`w.Claimed, w.Hold = d.verify, d.Lost`},
+			},
+			sees: tests("TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported").and(simulation, "500"),
+		},
+		{
 			name: "claims-trusted", breaks: "G19",
 			what: "Claimed entries start without the check that the database still has what this process saw.",
 			edits: []edit{
 				{"claims.claimOnly",
 					`if $err == nil {
-	$err = $verify($mine, $asked)`,
+	$err = $sawClaimed($mine, $asked)`,
 					`if $err == nil {
-	_ = $verify(nil, $asked)`},
+	_ = $sawClaimed(nil, $asked)`},
 			},
 			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn").and(simulation, "1000"),
 		},
@@ -91,9 +103,12 @@ func surviving() []mutant {
 			name: "loss-of-what-never-was", breaks: "G19",
 			what: "An entry rolled back to a savepoint is taken for one that the database has lost.",
 			edits: []edit{
-				{"remembered.verifyLater",
-					`$unverified[$next] = $f`,
-					`m.rememberLocked(rememberedVersion{processlog.Version{ID: f.id, IdempotencyKey: f.key, Token: f.token}, f.businessType, time.Now(), 0})`},
+				{"Detector.sawRecorded",
+					`return // no id to ask for
+}`,
+					`return // no id to ask for
+}
+d.remembered.sawRows([]processlog.Row{{ID: r.ID, IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, Token: processlog.NewToken()}}, time.Now())`},
 			},
 			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "500"),
 		},

@@ -82,8 +82,8 @@ type claimed struct {
 	at  time.Time // time at which the database made the claim
 }
 
-// asks asserts G19 when a handler is called. It applies to seeds in which instances can see new connections. An entry
-// that was claimed after a loss must not start before its instance has noticed the loss.
+// asks asserts G19 when a handler is called. It applies to seeds in which instances can see new connections and a loss stops
+// them. An entry that was claimed after a loss must not start before its instance has noticed the loss.
 func (o *oracle) asks(n *instance, e *compensator.Entry) {
 	if !o.w.apart.connected || n.dead.Load() {
 		return
@@ -94,7 +94,7 @@ func (o *oracle) asks(n *instance, e *compensator.Entry) {
 	claim := n.claims[e.ID]
 	if len(o.losses) > 0 && claim.at.After(o.losses[len(o.losses)-1]) {
 		o.sights[sawClaimedLater]++
-		if o.goOn.IsZero() && !o.purged && forgotten(n.lost) {
+		if o.w.plan.config.StopOnLoss && o.goOn.IsZero() && !o.purged && forgotten(n.lost) {
 			o.failLocked("G19: entry %s starts on instance %d, which claimed it after a loss; the instance has not noticed that entry %s, version %d, is lost",
 				e.ID, n.number, n.lost.ID, n.lost.Version)
 		}

@@ -14,8 +14,12 @@ import (
 // other promises assume that the database keeps what it has acknowledged.
 const lossPromise = "G19"
 
+// lossModeStream is the random stream that draws whether a loss stops the instances of a seed.
+const lossModeStream = 1934
+
 // drawLoss draws when the database goes back to an earlier state, and how far.
 func (w *world) drawLoss() {
+	w.plan.config.StopOnLoss = rand.New(rand.NewPCG(w.seed, lossModeStream)).IntN(2) == 0
 	rng := rand.New(rand.NewPCG(w.seed, 4))
 	if w.plan.calm || rng.IntN(8) > 0 {
 		return
@@ -78,7 +82,7 @@ func (o *oracle) told(n *instance, mine []processlog.Row, at time.Time) {
 	}
 }
 
-// noticedLocked asserts that an instance stops only after a loss.
+// noticedLocked asserts that an instance reports a loss only after a loss.
 //
 // One other case is allowed: the database's clock has jumped, and young entries were purged. The instance then cannot
 // know whether the note of the purge is younger than the entries.
@@ -88,9 +92,17 @@ func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
 	case o.w.plan.active[storeJump] && o.sights[sawPurged] > 0:
 		o.losses = append(o.losses, time.Now())
 	default:
-		o.failLocked("G19: instance %d stopped with %v, but the database has lost nothing", n.number, loss)
+		o.failLocked("G19: instance %d reports %v, but the database has lost nothing", n.number, loss)
 	}
-	o.sights[sawLoss]++
+	if loss.Stopped != o.w.plan.config.StopOnLoss {
+		o.failLocked("G19: instance %d reports that it has stopped: %v, want %v", n.number, loss.Stopped, o.w.plan.config.StopOnLoss)
+	}
+	if loss.Stopped {
+		o.sights[sawLoss]++
+	} else {
+		o.sights[sawLossReported]++
+		n.newest, n.ran = processlog.Row{}, processlog.Row{} // the instance has forgotten what it saw before
+	}
 	// The answer may be older than the present, so it says nothing about a later loss.
 	n.lossSeen, n.pendingRelease, n.lost = n.compared, processlog.Row{}, processlog.Row{}
 }
@@ -107,10 +119,10 @@ func (o *oracle) noted(action compensator.Action) {
 	})
 }
 
-// mustStopLocked reports whether an instance has noticed a loss that no person has accepted. An instance may notice a
-// loss after a person has accepted it.
+// mustStopLocked reports whether an instance must do nothing, because it stops on a loss and has noticed one that no person
+// has accepted. An instance may notice a loss after a person has accepted it.
 func (o *oracle) mustStopLocked(n *instance) bool {
-	return slices.ContainsFunc(o.losses, func(at time.Time) bool { return at.After(o.goOn) && !at.After(n.lossSeen) })
+	return o.w.plan.config.StopOnLoss && slices.ContainsFunc(o.losses, func(at time.Time) bool { return at.After(o.goOn) && !at.After(n.lossSeen) })
 }
 
 // goesOn asserts G19: a stopped instance continues only after a person has accepted the loss.
@@ -161,7 +173,8 @@ func (o *oracle) restlessAfterLoss() (n int, back bool) {
 }
 
 // accept runs after all faults have ended. It waits until every instance that claimed a lost version has noticed the
-// loss. Then a person accepts the loss.
+// loss. If the instances have stopped, a person then accepts the loss. Otherwise all entries come to rest first: see
+// acceptLate.
 func (w *world) accept() {
 	o := w.oracle
 	o.mu.Lock()
@@ -175,7 +188,42 @@ func (w *world) accept() {
 		o.fail("G19: instance %d has claimed entry %s, version %d; the database has lost this version, and the instance did not notice", unaware.number,
 			unaware.pendingRelease.ID, unaware.pendingRelease.Version)
 	}
+	if w.plan.config.StopOnLoss {
+		w.sayGoOn()
+	}
+}
+
+// acceptLate runs when all entries are at rest. If instances report a loss and have gone on, a person accepts it. It asserts
+// G19: then every report ends.
+func (w *world) acceptLate() {
+	o := w.oracle
+	o.mu.Lock()
+	back := len(o.losses) > 0
+	o.mu.Unlock()
+	if !back || w.plan.config.StopOnLoss || o.failed.Load() {
+		return
+	}
 	w.sayGoOn()
+	var reporting *instance
+	if !w.await(6*w.plan.config.ReconcileInterval+time.Minute, func() bool { reporting = w.reporting(); return reporting == nil }) {
+		o.fail("G19: instance %d still reports a loss that a person has accepted", reporting.number)
+	}
+}
+
+// reporting returns a living instance that reports a loss, or nil.
+func (w *world) reporting() *instance {
+	for _, n := range w.living() {
+		if !n.runs {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		history := n.c.Health(ctx).History
+		cancel()
+		if history != nil {
+			return n
+		}
+	}
+	return nil
 }
 
 // unaware returns a living instance that claimed a lost version, has not noticed the loss, and was not told to go on.

@@ -89,7 +89,6 @@ func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []pro
 	for _, d := range drafts {
 		key = key.text(string(d.IdempotencyKey))
 	}
-	s.from.w.oracle.goesOn(s.from, "records")
 	op := &operation{kind: opInsert, from: s.from, drafts: drafts}
 	s.from.w.oracle.operation(drafts[0].Token, op)
 	if tx := gatedOf(tx); tx != nil {

@@ -36,6 +36,7 @@ const (
 	sawRefused
 	sawSlept
 	sawLoss
+	sawLossReported
 	sawRescued
 	sawBroken
 	sawClaimedLater
@@ -79,7 +80,7 @@ var sightNames = [sights]string{
 	sawRestored: "types rebuilt by themselves", sawWhole: "waiting entries of types whose queue became complete",
 	sawSuspects: "attempts of entries with lost leases", sawWaited: "outcomes stored after the end of their lease", sawKept: "claims not accepted because the instance holds the entry",
 	sawRefused: "keys refused because of another type", sawSlept: "waits of months",
-	sawLoss: "instances that stopped after a loss", sawRescued: "dead entries that a service ended",
+	sawLoss: "instances that stopped after a loss", sawLossReported: "instances that reported a loss and went on", sawRescued: "dead entries that a service ended",
 	sawBroken:       "batches without a verdict while their instance stopped",
 	sawServerFault:  "attempts with an error of the database's condition",
 	sawClaimedLater: "starts of entries claimed after a loss",

@@ -284,6 +284,7 @@ func (w *world) script() {
 	w.accept()
 	w.everySlot()
 	w.rest()
+	w.acceptLate()
 	w.await(3*w.plan.types.Timeout, w.oracle.idle) // Wait for handlers that ignore their context. Other instances may have claimed their entries by now.
 	if !w.oracle.failed.Load() {
 		w.fillEverySlot()

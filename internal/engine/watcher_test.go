@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// slowToSettle is a Store that refuses outcomes for a while.
+type slowToSettle struct {
+	processlog.Store
+	until time.Time
+}
+
+func (s *slowToSettle) Settle(_ context.Context, _ processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
+	if time.Now().Before(s.until) {
+		return nil, errors.New("gone away")
+	}
+	return []processlog.Settled{{Applied: true, State: outcomes[0].To}}, nil
+}
+
+func (s *slowToSettle) SettleTx(context.Context, processlog.Tx, processlog.Token, processlog.Outcome) error {
+	return nil
+}
+
+// longTx is a transaction of a handler.
+type longTx struct{ processlog.Tx }
+
+func (longTx) Over() error   { return nil }
+func (longTx) Commit() error { return nil }
+func (longTx) Rollback()     {}
+
+// A person accepts what was lost before. A success that is stored afterwards must not count as older, whenever its handler started or
+// its first try was made.
+func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
+	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
+		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {
+			e.settler.batcher.Add(settlement{a: &Attempt{Type: typ, Row: row}, outcome: processlog.Outcome{ID: row.ID, To: processlog.Succeeded}})
+			<-e.settler.batcher.Done()
+		},
+		"a transaction whose handler took its time": func(e *Engine, typ *Type, row processlog.Row, written time.Time) {
+			typ.RunTx = func(context.Context, Transaction, *processlog.Row) error {
+				time.Sleep(time.Until(written))
+				return nil
+			}
+			require.NoError(t, e.dispatcher.startClaimed(typ, []processlog.Row{row}, time.Now(), 0))
+			<-e.holdings.whenIdle()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				written := time.Now().Add(10 * time.Second)
+				e := New(t.Context(), Config{
+					Store: &slowToSettle{until: written}, Log: slog.New(slog.DiscardHandler), ReconcileInterval: time.Minute,
+					Begin:       func(context.Context) (Transaction, error) { return longTx{}, nil },
+					Extract:     func(base context.Context, _ map[string]string) context.Context { return base },
+					ErrorNumber: func(error) uint16 { return 0 },
+				})
+				var stored []time.Time
+				e.Watch(Watcher{Stored: func(_ *processlog.Row, _ *processlog.Outcome, _ processlog.Token, asked time.Time) {
+					stored = append(stored, asked)
+				}})
+				typ := &Type{Name: "close_order", Timeout: time.Minute, Lease: time.Minute, Concurrency: 1, BatchSize: 1, MaxProcessCount: 1, slots: &counted{size: 1}}
+				require.NoError(t, e.Start(t.Context()))
+				row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", LeaseLeft: time.Minute, DeliveryCount: 1}
+				run(e, typ, row, written)
+				require.Len(t, stored, 1)
+				require.False(t, stored[0].Before(written))
+				e.End()
+				e.Close()
+			})
+		})
+	}
+}
+
+// leasing is a Store that leases what it is asked for.
+type leasing struct {
+	processlog.Store
+	released []processlog.ID
+}
+
+func (s *leasing) Claim(_ context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, _ func(*processlog.Row) bool) (found processlog.Claimed, err error) {
+	for _, w := range want {
+		found.Mine = append(found.Mine, processlog.Row{ID: w.ID, Version: 1, Token: token, LeaseLeft: lease, State: processlog.Pending})
+	}
+	return found, nil
+}
+
+func (s *leasing) Release(_ context.Context, ids []processlog.ID, _ processlog.Token) error {
+	s.released = append(s.released, ids...)
+	return nil
+}
+
+func (s *leasing) Due(context.Context, string, int) ([]processlog.ID, error) {
+	return nil, errors.New("gone away")
+}
+
+func watching(t *testing.T, w Watcher) (*Engine, *leasing, *Type) {
+	store := new(leasing)
+	e := New(t.Context(), Config{Store: store, Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
+	e.Watch(w)
+	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
+	return e, store, e.types.named("close_order")
+}
+
+// A feature may refuse what was claimed. Nothing of it starts, and no lease is left behind to count as lost.
+func TestWhatAWatcherRefusesIsGivenBack(t *testing.T) {
+	refusal := errors.New("gone back")
+	e, store, typ := watching(t, Watcher{Claimed: func([]processlog.Row, time.Time) error { return refusal }})
+	_, err := e.claims.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
+	require.ErrorIs(t, err, refusal)
+	require.Equal(t, []processlog.ID{processlog.RowID(1)}, store.released)
+	refusal = nil
+	found, err := e.claims.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
+	require.NoError(t, err)
+	require.Len(t, found.Mine, 1)
+}
+
+// While a feature holds the process, no claim is sent.
+func TestNothingIsClaimedWhileAWatcherHoldsTheProcess(t *testing.T) {
+	held := errors.New("gone back")
+	e, store, typ := watching(t, Watcher{Hold: func() error { return held }})
+	_, err := e.claims.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
+	require.ErrorIs(t, err, held)
+	require.Empty(t, store.released)
+}
+
+// Without a queue a claim begins with a read, and ends with it if the server has gone.
+func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
+	failed := 0
+	e, _, typ := watching(t, Watcher{Failed: func() { failed++ }})
+	e.claimSchedule.prepare()
+	require.Equal(t, 1, typ.slots.Take(1))
+	require.Error(t, e.scanner.claimFromStore(typ, 1).err)
+	require.Equal(t, 1, failed)
+}

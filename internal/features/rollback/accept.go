@@ -1,0 +1,85 @@
+package rollback
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// acceptance identifies the note by which a person has accepted a loss. Its fields never change.
+type acceptance struct {
+	at            int64
+	actor, reason string
+}
+
+func acceptanceOf(r processlog.AuditRecord) acceptance {
+	return acceptance{r.At.UnixMilli(), r.Actor, r.Reason}
+}
+
+// notes reads the audit records that belong to no entry. It takes the age of an acceptance only when it reads that note for the first
+// time. The database's clock may be set later, or be the clock of a promoted replica. An old note must not become a new one by that.
+func (d *Detector) notes(ctx context.Context) ([]processlog.AuditRecord, error) {
+	asked := time.Now()
+	notes, err := d.e.Store.History(ctx, processlog.ID{})
+	for _, r := range notes {
+		if _, known := d.accepted[acceptanceOf(r)]; r.Action == processlog.ActionAcceptLoss && !known {
+			d.accepted[acceptanceOf(r)] = asked.Add(-max(0, r.Ago))
+		}
+	}
+	return notes, err
+}
+
+// acceptedSince reports whether a person has accepted a loss after a moment.
+func (d *Detector) acceptedSince(notes []processlog.AuditRecord, moment time.Time) bool {
+	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool {
+		return r.Action == processlog.ActionAcceptLoss && d.accepted[acceptanceOf(r)].After(moment)
+	})
+}
+
+// seekAcceptance looks whether a person has accepted the loss. If so, it ends the report.
+func (d *Detector) seekAcceptance(ctx context.Context, loss *loss) (accepted bool, err error) {
+	d.complain(loss)
+	notes, err := d.notes(ctx)
+	if err != nil || !d.acceptedSince(notes, loss.newest) {
+		return false, err
+	}
+	d.goOn(loss)
+	return true, nil
+}
+
+// goOn ends the report of a loss. It forgets everything, because what is remembered of the lost history would be taken for a loss again.
+func (d *Detector) goOn(loss *loss) {
+	d.remembered.forget()
+	d.lost.Store(nil)
+	d.told = time.Time{}
+	d.e.Log.Warn("compensator: a person has accepted what the database lost", "lost", loss.Lost)
+	d.e.Wake()
+}
+
+// Accept writes a note by which a person accepts the loss, and ends the report. The other processes read the note. Accept returns what
+// the database has lost, as far as this process remembers it. It returns the error of ctx if ctx ends first.
+func (d *Detector) Accept(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error) {
+	if err := d.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer d.unlock()
+	if d.lost.Load() == nil {
+		_ = d.ask(ctx, nil) // this process may not have noticed the loss yet
+	}
+	ctx = d.e.Reporting(ctx)
+	if err := d.e.Store.Note(ctx, processlog.ActionAcceptLoss, by); err != nil {
+		return nil, err
+	}
+	// Read the note at once, so that its age is known from now on.
+	if _, err := d.notes(ctx); ctx.Err() == nil {
+		d.e.Saw(problem, err)
+	}
+	loss := d.lost.Load()
+	if loss == nil {
+		return nil, nil
+	}
+	d.goOn(loss)
+	return loss.Lost, nil
+}

@@ -1,0 +1,292 @@
+// Package rollback notices a database that has gone back to an earlier state: a lagging replica was promoted, or a backup was
+// restored. The package reports the loss, and on request it also stops this process until a person accepts the loss.
+package rollback
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// problem is the detector's task in the list of problems.
+const problem = "what the database has kept so far could not be read back"
+
+// Detector remembers some versions of entries that this process has seen committed, and reads them back from time to time. A version
+// that the database no longer has is a loss. An INSERT that merely worked is not remembered: it may have been rolled back to a
+// savepoint, or by a deadlock whose error was swallowed.
+type Detector struct {
+	e          *engine.Engine
+	stops      bool // a loss stops this process until a person accepts it
+	remembered remembered
+
+	recorded  chan engine.RecordedEntry    // entries recorded here that were not read back yet: no evidence
+	checks    groupcommit.Batcher[version] // checks that nobody waits for; the zero version only asks for a check
+	mustCheck atomic.Bool                  // a statement has failed: another server may answer next
+	opened    atomic.Int64                 // how many connections the library had opened at the last check
+	began     time.Time                    // when the detector was made
+	checked   atomic.Int64                 // when the database was last asked, in nanoseconds since began
+	lost      atomic.Pointer[loss]         // what is lost and not accepted; nil: nothing
+
+	guard    chan struct{}            // holds a value while somebody asks the database; guards the fields below
+	told     time.Time                // when the log was last told of the loss
+	accepted map[acceptance]time.Time // when each was written, by the clock of this process
+}
+
+// connected is what a store may tell about its connections.
+type connected interface {
+	Connections() (own, users int64) // how many were opened so far, by the library and by its user
+	ReadsCommitted() bool            // a read outside a transaction returns committed rows only
+}
+
+// New makes a detector. stops says whether a loss stops this process. The detector notices nothing before Watch.
+func New(e *engine.Engine, stops bool) *Detector {
+	d := &Detector{e: e, stops: stops, recorded: make(chan engine.RecordedEntry, recordedKept), began: time.Now(), guard: make(chan struct{}, 1),
+		accepted: make(map[acceptance]time.Time)}
+	d.remembered.part = latestRounds * e.ReconcileInterval / latestParts
+	d.checked.Store(math.MinInt64 / 2)
+	d.checks.Max, d.checks.Workers, d.checks.Flush = processlog.MaxRows, 1, d.checkAside
+	e.AwaitInClose(&d.checks)
+	return d
+}
+
+// Watch attaches the detector to the engine. Call it before anything is recorded or run.
+func (d *Detector) Watch() {
+	w := engine.Watcher{Claimed: d.follow, Read: d.sawRead, Stored: d.remembered.sawStored, Recorded: d.sawRecorded, Failed: d.checkLater, Round: d.round}
+	if d.stops {
+		w.Claimed, w.Hold = d.verify, d.Lost
+	}
+	d.e.Watch(w)
+}
+
+// Lost returns a *processlog.LossError with what the database has lost and nobody has accepted, or nil. It asks no server.
+func (d *Detector) Lost() error {
+	if loss := d.lost.Load(); loss != nil {
+		return &loss.LossError
+	}
+	return nil
+}
+
+// sawRead remembers rows that were read outside a transaction. A pool at READ UNCOMMITTED also returns changes that are rolled back
+// later. They would look lost then, so its rows are not remembered.
+func (d *Detector) sawRead(rows []processlog.Row, asked time.Time) {
+	if s, ok := d.e.Store.(connected); !ok || s.ReadsCommitted() {
+		d.remembered.sawRows(rows, asked)
+	}
+}
+
+// sawRecorded takes an entry whose commit is reported. The next check looks whether the entry is there. A process without Run has no
+// rounds, so sawRecorded starts a check in the background once a round would be due. The caller has just committed: sawRecorded
+// waits for nothing. When too many entries wait, it drops the oldest, because a database loses the end of its history.
+func (d *Detector) sawRecorded(r engine.RecordedEntry) {
+	if r.ID.IsZero() {
+		return // no id to ask for
+	}
+	for {
+		select {
+		case d.recorded <- r:
+			if !d.e.Accepts() && d.due() {
+				d.checks.Add(version{})
+			}
+			return
+		default:
+		}
+		select {
+		case <-d.recorded:
+		default:
+		}
+	}
+}
+
+// follow remembers claimed rows. It leaves a check to the background if the rows contradict what is remembered, or if another server
+// than before may have answered.
+func (d *Detector) follow(rows []processlog.Row, asked time.Time) error {
+	refuted := d.remembered.refuted(rows)
+	if len(refuted) == 0 && !d.unsure() {
+		d.remembered.sawRows(rows, asked)
+		return nil
+	}
+	d.remembered.sawAside(rows, asked)
+	d.checks.Add(append(refuted, version{})...)
+	return nil
+}
+
+// verify is follow for a process that a loss stops. It returns why the claimed rows may not run, if so. A claim is the first statement
+// on a new connection, so it may be the first that another server answers.
+func (d *Detector) verify(rows []processlog.Row, asked time.Time) error {
+	ctx := d.e.Work
+	if refuted := d.remembered.refuted(rows); len(refuted) > 0 {
+		if err := d.check(ctx, refuted); err != nil {
+			return err
+		}
+	}
+	// Without an answer nothing starts. The claim itself has committed, so it is remembered.
+	if err := d.checkIf(ctx, d.unsure); err != nil {
+		d.remembered.sawAside(rows, asked)
+		return err
+	}
+	if err := d.Lost(); err != nil {
+		return err
+	}
+	d.remembered.sawRows(rows, asked)
+	return nil
+}
+
+// checkLater makes the next claim or round check the database.
+func (d *Detector) checkLater() { d.mustCheck.Store(true) }
+
+// unsure reports whether another server than at the last check may answer.
+func (d *Detector) unsure() bool { return d.mustCheck.Load() || d.connections() != d.opened.Load() }
+
+// connections returns how many connections the library has opened so far.
+func (d *Detector) connections() int64 {
+	if s, ok := d.e.Store.(connected); ok {
+		own, _ := s.Connections()
+		return own
+	}
+	return 0
+}
+
+// due reports whether the last check is at least one interval of the reconciler ago.
+func (d *Detector) due() bool {
+	return time.Since(d.began)-time.Duration(d.checked.Load()) >= d.e.ReconcileInterval
+}
+
+// round checks in a round of the reconciler. A stopped process looks in every round whether a person has accepted the loss.
+func (d *Detector) round(ctx context.Context) {
+	_ = d.checkIf(ctx, func() bool { return d.stops && d.lost.Load() != nil || d.unsure() || d.due() })
+}
+
+// checkAside checks in the background.
+func (d *Detector) checkAside(batch []version) {
+	more := slices.DeleteFunc(batch, func(v version) bool { return v.ID.IsZero() })
+	if len(more) > 0 {
+		_ = d.check(d.e.Work, more)
+		return
+	}
+	_ = d.checkIf(d.e.Work, func() bool { return d.unsure() || d.due() })
+}
+
+// checkIf checks if needed still returns true when no other check runs.
+func (d *Detector) checkIf(ctx context.Context, needed func() bool) error {
+	if !needed() {
+		return nil
+	}
+	if err := d.lock(ctx); err != nil {
+		return err
+	}
+	defer d.unlock()
+	if needed() {
+		return d.ask(ctx, nil)
+	}
+	return nil
+}
+
+// check reads back what is remembered, and more.
+func (d *Detector) check(ctx context.Context, more []version) error {
+	if err := d.lock(ctx); err != nil {
+		return err
+	}
+	defer d.unlock()
+	return d.ask(ctx, more)
+}
+
+// lock waits until no other check runs. It returns why ctx has ended, if that comes first.
+func (d *Detector) lock(ctx context.Context) error {
+	select {
+	case d.guard <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (d *Detector) unlock() { <-d.guard }
+
+// ask asks the database. The caller holds the lock. One check lasts for engine.StatementTimeout at most, and ends with ctx and with
+// Close.
+func (d *Detector) ask(ctx context.Context, more []version) error {
+	limited, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
+	defer cancel()
+	defer context.AfterFunc(d.e.Work, cancel)()
+	// Read both before the question. A connection that is opened and a statement that fails meanwhile are reasons for another check.
+	opened := d.connections()
+	d.mustCheck.Store(false)
+	d.checked.Store(int64(time.Since(d.began)))
+	err := d.askDatabase(limited, more)
+	if err != nil {
+		d.checkLater()
+	} else {
+		d.opened.Store(opened)
+	}
+	if ctx.Err() == nil { // a caller that gives up says nothing about the database
+		d.e.Saw(problem, err)
+	}
+	return err
+}
+
+// askDatabase looks whether a loss was accepted, and otherwise whether there is one. A process that a loss has stopped looks for no
+// second loss, because a person has not decided about the first.
+func (d *Detector) askDatabase(ctx context.Context, more []version) error {
+	if loss := d.lost.Load(); loss != nil {
+		accepted, err := d.seekAcceptance(ctx, loss)
+		if err != nil || accepted || d.stops {
+			return err
+		}
+	}
+	return d.compare(ctx, more)
+}
+
+// compare reads back some of what is remembered, and more.
+func (d *Detector) compare(ctx context.Context, more []version) error {
+	asked, began := slices.Concat(d.remembered.latestNow(), d.remembered.sweepOn(), more), time.Now()
+	recorded := d.takeRecorded()
+	if len(asked)+len(recorded) == 0 {
+		return nil
+	}
+	wanted := slices.Clone(asked)
+	for _, r := range recorded {
+		wanted = append(wanted, version{Version: processlog.Version{ID: r.ID}})
+	}
+	found, err := d.read(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	d.e.ReportMissing(d.remembered.prove(recorded, found, began))
+	if len(lostOf(asked, found, nil)) == 0 {
+		return nil
+	}
+	return d.examine(ctx, asked, found)
+}
+
+// takeRecorded returns the recorded entries that no check has asked for. What the check does not prove is forgotten.
+func (d *Detector) takeRecorded() (list []engine.RecordedEntry) {
+	for range recordedKept {
+		select {
+		case r := <-d.recorded:
+			list = append(list, r)
+		default:
+			return list
+		}
+	}
+	return list
+}
+
+func (d *Detector) read(ctx context.Context, list []version) (map[processlog.ID]processlog.Version, error) {
+	ids := make([]processlog.ID, len(list))
+	for i := range list {
+		ids[i] = list[i].ID
+	}
+	slices.SortFunc(ids, processlog.ID.Compare)
+	versions, err := d.e.Store.Versions(ctx, slices.Compact(ids))
+	found := make(map[processlog.ID]processlog.Version, len(versions))
+	for _, v := range versions {
+		found[v.ID] = v
+	}
+	return found, err
+}

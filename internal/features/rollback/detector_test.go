@@ -1,0 +1,204 @@
+package rollback
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// evasive is a Store that may refuse to say what it has kept.
+type evasive struct {
+	processlog.Store
+	evades   bool
+	blocks   bool // Versions waits for its context
+	asked    int
+	last     []processlog.ID // what it was last asked for
+	rows     map[processlog.ID]processlog.Version
+	resolved map[processlog.ID]processlog.Row // what locking reads return
+	noted    []processlog.AuditRecord
+}
+
+func (s *evasive) Versions(ctx context.Context, ids []processlog.ID) (versions []processlog.Version, err error) {
+	s.asked++
+	s.last = ids
+	if s.blocks {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if s.evades {
+		return nil, errors.New("gone away")
+	}
+	for _, id := range ids {
+		if row, exists := s.rows[id]; exists {
+			versions = append(versions, row)
+		}
+	}
+	return versions, nil
+}
+
+func (s *evasive) History(context.Context, processlog.ID) ([]processlog.AuditRecord, error) {
+	return s.noted, nil
+}
+
+func (s *evasive) Note(_ context.Context, action processlog.Action, by processlog.AuditInfo) error {
+	s.noted = append(s.noted, processlog.AuditRecord{Action: action, Actor: by.Actor, Reason: by.Reason, At: time.Now()})
+	return nil
+}
+
+func (s *evasive) Marks(context.Context, []string) (time.Time, map[string]time.Time, error) {
+	return time.Now(), nil, nil
+}
+
+func (s *evasive) Resolve(_ context.Context, ref processlog.Ref) (processlog.Row, error) {
+	row, exists := s.resolved[ref.(processlog.ID)]
+	if !exists {
+		return row, processlog.ErrNotFound
+	}
+	return row, nil
+}
+
+// hold makes an entry that d has seen.
+func (s *evasive) hold(d *Detector, id uint64) {
+	row := processlog.Row{ID: processlog.RowID(id), Version: 1}
+	s.rows[row.ID] = versionOf(&row)
+	d.remembered.sawRows([]processlog.Row{row}, time.Now())
+}
+
+// claim returns the row of an entry that was just claimed.
+func claim(id, number uint64) []processlog.Row {
+	return []processlog.Row{{ID: processlog.RowID(id), Version: number, State: processlog.Pending, Token: processlog.NewToken()}}
+}
+
+// detecting makes a detector of a process, and a store that has what the process claims.
+func detecting(t *testing.T, stops bool, observer observe.Observer) (*Detector, *evasive) {
+	store := &evasive{rows: make(map[processlog.ID]processlog.Version)}
+	e := engine.New(t.Context(), engine.Config{Store: store, Log: slog.New(slog.DiscardHandler), Observer: observer, ReconcileInterval: time.Minute,
+		ErrorNumber: func(error) uint16 { return 0 }})
+	d := New(e, stops)
+	d.Watch()
+	return d, store
+}
+
+// After a claim that failed, another server may answer next, which knows less. Without its answer nothing starts.
+func TestNothingStartsThatADatabaseLeasedWithoutSayingWhatItHasKept(t *testing.T) {
+	d, store := detecting(t, true, observe.Observer{})
+	store.hold(d, 7)
+	d.checkLater()
+	store.evades = true
+	require.ErrorContains(t, d.verify(claim(1, 1), time.Now()), "gone away")
+	require.NoError(t, d.Lost(), "nothing is known to be lost")
+	store.evades = false
+	rows := claim(1, 2)
+	store.rows[rows[0].ID] = versionOf(&rows[0])
+	require.NoError(t, d.verify(rows, time.Now()))
+	asked := store.asked
+	require.NoError(t, d.verify(claim(2, 1), time.Now()))
+	require.Equal(t, asked, store.asked, "the database is asked only when there is a reason")
+}
+
+// A claim has committed although the database does not say what it has kept. It is remembered beside what was seen before.
+func TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered(t *testing.T) {
+	d, store := detecting(t, true, observe.Observer{})
+	store.hold(d, 6)
+	store.hold(d, 7)
+	latest := d.remembered.latestNow()
+	d.checkLater()
+	store.evades = true
+	require.ErrorContains(t, d.verify(claim(1, 1), time.Now()), "gone away")
+	require.Equal(t, latest, d.remembered.latestNow())
+	store.evades = false
+	_ = d.check(t.Context(), nil)
+	require.Contains(t, store.last, processlog.RowID(1), "the next server is asked for it")
+}
+
+// The answer was long on its way, and another process has made as many versions of the newest entry since.
+func TestLossShowsBehindWhatOthersHaveCarriedPastIt(t *testing.T) {
+	d, store := detecting(t, true, observe.Observer{})
+	store.hold(d, 6)
+	store.hold(d, 7)
+	clear(store.rows)
+	store.resolved = map[processlog.ID]processlog.Row{processlog.RowID(7): {ID: processlog.RowID(7), Version: 2}}
+	require.NoError(t, d.check(t.Context(), nil))
+	require.ErrorIs(t, d.Lost(), processlog.ErrHistoryLost)
+}
+
+// A process that goes on starts what it claims at once, and checks meanwhile.
+func TestClaimWaitsForNoCheckWhereALossDoesNotStopTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, store := detecting(t, false, observe.Observer{})
+		store.hold(d, 7)
+		d.checkLater()
+		store.blocks = true
+		began := time.Now()
+		require.NoError(t, d.follow(claim(1, 1), time.Now()))
+		require.Zero(t, time.Since(began))
+		synctest.Wait()
+		require.Equal(t, 1, store.asked, "the check runs in the background")
+		d.e.Close()
+		<-d.checks.Done()
+	})
+}
+
+// Work goes on after a loss, so there may be a second one before a person has accepted the first.
+func TestSecondLossIsAddedToTheReportOfTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []int
+		d, store := detecting(t, false, observe.Observer{HistoryLost: func(l *processlog.LossError) { told = append(told, len(l.Lost)) }})
+		store.hold(d, 6)
+		clear(store.rows)
+		require.NoError(t, d.check(t.Context(), nil))
+		require.ErrorIs(t, d.Lost(), processlog.ErrHistoryLost)
+		require.NoError(t, d.check(t.Context(), nil))
+		require.Equal(t, []int{1}, told, "the same loss is reported once")
+		time.Sleep(time.Second)
+		store.hold(d, 7)
+		require.NoError(t, d.check(t.Context(), nil))
+		clear(store.rows)
+		require.NoError(t, d.check(t.Context(), nil))
+		require.Equal(t, []int{1, 2}, told)
+
+		time.Sleep(time.Second)
+		list, err := d.Accept(t.Context(), processlog.AuditInfo{Actor: "ann", Reason: "known"})
+		require.NoError(t, err)
+		require.Len(t, list, 2)
+		require.NoError(t, d.Lost())
+		require.NoError(t, d.check(t.Context(), nil))
+		require.NoError(t, d.Lost(), "what was remembered of the lost history is forgotten")
+		d.e.Close()
+	})
+}
+
+// Every wait ends with its context.
+func TestAcceptLossEndsWithItsContextWhileACheckIsBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, store := detecting(t, true, observe.Observer{})
+		store.hold(d, 7)
+		store.blocks = true
+		d.checks.Add(claimVersion(7))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := d.Accept(ctx, processlog.AuditInfo{Actor: "ann", Reason: "known"})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 100*time.Millisecond, time.Since(began))
+		require.Empty(t, store.noted)
+		began = time.Now()
+		d.e.Close()
+		require.LessOrEqual(t, time.Since(began), engine.StatementTimeout)
+		require.True(t, d.checks.Quiet(), "Close waits for the check")
+	})
+}
+
+func claimVersion(id uint64) version {
+	return version{Version: processlog.Version{ID: processlog.RowID(id), Number: 1}, at: time.Now()}
+}

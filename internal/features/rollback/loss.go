@@ -1,0 +1,174 @@
+package rollback
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// loss is what the database has lost and no person has accepted.
+type loss struct {
+	processlog.LossError
+	newest time.Time // when the newest of the lost versions was seen
+}
+
+// lostOf returns the versions that the database no longer has. A purged entry is not lost: the purge has left a note.
+func lostOf(asked []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []version) {
+	for _, v := range asked {
+		now, exists := found[v.ID]
+		if v.refutes(now, exists) && (exists || !purgedSince(notes, v.at)) {
+			lost = append(lost, v)
+		}
+	}
+	return lost
+}
+
+// purgedSince reports whether a note tells of a purge after a moment.
+func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
+	since := time.Since(moment)
+	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool { return r.Action == processlog.ActionPurge && r.Ago < since })
+}
+
+// examine makes sure of what looks lost, because a lagging replica may have answered a plain read. A database loses the end of its
+// history. If it still has the note by which a person accepted a loss, then it also has everything older than the note, apart from
+// what the note accepts.
+func (d *Detector) examine(ctx context.Context, asked []version, found map[processlog.ID]processlog.Version) error {
+	notes, err := d.notes(ctx)
+	if err != nil {
+		return err
+	}
+	lost := lostOf(asked, found, notes)
+	if len(lost) == 0 {
+		return nil
+	}
+	newest, sure, err := d.confirm(ctx, d.young(ctx, lost, found))
+	if err != nil || !sure {
+		return err
+	}
+	loss := &loss{processlog.LossError{Lost: d.list(ctx, lost, found, notes), Stopped: d.stops}, newest.at}
+	if d.acceptedSince(notes, newest.at) { // another process has noticed the same loss before
+		d.goOn(loss)
+	} else {
+		d.report(loss)
+	}
+	return nil
+}
+
+// young leaves out missing entries that are too old by the database's clock. The clock of this process stands still while its machine
+// is suspended, so others may have purged without a note what looks young here. A log of an earlier version does not tell its clock.
+// There the clock of this process decides.
+func (d *Detector) young(ctx context.Context, lost []version, found map[processlog.ID]processlog.Version) []version {
+	now, _, err := d.e.Store.Marks(ctx, []string{noType})
+	if err != nil {
+		return lost
+	}
+	all := d.remembered.all()
+	return slices.DeleteFunc(slices.Clone(lost), func(v version) bool {
+		_, exists := found[v.ID]
+		clock, known := v.clockBy(all)
+		return !exists && known && now.UnixMilli()-clock >= engine.PurgeNoteAge.Milliseconds()
+	})
+}
+
+// noType is the name of no business type.
+const noType = " "
+
+// clockBy returns what the database's clock said when v was seen. If v was seen without the clock, clockBy reckons from the version
+// that was seen nearest to it with the clock.
+func (v *version) clockBy(all []version) (clock int64, known bool) {
+	if v.clock != 0 {
+		return v.clock, true
+	}
+	nearest := time.Duration(math.MaxInt64)
+	for _, other := range all {
+		if apart := v.at.Sub(other.at); other.clock != 0 && apart.Abs() < nearest {
+			clock, known, nearest = other.clock+apart.Milliseconds(), true, apart.Abs()
+		}
+	}
+	return clock, known
+}
+
+// confirmMost is how many of the versions that look lost are read with a lock. It matters where a lagging replica answers plain reads.
+const confirmMost = 8
+
+// confirm returns the newest version that is lost according to locking reads. Mostly the first read decides, because a database loses the
+// end of its history. But other processes may have written as many versions of the newest entry since.
+func (d *Detector) confirm(ctx context.Context, lost []version) (newest version, sure bool, err error) {
+	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b version) int {
+		return cmp.Or(b.at.Compare(a.at), a.ID.Compare(b.ID)) // a fixed order, so that a simulation can be repeated
+	})
+	byAge = slices.CompactFunc(byAge, func(a, b version) bool { return a.ID == b.ID })
+	for _, v := range byAge[:min(len(byAge), confirmMost)] {
+		row, err := d.e.Store.Resolve(ctx, v.ID)
+		exists := !errors.Is(err, processlog.ErrNotFound)
+		if err != nil && exists {
+			return version{}, false, err
+		}
+		if v.refutes(versionOf(&row), exists) {
+			return v, true, nil
+		}
+	}
+	return version{}, false, nil
+}
+
+// list returns everything that is remembered and lost, sorted by id. If it cannot be read back, list returns what is known to be lost.
+func (d *Detector) list(ctx context.Context, known []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (list []processlog.LostEntry) {
+	all := slices.Concat(known, d.remembered.all())
+	if now, err := d.read(ctx, all); err == nil {
+		known, found = lostOf(all, now, notes), now
+	}
+	slices.SortStableFunc(known, func(a, b version) int { return b.at.Compare(a.at) }) // list the newest version of each entry
+	for _, v := range known {
+		now := found[v.ID]
+		list = append(list, processlog.LostEntry{ID: v.ID, IdempotencyKey: v.IdempotencyKey, BusinessType: v.businessType, Seen: v.at, Was: v.State,
+			Gone: now.IdempotencyKey != v.IdempotencyKey, Is: now.State})
+	}
+	return byID(list)
+}
+
+// byID sorts lost entries by id. Of each id it keeps the first.
+func byID(list []processlog.LostEntry) []processlog.LostEntry {
+	slices.SortStableFunc(list, func(a, b processlog.LostEntry) int { return a.ID.Compare(b.ID) })
+	return slices.CompactFunc(list, func(a, b processlog.LostEntry) bool { return a.ID == b.ID })
+}
+
+// report tells of a loss. A process that goes on forgets what it remembers of the lost history, so that it can notice another loss. A
+// loss that is noticed before the first is accepted is added to it.
+func (d *Detector) report(found *loss) {
+	if before := d.lost.Load(); before != nil {
+		all := byID(slices.Concat(found.Lost, before.Lost))
+		if len(all) == len(before.Lost) && !found.newest.After(before.newest) {
+			return // a late answer has told of the same loss again
+		}
+		found.Lost = all
+		if before.newest.After(found.newest) {
+			found.newest = before.newest
+		}
+	}
+	d.lost.Store(found)
+	if !d.stops {
+		d.remembered.forget()
+	}
+	d.told = time.Time{}
+	d.complain(found)
+	engine.Tell(d.e.Base, d.e.Observer.HistoryLost, &found.LossError)
+}
+
+// complain logs the loss, at most once a minute where the process has stopped, and otherwise at most once an hour.
+func (d *Detector) complain(loss *loss) {
+	message, pause := "compensator: the database has gone back. Work goes on. Check the lost entries, then call AcceptLoss", time.Hour
+	if d.stops {
+		message, pause = "compensator: stopped until a person calls AcceptLoss", time.Minute
+	}
+	if time.Since(d.told) < pause {
+		return
+	}
+	d.told = time.Now()
+	d.e.Log.Error(message, "err", &loss.LossError, "lost", loss.Lost)
+}

@@ -1,0 +1,216 @@
+package rollback
+
+import (
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+const (
+	versionsRemembered = 512 // limits what a process can list as lost
+	recordedKept       = 32  // entries recorded here that a check asks for
+	sweepMost          = 32  // how many of all remembered versions a check asks for: 16 checks ask for all
+
+	// latestRounds is how many rounds of the reconciler latest covers. Between two rounds a process may see many more versions than
+	// it remembers.
+	latestRounds = 2
+	latestParts  = 16
+)
+
+// version is a version of an entry that the database has had.
+type version struct {
+	processlog.Version
+	businessType string
+	at           time.Time // before the statement was sent whose answer tells of the version
+	clock        int64     // what the database's clock said then, in Unix milliseconds; 0: unknown
+}
+
+func rememberedAs(row *processlog.Row, asked time.Time) version {
+	return version{versionOf(row), row.BusinessType, asked, clockOf(row)}
+}
+
+// lives reports whether it still means something if the entry is missing. The zero version does not live.
+func (v *version) lives(now time.Time) bool {
+	return !v.at.IsZero() && now.Sub(v.at) < engine.PurgeNoteAge
+}
+
+// clockOf returns what the database's clock said when it read a row.
+func clockOf(row *processlog.Row) int64 {
+	if row.NextAt.IsZero() {
+		return 0
+	}
+	return row.NextAt.Add(-row.DueIn).UnixMilli()
+}
+
+func versionOf(row *processlog.Row) processlog.Version {
+	return processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
+}
+
+// refutes reports whether the database must have gone back, because it has had v and now has found, or no such entry. Numbers of versions
+// only grow, and each number is written once. Only a person writes over a success, and begins a new epoch by it. So a success that was
+// lost differs from a row that other processes have changed since.
+func (v *version) refutes(found processlog.Version, exists bool) bool {
+	switch {
+	case !exists:
+		return time.Since(v.at) < engine.PurgeNoteAge // an older entry may have been purged without a note
+	case found.IdempotencyKey != v.IdempotencyKey, found.Number < v.Number, found.Epoch < v.Epoch:
+		return true
+	case found.Token == v.Token:
+		return false
+	}
+	// Another write has this number, or has replaced a success of the same epoch (G3).
+	return found.Number == v.Number || (v.State == processlog.Succeeded || v.State == processlog.Compensated) && found.Epoch == v.Epoch
+}
+
+// remembered holds the versions that a detector remembers.
+type remembered struct {
+	part time.Duration // how long each part of latest covers
+
+	mu     sync.Mutex                  // guards the fields below
+	seen   [versionsRemembered]version // the newest versions, each at its id modulo their number
+	latest [latestParts][2]version     // first and last version of each part of the last rounds; every check asks for them
+	at     int                         // index of the present part
+	began  time.Time                   // when the present part began
+	sweep  int                         // index in seen of the next version that a check asks for beside latest
+}
+
+// sawRows remembers rows that were read as committed, or claimed. asked is when the statement was sent. It leaves out ended entries,
+// because they may be old and purged at any moment.
+func (m *remembered) sawRows(rows []processlog.Row, asked time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range rows {
+		if !rows[i].State.Terminal() {
+			m.rememberLocked(rememberedAs(&rows[i], asked))
+		}
+	}
+}
+
+// sawAside is sawRows for claims before a check. A check asks for these rows later, in turn. It asks first for latest, which keeps what
+// was seen before: the database that leased these rows may be older.
+func (m *remembered) sawAside(rows []processlog.Row, asked time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range rows {
+		m.keepLocked(rememberedAs(&rows[i], asked))
+	}
+}
+
+// sawStored remembers a stored outcome. row is the entry as it was claimed. A success that the database absorbed may have a higher number,
+// but never a lower one.
+func (m *remembered) sawStored(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stored := processlog.Version{ID: o.ID, IdempotencyKey: o.IdempotencyKey, State: o.To, Number: o.Version + 1, Epoch: o.Epoch, Token: token}
+	m.rememberLocked(version{stored, row.BusinessType, asked, clockOf(row)})
+}
+
+func (m *remembered) rememberLocked(v version) {
+	if time.Since(m.began) > m.part {
+		m.began, m.at = time.Now(), (m.at+1)%latestParts
+		// Keep the first version of each part. The next one must not replace an answer that was long on its way.
+		m.latest[m.at] = [2]version{v}
+	}
+	m.latest[m.at][1] = v
+	m.keepLocked(v)
+}
+
+// keepLocked remembers v in seen. Ids grow, so seen has the newest entries, each once. A version that v contradicts stays: either v is
+// older, or the database has gone back and nothing else may show it.
+func (m *remembered) keepLocked(v version) {
+	place := &m.seen[v.ID.Row()%versionsRemembered]
+	if place.ID == v.ID && place.refutes(v.Version, true) && time.Since(place.at) < engine.PurgeNoteAge {
+		return
+	}
+	*place = v
+}
+
+// refuted returns the remembered versions that claimed rows contradict. The answer to the claim may have been long on its way, so only
+// the database can tell whether they are lost.
+func (m *remembered) refuted(rows []processlog.Row) (list []version) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range rows {
+		v := &m.seen[rows[i].ID.Row()%versionsRemembered]
+		if v.ID == rows[i].ID && v.refutes(versionOf(&rows[i]), true) {
+			list = append(list, *v)
+		}
+	}
+	return list
+}
+
+// latestNow returns the versions that every check asks for.
+func (m *remembered) latestNow() (list []version) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	for p := range m.latest {
+		first, last := &m.latest[p][0], &m.latest[p][1]
+		if first.lives(now) {
+			list = append(list, *first)
+		}
+		if last.lives(now) && *last != *first {
+			list = append(list, *last)
+		}
+	}
+	return list
+}
+
+// sweepOn returns some of all remembered versions, in turn. Other processes may have changed the first and the last entry of each part
+// since, and not those that were seen between.
+func (m *remembered) sweepOn() (list []version) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	for range m.seen {
+		if len(list) == sweepMost {
+			break
+		}
+		if v := &m.seen[m.sweep]; v.lives(now) {
+			list = append(list, *v)
+		}
+		m.sweep = (m.sweep + 1) % versionsRemembered
+	}
+	return list
+}
+
+// prove remembers the recorded entries that were found, and returns the others. The found entries get a part of their own. They may be
+// older than the last version that was seen before, and must not replace it as the last of its part.
+func (m *remembered) prove(recorded []engine.RecordedEntry, found map[processlog.ID]processlog.Version, asked time.Time) (missing []engine.RecordedEntry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(recorded) > 0 {
+		m.began = time.Time{}
+	}
+	for _, r := range recorded {
+		switch v := found[r.ID]; {
+		case v.IdempotencyKey != r.IdempotencyKey:
+			missing = append(missing, r)
+		case !v.State.Terminal():
+			m.rememberLocked(version{v, r.BusinessType, asked, 0})
+		}
+	}
+	return missing
+}
+
+// all returns every remembered version.
+func (m *remembered) all() (list []version) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, v := range m.seen {
+		if !v.ID.IsZero() {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// forget forgets everything.
+func (m *remembered) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.seen[:])
+	clear(m.latest[:])
+}
