@@ -32,8 +32,8 @@ const (
 // transaction is a transaction that waits for a poll.
 type transaction struct {
 	engine.UnseenCommit
-	at    time.Time // of its statement
-	polls int       // when its statement was sent
+	at    time.Time // when its statement was sent
+	polls int       // number of polls so far
 	found bool      // a poll found it committed
 }
 

@@ -24,7 +24,7 @@ const (
 	problemSlot  = "a slot could not be recorded"
 )
 
-// longestRest is the longest time between two reads of the marks. It limits how long a slot is late if the machine was
+// longestRest is the longest time between two reads of the marks. It limits how late a slot is done if the machine was
 // suspended, which stops timers, or if the database's clock was set. One test that runs for a year sets it longer.
 var longestRest = time.Minute
 
@@ -33,24 +33,24 @@ type Period struct {
 	// Name is the name of the mark. For a periodic type it is the business type.
 	Name string
 
-	// CatchUp is how many missed slots are done, the newest ones. It is at least 1.
+	// Schedule returns the first slot after a time, or the zero time if there is none.
 	Schedule func(after time.Time) time.Time
+
+	// CatchUp is how many missed slots are done, the newest ones. It is at least 1.
+	CatchUp int
 
 	// Problem is the text in Health when Do fails. The empty string means that the period belongs to a periodic type.
 	// Any other text means that the period is maintenance, whose skipped slots are not logged.
-	CatchUp int
+	Problem string
 
 	// Do does the slots, in ascending order, and moves the mark from from to the last slot, in one transaction. It
 	// returns false if another process has moved the mark. at is the time of the last slot by this process's clock.
-	Problem string
-
-	// problem returns the problem that Health shows when Do fails.
 	Do func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
 }
 
 func (p Period) maintenance() bool { return p.Problem != "" }
 
-// Calendar does the slots of its periods, one period after the other.
+// problem returns the problem that Health shows when Do fails.
 func (p Period) problem() (what, businessType string) {
 	if p.maintenance() {
 		return p.Problem, ""
@@ -61,15 +61,18 @@ func (p Period) problem() (what, businessType string) {
 // Calendar does the slots of its periods, one period after the other.
 type Calendar struct {
 	e       *engine.Engine
-	mu      sync.Mutex // Add adds a period before Run. A period without a mark in the database gets a new mark. A period with a mark continues from that mark.  Add accepts a schedule that has no further slot, and logs a warning. Such a schedule may have ended before this process began.
+	mu      sync.Mutex // guards periods
 	periods []Period
 }
 
 // New returns a calendar without periods.
 func New(e *engine.Engine) *Calendar { return &Calendar{e: e} }
 
-// Add adds a period before Run. A period without a mark in the database gets one. A period with a mark continues from it. Add
-// logs and accepts a schedule without another slot, because the schedule may have ended before this process began.
+// Add adds a period before Run. A period without a mark in the database gets a new mark. A period with a mark continues
+// from that mark.
+//
+// Add accepts a schedule that has no further slot, and logs a warning. Such a schedule may have ended before this
+// process began.
 func (c *Calendar) Add(ctx context.Context, p Period) error {
 	if c.e.Running() {
 		return fmt.Errorf("register %q: %w: register types before Run", p.Name, processlog.ErrRunning)
@@ -103,7 +106,7 @@ func (c *Calendar) all() []Period {
 	return slices.Clone(c.periods)
 }
 
-// round does the slots that are due. It returns the time until the next round.
+// Run does slots until ctx ends. It returns at once if there are no periods.
 func (c *Calendar) Run(ctx context.Context) {
 	for periods := c.all(); len(periods) > 0; {
 		if !engine.Rest(ctx, c.round(ctx, periods)) {
@@ -112,7 +115,7 @@ func (c *Calendar) Run(ctx context.Context) {
 	}
 }
 
-// round does the slots that have come. It returns the time until the next round.
+// round does the slots that are due. It returns the time until the next round.
 func (c *Calendar) round(ctx context.Context, periods []Period) (rest time.Duration) {
 	names := make([]string, len(periods))
 	for i, p := range periods {
@@ -136,7 +139,7 @@ func (c *Calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 		what, businessType := p.problem()
 		if err != nil && ctx.Err() == nil {
 			c.e.Problems.Failed(what, businessType, err)
-		} else if err == nil && (done || !p.maintenance()) { // doSlots does the slots of a period that come after mark and not after now. now is the database's clock. read is the time of this process at which now was read.  doSlots returns the time until the period's next slot, and whether this process did any slots.
+		} else if err == nil && (done || !p.maintenance()) { // Maintenance fails after it has moved its mark, so only work that was done ends its problem.
 			c.e.Problems.Passed(what, businessType)
 		}
 		rest = min(rest, again)
@@ -144,9 +147,10 @@ func (c *Calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 	return max(0, rest-time.Since(read))
 }
 
-// doSlots does the slots of a period that come after mark and not after now. now is the database's clock, and read is the
-// moment of this process at which the database told it. doSlots returns the time until the period's next slot, and whether this
-// process did any.
+// doSlots does the slots of a period that come after mark and not after now. now is the database's clock. read is the
+// time of this process at which now was read.
+//
+// doSlots returns the time until the period's next slot, and whether this process did any slots.
 func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, read time.Time) (again time.Duration, done bool, err error) {
 	due, err := p.since(ctx, mark, now)
 	if err != nil {
