@@ -27,15 +27,15 @@ func newClaimSchedule(t *types) *claimSchedule {
 	return &claimSchedule{types: t, wake: make(chan struct{}, 1), byType: make(map[string]*typeSchedule)}
 }
 
-// prepare resets the schedule when Run begins. A type without a BatchWait may be claimed at once. The scanner first
-// looks how many entries of a type with a BatchWait are due.
+// prepare resets the schedule when Run begins. A type without a BatchWait may be claimed at once. For a type with a
+// BatchWait, the scanner first looks how many entries are due.
 func (a *claimSchedule) prepare() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.names = a.types.names()
 	for _, name := range a.names {
 		t := a.types.named(name)
-		// Start due one BatchWait from now, as if an entry had just come due. An immediate claim would cut the wait for a
+		// Set due one BatchWait from now, as if an entry had just come due. An immediate claim would cut the wait for a
 		// batch short each time a process starts. The scanner then looks how long the first entry has waited and whether
 		// a batch is full.
 		a.byType[name] = &typeSchedule{due: time.Now().Add(t.BatchWait), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead(), linger: linger{wait: t.BatchWait, batch: t.BatchSize}}
@@ -50,7 +50,7 @@ func (a *claimSchedule) Wake() {
 	}
 }
 
-// expect schedules a claim of a type after the duration in. For a type with a BatchWait it adds that wait.
+// expect schedules a claim of a type after the duration in. It adds the BatchWait of the type.
 func (a *claimSchedule) expect(businessType string, in time.Duration) {
 	now := time.Now()
 	a.mu.Lock()
@@ -67,8 +67,10 @@ func (a *claimSchedule) expect(businessType string, in time.Duration) {
 	}
 }
 
-// notify records that another process has an entry of this type that is due. ask reports whether the caller must ask
-// the source for the due time, because entries of this type begin to wait for a batch.
+// notify records that another process has reported a due entry of this type.
+//
+// The result tells the caller to ask the source for the due time. This happens when the type has a BatchWait and none
+// of its entries was known to wait.
 func (a *claimSchedule) notify(businessType string) (ask bool) {
 	var in time.Duration
 	a.mu.Lock()
@@ -143,7 +145,7 @@ func (a *claimSchedule) canClaim(t *Type) bool {
 	return typeSchedule != nil && typeSchedule.claiming < claimsInFlight && !time.Now().Before(typeSchedule.closed) && t.slots.Free() > 0
 }
 
-// heard returns the type names in sorted order and the notified counter of each type.
+// heard returns the type names in sorted order. For each type it also returns the counter notified.
 func (a *claimSchedule) heard() (names []string, heard []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

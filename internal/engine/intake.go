@@ -18,7 +18,7 @@ type freshEntry struct {
 	token        processlog.Token // token of the lease that the entry was inserted with
 	reservation  Reservation      // nil unless inserted with a lease
 	slot         bool             // holds a slot, perhaps for several entries that share one call
-	watched      bool             // this process saw the end of the transaction itself, without a report of the caller
+	watched      bool             // this process saw the end of the transaction itself, without a report from the caller
 	orphaned     bool             // inserted with a lease but without a slot now; its lease is released once its id is known
 	failed       int              // failed reads of its id
 	due          time.Time        // by this process's monotonic clock; only for the queue
@@ -54,7 +54,7 @@ func (in *intake) withBatchers() *intake {
 	return in
 }
 
-// route routes entries whose transaction has committed. It reuses the memory of fresh.
+// route decides where entries go after their transaction has committed. It reuses the memory of fresh.
 //
 //   - Entries inserted with a lease are read back.
 //   - Entries that are due now and get a free slot here are claimed by id.
@@ -163,7 +163,7 @@ func (in *intake) resolveFresh(batch []freshEntry) {
 	failpoint.Reach(failpoint.IDsResolved)
 	// Route them again, now that their ids are known.
 	in.route(found)
-	// These entries are missing for certain, because the database has answered.
+	// Report missing entries only here, where the database has answered.
 	in.missing.report(unfound)
 }
 
@@ -297,8 +297,8 @@ func (in *intake) claimFresh(batch []freshEntry) {
 	}
 }
 
-// leaveBlocked leaves out blocked entries. If the database cannot tell which are blocked, all are claimed, and the
-// check follows after the claim.
+// leaveBlocked leaves out blocked entries. If the check for blocked entries fails, it leaves out none. The dispatcher
+// then finds the blocked entries after the claim.
 func (in *intake) leaveBlocked(t *Type, list []freshEntry, want []processlog.Wanted) ([]freshEntry, []processlog.Wanted) {
 	if t.finder() == nil {
 		return list, want

@@ -14,9 +14,11 @@ type Known struct {
 	found claimed
 }
 
-// ClaimKnown claims entries by their ids, as many as there are slots for. It hands entries that are not due yet, or
-// must not run here now, to the source. tried is how many of ids it tried, from the start of the list. It is 0 if the
-// type does not run here, no slot is free, the claim failed, or nothing may start.
+// ClaimKnown claims entries by their ids, as many as there are slots for. It hands the source entries that are not due
+// yet or must not run here now.
+//
+// tried is the number of ids that it tried, from the start of the list. It is 0 if the type does not run here, no slot
+// is free, the claim failed, or nothing may start.
 func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, tried int) {
 	t := e.types.accepting(businessType)
 	if t == nil || t.BatchWait > 0 || e.settler.behind() || e.held() != nil {
@@ -68,12 +70,12 @@ func (e *Engine) Move(businessType string, id processlog.ID, in time.Duration) {
 // Reach returns whose entries the source reports now.
 func (e *Engine) Reach() Reach { return e.source.Reach() }
 
-// Refused records that the database refuses a change of the listed entries. Health and the log then name them. Taken
-// records that the database has accepted the change.
+// Refused records that the database refuses a change of the listed entries. Health and the log then name them.
 func (e *Engine) Refused(what, businessType string, list []processlog.Refusal) {
 	e.refusals.note(what, businessType, list)
 }
 
+// Taken records that the database has accepted a change of entries that it refused before.
 func (e *Engine) Taken(what, businessType string, ids ...processlog.ID) {
 	e.refusals.taken(what, businessType, ids...)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The texts name the likely causes of an entry that is missing although its transaction was reported as committed. The
-// reader of the log has no other trace.
+// The constants name the likely causes of an entry that is missing although its transaction was reported as committed.
+// The reader of the log has no other trace.
 const (
 	missingUnwatched = "the server rolled its transaction back and the error was swallowed (a deadlock, say), Committed was called without a commit, " +
 		"it was rolled back to a savepoint, or somebody has deleted it"

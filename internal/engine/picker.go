@@ -7,8 +7,8 @@ import (
 )
 
 // picker decides for each claimable row whether the claim takes it. It takes only rows that this process can run or
-// must count. It admits few suspects at a time, because a lease that ends without an outcome counts against an entry
-// even if the entry never ran.
+// must count. It admits few suspects at a time. A suspect is an entry that may have crashed a process. Its lease would
+// count as lost even if it never ran.
 //
 // The store calls accept while it holds the row locks. accept therefore reads only memory and does not block.
 type picker struct {
@@ -57,8 +57,9 @@ func (p *picker) sit(with company) {
 //   - An entry that this process holds is skipped.
 //   - An entry on which a handler of this process is stuck is left to other processes for one lease time. After that it
 //     is claimed and counted, but not run.
-//   - The last lease of an entry that has lost three is also only counted. A process that cannot reach the database may
-//     still have a success to store, and this gives it time.
+//   - An entry that has lost three leases is also claimed only to be counted. This leaves one more lease time to a
+//     process that has a success to store and cannot reach the database.
+//   - An entry that has lost more leases is claimed to be dead-lettered.
 func (p *picker) mayHave(row *processlog.Row) bool {
 	held, stuck := p.holdings.holds(row)
 	switch {

@@ -17,8 +17,8 @@ type readAhead struct {
 	mu      sync.Mutex                 // guards the fields below
 	ids     []processlog.ID            // earliest due first
 	out     map[processlog.ID]struct{} // handed out and not tried yet; the database still returns them as due
-	more    bool                       // the last read may not have found all
-	claims  int                        // number of claims to read for at once
+	more    bool                       // the last read may not have found all due entries
+	claims  int                        // how many claims one read covers
 	inFront int                        // entries of the last read that cannot run here now and stand in front of others
 }
 
@@ -39,8 +39,8 @@ type share struct {
 	more  bool // more entries may remain, here or in the database
 }
 
-// take hands out up to n entries for one claim. After a read it adds as many entries as stood in front before. read
-// returns up to limit due entries and reports whether there may be more.
+// take hands out up to n entries for one claim. If it has to read first, it adds as many entries as stood in front in
+// the last read. The function read returns up to limit due entries and reports whether there may be more.
 func (r *readAhead) take(n int, read func(limit int) (ids []processlog.ID, more bool, err error)) (share, error) {
 	r.guard <- struct{}{}
 	defer func() { <-r.guard }()
@@ -122,9 +122,9 @@ func (r *readAhead) tried(s share, found processlog.Claimed, err error) {
 	r.claims = min(2*r.claims, mostReadAhead)
 }
 
-// standing returns how many entries the next read should skip. They are entries that must not run here and entries
-// whose rows are locked. Without this, a claim for a single free slot would meet the same locked row again and again.
-// If the claim got nothing, more such entries may follow, so the number is doubled.
+// standing returns how many entries the next read should skip. These entries must not run here now, or their rows are
+// locked. Without this, a claim for a single free slot would meet the same locked row again and again. If the claim got
+// nothing, more such entries may follow, so the number is doubled.
 func standing(found processlog.Claimed) int {
 	n := len(found.Refused) + len(found.Rejected)
 	for _, w := range found.Waiting {

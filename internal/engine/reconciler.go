@@ -113,7 +113,7 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 		case t == nil && overdue:
 			event.UnknownTypes = append(event.UnknownTypes, head.BusinessType)
 		case t != nil && !r.source.up():
-			// Without a queue, the reconciler schedules the scanner's next claim from the database.
+			// Without a queue, the reconciler tells the claim schedule when the next entry of the type is due.
 			r.claimSchedule.expect(head.BusinessType, head.DueIn)
 		case t != nil && overdue:
 			event.Polled += r.poll(ctx, t, head.State)
@@ -179,8 +179,9 @@ func (r *reconciler) overdue(ctx context.Context, t *Type, state processlog.Stat
 	return ids, err
 }
 
-// countStuck claims entries on which handlers of this process are stuck, once their leases have ended. Each claim
-// counts one lost lease. An entry that has lost its last lease is dead-lettered. None of them runs.
+// countStuck claims entries on which handlers of this process are stuck. It first leaves them to other processes for
+// one lease time. Each claim counts one lost lease. An entry that has lost its last lease is dead-lettered. None of
+// these entries runs.
 func (r *reconciler) countStuck() {
 	stuckOnes := grouped.By(r.holdings.stuckOnes(), func(a *Attempt) *Type { return a.Type })
 	for _, t := range stuckOnes.Order {
@@ -197,7 +198,7 @@ func (r *reconciler) countStuck() {
 		if err != nil {
 			continue // the next round tries again
 		}
-		t.slots.Overdraw(len(found.Mine))                            // a claim that takes slots would hold them now
+		t.slots.Overdraw(len(found.Mine))                            // startClaimed releases a slot for each entry, as after a claim that took slots
 		_ = r.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // an error does not make the next round earlier
 	}
 }

@@ -22,7 +22,7 @@ type Recording struct {
 	writes       []func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error // from the recorders; WriteMore calls them
 	reservations []Reservation                                                                       // one per draft; nil for a draft that is not inserted with a lease
 	at           time.Time                                                                           // time of the insert
-	watched      bool                                                                                // this process sees the end of the transaction itself, without a report of the caller
+	watched      bool                                                                                // this process sees the end of the transaction itself, without a report from the caller
 	told         atomic.Bool                                                                         // the caller has reported the commit
 	poller       CommitPoller
 	once         sync.Once
@@ -119,8 +119,8 @@ func (r *Recording) Unseen() {
 	}
 }
 
-// near returns how long before its due time the reconciler finds an entry. An entry that is due later than that needs
-// no poll.
+// near returns how long before its due time the reconciler finds an entry at the latest. An entry that is due later
+// than near from now needs no poll.
 func (in *intake) near() time.Duration {
 	if in.source.Reach() == ReachAll {
 		return 4 * in.ReconcileInterval

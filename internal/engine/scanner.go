@@ -72,7 +72,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 		}
 		next = t.roomAt(now, next)
 		if typeSchedule.claiming < claimsInFlight && now.Before(typeSchedule.due) && typeSchedule.due.Before(next) {
-			next = typeSchedule.due // if it is due already, it waits for a claim to end or for a slot, and either one wakes the scanner
+			next = typeSchedule.due // a type that is due already waits for a claim to end or for a slot; either wakes the scanner
 		}
 	}
 	return max(0, time.Until(next))
@@ -80,7 +80,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 
 // beginLocked starts as many claims of a type as are worthwhile now. The caller holds claimSchedule.mu.
 func (s *scanner) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time, claims *sync.WaitGroup) {
-	// Claim no more of a type if the database refuses many of its outcomes. Their handlers would run in vain.
+	// Claim no more of a type if the database refuses many of its outcomes. More outcomes could not be stored either.
 	for typeSchedule.wants(t, now) && s.claims.refusals.outcomes(t.Name) < mostRefusedOutcomes {
 		// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that counts
 		// as lost (G16).
@@ -223,7 +223,7 @@ func (s *scanner) returnToSource(t *Type, leased processlog.Leased, found claime
 	}
 }
 
-// claimFromStore claims entries that the database reports as due, without the queue.
+// claimFromStore claims entries that the database reports as due. It does not use the queue.
 func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	n := t.fits(calls)
 	ahead := s.claimSchedule.readAhead(t)
@@ -251,8 +251,8 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	return claimResult{blind: true, full: more && !beaten, beaten: more && beaten, drained: !more, next: processlog.Never}
 }
 
-// findDue reads due entries from the database. For a serial type it leaves out blocked entries. more reports whether
-// the database may hold further ones.
+// findDue reads due entries from the database. For a serial type it leaves out blocked entries. The result more reports
+// whether the database may hold further ones.
 func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, err error) {
 	ctx, cancel := s.Statement()
 	defer cancel()

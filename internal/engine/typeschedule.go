@@ -11,7 +11,7 @@ import (
 
 const (
 	// claimsInFlight is how many claims of one type may run at once. With only one, an entry that comes due during a
-	// claim would wait for its end. That wait would be half of its lateness.
+	// claim would wait for its end. That wait would cause half of the entry's delay.
 	claimsInFlight = 2
 
 	// wakeSpread keeps instances that wake for the same entry from claiming in step. For each consecutive claim that
@@ -24,7 +24,7 @@ const (
 	beatenPause = 50 * time.Millisecond
 
 	// laterKept is how many future due times are remembered for a queue that may have lost them. An entry that is
-	// enqueued again adds one more due time.
+	// enqueued several times has several due times.
 	laterKept = 16
 
 	// claimPace is the longest time that a claim waits after the transaction of another claim began. It does not wait
@@ -90,8 +90,8 @@ func (typeSchedule *typeSchedule) notify(due time.Time) bool {
 	return typeSchedule.sooner(due)
 }
 
-// sooner moves the next claim forward to due if that is earlier, and reports whether it did. It never moves it before
-// the time when pace and closed allow a claim.
+// sooner moves the next claim forward to due, but not before the time that pace and closed allow. It reports whether
+// the next claim is earlier now.
 func (typeSchedule *typeSchedule) sooner(due time.Time) bool {
 	if paced := typeSchedule.pace.Next(); due.Before(paced) {
 		due = paced
@@ -155,7 +155,7 @@ func (typeSchedule *typeSchedule) next(got claimResult) {
 		typeSchedule.full = false
 		typeSchedule.failures++
 		typeSchedule.closed = time.Now().Add(delay(claimBackoff, typeSchedule.failures))
-		typeSchedule.due = typeSchedule.closed // this replaces any earlier due time heard meanwhile
+		typeSchedule.due = typeSchedule.closed // this replaces any earlier due time
 		return
 	}
 	typeSchedule.failures = 0
