@@ -14,8 +14,8 @@ type Known struct {
 	found claimed
 }
 
-// ClaimKnown claims entries by their ids, as many as there are slots for. It hands the source entries that are not due
-// yet or must not run here now.
+// ClaimKnown claims entries by their ids, as many as there are slots for. Entries that are not due yet, or
+// that must not run here now, go to the source.
 //
 // tried is the number of ids that it tried, from the start of the list. It is 0 if the type does not run here, no slot
 // is free, the claim failed, or nothing may start.
