@@ -11,7 +11,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/likeness"
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/operating"
@@ -95,8 +94,11 @@ func (c *Compensator) caseOf() func(row *processlog.Row, o *processlog.Outcome) 
 		return nil
 	}
 	return func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft {
-		unknown := o.TimedOut || row.DeliveryCount > 1 || engine.TimedOut(row.LastError) // true for this attempt, or for an earlier one
-		draft := c.draftCase(row, o.EndedBy, o.LastError, unknown)
+		faults := row.Faults.In(row)
+		if o.Faults != nil {
+			faults = *o.Faults
+		}
+		draft := c.draftCase(row, o.EndedBy, o.LastError, faults.OutcomeUnknown)
 		return &draft
 	}
 }
@@ -250,8 +252,7 @@ func (c *Compensator) openMissing(ctx context.Context, store processlog.Operatio
 	}
 	drafts := make([]processlog.CaseDraft, len(rows))
 	for i := range rows {
-		// The attempt ended long ago, and its error text is all that is left of it.
-		drafts[i] = c.draftCase(&rows[i], rows[i].EndedBy, rows[i].LastError, engine.TimedOut(rows[i].LastError))
+		drafts[i] = c.draftCase(&rows[i], rows[i].EndedBy, rows[i].LastError, rows[i].Faults.In(&rows[i]).OutcomeUnknown)
 	}
 	opened, err := store.OpenCases(ctx, rows, drafts)
 	if opened == 0 {
@@ -281,8 +282,6 @@ func init() {
 func (l opsLog) Operations() processlog.Operations { return l.store }
 
 func (l opsLog) SharedQueue() bool { return !l.local() }
-
-func (l opsLog) TimedOut(lastError string) bool { return engine.TimedOut(lastError) }
 
 func (l opsLog) Knows(businessType string) bool { return l.types.codec(businessType) != nil }
 

@@ -108,6 +108,10 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 	if err != nil {
 		return nil, err
 	}
+	unknown, err := d.outcomesUnknown(ctx, entriesOf(outlines), cases)
+	if err != nil {
+		return nil, err
+	}
 	rows := byID(outlines)
 	var versions []processlog.Version
 	var places []int
@@ -131,7 +135,7 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 		default:
 			versions = append(versions, processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch})
 			places = append(places, i)
-			toChange = append(toChange, d.lineOf(row, cases))
+			toChange = append(toChange, Line{Entry: entryOf(row), OutcomeUnknown: unknown[row.ID]})
 		}
 	}
 	if err := d.refuseSome(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: change.Reason}, refused); err != nil {

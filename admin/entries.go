@@ -129,7 +129,11 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 	if err != nil {
 		return EntryView{}, err
 	}
-	view.Amount, view.Case, view.OutcomeUnknown = amounts[e.ID], d.caseAmong(cases, e.ID, inFull), d.outcomeUnknown(*e, cases)
+	unknown, err := d.outcomesUnknown(ctx, []compensator.Entry{*e}, cases)
+	if err != nil {
+		return EntryView{}, err
+	}
+	view.Amount, view.Case, view.OutcomeUnknown = amounts[e.ID], d.caseAmong(cases, e.ID, inFull), unknown[e.ID]
 	if d.may(ctx, a, SeeAuditLog, Subject{Type: e.BusinessType}) {
 		page, err := d.AuditLog(ctx, a, AuditLogFilter{EntryID: e.ID, Limit: 200})
 		if err != nil {

@@ -14,8 +14,8 @@ type Line struct {
 	Case   *Case              `json:"case,omitempty"` // the entry's case, open or closed; nil: the entry has none
 
 	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know. It is true in this
-	// case: an attempt timed out, never ended, or is running now, and the entry has not ended well since. Change then
-	// requires Change.Checked. The log knows only the most recent attempts.
+	// case: an attempt of the epoch timed out, never ended, or is running now, and the entry has not ended well since.
+	// Change then requires Change.Checked.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
 }
 
@@ -33,7 +33,7 @@ func (d *Admin) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) (
 	if err != nil {
 		return nil, err
 	}
-	return d.lines(ctx, a, ids, rows, amounts, cases), nil
+	return d.lines(ctx, a, ids, rows, amounts, cases)
 }
 
 // CaseLines lists cases as Cases does, each with the Line of its entry. It leaves out cases whose entry was purged. It
@@ -55,27 +55,33 @@ func (d *Admin) CaseLines(ctx context.Context, a Actor, filter CaseFilter) (Line
 	if err != nil {
 		return LinePage{}, err
 	}
-	return LinePage{d.lines(ctx, a, ids, rows, amounts, page.Cases), page.Next}, nil
+	lines, err := d.lines(ctx, a, ids, rows, amounts, page.Cases)
+	return LinePage{lines, page.Next}, err
 }
 
 // lines builds a Line for each of outlines, in the order of ids.
-func (d *Admin) lines(ctx context.Context, a Actor, ids []compensator.EntryID, outlines []processlog.Row, amounts map[compensator.EntryID]compensator.Amount, cases []Case) []Line {
+func (d *Admin) lines(ctx context.Context, a Actor, ids []compensator.EntryID, outlines []processlog.Row, amounts map[compensator.EntryID]compensator.Amount, cases []Case) ([]Line, error) {
+	unknown, err := d.outcomesUnknown(ctx, entriesOf(outlines), cases)
+	if err != nil {
+		return nil, err
+	}
 	rows, inFull := byID(outlines), d.sight(a, SeeErrors)
 	lines := make([]Line, 0, len(ids))
 	for _, id := range ids {
 		if row, found := rows[id]; found {
-			line, full := d.lineOf(row, cases), inFull.sees(ctx, row.BusinessType)
-			line.Entry, line.Amount, line.Case = d.masked(&line.Entry, full), amounts[id], d.caseAmong(cases, id, full)
-			lines = append(lines, line)
+			e, full := entryOf(row), inFull.sees(ctx, row.BusinessType)
+			lines = append(lines, Line{Entry: d.masked(&e, full), Amount: amounts[id], Case: d.caseAmong(cases, id, full), OutcomeUnknown: unknown[id]})
 		}
 	}
-	return lines
+	return lines, nil
 }
 
-// lineOf builds a Line from a row and its case. The caller must still mask it.
-func (d *Admin) lineOf(row processlog.Row, cases []Case) Line {
-	e := entryOf(row)
-	return Line{Entry: e, OutcomeUnknown: d.outcomeUnknown(e, cases)}
+func entriesOf(rows []processlog.Row) []compensator.Entry {
+	entries := make([]compensator.Entry, len(rows))
+	for i, row := range rows {
+		entries[i] = entryOf(row)
+	}
+	return entries
 }
 
 func byID(outlines []processlog.Row) map[compensator.EntryID]processlog.Row {
@@ -112,11 +118,15 @@ func (d *Admin) lined(ctx context.Context, a Actor, page EntryPage) (LinePage, e
 	if err != nil {
 		return LinePage{}, err
 	}
+	unknown, err := d.outcomesUnknown(ctx, page.Entries, cases)
+	if err != nil {
+		return LinePage{}, err
+	}
 	inFull := d.sight(a, SeeErrors)
 	found := LinePage{Lines: make([]Line, len(page.Entries)), Next: page.Next}
 	for i, e := range page.Entries {
 		full := inFull.sees(ctx, e.BusinessType)
-		found.Lines[i] = Line{Entry: d.masked(&e, full), Amount: amounts[e.ID], Case: d.caseAmong(cases, e.ID, full), OutcomeUnknown: d.outcomeUnknown(e, cases)}
+		found.Lines[i] = Line{Entry: d.masked(&e, full), Amount: amounts[e.ID], Case: d.caseAmong(cases, e.ID, full), OutcomeUnknown: unknown[e.ID]}
 	}
 	return found, nil
 }

@@ -1,7 +1,10 @@
 package admin
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/compensator-go/compensator"
@@ -75,21 +78,51 @@ func repeats(action Right, state compensator.State) bool {
 	return (action == Requeue || action == Compensate) && state.Terminal() && state != compensator.Dead
 }
 
-// outcomeUnknown reports whether an attempt of an entry may have had an effect. Pass the entry's unmasked error.
-func (d *Admin) outcomeUnknown(e compensator.Entry, cases []Case) bool {
+// outcomesUnknown finds those entries of which an attempt may have had an effect that the log does not know. It reads the
+// log only for entries that failed and whose case does not tell.
+func (d *Admin) outcomesUnknown(ctx context.Context, entries []compensator.Entry, cases []Case) (map[compensator.EntryID]bool, error) {
+	unknown := make(map[compensator.EntryID]bool)
+	asked := make(map[compensator.EntryID]processlog.Row)
+	for _, e := range entries {
+		is, known := outcomeUnknown(e, cases)
+		unknown[e.ID] = is
+		if !known {
+			asked[e.ID] = processlog.Row{State: e.State, Epoch: e.Epoch}
+		}
+	}
+	if len(asked) == 0 {
+		return unknown, nil
+	}
+	ids := slices.SortedFunc(maps.Keys(asked), compensator.EntryID.Compare)
+	faults, err := read(ctx, d, func(ctx context.Context) (map[compensator.EntryID]processlog.Faults, error) {
+		return d.log.Operations().FaultsOf(ctx, ids)
+	})
+	for id, f := range faults {
+		row := asked[id]
+		unknown[id] = f.In(&row).OutcomeUnknown
+	}
+	return unknown, err
+}
+
+// outcomeUnknown reports whether an attempt of an entry may have had an effect. If known is false, only the entry's
+// Faults tell.
+func outcomeUnknown(e compensator.Entry, cases []Case) (unknown, known bool) {
 	switch e.State {
 	case compensator.Succeeded, compensator.Compensated, compensator.SettledManually:
-		return false
+		return false, true
 	case compensator.Dead, compensator.Cancelled:
+		for _, c := range cases {
+			if c.EntryID == e.ID && c.Epoch == e.Epoch { // include closed cases: cancelling an entry does not reveal its outcome
+				return c.Kind == CaseUnknown, true
+			}
+		}
 	default:
 		if e.DeliveryCount > 0 { // An attempt is running, or its process ended during the attempt.
-			return true
+			return true, true
 		}
 	}
-	for _, c := range cases {
-		if c.EntryID == e.ID && c.Kind == CaseUnknown && c.Epoch == e.Epoch { // Include closed cases. A cancelled entry has a closed case, and its outcome is still unknown.
-			return true
-		}
+	if e.EndedBy == compensator.EndedByCrash {
+		return true, true
 	}
-	return e.EndedBy == compensator.EndedByCrash || d.log.TimedOut(e.LastError)
+	return false, e.LastError == ""
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
-	"github.com/compensator-go/compensator/processlog"
 )
 
 // transfers registers a type whose handler blocks until its time limit. So its entries die or wait for a retry.
@@ -119,24 +118,6 @@ func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 5+5+5+2, acted, "dead both ways, retrying and cancelled")
-}
-
-// TestOutcomeStaysUnknownAsOlderVersionsWroteIt: before version 0.2 the error began with the text about MaxWait, and
-// the case had the kind dead.
-func TestOutcomeStaysUnknownAsOlderVersionsWroteIt(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	id := attempted(t, b, transfers(t, b, 1), "hangs", "hangs").ID
-	b.store.keeps = func(c *admin.Case) { c.Kind = admin.CaseDead }
-	b.store.outlines = func(row *processlog.Row) { row.LastError = "waits for longer than MaxWait, 1h0m0s: " + row.LastError }
-	d := b.admin(admin.Options{Access: everything})
-	lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
-	require.NoError(t, err)
-	require.True(t, lines[0].OutcomeUnknown)
-	var refused *admin.UncheckedError
-	_, err = d.Change(t.Context(), mei, admin.Change{Action: admin.Requeue, Entries: []admin.Seen{{ID: id, Version: lines[0].Entry.Version}}, Why: why})
-	require.ErrorAs(t, err, &refused)
-	require.Equal(t, []compensator.EntryID{id}, refused.Unknown)
 }
 
 // TestAttemptUnderWayIsOfUnknownOutcome: a running attempt may still have its effect after a cancel, so its outcome is

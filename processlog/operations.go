@@ -27,7 +27,7 @@ type Operations interface {
 	// restored backup:
 	//
 	//   - DeadWithoutCase reads up to limit dead entries without an open case that died within the last since. If since
-	//     is 0, it reads all dead entries without an open case.
+	//     is 0, it reads all dead entries without an open case. The rows have their Faults.
 	//   - OpenCases opens a case for each row that has not changed since it was read, in the order of rows. It skips
 	//     rows that other transactions have locked. It returns the number of opened cases.
 	//   - CloseCases closes up to limit cases whose entry is not dead any more or does not exist.
@@ -41,6 +41,9 @@ type Operations interface {
 	// order.
 	Cases(ctx context.Context, filter CaseFilter) (CasePage, error)
 	CasesOf(ctx context.Context, ids []ID) ([]Case, error)
+
+	// FaultsOf reads the Faults of the given entries. Entries without Faults are missing from the result.
+	FaultsOf(ctx context.Context, ids []ID) (map[ID]Faults, error)
 
 	// CaseGroups counts the open cases by type, fingerprint and currency. It returns the 1,000 groups with the most
 	// cases. businessTypes selects the types, and nil selects all. failure selects one failure, and the zero value
@@ -113,8 +116,8 @@ type CaseKind int8
 
 // The kinds of cases.
 const (
-	CaseDead    CaseKind = 1 // The entry is dead. According to its row, each attempt failed.
-	CaseUnknown CaseKind = 2 // The entry is dead. One of its last two attempts timed out or never ended, so its effect may have happened.
+	CaseDead    CaseKind = 1 // The entry is dead. Each attempt of its epoch is known to have failed.
+	CaseUnknown CaseKind = 2 // The entry is dead. An attempt of its epoch timed out or never ended, so its effect may have happened.
 )
 
 // String returns "dead" or "outcome unknown".

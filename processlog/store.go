@@ -93,6 +93,8 @@ type Worker interface {
 	// delivery was counted already, so the delivery count stays. Claim never waits for rows that other transactions have
 	// locked. If the database refuses to write a row, Claim lists the row in Claimed.Rejected and claims the other rows.
 	//
+	// The claimed rows have their Faults. A Store may leave them out for a row without a LastError.
+	//
 	// After an error it is unknown which rows were claimed, and no handler may run. Call Release to give back the rows
 	// that may have been claimed.
 	Claim(ctx context.Context, want []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error)
@@ -161,8 +163,8 @@ type Keeper interface {
 	// Note records an action on the log as a whole. History returns the record under the zero ID.
 	Note(ctx context.Context, action Action, by AuditInfo) error
 
-	// Purge deletes up to limit entries that reached state more than age ago, and returns their number. An empty
-	// businessType selects all types. Purge skips entries that another transaction has locked in any index. A
+	// Purge deletes up to limit entries that reached state more than age ago, with their Faults. It returns the number of
+	// entries. An empty businessType selects all types. Purge skips entries that another transaction has locked in any index. A
 	// transaction that records the key of a deleted entry at the same time waits for one short transaction at most.
 	//
 	// A *RefusedError names entries that the database refuses to delete. Purge deletes and counts the other entries.
@@ -243,6 +245,8 @@ type Row struct {
 	UpdatedAt       time.Time // UTC, milliseconds
 	Erased          bool      // a person has erased content, headers, user name and errors
 
+	Faults Faults // set by Claim and by Operations.DeadWithoutCase only
+
 	Token     Token
 	DueIn     time.Duration // next_at minus the database's current time; ≤ 0: the entry is due
 	LeaseLeft time.Duration // end of the lease minus the database's current time; ≤ 0: no lease
@@ -250,6 +254,33 @@ type Row struct {
 
 // Age returns how old the entry was when the row was read. Only the database's clock counts.
 func (r *Row) Age() time.Duration { return r.NextAt.Sub(r.CreatedAt) - r.DueIn }
+
+// Faults is what a store remembers of an entry's errors beside its row. The engine decides by it, and never by the text
+// of LastError.
+type Faults struct {
+	Epoch        uint32 // Row.Epoch when it was written. Another epoch begins without faults
+	Compensating bool   // whether the compensation met ServerFaults and ServerDowns
+	ServerFaults int    // consecutive conditions of the database that a statement may cause itself
+	ServerDowns  int    // consecutive conditions of the whole server
+
+	// OutcomeUnknown reports whether an attempt of this epoch may have had an effect that the log does not know. The
+	// attempt timed out, or its lease ended without an outcome.
+	OutcomeUnknown bool
+}
+
+// In returns f as it counts for a row. Nothing counts in another epoch. ServerFaults and ServerDowns of the handler do
+// not count for the compensation.
+func (f Faults) In(row *Row) Faults {
+	in := Faults{Epoch: row.Epoch, Compensating: row.State == Compensating}
+	if f.Epoch != in.Epoch {
+		return in
+	}
+	in.OutcomeUnknown = f.OutcomeUnknown
+	if f.Compensating == in.Compensating {
+		in.ServerFaults, in.ServerDowns = f.ServerFaults, f.ServerDowns
+	}
+	return in
+}
 
 // Attempt returns the number of this run in the present epoch. It is 1 for the first run. Only earlier runs whose
 // outcome was recorded are counted.
@@ -328,8 +359,10 @@ type Outcome struct {
 	LastError       string
 
 	// TimedOut says that the attempt ended after its timeout. So its effects outside this database may have happened.
-	// The kind of the case depends on it. A Store ignores it.
+	// A Store ignores it.
 	TimedOut bool
+
+	Faults *Faults // replaces the entry's Faults in the same transaction; nil: they stay. LastError is not empty then. SettleTx ignores it
 
 	Case *CaseDraft // for To = Dead: the case to open in the same transaction; nil: none
 }

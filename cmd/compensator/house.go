@@ -115,6 +115,7 @@ var grantLines = []struct{ suffix, reader, operator string }{
 	{"", "SELECT", "SELECT, INSERT, UPDATE"},
 	{"_audit", "SELECT", "SELECT, INSERT"},
 	{"_meta", "SELECT", "SELECT"},
+	{"_fault", "SELECT", "SELECT"},
 	{"_case", "SELECT", "SELECT, UPDATE"},
 	{"_operation", "SELECT", "SELECT, INSERT"},
 	{"_setting", "SELECT", "SELECT, INSERT, UPDATE"},
@@ -148,7 +149,7 @@ func (p *program) grants() error {
 			fmt.Fprintf(p.out, "GRANT %s ON `%s`.`%s%s` TO 'compensator_%s'@'%%';\n", rights, database, table, line.suffix, who)
 		}
 	}
-	_, err = fmt.Fprintf(p.out, "-- for purge, in addition to the grants of an operator\nGRANT DELETE ON `%s`.`%s` TO 'compensator_operator'@'%%';\n", database, table)
+	_, err = fmt.Fprintf(p.out, "-- for purge, in addition to the grants of an operator\nGRANT DELETE ON `%[1]s`.`%[2]s` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_fault` TO 'compensator_operator'@'%%';\n", database, table)
 	return err
 }
 

@@ -106,10 +106,23 @@ func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit 
 		return v.entry.State == processlog.Dead && recent && (!found || !c.ClosedAt.IsZero())
 	}) {
 		if len(rows) < limit {
-			rows = append(rows, v.row(now))
+			rows = append(rows, v.whole(now))
 		}
 	}
 	return rows, nil
+}
+
+// FaultsOf implements processlog.Operations.
+func (s *Store) FaultsOf(ctx context.Context, ids []processlog.ID) (map[processlog.ID]processlog.Faults, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := make(map[processlog.ID]processlog.Faults)
+	for _, id := range ids {
+		if row := s.rows[id]; row != nil && row.committed != nil && row.committed.faults != (processlog.Faults{}) {
+			found[id] = row.committed.faults
+		}
+	}
+	return found, ctx.Err()
 }
 
 // OpenCases implements processlog.Operations.

@@ -43,7 +43,7 @@ func (s *Store) Purge(ctx context.Context, businessType string, state processlog
 		case row.freeFor(nil):
 			purged++
 			s.removeLocked(row)
-			s.watch(v.row(now), processlog.Row{})
+			s.watch(v.whole(now), processlog.Row{})
 		default:
 			passed++
 		}

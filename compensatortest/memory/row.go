@@ -101,6 +101,7 @@ type version struct {
 	token      processlog.Token
 	nextAt     int64 // unix ms
 	leaseUntil int64 // in unix ms (0: no lease)
+	faults     processlog.Faults
 }
 
 // newVersion returns the first version of the row that draft inserts.
@@ -133,6 +134,15 @@ func (v *version) row(now int64) processlog.Row {
 	row.NextAt = instant(v.nextAt)
 	row.Content = bytes.Clone(v.entry.Content)
 	row.Headers = maps.Clone(v.entry.Headers)
+	return row
+}
+
+// whole is row with the entry's Faults.
+func (v *version) whole(now int64) processlog.Row {
+	row := v.row(now)
+	if v != nil {
+		row.Faults = v.faults
+	}
 	return row
 }
 
@@ -187,6 +197,9 @@ func (v *version) settled(outcome processlog.Outcome, token processlog.Token, no
 	next.entry.State, next.entry.EndedBy = outcome.To, outcome.EndedBy
 	next.entry.LastError = processlog.FitError(outcome.LastError)
 	next.entry.DeliveryCount, next.leaseUntil = 0, 0
+	if outcome.Faults != nil {
+		next.faults = *outcome.Faults
+	}
 	next.nextAt = now
 	if !outcome.To.Terminal() {
 		next.nextAt = dueAt(now, outcome.After)

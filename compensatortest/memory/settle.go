@@ -82,7 +82,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	if err != nil {
 		return err
 	}
-	outcome.Absorb = false // The transaction must not commit its effect if the fence does not match.
+	outcome.Absorb, outcome.Faults = false, nil // The transaction must not commit its effect if the fence does not match.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := own.refusalLocked(); err != nil {

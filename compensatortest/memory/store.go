@@ -70,7 +70,7 @@ func NewStore() *Store {
 }
 
 // Watch makes the store call fn for every committed transition from now on, in commit order. A version follows its
-// predecessor. before is zero for an insert, and after is zero for a purge. A renewal of a lease is not a transition.
+// predecessor. before is zero for an insert, and after is zero for a purge. Both have their Faults. A renewal of a lease is not a transition.
 // The store calls fn while it holds its lock, so fn must not call the store.
 func (s *Store) Watch(fn func(before, after processlog.Row)) {
 	s.mu.Lock()
@@ -223,7 +223,7 @@ func (s *Store) publishLocked(step rowStep) {
 	if step.audit != nil {
 		s.audit[step.row.id] = append(s.audit[step.row.id], *step.audit)
 	}
-	s.watch(step.before.row(now), step.after.row(now))
+	s.watch(step.before.whole(now), step.after.whole(now))
 }
 
 // removeLocked deletes a row after a purge or after the rollback of its insert.

@@ -278,7 +278,7 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 	Tell(d.Base, d.Observer.AttemptEnded, a.event(end.Err))
 	s := settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, end.Err, cause), token: end.token}
 	if a.lateBatch {
-		s.outcome = a.Type.withLateBatch(s.outcome)
+		s.outcome = a.Type.withLateBatch(s.outcome, &a.Row)
 	}
 	if !errors.Is(cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
 		d.Problems.attempted(a.Type.Name, end.Err, s.outcome.ProcessCount != a.Row.ProcessCount || s.outcome.CompensateCount != a.Row.CompensateCount)

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/jitter"
@@ -116,9 +114,8 @@ func serversOwn(err error, whole bool) error {
 	return &verdict{kind: serverFault, err: err}
 }
 
-// inARow follows the number of such errors in Entry.LastError, the one place in a row that every process reads, and that people
-// read, too. The count begins anew with a requeue, with a compensation, and with an error of the other kind.
-func inARow(row *processlog.Row, kind verdictKind) string {
+// inARow says in LastError, for people, how many such errors came in a row. The count itself is in processlog.Faults.
+func inARow(row *processlog.Row, kind verdictKind, times int) string {
 	since := ""
 	if row.Epoch > 0 {
 		since = fmt.Sprintf(" in epoch %d", row.Epoch)
@@ -126,20 +123,11 @@ func inARow(row *processlog.Row, kind verdictKind) string {
 	if row.State == processlog.Compensating {
 		since += " while compensating"
 	}
+	of := "the server's condition"
 	if kind == serverDown {
-		return " in a row" + since + ", a condition of the whole server: "
+		of = "a condition of the whole server"
 	}
-	return " in a row" + since + ", the server's condition: "
-}
-
-// faultsInARow returns how many errors of a kind an entry has had since anything else was recorded of it.
-func faultsInARow(row *processlog.Row, kind verdictKind) int {
-	count, _, found := strings.Cut(row.LastError, inARow(row, kind))
-	n, err := strconv.Atoi(count)
-	if !found || err != nil || n < 0 {
-		return 0
-	}
-	return min(n, processlog.MaxCount)
+	return fmt.Sprintf("%d in a row%s, %s: ", times, since, of)
 }
 
 // serverDownPause returns how long an entry waits at least after its times-th error of the whole server in a row: 2 to 4 s at
@@ -215,20 +203,9 @@ const crashBudget = 3
 // LostLeases counts the deliveries before this one that ended with no outcome.
 func LostLeases(row *processlog.Row) int { return row.DeliveryCount - 1 }
 
-// timedOutPrefix begins the LastError of an attempt whose time had passed. The next attempt's case is decided by it: see TimedOut.
-var timedOutPrefix = processlog.ErrTimeout.Error()
-
-// waitedOutPrefix is written where a handler asks to wait although MaxWait is over.
-const waitedOutPrefix = "waits for longer than MaxWait, "
-
-// TimedOut reports whether a stored LastError is of an attempt whose time had passed. Versions before 0.2 put the words about
-// MaxWait first.
-func TimedOut(lastError string) bool {
-	if strings.HasPrefix(lastError, waitedOutPrefix) {
-		_, lastError, _ = strings.Cut(lastError, ": ")
-	}
-	return strings.HasPrefix(lastError, timedOutPrefix)
-}
+// noOutcome is the LastError of an entry whose first attempts ended without an outcome. A LastError that is not empty makes
+// the next claim read the entry's Faults.
+const noOutcome = "compensator: an attempt ended with no outcome: its process died, or lost its lease"
 
 // outcomeOf is what an attempt's error means for its entry. cause is why the handler's context ended, if it
 // did. Nothing here is computed from anything but the row as claimed.
@@ -244,39 +221,56 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	o.LastError = cmp.Or(err.Error(), noReason)
 	// A server's fault is told while the handler still has time: it may pass before the outcome is made.
 	o.TimedOut = errors.Is(cause, processlog.ErrTimeout) && v.kind != serverFault && v.kind != serverDown
+	faults := row.Faults.In(row)
+	faults.OutcomeUnknown = faults.OutcomeUnknown || o.TimedOut || LostLeases(row) > 0
 	switch {
 	case interrupted(err, cause), errors.Is(err, processlog.ErrHistoryLost):
 		o.LastError = row.LastError
-		return o // due at once, for somebody else
-	case t.waitedOut(row, v):
-		o.LastError = fmt.Sprintf("%s%v: %s", waitedOutPrefix, t.MaxWait, o.LastError)
-	case v.kind == snooze:
+		return withFaults(o, row, faults) // due at once, for somebody else
+	case v.kind == snooze && !t.waitedOut(row, v):
 		o.After = t.backoff(v, max(1, row.Attempt()-1))
 		if o.LastError = row.LastError; o.TimedOut {
 			o.LastError = t.late(err.Error())
 		}
-		return o
+		return withFaults(o, row, faults)
+	}
+	faults.ServerFaults, faults.ServerDowns = serversInARow(faults, v.kind)
+	o = t.counted(o, row, v, faults)
+	if o.TimedOut {
+		o.LastError = t.late(o.LastError)
+	}
+	return withFaults(o, row, faults)
+}
+
+// serversInARow returns how many conditions of each kind have come in a row with an error of a kind.
+func serversInARow(before processlog.Faults, kind verdictKind) (faults, downs int) {
+	switch kind {
+	case serverFault:
+		return min(before.ServerFaults+1, processlog.MaxCount), 0
+	case serverDown:
+		return 0, min(before.ServerDowns+1, processlog.MaxCount)
+	}
+	return 0, 0
+}
+
+// counted decides whether an error spends an attempt. faults has the conditions in a row, this one included.
+func (t *Type) counted(o processlog.Outcome, row *processlog.Row, v *verdict, faults processlog.Faults) processlog.Outcome {
+	switch {
+	case t.waitedOut(row, v):
+		o.LastError = fmt.Sprintf("waits for longer than MaxWait, %v: %s", t.MaxWait, o.LastError)
 	case v.kind == serverDown:
-		times := 1 + faultsInARow(row, v.kind)
-		o.LastError = strconv.Itoa(times) + inARow(row, v.kind) + o.LastError
-		o.After = max(t.backoff(v, max(1, row.Attempt()-1)), serverDownPause(times))
+		o.LastError = inARow(row, v.kind, faults.ServerDowns) + o.LastError
+		o.After = max(t.backoff(v, max(1, row.Attempt()-1)), serverDownPause(faults.ServerDowns))
 		return o
 	case v.kind == serverFault:
-		times := 1 + faultsInARow(row, v.kind)
-		o.LastError = strconv.Itoa(times) + inARow(row, v.kind) + o.LastError
-		if times <= t.budget(row) {
-			o.After = t.backoff(v, times)
+		o.LastError = inARow(row, v.kind, faults.ServerFaults) + o.LastError
+		if faults.ServerFaults <= t.budget(row) {
+			o.After = t.backoff(v, faults.ServerFaults)
 			return o
 		}
 	case v.kind == unavailable:
 		o.After = t.untilAvailable(row, v)
-		if o.TimedOut {
-			o.LastError = t.late(o.LastError)
-		}
 		return o
-	}
-	if o.TimedOut {
-		o.LastError = t.late(o.LastError) // in front of all else: TimedOut finds it there
 	}
 	if row.State == processlog.Compensating {
 		return t.compensationFailed(o, v)
@@ -284,21 +278,35 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	return t.failed(o, row, v)
 }
 
+// withFaults has faults stored with the outcome if they differ from the row's.
+func withFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Faults) processlog.Outcome {
+	if faults != row.Faults.In(row) {
+		o.Faults = &faults
+		o.LastError = cmp.Or(o.LastError, noOutcome)
+	}
+	return o
+}
+
 // late is the LastError of an attempt whose time had passed.
 func (t *Type) late(lastError string) string {
-	return fmt.Sprintf("%s after %v: %s", timedOutPrefix, t.Timeout, lastError)
+	return fmt.Sprintf("%v after %v: %s", processlog.ErrTimeout, t.Timeout, lastError)
 }
 
 // withLateBatch is the outcome of an entry that has run alone after its batch had timed out: the batch may have done its work.
-func (t *Type) withLateBatch(o processlog.Outcome) processlog.Outcome {
+func (t *Type) withLateBatch(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
 	if o.TimedOut || o.EndedBy == processlog.EndedByHandler {
 		return o
 	}
 	o.TimedOut = true
-	if !TimedOut(o.LastError) {
-		o.LastError = fmt.Sprintf("%s after %v in its batch; then, alone: %s", timedOutPrefix, t.Timeout, o.LastError)
+	faults := row.Faults.In(row)
+	if o.Faults != nil {
+		faults = *o.Faults
 	}
-	return o
+	if !faults.OutcomeUnknown || o.LastError != row.LastError { // otherwise an earlier attempt has said so
+		o.LastError = fmt.Sprintf("%v after %v in its batch; then, alone: %s", processlog.ErrTimeout, t.Timeout, o.LastError)
+	}
+	faults.OutcomeUnknown = true
+	return withFaults(o, row, faults)
 }
 
 // waitedOut reports whether a handler asks to wait, at no cost, although the entry's MaxWait is over. What the library itself
@@ -403,7 +411,9 @@ func (t *Type) crashed(row *processlog.Row, since time.Time) processlog.Outcome 
 	if t.CompensateCrashed && t.compensates() && row.State != processlog.Compensating {
 		o.To, o.EndedBy = processlog.Compensating, ""
 	}
-	return o
+	faults := row.Faults.In(row)
+	faults.OutcomeUnknown = true
+	return withFaults(o, row, faults)
 }
 
 func (t *Type) backoff(v *verdict, failures int) time.Duration {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,14 +37,16 @@ func attempted(state processlog.State, failures, undone int) *processlog.Row {
 // faulted is a row that has met the server's condition n times in a row.
 func faulted(row *processlog.Row, n int) *processlog.Row {
 	changed := *row
-	changed.LastError = strconv.Itoa(n) + inARow(row, serverFault) + "Error 1205"
+	changed.Faults = row.Faults.In(row)
+	changed.Faults.ServerFaults = n
 	return &changed
 }
 
 // downed returns row after n errors of the whole server in a row.
 func downed(row *processlog.Row, n int) *processlog.Row {
 	changed := *row
-	changed.LastError = strconv.Itoa(n) + inARow(row, serverDown) + "Error 1040"
+	changed.Faults = row.Faults.In(row)
+	changed.Faults.ServerDowns = n
 	return &changed
 }
 
@@ -74,7 +75,7 @@ func outcomeCases() []outcomeCase {
 		{"more of them count", false, faulted(fresh, 3), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row in epoch 3, the server's condition: " + failed}},
 		{"the last that counts", false, faulted(last, 5), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row in epoch 3, the server's condition: " + failed}},
 		{"compensation's server's fault", true, faulted(undo, 2), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row in epoch 3 while compensating, the server's condition: " + failed}},
-		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row in epoch 2, the server's condition: Error 1205"}, serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row in epoch 2, the server's condition: Error 1205", Faults: processlog.Faults{Epoch: 2, ServerFaults: 9}}, serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
 		{"the whole server's condition", false, fresh, serversOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, a condition of the whole server: " + failed}},
 		{"the whole server's condition never counts", false, downed(last, 500), serversOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: "501 in a row in epoch 3, a condition of the whole server: " + failed}},
 		{"the whole server's condition while compensating", true, downed(undo, 500), serversOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 0, After: time.Minute, LastError: "501 in a row in epoch 3 while compensating, a condition of the whole server: " + failed}},
@@ -132,6 +133,7 @@ func TestOutcomeFollowsTheContract(t *testing.T) {
 			before := *c.row
 			got := outcomeType(c.compensates).outcomeOf(c.row, c.err, c.cause)
 			c.want.ID, c.want.Version, c.want.Epoch = processlog.RowID(7), 41, 3
+			got.Faults = nil // see TestFaultsFollowTheErrors
 			require.Equal(t, c.want, got)
 			require.Equal(t, before, *c.row, "the row as claimed stays as it was")
 		})
@@ -181,7 +183,9 @@ func TestHandlersWaitsAreFailuresOnceMaxWaitIsOver(t *testing.T) {
 			typ := outcomeType(false)
 			typ.MaxWait = time.Hour
 			c.want.ID, c.want.Version, c.want.Epoch = processlog.RowID(7), 41, 3
-			require.Equal(t, c.want, typ.outcomeOf(c.row, c.err, nil))
+			got := typ.outcomeOf(c.row, c.err, nil)
+			got.Faults = nil // see TestFaultsFollowTheErrors
+			require.Equal(t, c.want, got)
 		})
 	}
 }
@@ -317,16 +321,74 @@ func TestOutcomeRemembersThatTheTimeHadPassed(t *testing.T) {
 		}
 		o := typ.safeOutcomeOf(c.row, c.err, processlog.ErrTimeout)
 		require.True(t, o.TimedOut, name)
-		require.True(t, TimedOut(o.LastError), name)
+		require.True(t, o.Faults.OutcomeUnknown, name)
 		require.True(t, strings.HasPrefix(o.LastError, c.text), "%s: %s", name, o.LastError)
 		inTime := typ.safeOutcomeOf(c.row, c.err, nil)
-		require.False(t, inTime.TimedOut || TimedOut(inTime.LastError), name)
+		require.False(t, inTime.TimedOut, name)
+		require.Nil(t, inTime.Faults, name)
 	}
-	require.True(t, TimedOut("waits for longer than MaxWait, 1h0m0s: "+late+"x"), "as versions before 0.2 have written it")
-	require.False(t, TimedOut("waits for longer than MaxWait, 1h0m0s: x: "+late))
-	batched := typ.withLateBatch(typ.outcomeOf(attempted(processlog.Pending, 2, 0), errDownstream, nil))
-	require.True(t, batched.TimedOut && TimedOut(batched.LastError))
-	require.False(t, typ.withLateBatch(typ.outcomeOf(attempted(processlog.Pending, 2, 0), nil, nil)).TimedOut)
+	row := attempted(processlog.Pending, 2, 0)
+	batched := typ.withLateBatch(typ.outcomeOf(row, errDownstream, nil), row)
+	require.True(t, batched.TimedOut && batched.Faults.OutcomeUnknown)
+	require.Equal(t, "compensator: handler timed out after 30s in its batch; then, alone: downstream said no", batched.LastError)
+	success := typ.withLateBatch(typ.outcomeOf(row, nil, nil), row)
+	require.False(t, success.TimedOut || success.Faults != nil)
+}
+
+// TestFaultsFollowTheErrors: each error follows a row of epoch 3. The faults are those of the outcome, or nil if the row's
+// stay.
+// Failure: F74, F119
+func TestFaultsFollowTheErrors(t *testing.T) {
+	fresh, undo := attempted(processlog.Pending, 0, 0), attempted(processlog.Compensating, 3, 0)
+	lost := *fresh
+	lost.DeliveryCount, lost.LastError = 2, ""
+	unsure := *fresh
+	unsure.Faults = processlog.Faults{Epoch: 3, OutcomeUnknown: true}
+	before := *fresh
+	before.Faults = processlog.Faults{Epoch: 2, ServerFaults: 9, ServerDowns: 9, OutcomeUnknown: true}
+	undone := *undo
+	undone.Faults = processlog.Faults{Epoch: 3, ServerFaults: 9, OutcomeUnknown: true}
+	imitates := *fresh
+	imitates.LastError = "7 in a row in epoch 3, the server's condition: compensator: handler timed out after 30s"
+	fault, down := serversOwn(errDownstream, false), serversOwn(errDownstream, true)
+	for name, c := range map[string]struct {
+		row        *processlog.Row
+		err, cause error
+		want       *processlog.Faults
+	}{
+		"the first condition":                  {fresh, fault, nil, &processlog.Faults{Epoch: 3, ServerFaults: 1}},
+		"the next":                             {faulted(fresh, 4), fault, nil, &processlog.Faults{Epoch: 3, ServerFaults: 5}},
+		"one of the other kind":                {faulted(fresh, 4), down, nil, &processlog.Faults{Epoch: 3, ServerDowns: 1}},
+		"back again":                           {downed(fresh, 4), fault, nil, &processlog.Faults{Epoch: 3, ServerFaults: 1}},
+		"in another epoch":                     {&before, fault, nil, &processlog.Faults{Epoch: 3, ServerFaults: 1}},
+		"while compensating":                   {&undone, fault, nil, &processlog.Faults{Epoch: 3, Compensating: true, ServerFaults: 1, OutcomeUnknown: true}},
+		"after an unknown outcome":             {&unsure, fault, nil, &processlog.Faults{Epoch: 3, ServerFaults: 1, OutcomeUnknown: true}},
+		"the text imitates a count":            {&imitates, fault, nil, &processlog.Faults{Epoch: 3, ServerFaults: 1}},
+		"the most":                             {faulted(fresh, processlog.MaxCount), fault, nil, nil},
+		"a failure ends the row":               {faulted(fresh, 4), errDownstream, nil, &processlog.Faults{Epoch: 3}},
+		"so does Unavailable":                  {downed(fresh, 4), Unavailable(errDownstream), nil, &processlog.Faults{Epoch: 3}},
+		"a snooze does not":                    {faulted(fresh, 4), Snooze(time.Minute), nil, nil},
+		"nor does a stop":                      {faulted(fresh, 4), context.Canceled, processlog.ErrStopping, nil},
+		"a success":                            {faulted(fresh, 4), nil, nil, nil},
+		"a plain failure":                      {fresh, errDownstream, nil, nil},
+		"a timeout":                            {fresh, errDownstream, processlog.ErrTimeout, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
+		"another timeout":                      {&unsure, errDownstream, processlog.ErrTimeout, nil},
+		"a plain failure after it":             {&unsure, errDownstream, nil, nil},
+		"a timeout of the compensation":        {undo, errDownstream, processlog.ErrTimeout, &processlog.Faults{Epoch: 3, Compensating: true, OutcomeUnknown: true}},
+		"a plain failure after a lost lease":   {&lost, errDownstream, nil, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
+		"a snooze after a lost lease":          {&lost, Snooze(time.Minute), nil, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
+		"a stop after a lost lease":            {&lost, context.Canceled, processlog.ErrStopping, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
+		"a success after a lost lease":         {&lost, nil, nil, nil},
+		"a timeout of the handler's own words": {fresh, fmt.Errorf("%w after 30s: x", processlog.ErrTimeout), nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := outcomeType(false).outcomeOf(c.row, c.err, c.cause)
+			require.Equal(t, c.want, o.Faults)
+			if o.Faults != nil {
+				require.NotEmpty(t, o.LastError, "an empty one would keep the next claim from reading them")
+			}
+		})
+	}
 }
 
 // Failure: F61
@@ -350,5 +412,6 @@ func TestCrashedEntryIsDeadLetteredUncounted(t *testing.T) {
 		require.Equal(t, c.state == processlog.Compensating, got.CompensateCount == 1, "and tells that the compensation has begun")
 		require.Equal(t, c.want == processlog.Dead, got.EndedBy == processlog.EndedByCrash)
 		require.True(t, strings.HasPrefix(got.LastError, "3 leases in a row"), got.LastError)
+		require.True(t, got.Faults.OutcomeUnknown)
 	}
 }

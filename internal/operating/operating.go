@@ -17,9 +17,6 @@ type Log interface {
 	// Scrub returns an error's text without confidential data.
 	Scrub(text string) string
 
-	// TimedOut reports whether LastError belongs to an attempt that exceeded its timeout.
-	TimedOut(lastError string) bool
-
 	// SharedQueue reports whether there is a queue beside the database: Redis, or a queue of the user.
 	SharedQueue() bool
 

@@ -105,6 +105,13 @@ var columnMeanings = map[string]string{
 	"_meta.name":  "Name of the property: fingerprint or schema.",
 	"_meta.value": "Its value.",
 
+	"_fault.entry_id":        "The entry. An entry without a row has no faults.",
+	"_fault.epoch":           "Epoch of the entry when the row was written. In another epoch the row does not count.",
+	"_fault.compensating":    "1 if the compensation met the conditions, 0 if the handler did.",
+	"_fault.server_faults":   "Number of conditions of the server in a row that a statement may cause itself, for example a deadlock.",
+	"_fault.server_downs":    "Number of conditions of the whole server in a row, for example a full disk.",
+	"_fault.outcome_unknown": "1 if an attempt of the epoch may have had an effect: it timed out, or its lease ended without an outcome.",
+
 	"_slots.business_type": "The periodic type. Two names of the library stand for the purge and for the maintenance of cases.",
 	"_slots.slot":          "The last slot that was recorded or skipped, in milliseconds since 1970, UTC.",
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // waitTimeout is how long a test waits for an event that must happen. It never measures speed.
@@ -139,4 +140,45 @@ func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
 	_, err = conn.ExecContext(t.Context(), "SELECT nothing")
 	require.Error(t, err)
 	assert.False(t, fault(err), "a statement that is wrong by itself is the handler's")
+}
+
+// TestOutcomeStaysUnknownThroughPlainFailures: the first attempt times out after its effect, and two others fail plainly.
+// Failure: F119
+func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
+	t.Parallel()
+	db := open(t, newFile(t, wal...))
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	c, err := compensator.New(t.Context(), compensator.Config{DB: db, PollInterval: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Operations: &compensator.Operations{}})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, c.Close()) }()
+	var calls atomic.Int64
+	refunds, err := compensator.Handle(c, "refund", func(ctx context.Context, _ *compensator.Entry, _ int) error {
+		if calls.Add(1) == 1 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return errors.New("no such account")
+	}, compensator.TypeConfig{MaxProcessCount: 3, Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	receipt, err := refunds.Record(t.Context(), tx, 1, compensator.Options{})
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	require.Eventually(t, func() bool { return assert.ObjectsAreEqual([]string{"refund -2 1"}, states(t, db)) }, waitTimeout, 50*time.Millisecond)
+	stop()
+	require.NoError(t, <-done)
+	d, err := admin.New(c, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
+	require.NoError(t, err)
+	who := admin.Actor{ID: "mei"}
+	lines, err := d.Lines(t.Context(), who, []compensator.EntryID{receipt.ID()})
+	require.NoError(t, err)
+	require.Len(t, lines, 1)
+	var unchecked *admin.UncheckedError
+	_, err = d.Change(t.Context(), who, admin.Change{Action: admin.Requeue, Entries: []admin.Seen{{ID: receipt.ID(), Version: lines[0].Entry.Version}}, Why: admin.Why{Reason: "PSP is back"}})
+	require.ErrorAs(t, err, &unchecked)
+	require.Equal(t, []compensator.EntryID{receipt.ID()}, unchecked.Unknown)
 }

@@ -42,9 +42,9 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 // hasCase reports whether an outcome opens a case.
 func hasCase(o *processlog.Outcome) bool { return o.Case != nil && o.To == processlog.Dead }
 
-// updateAndOpen returns a rowUpdate like updateFreeRows that also opens the cases of rows that become dead, in the same
-// transaction. The token shows which rows this UPDATE has changed, and only their cases are opened. A second try opens
-// them again, which is harmless.
+// updateAndOpen returns a rowUpdate like updateFreeRows that also stores Faults, and opens the cases of rows that become
+// dead, in the same transaction. The token shows which rows this UPDATE has changed, and only their Faults and cases are
+// written. A second try writes them again, which is harmless.
 func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]int, outcomes []processlog.Outcome) rowUpdate {
 	open := func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 		err = s.inOwn(ctx, func(tx processlog.Transaction) error {
@@ -54,6 +54,12 @@ func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]in
 			}
 			if changed, err = s.writeHeld(ctx, tx, update(free)); err != nil {
 				return err
+			}
+			faulty := slices.DeleteFunc(slices.Clone(free), func(id processlog.ID) bool { return outcomes[place[id]].Faults == nil })
+			if len(faulty) > 0 {
+				if err := s.writeFaults(ctx, tx, faulty, token, func(id processlog.ID) *processlog.Faults { return outcomes[place[id]].Faults }); err != nil {
+					return err
+				}
 			}
 			dead := slices.DeleteFunc(slices.Clone(free), func(id processlog.ID) bool { return !hasCase(&outcomes[place[id]]) })
 			if len(dead) == 0 {
@@ -160,7 +166,14 @@ func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit 
 		}
 	}
 	slices.SortFunc(ids, processlog.ID.Compare)
-	return s.Load(ctx, ids)
+	rows, err := s.Load(ctx, ids)
+	if err == nil {
+		err = s.addFaults(ctx, s.pool(), rows)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compensator: read dead entries without a case: %w", err)
+	}
+	return rows, nil
 }
 
 // deadWithoutCase has one part for each business type. {recent} is empty, or limits how long ago the entries ended.

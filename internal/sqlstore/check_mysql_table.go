@@ -36,7 +36,7 @@ func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
 	if err != nil {
 		return t, err
 	}
-	for _, suffix := range []string{"_audit", "_meta"} {
+	for _, suffix := range []string{"_audit", "_fault", "_meta"} {
 		var found int
 		err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.base+suffix).Scan(&found)
 		if err != nil {

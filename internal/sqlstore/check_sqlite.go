@@ -211,7 +211,7 @@ func readSQLiteTable(ctx context.Context, conn *sql.Conn, table tableName) (sqli
 	if err != nil {
 		return t, err
 	}
-	for _, suffix := range []string{"_audit", "_meta"} {
+	for _, suffix := range []string{"_audit", "_fault", "_meta"} {
 		var found int
 		err := conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM main.sqlite_master WHERE type='table' AND name=? COLLATE NOCASE", table.base+suffix).Scan(&found)
 		if err != nil {

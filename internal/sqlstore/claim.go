@@ -77,6 +77,9 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	if len(mine) == 0 {
 		return nil
 	}
+	if err := c.s.addFaults(ctx, tx, mine); err != nil { // read after the rows are locked, because outcomes write both
+		return err
+	}
 	err := c.take(ctx, tx, mine)
 	if c.waited = waitIn(err); c.waited != nil || c.s.refusesRow(err) {
 		c.apart = mine

@@ -215,8 +215,10 @@ func (p *purge) deleteFree(ctx context.Context, entries []ended) (free, deleted 
 			return err
 		}
 		n, err := p.s.writeHeld(ctx, tx, p.sql(purgeRows, "ids", idList(ids)))
-		deleted = int(n)
-		return err
+		if deleted = int(n); err != nil {
+			return err
+		}
+		return p.s.deleteFaults(ctx, tx, ids)
 	})
 	return free, deleted, err
 }

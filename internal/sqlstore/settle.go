@@ -13,7 +13,7 @@ import (
 
 // Settle implements Store. It writes up to 500 successes of handlers of one epoch in one statement. It does the same
 // with up to 500 successes of compensations. One statement writes up to 100 other outcomes of any kind, or fewer if
-// their errors are long. Outcomes among which a case opens take a short transaction.
+// their errors are long. Outcomes among which a case opens, or which change Faults, take a short transaction.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {
@@ -182,7 +182,7 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 		ids[n] = outcomes[i].ID
 		place[ids[n]] = i
 	}
-	if slices.ContainsFunc(places, func(i int) bool { return hasCase(&outcomes[i]) }) {
+	if slices.ContainsFunc(places, func(i int) bool { return hasCase(&outcomes[i]) || outcomes[i].Faults != nil }) {
 		write = s.updateAndOpen(token, place, outcomes)
 	}
 	statement := settleRows

@@ -175,6 +175,104 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	}
 }
 
+// timesOutFirst registers a type with three attempts. The first attempt of each entry times out, perhaps after its effect.
+// The two others fail plainly, with the text that says returns.
+func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says func(e *compensator.Entry) error) *compensator.Type[harness.Order] {
+	t.Helper()
+	var calls harness.Calls
+	orders, err := compensator.Handle(c, name, func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		if calls.Add(e.ID) == 1 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return says(e)
+	}, compensator.TypeConfig{MaxProcessCount: 3, Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
+	require.NoError(t, err)
+	return orders
+}
+
+// requireUnchecked asserts that a requeue of a dead entry asks for Checked, and that the epoch after it begins without
+// doubt.
+func requireUnchecked(t *testing.T, d *admin.Admin, id compensator.EntryID) {
+	t.Helper()
+	lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
+	require.NoError(t, err)
+	require.Len(t, lines, 1)
+	assert.True(t, lines[0].OutcomeUnknown)
+	view, err := d.Entry(t.Context(), mei, id)
+	require.NoError(t, err)
+	assert.True(t, view.OutcomeUnknown)
+	ch := admin.Change{Action: admin.Requeue, Entries: []admin.Seen{{ID: id, Version: lines[0].Entry.Version}}, Why: why}
+	var unchecked *admin.UncheckedError
+	_, err = d.Change(t.Context(), mei, ch)
+	require.ErrorAs(t, err, &unchecked)
+	require.Equal(t, []compensator.EntryID{id}, unchecked.Unknown)
+}
+
+// TestOutcomeStaysUnknownThroughPlainFailures: the first attempt times out after its effect, and two others fail plainly.
+// A person who reads "dead" might repeat a refund that has happened.
+// Failure: F119
+func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(operated(cfg))
+		id := w.Put(timesOutFirst(t, c, "refund", func(*compensator.Entry) error { return errors.New("no such account") }), 1, compensator.Options{})
+		w.Run(c)
+		w.WaitState(id, compensator.Dead)
+		require.Equal(t, "no such account", w.Entry(c, id).LastError)
+		require.Equal(t, 1, w.Count("common_process_log_case WHERE closed_at=0 AND kind=?", int(admin.CaseUnknown)))
+		requireUnchecked(t, open(t, c), id)
+	})
+}
+
+// TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases: the log remembers a timeout without Config.Operations.
+// Failure: F119
+func TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	without := w.New(w.Quick())
+	id := w.Put(timesOutFirst(t, without, "refund", func(*compensator.Entry) error { return errors.New("no such account") }), 1, compensator.Options{})
+	stop := w.Run(without)
+	w.WaitState(id, compensator.Dead)
+	stop()
+	with := w.New(operated(w.Quick()))
+	requireUnchecked(t, open(t, with), id) // no case exists yet
+}
+
+// TestOutcomeStaysUnknownAfterALostLease: the process of the first attempt died. The two others fail plainly.
+// Failure: F119
+func TestOutcomeStaysUnknownAfterALostLease(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(operated(w.Quick()))
+	_, _ = harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.Failing)
+	id := w.InsertDue("refund", 7, 1)[0]
+	w.Exec("UPDATE common_process_log SET delivery_count=1, content='{}' WHERE id=?", id.Row())
+	w.Run(c)
+	w.WaitState(id, compensator.Dead)
+	require.Equal(t, 2, w.Entry(c, id).ProcessCount)
+	require.Equal(t, 1, w.Count("common_process_log_case WHERE closed_at=0 AND kind=?", int(admin.CaseUnknown)))
+	requireUnchecked(t, open(t, c), id)
+}
+
+// TestTextOfAHandlersErrorDecidesNothing: a handler's own error looks like texts of the library.
+// Failure: F119
+func TestTextOfAHandlersErrorDecidesNothing(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(operated(w.Quick()))
+	orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(*compensator.Entry, int) error {
+		return fmt.Errorf("%w after 1s: no such account", compensator.ErrTimeout)
+	})
+	id := w.Put(orders, 1, compensator.Options{})
+	w.Run(c)
+	w.WaitState(id, compensator.Dead)
+	require.Equal(t, 1, w.Count("common_process_log_case WHERE closed_at=0 AND kind=?", int(admin.CaseDead)))
+	lines, err := open(t, c).Lines(t.Context(), mei, []compensator.EntryID{id})
+	require.NoError(t, err)
+	require.False(t, lines[0].OutcomeUnknown, "no attempt timed out")
+}
+
 // TestNoAmountIsMadeUp: the amount function fails or panics. The case must then have no amount, and nothing else may
 // fail.
 // Failure: F118

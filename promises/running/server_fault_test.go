@@ -2,6 +2,7 @@ package running
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -64,6 +65,31 @@ func TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson(t *testing.T) {
 	require.EqualValues(t, 4, tries.Load(), "two that count nothing, and two that do")
 	require.Equal(t, compensator.EndedByExhausted, w.Entry(c, id).EndedBy)
 	require.Contains(t, w.Entry(c, id).LastError, "4 in a row, the server's condition: Error ")
+}
+
+// TestTextOfAHandlersErrorSeedsNoCount: errors that end with nothing counted look like the library's own text about 7
+// conditions in a row. The count of conditions begins at one all the same.
+// Failure: F74
+func TestTextOfAHandlersErrorSeedsNoCount(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	var tries atomic.Int64
+	locked := &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
+	orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 3, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
+		switch tries.Add(1) {
+		case 1:
+			return compensator.Unavailable(errors.New("7 in a row, the server's condition: no bank"))
+		case 5:
+			return nil
+		}
+		return locked
+	})
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	w.WaitState(id, compensator.Succeeded)
+	require.EqualValues(t, 5, tries.Load())
+	require.Zero(t, w.Entry(c, id).ProcessCount, "three conditions in a row spend nothing")
 }
 
 // refusingStore is a store whose server answers each COMMIT of a handler with an error and rolls back.

@@ -17,11 +17,56 @@ func operating() []mutant {
 			name: "case-forgets-the-timeout", breaks: "G31",
 			what: "The case of an entry whose attempt timed out does not say that the outcome is unknown.",
 			edits: []edit{
-				{"Compensator.caseOf",
-					`$unknown := $timedOut || $deliveryCount > 1 || engine.TimedOut($lastError)`,
-					`$unknown := $deliveryCount > 1 || engine.TimedOut($lastError)`},
+				{"Type.outcomeOf",
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || LostLeases($row) > 0`,
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || LostLeases($row) > 0`},
 			},
 			sees: tests("TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned"),
+		},
+		{
+			name: "plain-failure-clears-the-doubt", breaks: "G31",
+			what: "An entry's timeout is forgotten when a later attempt of the epoch fails plainly.",
+			edits: []edit{
+				{"Type.outcomeOf",
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || LostLeases($row) > 0`,
+					`$faults.OutcomeUnknown = $timedOut || LostLeases($row) > 0`},
+			},
+			sees: tests("TestOutcomeStaysUnknownThroughPlainFailures"),
+		},
+		{
+			name: "lost-lease-is-forgotten", breaks: "G31",
+			what: "The doubt about an attempt whose process died ends with the next stored outcome.",
+			edits: []edit{
+				{"Type.outcomeOf",
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || LostLeases($row) > 0`,
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut`},
+			},
+			sees: tests("TestOutcomeStaysUnknownAfterALostLease"),
+		},
+		{
+			name: "faults-of-another-epoch-count", breaks: "G7",
+			what: "What an entry met before a person requeued it still counts.",
+			edits: []edit{
+				{"Faults.In", `if $epoch != $inEpoch {`, `if false && $epoch != $inEpoch {`},
+			},
+			sees: tests("TestFaultsFollowTheErrors"),
+		},
+		{
+			name: "faults-without-their-outcome", breaks: "G31",
+			what: "The faults of an outcome are written although the outcome itself was dropped.",
+			edits: []edit{
+				{"Store.writeFaults", `"token", hexLiteral($token[:])`, `"token", "token"`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/FaultsAreStoredWithTheirOutcomeOnly"),
+		},
+		{
+			name: "faults-survive-the-purge", breaks: "G31",
+			what: "A purge leaves the faults of the entries that it deletes.",
+			edits: []edit{
+				{"purge.deleteFree", `return p.s.deleteFaults($ctx, $tx, $ids)`, `_ = p.s.deleteFaults
+return nil`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/PurgeTakesTheFaultsToo"),
 		},
 		{
 			name: "case-forgets-the-late-batch", breaks: "G31",

@@ -232,6 +232,14 @@ func (s *gatedStore) Cases(ctx context.Context, filter processlog.CaseFilter) (p
 	return s.store.Cases(ctx, filter)
 }
 
+func (s *gatedStore) FaultsOf(ctx context.Context, ids []compensator.EntryID) (faults map[compensator.EntryID]processlog.Faults, err error) {
+	err = s.from.step(ctx, classRead, "faults of", string(make(args, 0, 32).ids(ids)), func() (err error) {
+		faults, err = s.store.FaultsOf(ctx, ids)
+		return err
+	})
+	return faults, err
+}
+
 func (s *gatedStore) CasesOf(ctx context.Context, ids []compensator.EntryID) ([]processlog.Case, error) {
 	return s.store.CasesOf(ctx, ids)
 }

@@ -1,0 +1,127 @@
+package suite
+
+import (
+	"errors"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// faultPromises are the promises about Faults.
+var faultPromises = []storePromise{
+	{"FaultsOfAnOutcomeComeWithTheNextClaim", false, (*storeTest).faultsOfAnOutcomeComeWithTheNextClaim},
+	{"FaultsOfManyEntriesAreStoredAtOnce", false, (*storeTest).faultsOfManyEntriesAreStoredAtOnce},
+	{"FaultsAreStoredWithTheirOutcomeOnly", false, (*storeTest).faultsAreStoredWithTheirOutcomeOnly},
+	{"FaultsOfDeadEntriesAreTold", false, ofOperations((*storeTest).faultsOfDeadEntriesAreTold)},
+	{"PurgeTakesTheFaultsToo", false, ofOperations((*storeTest).purgeTakesTheFaultsToo)},
+}
+
+// settleFaults claims an entry, and settles it with faults.
+func (t *storeTest) settleFaults(id processlog.ID, to processlog.State, faults *processlog.Faults) processlog.Row {
+	t.Helper()
+	claimed := t.claim(id, processlog.NewToken(), time.Minute)
+	o := outcome(claimed, to)
+	o.LastError, o.Faults = "why", faults
+	require.True(t, t.settle(processlog.NewToken(), o).Applied)
+	return claimed
+}
+
+// Failure: F74, F119
+func (t *storeTest) faultsOfAnOutcomeComeWithTheNextClaim() {
+	id := t.insertOne("faults").ID
+	var before processlog.Faults
+	for _, faults := range []processlog.Faults{
+		{ServerFaults: 1},
+		{ServerDowns: processlog.MaxCount},
+		{OutcomeUnknown: true},
+		{Epoch: 7, Compensating: true, ServerFaults: 3, OutcomeUnknown: true},
+	} {
+		assert.Equal(t, before, t.settleFaults(id, processlog.Retrying, &faults).Faults)
+		assert.Equal(t, faults, t.settleFaults(id, processlog.Retrying, nil).Faults, "an outcome without Faults leaves them")
+		before = faults
+	}
+	other := t.insertOne("faults").ID
+	assert.Zero(t, t.settleFaults(other, processlog.Retrying, nil).Faults)
+	assert.Zero(t, t.claim(other, token(1), time.Minute).Faults)
+}
+
+func (t *storeTest) faultsOfManyEntriesAreStoredAtOnce() {
+	const entries = 120
+	var ids []processlog.ID
+	for range entries {
+		ids = append(ids, t.insertOne("faults").ID)
+	}
+	want := make(map[processlog.ID]processlog.Faults)
+	var outcomes []processlog.Outcome
+	for i, row := range t.claimAll(token(1), time.Minute, ids...) {
+		o := outcome(row, processlog.Retrying)
+		if o.LastError = "why"; i%3 > 0 {
+			faults := processlog.Faults{Epoch: uint32(i % 2), ServerFaults: i, OutcomeUnknown: i%2 == 0}
+			o.Faults, want[row.ID] = &faults, faults
+		}
+		outcomes = append(outcomes, o)
+	}
+	for _, answer := range t.settleAll(token(2), outcomes) {
+		require.True(t, answer.Applied)
+	}
+	for _, row := range t.claimAll(token(3), time.Minute, ids...) {
+		require.Equal(t, want[row.ID], row.Faults)
+	}
+}
+
+// faultsAreStoredWithTheirOutcomeOnly: an outcome that is dropped changes no Faults. An outcome that is passed again under
+// the same token stores the same.
+func (t *storeTest) faultsAreStoredWithTheirOutcomeOnly() {
+	row := t.insertOne("faults")
+	stale := outcome(t.claim(row.ID, token(1), time.Minute), processlog.Retrying)
+	stale.LastError, stale.Faults = "why", &processlog.Faults{ServerFaults: 9, OutcomeUnknown: true}
+	t.change(row.ID, processlog.ActionReschedule)
+	require.False(t, t.settle(token(2), stale).Applied)
+	current := t.load(row.ID)
+	o := outcome(current, processlog.Retrying)
+	o.LastError, o.Faults = "why", &processlog.Faults{ServerFaults: 1}
+	for range 2 {
+		require.True(t, t.settle(token(3), o).Applied)
+	}
+	assert.Equal(t, processlog.Faults{ServerFaults: 1}, t.claim(row.ID, token(4), time.Minute).Faults)
+}
+
+// Failure: F119
+func (t *storeTest) faultsOfDeadEntriesAreTold() {
+	unknown, known := t.insertOne("faults").ID, t.insertOne("faults").ID
+	faults := processlog.Faults{ServerFaults: 2, OutcomeUnknown: true}
+	t.settleFaults(unknown, processlog.Dead, &faults)
+	t.settleFaults(known, processlog.Dead, nil)
+	found, err := t.ops().FaultsOf(t.ctx, []processlog.ID{unknown, known, processlog.RowID(known.Row() + 100_000)})
+	require.NoError(t, err)
+	assert.Equal(t, map[processlog.ID]processlog.Faults{unknown: faults}, found)
+	rows, err := t.ops().DeadWithoutCase(t.ctx, 0, 10)
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+	for _, row := range rows {
+		assert.Equal(t, found[row.ID], row.Faults)
+	}
+	none, err := t.ops().FaultsOf(t.ctx, nil)
+	require.NoError(t, err)
+	assert.Empty(t, none)
+}
+
+func (t *storeTest) purgeTakesTheFaultsToo() {
+	gone, stays := t.insertOne("faults").ID, t.insertOne("others").ID
+	faults := processlog.Faults{OutcomeUnknown: true}
+	t.settleFaults(gone, processlog.Dead, &faults)
+	t.settleFaults(stays, processlog.Dead, &faults)
+	t.until(func() bool {
+		n, err := t.Store.Purge(t.ctx, "faults", processlog.Dead, 0, 10)
+		if refused := new(processlog.RefusedError); !errors.As(err, &refused) {
+			require.NoError(t, err)
+		}
+		return n == 1
+	}, "the entry is purged")
+	found, err := t.ops().FaultsOf(t.ctx, []processlog.ID{gone, stays})
+	require.NoError(t, err)
+	assert.Equal(t, map[processlog.ID]processlog.Faults{stays: faults}, found)
+}
