@@ -23,11 +23,11 @@ type Attempt struct {
 	cancel  context.CancelCauseFunc
 	started time.Time
 
-	lateBatch bool // its batch timed out, so the entry runs alone; only one goroutine has the attempt when this is set
+	lateBatch bool // its batch timed out, so the entry runs alone; set while no other goroutine has the attempt
 
 	leaseEnd time.Time   // by the monotonic clock of this process; no write depends on it; guarded by holdings.mu once running
 	stuck    bool        // reported as stuck; guarded by holdings.mu
-	anew     bool        // its batch has returned after the lease ended, and a new lease is requested; guarded by holdings.mu
+	anew     bool        // its batch returned after the lease had ended, so renewLate renews the lease; guarded by holdings.mu
 	returned atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
 	lapsed   bool        // the row has moved on, so no lease is left to renew; guarded by holdings.mu
 	gone     bool        // this process no longer owns the entry; guarded by holdings.mu

@@ -94,7 +94,7 @@ func (d *dispatcher) again(a *Attempt) {
 		return
 	}
 	if !a.Type.readmit(a) {
-		d.finish(a, Result{Err: soon(errShut)}) // The lease was used for a call, so settle the entry and do not give it back (G4).
+		d.finish(a, Result{Err: soon(errShut)}) // A handler was called under this lease, so settle the entry instead of giving it back (G4).
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
@@ -114,7 +114,7 @@ func (d *dispatcher) over(a *Attempt) error {
 	case stopping, errors.Is(cause, processlog.ErrStopping):
 		return processlog.ErrStopping
 	case !a.gone && time.Now().After(a.leaseEnd):
-		return processlog.ErrLeaseLost // renewLate asked for a new lease and did not get one.
+		return processlog.ErrLeaseLost // renewLate did not get a new lease.
 	case !a.gone:
 		return nil
 	// The context keeps its first cause, the timeout. It does not show a lost lease or a cancellation that came later.
@@ -125,12 +125,12 @@ func (d *dispatcher) over(a *Attempt) error {
 	}
 }
 
-// renewLate asks for new leases for entries whose leases ended before their batch did. A stuck batch may return long
-// after that, when other processes have run its entries.
+// renewLate renews the leases that ended before their batch returned. A stuck batch may return so late that other
+// processes have run its entries. Their leases cannot be renewed.
 func (d *dispatcher) renewLate(t *Type, batch []*Attempt) {
 	var late []*Attempt
 	for _, a := range batch {
-		// The next round of the renewer renews a lease that has not ended.
+		// Skip leases that have not ended. The next round of the renewer renews them.
 		if d.beginAnew(a) {
 			late = append(late, a)
 		}
@@ -152,8 +152,8 @@ func (d *dispatcher) beginAnew(a *Attempt) bool {
 // errNoVerdict ends the first call of an entry whose batch had no verdict. The entry runs again alone.
 var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
 
-// errShut ends the attempt of such an entry if it may not run alone either, for example because the batch has opened a
-// breaker.
+// errShut ends the attempt of an entry whose batch had no verdict, if the entry may not run alone. For example, the end
+// of the batch has opened a breaker.
 var errShut = errors.New("compensator: the batch came to no verdict, and its type may start nothing now; its entries wait")
 
 // only returns the verdict of a batch with one entry.

@@ -113,8 +113,8 @@ func (d *dispatcher) deadLetter(a *Attempt) {
 	d.claimSchedule.free(a.Type, 1)
 }
 
-// giveBack releases the leases of attempts that may not start, and frees the slots of calls. No handler was called, so
-// the entries' attempt counts stay as they are (G15, G16).
+// giveBack releases the leases of attempts that may not start. It frees as many slots as calls says. No handler was
+// called, so the entries' attempt counts stay as they are (G15, G16).
 func (d *dispatcher) giveBack(t *Type, attempts []*Attempt, calls int) {
 	entries := make([]processlog.QueueEntry, len(attempts))
 	for i, a := range attempts {
@@ -130,8 +130,8 @@ func (d *dispatcher) giveBack(t *Type, attempts []*Attempt, calls int) {
 	}
 }
 
-// giveUp gives up attempts that Type.separate found blocked. It frees the slots of calls first, because write may wait
-// for the database. It notifies the admissions last: while the lease stands, a crash of this process counts against the
+// giveUp gives up attempts that Type.separate found blocked. It frees the slots first, because write may wait for
+// the database. It notifies the admissions last: while the lease stands, a crash of this process counts against the
 // entry.
 func (d *dispatcher) giveUp(t *Type, calls int, blocked []*Attempt, write func() error) error {
 	d.claimSchedule.free(t, calls)
@@ -254,8 +254,8 @@ func (d *dispatcher) call(a *Attempt) (end Result) {
 	return Result{Err: a.Type.call(a.ctx, &a.Row)}
 }
 
-// heldUp reports whether it is too late to call the handler. end is then the result of the attempt. An attempt without
-// time left may already count as stuck, and another suspect may have its place (G16).
+// heldUp reports whether it is too late to call the handler. end is then the result of the attempt. An attempt whose
+// timeout has passed may already count as stuck, and another suspect may already run in its place (G16).
 func (d *dispatcher) heldUp(a *Attempt) (end Result, late bool) {
 	switch {
 	case d.stopping():
@@ -301,14 +301,15 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 	case end.settled:
 		d.sawStored(&s, end.asked)
 		d.settler.settled(s, processlog.Settled{Applied: true})
-	// The effect and the outcome were rolled back together, so there is nothing to store. The process or admin that
-	// moved the entry on is responsible for it (G5).
+	// The effect and the outcome were rolled back together, so there is nothing to store. Another process or an admin
+	// has already changed the entry (G5).
 	case end.Err == errFenceLost:
 		d.settler.settled(s, processlog.Settled{})
 	default:
 		d.settler.store(s)
 	}
-	d.holdings.handlerReturned() // Call this after the outcome is in the batcher: when drain finds no handler, it waits only for the batcher.
+	// Call this after the outcome is in the batcher. A stop that finds no running handler waits only for the batcher.
+	d.holdings.handlerReturned()
 }
 
 // drain waits for running handlers. For two thirds of timeout it leaves them alone, and for the rest their contexts

@@ -40,8 +40,8 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, re
 	admitted = attempts[:0]
 	now := time.Now()
 	for _, a := range attempts {
-		// Check everything under one lock. Of two claims of one entry, one is admitted. A drain after the end of Run's
-		// context finds every handler that can still start in h.handlers (G15, G16).
+		// Check everything under one lock, so that only one of two claims of an entry is admitted. Once Run's context has
+		// ended, h.handlers already counts every handler that can still start, and a drain waits for it (G15, G16).
 		if run.Err() != nil || h.held[a.holding()] != nil || now.After(a.leaseEnd) {
 			a.cancel(nil)
 			refused = append(refused, a)
@@ -76,8 +76,8 @@ func (h *holdings) holds(row *processlog.Row) (a *Attempt, stuck bool) {
 	return a, a != nil && a.stuckLocked()
 }
 
-// since returns when the attempt began that holds the row's entry in the row's epoch. It returns the zero time if there
-// is none.
+// since returns the start of the attempt that holds the row's entry in the row's epoch. It returns the zero time if
+// there is none.
 func (h *holdings) since(row *processlog.Row) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,8 +171,8 @@ func (h *holdings) stuckOnes() []*Attempt {
 	return list
 }
 
-// stuck lists the handlers that run on after their timeout, and those that a stopped Run has left behind. The renewer
-// no longer checks the latter.
+// stuck lists the handlers that run on after their timeout. It includes the handlers that a stopped Run has left
+// running, which the renewer no longer checks.
 func (h *holdings) stuck() []processlog.StuckAttempt {
 	return h.list(func(a *Attempt) bool {
 		return a.stuckLocked() || !a.returned.Load() && errors.Is(context.Cause(a.ctx), processlog.ErrStopping)
@@ -184,7 +184,7 @@ func (h *holdings) running() []processlog.StuckAttempt {
 	return h.list(func(a *Attempt) bool { return !a.returned.Load() })
 }
 
-// list returns the held attempts for which which returns true, in the order of their ids.
+// list returns the held attempts that match, in the order of their ids. which reports whether an attempt matches.
 func (h *holdings) list(which func(*Attempt) bool) []processlog.StuckAttempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -29,13 +29,14 @@ type ProblemList struct {
 	unread map[string]time.Time // by type: when content last could not be decoded
 }
 
-// contentForgotten is how long after the last undecodable content problemContent ends. Success of another entry of the
-// type does not end it. A waiting entry is tried again within mostUnavailable.
+// contentForgotten is how long after the last undecodable content problemContent ends. A success of
+// another entry of the type does not end it. A waiting entry is tried again within mostUnavailable.
 const contentForgotten = 2*mostUnavailable + time.Minute
 
 type problemKey struct{ what, businessType string }
 
-// cause identifies what is logged at most once a minute. Claims that fail with another error number have another cause.
+// cause groups failures that are logged together at most once a minute. Failures with different error numbers have
+// different causes.
 type cause struct {
 	what   string
 	number uint16 // the server's error number; 0: the server did not answer

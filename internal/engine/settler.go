@@ -90,8 +90,8 @@ func (s *settler) settleBatch(batch []settlement) { s.settle(batch, func() {}) }
 // settle writes a batch of outcomes. It calls failed when a try fails.
 func (s *settler) settle(batch []settlement, failed func()) {
 	var twice []settlement // further outcomes of entries in this batch; they go into the next batch
-	// A statement may name an entry only once. A batch can hold two outcomes of an entry in two cases: after a manual
-	// Requeue, or when a dead-lettering meets the outcome of a stuck handler.
+	// A statement may name an entry only once. A batch can hold two outcomes of an entry after a manual Requeue. It can
+	// also hold a dead-lettering and the outcome of the entry's stuck handler.
 	seen := make(map[processlog.ID]bool, len(batch))
 	batch = slices.DeleteFunc(batch, func(o settlement) bool {
 		again := seen[o.outcome.ID]
@@ -118,7 +118,7 @@ func (s *settler) settle(batch []settlement, failed func()) {
 // settleUnder writes outcomes that share a token.
 func (s *settler) settleUnder(token processlog.Token, batch []settlement, failed func()) {
 	for i := range batch {
-		batch[i].token = token // Keep the token before the statement is sent: the outcome of a locked row is retried with the same token.
+		batch[i].token = token // A later try for a locked row must use the same token.
 		if !batch[i].prepared {
 			batch[i].prepared = true
 			s.prepare(batch[i].a, &batch[i].outcome)
@@ -166,8 +166,8 @@ func (s *settler) writeOutcomes(token processlog.Token, batch []settlement, fail
 		asked := time.Now() // Take the time of the answered try. A loss that an admin accepts between tries must not cover it (G19).
 		results, err := s.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
-		// If all rows are locked, the answer does not show whether other rows can be written. A lost session may hold the
-		// locks.
+		// If all rows are locked, for example by a lost session, the answer does not show whether other rows can be
+		// written. The problem then stays as it is.
 		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
 			s.Saw(problemStore, err)
 		}
@@ -239,7 +239,8 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 		s.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.Type.Name, "reported", o.To, "state", r.State)
 		s.dropped(a)
 		Tell(s.Base, s.Observer.OutcomeDropped, event)
-		return // The queue entry now belongs to another process. If it comes back instead, the next claim sees that the entry has moved on.
+		// Leave the queue entry alone. Another process has it, or the next claim finds that the entry has moved on.
+		return
 	}
 	if o.To == processlog.Dead {
 		s.Log.ErrorContext(ctx, "compensator: entry waits for a person", "entry", o.ID, "type", a.Type.Name, "idempotent_id", a.Row.IdempotencyKey,
@@ -346,7 +347,8 @@ func (s *settler) notifyQueue(a *Attempt, o processlog.Outcome) {
 	if !o.To.Terminal() {
 		s.offerAgain(a, processlog.DueIn(o.After))
 	} else if a.token != 0 {
-		s.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true}) // If this message is lost, the queue entry comes back when its lease ends.
+		// If this removal is lost, the queue entry becomes due when its lease ends, and the next claim removes it.
+		s.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true})
 	}
 }
 
@@ -355,7 +357,8 @@ func (s *settler) offerAgain(a *Attempt, in time.Duration) {
 	if a.token != 0 {
 		s.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.token, In: in})
 	} else {
-		s.source.Move(processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID, In: in}) // The queue may still have the entry, leased to a process that died.
+		// The queue may still have the entry, leased to a process that died.
+		s.source.Move(processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID, In: in})
 	}
 	s.claimSchedule.expect(a.Type.Name, in)
 }

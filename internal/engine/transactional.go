@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// errFenceLost means that the handler's transaction was rolled back because the entry had moved on. Another process or
-// an admin changed it.
+// errFenceLost means that the handler's transaction was rolled back because another process or an admin had changed the
+// entry.
 var errFenceLost = fmt.Errorf("%w: the transaction was rolled back", processlog.ErrLeaseLost)
 
 // runTx runs a transactional handler. The transaction's last statement stores the outcome if the row still has the
@@ -21,7 +21,9 @@ var errFenceLost = fmt.Errorf("%w: the transaction was rolled back", processlog.
 func (d *dispatcher) runTx(a *Attempt, handler func(ctx context.Context, tx Transaction, row *processlog.Row) error) (end Result) {
 	ctx, abandon := context.WithCancel(context.WithoutCancel(a.ctx))
 	defer abandon()
-	inTime := context.AfterFunc(a.ctx, abandon) // The attempt's deadline limits the handler, and not the statement that stores its outcome.
+	// The end of the attempt's context ends the handler's transaction. inTime switches this off before the outcome is
+	// stored.
+	inTime := context.AfterFunc(a.ctx, abandon)
 	tx, err := d.Begin(ctx)
 	if err != nil {
 		return Result{Err: ours(err)}
@@ -36,7 +38,8 @@ func (d *dispatcher) runTx(a *Attempt, handler func(ctx context.Context, tx Tran
 		return end
 	}
 	if err := handler(a.ctx, tx, &a.Row); err != nil {
-		if blame := d.Blame(usererr.Safe(err)); a.ctx.Err() == nil && blame != BlameHandler { // A handler that runs into its timeout is responsible for the error itself.
+		// After a timeout the handler is responsible for the error, so do not blame the server.
+		if blame := d.Blame(usererr.Safe(err)); a.ctx.Err() == nil && blame != BlameHandler {
 			err = serversOwn(err, blame == BlameServer)
 		}
 		return Result{Err: usererr.Of(err)}

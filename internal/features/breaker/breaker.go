@@ -37,7 +37,7 @@ type Breaker struct {
 	opened       func(observe.OpenBreaker) // called without the mutex
 	closed       func(observe.OpenBreaker) // called without the mutex
 
-	mu         sync.Mutex // guards the fields below; held while the type's slots are locked, so no code here may lock slots
+	mu         sync.Mutex // guards the fields below; a caller may lock it while it holds the lock of the type's slots, so never lock slots under it
 	latest     []verdict  // verdicts of at most Of entries, the oldest first
 	generation int        // number of times the breaker has opened and closed; reports of calls from an earlier generation are ignored
 	open       *observe.OpenBreaker
@@ -221,7 +221,7 @@ func (b *Breaker) hear(a *engine.Attempt, c *call, r report, why error) {
 	c.told = true
 	before := b.open
 	switch {
-	case r == uncalled: // Let the next call be the probe without another pause, which would delay all entries that could run.
+	case r == uncalled: // Let the next call be the probe. Another pause would delay all entries that could run.
 		b.probing = b.probing && !c.probe
 	case c.probe && r == up:
 		b.setLocked(nil)
@@ -280,9 +280,8 @@ func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 	return failed && len(b.latest) == b.Of && float64(failures) >= b.Share*float64(b.Of)-1e-9
 }
 
-// about adjusts the report of a call for the attempts that it ran. After an entry's MaxWait, a call that finds the
-// dependency down counts as a failure of the entry. So about returns up, and the breaker does not delay the entry's
-// end.
+// about adjusts the report of a call for the attempts that it ran. After the MaxWait of an entry, a dependency that is
+// down counts as a failure of the entry. about then returns up, so that the breaker does not delay the entry's end.
 func (r report) about(attempts ...*engine.Attempt) report {
 	if r == down && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.HadItsTime(&a.Row) }) {
 		return up

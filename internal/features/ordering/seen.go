@@ -13,11 +13,11 @@ type orderingKey struct{ businessType, key string }
 // later entry of its key can run. The zero value is ready to use.
 //
 // A process reads all entries of a key while no other entry of the key is leased. If another process claims a later
-// entry after that, it looks at the key after its claim. It then finds the earlier entries and gives up its claim. So a
-// seen entry that is first of its key may start without another look at later leases.
+// entry after that, it reads the key after its claim. It then finds the earlier entries and gives up its claim. So a
+// seen entry that is first of its key may start without checking whether later entries are leased.
 //
-// An entry with an earlier position may commit after the read. It is not seen, so the process checks the later leases
-// when that entry is first of its key.
+// An entry with an earlier position may commit after the read. That entry is not seen. When it is first of its key, the
+// process does check whether later entries are leased.
 //
 // An entry stays seen within one epoch until it ends, whatever its state is. A requeue starts another epoch.
 type seen struct {

@@ -27,7 +27,7 @@ type sweep struct {
 	key    string        // last key read; "" before the first
 	keys   bool          // all keys have been read
 	states []processlog.State
-	after  processlog.Scheduled // last due entry read in the state states[0]
+	after  processlog.Scheduled // last due entry read of those in the state states[0]
 }
 
 func newSweep() *sweep { return &sweep{guard: make(chan struct{}, 1), states: openStates} }

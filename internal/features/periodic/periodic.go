@@ -1,5 +1,4 @@
-// Package periodic does work once for each slot of a schedule. The slot is done by one of all processes that are in
-// Run.
+// Package periodic does work once for each slot of a schedule. If several processes are in Run, one of them does it.
 //
 // Each period has a mark in the database: the last slot that was done. Every process reads the marks. The process that
 // moves a mark does the slots in between. There is no leader, so no slot waits until a leader's lease ends.
@@ -43,8 +42,9 @@ type Period struct {
 	// Any other text means that the period is maintenance, whose skipped slots are not logged.
 	Problem string
 
-	// Do does the slots, in ascending order, and moves the mark from from to the last slot, in one transaction. It
-	// returns false if another process has moved the mark. at is the time of the last slot by this process's clock.
+	// Do does the slots, which are in ascending order, and moves the mark to the last slot, in one transaction. It
+	// returns false if the mark is no longer at from, because another process has moved it. at is the time of the last
+	// slot by this process's clock.
 	Do func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
 }
 
@@ -147,8 +147,8 @@ func (c *Calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 	return max(0, rest-time.Since(read))
 }
 
-// doSlots does the slots of a period that come after mark and not after now. now is the database's clock. read is the
-// time of this process at which now was read.
+// doSlots does the slots of a period that come after mark and not after now. now is the time of the database. read is
+// when this process read now, by its own clock.
 //
 // doSlots returns the time until the period's next slot, and whether this process did any slots.
 func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, read time.Time) (again time.Duration, done bool, err error) {
