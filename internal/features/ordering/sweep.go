@@ -10,7 +10,7 @@ import (
 )
 
 // sweep looks through the entries of a type for those that may run. Usually the end of an entry starts the next one of
-// its key. A sweep finds the entries that this does not reach:
+// its key. A sweep finds the entries that are not started that way:
 //   - a backlog when a process starts
 //   - keys whose last entry ended in a process that was then killed
 //   - entries recorded by SQL
