@@ -14,11 +14,11 @@ type Known struct {
 	found claimed
 }
 
-// ClaimKnown claims entries by their ids, as many as there are slots for. Entries that are not due yet, or
-// that must not run here now, go to the source.
+// ClaimKnown claims entries by their ids, as many as there are slots for. Entries that are not due yet, or that must not
+// run here now, go to the source.
 //
-// tried is the number of ids that it tried, from the start of the list. It is 0 if the type does not run here, no slot
-// is free, the claim failed, or nothing may start.
+// tried is the number of ids that it tried, from the start of the list. It is 0 if the claim failed or could not begin,
+// for example because no slot was free.
 func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, tried int) {
 	t := e.types.accepting(businessType)
 	if t == nil || t.BatchWait > 0 || e.settler.behind() || e.held() != nil {
