@@ -23,7 +23,7 @@
 // entries (source.go). Package internal/features attaches them.
 //
 // Three rules hold everywhere. Each write is guarded by what was read of the row (G4, G8), so losing a race is a normal result. The
-// source is a hint (G10). Nothing blocks while it holds a mutex. Numbers such as G4 name the promises in docs/guarantees.md.
+// source is a hint (G10). Nothing blocks while it holds a mutex. Numbers such as G4 name the promises in docs/reference/guarantees.md.
 //
 // The root package makes an Engine and lends it the goroutines of Run: Scan, Reconcile and Renew end with their contexts, and Run waits
 // for them. All other goroutines belong to group commits, which Drain and Close wait for, or to running handlers, which Drain waits

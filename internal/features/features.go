@@ -2,7 +2,7 @@
 //
 // Each feature is a package of its own and has one file here, which is the only place that names it. A feature's file adds
 // a function to the list of features in its init. Without that file and the feature's package everything else still
-// compiles. What the feature did is then refused with an error, or left out.
+// compiles. A call that needs the feature then returns an error, or does nothing.
 package features
 
 import (

@@ -23,5 +23,5 @@ func foreignTable(name tableName, has func(column string) bool) error {
 		return nil
 	}
 	return &processlog.FieldError{Field: "table " + name.quoted(""), Reason: "looks like a table of your own: it lacks " + strings.Join(missing, ", ") +
-		". Name another table in Config.Table, create it with MigrateTable, and import the rows of this one with package adopt (docs/from-your-own-table.md)"}
+		". Name another table in Config.Table, create it with MigrateTable, and import the rows of this one with package adopt (docs/how-to/move-from-your-own-table.md)"}
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // handover claims the next entries of ordering keys while the outcomes of the entries in front of them are stored. The claim and
-// the outcome take a synced write each, and neither needs the other. No claimed entry starts before both are done: the look at
-// its key comes after them, as after every claim, and puts an entry back if the outcome of the one in front was not stored.
+// the outcome take a synced write each, and neither needs the other. No claimed entry starts before both are done. The look at its
+// key comes after them, as after every claim. It puts an entry back if the outcome of the one in front was not stored.
 //
 // Only an outcome that lets the next entry of the key run begins a handover.
 type handover struct {
@@ -71,8 +71,8 @@ func (h *heldPositions) endHandover(over *handover) {
 	}
 }
 
-// behind returns the entry that may run once an outcome is stored. It is zero if this process does not know the entry, or if the
-// attempt's entry has lost a lease: an entry that kills its process must not cost the next entry a lease each time.
+// behind returns the entry that may run once an outcome is stored. It is zero if this process does not know that entry. It is also
+// zero if the attempt's entry has lost a lease: an entry that kills its process must not cost the next entry a lease each time.
 func (o *Ordering) behind(a *engine.Attempt, p processlog.Position, to processlog.State) (next nextEntry) {
 	s, _ := o.of(a.Type.Name)
 	if p.Key == "" || a.Type.RunBatch != nil || !to.Terminal() || to == processlog.Dead && !s.PassDead || engine.LostLeases(&a.Row) > 0 {

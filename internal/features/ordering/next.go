@@ -177,7 +177,7 @@ func idsOf(rows []processlog.Row) map[processlog.ID]bool {
 }
 
 // AdvanceKeys moves the keys of entries on, and reports whether an entry may run now that was blocked. It is for tests: the next
-// entry of a key is told soon after the first one has ended, and a test that looks in between would find nothing due.
+// entry of a key becomes due soon after the first one has ended, and a test that looks in between would find nothing due.
 func (o *Ordering) AdvanceKeys(ctx context.Context, ids []processlog.ID) (bool, error) {
 	if !o.some.Load() {
 		return false, nil

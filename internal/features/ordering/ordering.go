@@ -1,7 +1,7 @@
 // Package ordering runs entries of one ordering key one at a time, in the order in which they were recorded: TypeConfig.Serial.
 //
 // An entry that an earlier one of its key blocks is not claimed. The store's Blocked and Fronts say so before a claim, and such an
-// entry costs no write. The answer may be out of date, so each claimed entry is looked at again before its handler starts: it must
+// entry costs no write. The answer may be out of date, so each claimed entry is looked at again before its handler starts. It must
 // be the first of its key that counts, and no other entry of the key may be leased. Otherwise it is blocked: given back, not
 // counted, and due after a while. When the first entry of a key has ended, the next one is claimed here, or enqueued for others.
 //
@@ -44,7 +44,7 @@ type Serial struct {
 	PassDead bool
 }
 
-// What Health and the log say.
+// The texts of problems in Health and in the log.
 const (
 	problem            = "the earlier entries of ordering keys could not be read"
 	problemRefusedWake = "the database refuses to make entries due that no other entry of their key blocks any more"

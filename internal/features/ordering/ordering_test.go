@@ -29,7 +29,7 @@ func (oneKey) KeyStates(context.Context, string, []processlog.Position, processl
 
 func (oneKey) Forget(context.Context, []processlog.Position) error { return nil }
 
-// A service may declare a type with another key, or none, that has a handler here. What the handler's entries run beside stays.
+// A service may declare a type with another key, or none, that has a handler here. The handler's entries keep their key.
 // Failure: F116
 func TestTypeThatHasAHandlerKeepsItsKey(t *testing.T) {
 	o := ordered(t, oneKey{})

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// lostLook is how often the queue is asked while it has lost entries of a type.
+// lostLook is the time between two looks while the queue has lost entries of a type.
 const lostLook = time.Second
 
 // LookSoon implements engine.Source.
 func (q *Queue) LookSoon() {
 	select {
 	case q.look <- struct{}{}:
-	default: // the queue is to be asked already
+	default: // a look is requested already
 	}
 }
 

@@ -35,8 +35,8 @@ type Config struct {
 	Limit   int           // members of one type at most
 }
 
-// Queue implements engine.Source. Callers hand over what the queue is to be told, and go on. Where the queue does not take it,
-// the reconciler enqueues it again.
+// Queue implements engine.Source. Callers hand entries over and do not wait for the queue. If the queue does not take an entry, the
+// reconciler enqueues it again.
 type Queue struct {
 	Config
 	e      *engine.Engine
@@ -44,8 +44,8 @@ type Queue struct {
 	losses *losses
 	rounds *rounds
 
-	look    chan struct{} // of capacity 1: holds a token when the queue is to be asked now
-	hasLost chan struct{} // of capacity 1: holds a token when the queue has lost entries, and is to be asked before long
+	look    chan struct{} // of capacity 1: holds a token when a look is requested
+	hasLost chan struct{} // of capacity 1: holds a token when the queue has lost entries, so that the next look comes sooner
 
 	recorded groupcommit.Batcher[processlog.QueueEntry] // entries that come due
 	moved    groupcommit.Batcher[processlog.QueueEntry] // entries that come due sooner than the queue knows
@@ -62,7 +62,7 @@ const (
 	// callTimeout bounds each call: a connection that has gone silent must not hold up a batcher for good.
 	callTimeout = 2 * time.Second
 
-	// bound is how many entries may wait to be told. The reconciler finds further ones.
+	// bound is how many entries may wait in memory. The reconciler finds further ones.
 	bound = 100_000
 
 	// problemNotify and problemFull are what Health and the log say.
@@ -187,7 +187,7 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 
 // near is how far ahead of their due times all entries are enqueued with each round. A process that has died may have recorded
 // entries that it did not enqueue, and a full queue has left out others. So near is longer than the lead of a process that has
-// died and the round of the next one. A queue in this process is told with each of its own rounds.
+// died and the round of the next one. A queue in this process gets its entries with each of its own rounds.
 func (q *Queue) near() time.Duration {
 	if q.Local {
 		return 2 * q.e.PollInterval
@@ -226,8 +226,8 @@ func (q *Queue) hasRoom(businessTypes, lacking []string) {
 	}
 }
 
-// lost notes that the queue may lack entries of some types. Nobody knows when the missing ones are due until the queue is
-// rebuilt, so the database is asked as well, now and each time the queue is asked, which happens more often (G10).
+// lost notes that the queue may lack entries of some types. Until the queue is rebuilt, only the database knows when the missing
+// ones are due. So the database is asked too, now and after each look, and looks come more often (G10).
 func (q *Queue) lost(businessTypes []string) {
 	if len(businessTypes) == 0 {
 		return

@@ -23,7 +23,7 @@ func telling(t *testing.T, q processlog.Queue) *Queue {
 	return New(e, Config{Queue: q, Horizon: time.Hour})
 }
 
-// attentive is a queue that keeps what it is told.
+// attentive is a queue that keeps the entries it is given.
 type attentive struct {
 	processlog.Queue
 	has []processlog.QueueEntry
@@ -73,7 +73,7 @@ func (q *mute) Settle(ctx context.Context, businessType string, _ []processlog.Q
 	return context.Cause(ctx)
 }
 
-// A stop waits until the queue is told: for one call, and not for one call of each type.
+// A stop waits for the queue's answer to one call, and not to one call of each type.
 func TestQueueThatDoesNotAnswerForOneTypeIsNotAskedForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := &mute{}

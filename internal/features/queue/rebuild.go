@@ -68,7 +68,7 @@ func (l *losses) take() []string {
 	return types
 }
 
-// rebuilding is what one process enqueues again. Only when all is enqueued the queue is told that the types are whole. Until
+// rebuilding is what one process enqueues again. When all of them are enqueued, the queue marks the types as whole. Until
 // then the other processes ask the database too, and take over if this process dies.
 type rebuilding struct {
 	token processlog.Token

@@ -22,7 +22,7 @@ type rounds struct {
 
 	busy    chan struct{} // of capacity 1, full while a round or a rebuild is under way; guards the fields below
 	owes    bool          // only this process knows of entries that the queue lacks: at the beginning of Run, and after an outage
-	rebuild bool          // all entries within the horizon are to be enqueued
+	rebuild bool          // the next round that leads enqueues all entries within the horizon
 	checked time.Time     // when the queue was last known to belong to this database
 }
 
@@ -87,8 +87,7 @@ func (r *rounds) finish(ctx context.Context, leads, rebuild bool, b rebuilding, 
 	r.q.end(ctx, b, missed)
 }
 
-// probe asks whether the queue answers, still belongs to this database and has kept what it was told, and whether this process
-// leads. Leading takes a write, so a queue that answers only reads stays down.
+// probe asks whether the queue answers, still belongs to this database and has kept its entries, and whether this process leads. Leading takes a write, so a queue that answers only reads stays down.
 func (r *rounds) probe(ctx context.Context) (leads bool) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

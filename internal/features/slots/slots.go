@@ -1,7 +1,7 @@
 // Package slots bounds how many calls of a type's handler run at once in this process: TypeConfig.Concurrency.
 //
-// Entries that a process records itself should start at once. So an open transaction can reserve slots for the entries it
-// records, and while a backlog is worked off a fifth of the slots stays free for entries that are recorded meanwhile.
+// Entries that a process records itself should start at once. So an open transaction can reserve slots for the entries that it
+// records. While a backlog is worked off, a fifth of the slots stays free for entries that are recorded meanwhile.
 package slots
 
 import (
