@@ -21,6 +21,7 @@ type claimSchedule struct {
 	mu     sync.Mutex // guards the fields below; lock it before the mutex of a type's slots
 	names  []string   // sorted names of the types when Run began
 	byType map[string]*typeSchedule
+	seen   chan struct{} // closed once the scanner of this Run has looked at every type
 }
 
 func newClaimSchedule(t *types) *claimSchedule {
@@ -33,6 +34,7 @@ func (a *claimSchedule) prepare() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.names = a.types.names()
+	a.seen = make(chan struct{})
 	for _, name := range a.names {
 		t := a.types.named(name)
 		// Set due one BatchWait from now, as if an entry had just come due. An immediate claim would cut the wait for a
@@ -214,4 +216,19 @@ func (a *claimSchedule) readAhead(t *Type) *readAhead {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.byType[t.Name].ahead
+}
+
+// scanned notes that the scanner has looked at every type.
+func (a *claimSchedule) scanned() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.seen)
+}
+
+// Scanned returns a channel that is closed once the scanner of this Run has looked at every type. A source waits for it, because
+// its answer could postpone a type before the scanner has looked at it.
+func (e *Engine) Scanned() <-chan struct{} {
+	e.claimSchedule.mu.Lock()
+	defer e.claimSchedule.mu.Unlock()
+	return e.claimSchedule.seen
 }

@@ -34,7 +34,7 @@ func (s *scanner) run(ctx context.Context) {
 	defer claims.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for first := true; ; first = false {
 		select {
 		case <-ctx.Done():
 			return
@@ -45,6 +45,9 @@ func (s *scanner) run(ctx context.Context) {
 			return // both cases may be ready, and entries claimed now would only be released again (G15)
 		}
 		timer.Reset(s.step(ctx, &claims))
+		if first {
+			s.claimSchedule.scanned()
+		}
 	}
 }
 
