@@ -99,14 +99,8 @@ func newStore(d *dialect, table tableName, db *sql.DB) *Store {
 	return &Store{d: d, table: table, fragments: fragmentsOf(d, table), db: db, users: db}
 }
 
-// Connections returns how many connections the library's own pool and the user's pool have opened. Both are 0 without
-// an own pool.
-func (s *Store) Connections() (own, users int64) {
-	if s.own == nil {
-		return 0, 0
-	}
-	return s.opened.Load(), s.connector.Opened.Load()
-}
+// Connections returns how many connections the library's own pool has opened. It returns 0 without an own pool.
+func (s *Store) Connections() int64 { return s.opened.Load() }
 
 // Connector returns the connector that the database was opened on, or nil. Without a connector the library does not see
 // how the user's transactions end.

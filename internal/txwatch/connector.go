@@ -28,8 +28,7 @@ import (
 
 // Connector is a driver.Connector whose connections are watched.
 type Connector struct {
-	inner  driver.Connector
-	Opened atomic.Int64 // number of connections opened so far
+	inner driver.Connector
 
 	mu     sync.Mutex // guards the fields below
 	living list.List  // open connections, each as a *living; the oldest is first
@@ -76,7 +75,6 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Opened.Add(1)
 	return c.watch(conn), nil
 }
 

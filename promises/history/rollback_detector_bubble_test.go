@@ -238,14 +238,14 @@ func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	})
 }
 
-// silentStore is a store whose user opens a connection for each statement, and that may not answer what it has kept.
+// silentStore is a store that opens a connection for each statement, and that may not answer what it has kept.
 type silentStore struct {
 	processlog.Store
 	silent atomic.Bool
 	opened atomic.Int64
 }
 
-func (s *silentStore) Connections() (own, users int64) { return s.opened.Add(1), s.opened.Add(1) }
+func (s *silentStore) Connections() int64 { return s.opened.Add(1) }
 
 func (s *silentStore) ReadsCommitted() bool { return true }
 

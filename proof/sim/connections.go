@@ -65,12 +65,11 @@ func (n *instance) connect() {
 
 // Connections returns how many connections were opened, in seeds in which instances can see that. Connections is an
 // optional method of a store.
-func (s *gatedStore) Connections() (own, users int64) {
+func (s *gatedStore) Connections() int64 {
 	if !s.from.w.apart.connected {
-		return 0, 0
+		return 0
 	}
-	opened := s.from.link.opened.Load()
-	return opened, opened
+	return s.from.link.opened.Load()
 }
 
 // ReadsCommitted returns true, because the memory store reads committed rows.

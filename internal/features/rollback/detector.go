@@ -40,8 +40,8 @@ type Detector struct {
 
 // connected is what a store may tell about its connections.
 type connected interface {
-	Connections() (own, users int64) // how many were opened so far, by the library and by its user
-	ReadsCommitted() bool            // a read outside a transaction returns committed rows only
+	Connections() int64   // how many connections the library has opened so far
+	ReadsCommitted() bool // a read outside a transaction returns committed rows only
 }
 
 // New makes a detector. stops says whether a loss stops this process. The detector notices nothing before Watch.
@@ -146,8 +146,7 @@ func (d *Detector) unsure() bool { return d.mustCheck.Load() || d.connections() 
 // connections returns how many connections the library has opened so far.
 func (d *Detector) connections() int64 {
 	if s, ok := d.e.Store.(connected); ok {
-		own, _ := s.Connections()
-		return own
+		return s.Connections()
 	}
 	return 0
 }
