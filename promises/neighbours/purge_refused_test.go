@@ -61,7 +61,7 @@ func TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete(t *testing.T) 
 				purged, err = c.Purge(t.Context(), time.Minute)
 				require.NoError(t, err)
 				assert.Equal(t, 1, purged)
-				assert.Equal(t, before+1, deletes.Matched())
+				assert.Equal(t, before+2, deletes.Matched(), "one statement deletes the entry, and one what is remembered of its faults")
 			})
 		}
 	}
