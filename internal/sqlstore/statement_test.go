@@ -4,8 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,11 +18,14 @@ import (
 // TestEveryFragmentHasAValue reads the string literals of the package. Each name in braces must be a fragment of every
 // store, or a name that the same file passes to sql.
 func TestEveryFragmentHasAValue(t *testing.T) {
-	packages, err := parser.ParseDir(token.NewFileSet(), ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	s := newStore(mysqlDialect(""), tableName{base: DefaultTable}, nil)
 	statements := 0
-	for name, file := range packages["sqlstore"].Files {
+	for _, name := range names {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		require.NoError(t, err)
 		fragments, texts := make(map[string]bool), make(map[string]bool)
 		ast.Inspect(file, func(node ast.Node) bool {
 			text, ok := node.(*ast.BasicLit)
