@@ -112,7 +112,7 @@ func outcomeUnknown(e compensator.Entry, cases []Case) (unknown, known bool) {
 		return false, true
 	case compensator.Dead, compensator.Cancelled:
 		for _, c := range cases {
-			if c.EntryID == e.ID && c.Epoch == e.Epoch { // include closed cases: cancelling an entry does not reveal its outcome
+			if c.EntryID == e.ID && c.Epoch == e.Epoch { // Include closed cases. A cancelled entry has a closed case, and its outcome is still unknown.
 				return c.Kind == CaseUnknown, true
 			}
 		}

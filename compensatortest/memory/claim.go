@@ -72,7 +72,7 @@ func (c *claiming) oneLocked(id processlog.ID, held processlog.Token) {
 // whole lease.
 func (c *claiming) mine(claimed *version, before processlog.Row) processlog.Row {
 	row := claimed.row(c.now)
-	if row.LastError != "" { // the SQL store reads no Faults of other rows
+	if row.LastError != "" { // The SQL store reads no Faults of other rows.
 		row.Faults = claimed.faults
 	}
 	row.LeaseLeft, row.UpdatedAt = c.lease, before.UpdatedAt

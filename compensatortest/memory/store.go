@@ -70,7 +70,8 @@ func NewStore() *Store {
 }
 
 // Watch makes the store call fn for every committed transition from now on, in commit order. A version follows its
-// predecessor. before is zero for an insert, and after is zero for a purge. Both have their Faults. A renewal of a lease is not a transition.
+// predecessor. before is zero for an insert, and after is zero for a purge. Both have their Faults. A
+// renewal of a lease is not a transition.
 // The store calls fn while it holds its lock, so fn must not call the store.
 func (s *Store) Watch(fn func(before, after processlog.Row)) {
 	s.mu.Lock()

@@ -75,18 +75,23 @@ func (t *storeTest) faultsOfManyEntriesAreStoredAtOnce() {
 // faultsAreStoredWithTheirOutcomeOnly: an outcome that is dropped changes no Faults. An outcome that is passed again under
 // the same token stores the same.
 func (t *storeTest) faultsAreStoredWithTheirOutcomeOnly() {
-	row := t.insertOne("faults")
-	stale := outcome(t.claim(row.ID, token(1), time.Minute), processlog.Retrying)
+	id, before := t.insertOne("faults").ID, processlog.Faults{ServerDowns: 1}
+	t.settleFaults(id, processlog.Retrying, &before)
+	stale := outcome(t.claim(id, token(1), time.Minute), processlog.Retrying)
+	stale.Version--
 	stale.LastError, stale.Faults = "why", &processlog.Faults{ServerFaults: 9, OutcomeUnknown: true}
-	t.change(row.ID, processlog.ActionReschedule)
 	require.False(t, t.settle(token(2), stale).Applied)
-	current := t.load(row.ID)
-	o := outcome(current, processlog.Retrying)
+	kept := outcome(t.load(id), processlog.Retrying)
+	kept.LastError = "why"
+	require.True(t, t.settle(token(3), kept).Applied)
+	claimed := t.claim(id, token(4), time.Minute)
+	assert.Equal(t, before, claimed.Faults)
+	o := outcome(claimed, processlog.Retrying)
 	o.LastError, o.Faults = "why", &processlog.Faults{ServerFaults: 1}
 	for range 2 {
-		require.True(t, t.settle(token(3), o).Applied)
+		require.True(t, t.settle(token(5), o).Applied)
 	}
-	assert.Equal(t, processlog.Faults{ServerFaults: 1}, t.claim(row.ID, token(4), time.Minute).Faults)
+	assert.Equal(t, processlog.Faults{ServerFaults: 1}, t.claim(id, token(6), time.Minute).Faults)
 }
 
 // Failure: F119

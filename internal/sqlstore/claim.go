@@ -77,7 +77,7 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	if len(mine) == 0 {
 		return nil
 	}
-	if err := c.s.addFaults(ctx, tx, mine); err != nil { // read after the rows are locked, because outcomes write both
+	if err := c.s.addFaults(ctx, tx, mine); err != nil { // Read after the rows are locked, because the same transaction writes both.
 		return err
 	}
 	err := c.take(ctx, tx, mine)

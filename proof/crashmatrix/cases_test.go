@@ -110,6 +110,7 @@ var matrix = []crash{
 	{point: failpoint.CommitDone, most: 4, in: adopting},
 	{point: failpoint.RowsAdopted, most: 4, in: adopting},
 	{point: failpoint.AuditWritten, most: 2},
+	{point: failpoint.FaultsWritten, most: 1, in: crashed},
 	{point: failpoint.CaseOpened, most: 6, in: staffed},
 	{point: failpoint.AuditWritten, most: 3, in: staffed},
 	{point: failpoint.CaseClosed, most: 3, in: staffed},

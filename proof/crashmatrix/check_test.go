@@ -127,6 +127,8 @@ func (w *world) checkRest(logs []*log) {
 		EXISTS (SELECT 1 FROM common_process_log_audit a WHERE a.entry_id=l.id AND a.action='erase')`)
 	w.none("audit rows with an erased reason whose entry is not erased", `common_process_log_audit a JOIN common_process_log l ON l.id=a.entry_id
 		WHERE a.action<>'erase' AND a.reason='' AND COALESCE(headers,'')<>'"erased"'`)
+	w.none("entries whose error tells of a timeout that the table of faults does not know", `common_process_log l LEFT JOIN common_process_log_fault f ON f.entry_id=l.id
+		WHERE l.last_error LIKE 'compensator: handler timed out%' AND COALESCE(f.outcome_unknown,0)=0`)
 	byEnd := make(map[string]int)
 	for _, l := range logs {
 		byEnd[fmt.Sprintf("%s %s", l.kind, l.last().endedBy)]++

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -157,7 +156,7 @@ func (s *gatedStore) changedAll(ctx context.Context, seen []processlog.Version, 
 		if ctx.Value(unchecked{}) != nil {
 			before := answers[i].Before
 			if len(found) > 0 && found[0].Kind == processlog.CaseUnknown && found[0].Epoch == before.Epoch || before.EndedBy == processlog.EndedByCrash ||
-				strings.HasPrefix(before.LastError, compensator.ErrTimeout.Error()) {
+				s.from.w.oracle.doubted(before) {
 				s.from.w.oracle.fail("G32: a person who had not checked changed entry %s, whose outcome was unknown", v.ID)
 			}
 			s.from.w.oracle.note(func(o *oracle) { o.sights[sawUncheckedActions]++ })

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -60,11 +58,11 @@ func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *a
 	if before.State == compensator.Compensating {
 		most = o.w.plan.types.MaxCompensateCount
 	}
-	row := serverFaultsInARow(before, before.LastError) + 1
+	row := serverFaultsInARow(before, before) + 1
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount
 	// The context may have ended just before the handler returned. The error then counts like any other failure.
 	overtaken := !errors.Is(context.Cause(a.ctx), context.Canceled)
-	if !overtaken && (spent != (row > most) || serverFaultsInARow(before, after.LastError) != row) {
+	if !overtaken && (spent != (row > most) || serverFaultsInARow(before, after) != row) {
 		o.failLocked("G7: entry %s had the database's error %d times in a row, of %d allowed times; counted as a failure: %v, %q", after.ID, row, most, spent, after.LastError)
 	}
 	if spent {
@@ -75,19 +73,39 @@ func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *a
 // refused reports whether the handler returned nil and the database refused to commit its transaction. The row's error
 // shows it.
 func (l *life) refused(before, after processlog.Row, a *attempt) bool {
-	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after.LastError) == serverFaultsInARow(before, before.LastError)+1
+	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after) == serverFaultsInARow(before, before)+1
 }
 
-// serverFaultsInARow reads the count in lastError. The count belongs to one epoch. The handler and the compensation
-// have separate counts.
-func serverFaultsInARow(row processlog.Row, lastError string) int {
-	found := counted.FindStringSubmatch(lastError)
-	if found == nil || found[2] != strconv.FormatUint(uint64(row.Epoch), 10) && (found[2] != "" || row.Epoch > 0) ||
-		(found[3] != "") != (row.State == compensator.Compensating) {
-		return 0 // The error is another one, or its count belongs to another epoch.
+// serverFaultsInARow returns how many conditions of the database came in a row until after was written. Only those in the
+// epoch of before count. The handler and the compensation have separate counts.
+func serverFaultsInARow(before, after processlog.Row) int {
+	return after.Faults.In(&before).ServerFaults
+}
+
+// doubtLocked asserts G31: the row remembers that the outcome of an attempt of its epoch is unknown. The attempt timed
+// out, or its lease ended without an outcome.
+func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcome) {
+	if after.State == compensator.Succeeded || after.State == compensator.Compensated {
+		return
 	}
-	n, _ := strconv.Atoi(found[1])
-	return n
+	unknown := before.Faults.In(&before).OutcomeUnknown || before.DeliveryCount > 1 || out.TimedOut
+	if after.Faults.In(&after).OutcomeUnknown != unknown && after.EndedBy != compensator.EndedByCrash {
+		o.failLocked("G31: entry %s, outcome unknown: %v, and its row remembers the opposite: %+v to %+v", after.ID, unknown, before.Faults, after.Faults)
+	}
+	if unknown {
+		o.sights[sawDoubt]++
+	}
 }
 
-var counted = regexp.MustCompile(`^(\d+) in a row(?: in epoch (\d+))?( while compensating)?, the server's condition: `)
+// doubted reports whether the row remembers that the outcome of an attempt is unknown. Change returns rows without Faults.
+func (o *oracle) doubted(row processlog.Row) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := o.lives[row.ID]
+	for i := len(l.steps) - 1; i >= 0; i-- {
+		if l.steps[i].row.Version == row.Version {
+			return l.steps[i].row.Faults.In(&row).OutcomeUnknown
+		}
+	}
+	return false
+}

@@ -66,6 +66,7 @@ const (
 	sawRetried
 	sawPolledCommit
 	sawServerDown
+	sawDoubt
 	sawTrigger
 	sights
 )
@@ -108,6 +109,7 @@ var sightNames = [sights]string{
 	sawRetried:          "transactions of consumers that were run again",
 	sawPolledCommit:     "starts in time of entries whose commit was not reported",
 	sawServerDown:       "attempts with an error of the whole server",
+	sawDoubt:            "outcomes of entries with an attempt of unknown outcome",
 	sawTrigger:          "outcomes that a trigger refused for now",
 }
 
