@@ -56,11 +56,12 @@ func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 					got := b.reading(stdin, append(append([]string{verb}, args...), reason, "--yes")...)
 					require.Equal(t, codeUsage, got.code, "%s %s: %s%s", verb, way, got.out, got.errs)
 					assert.Contains(t, got.errs, "--checked", "%s %s", verb, way)
-					assert.Contains(t, got.errs, id, "%s %s names them", verb, way)
-					if !strings.Contains(way, "id") && way != "a key" {
-						assert.Contains(t, got.errs, "12 entries", "%s %s counts them", verb, way)
-						assert.NotRegexp(t, `\b`+b.entry("t11").ID.String()+`\b`, got.errs, "the list is cut")
+					if strings.Contains(way, "id") || way == "a key" {
+						assert.Contains(t, got.errs, id, "%s %s names the entry", verb, way)
+						continue
 					}
+					assert.Contains(t, got.errs, "12 entries", "%s %s counts them", verb, way)
+					assert.Contains(t, got.errs, "and 2 more", "%s %s names ten of them", verb, way)
 				}
 			}
 			assert.Equal(t, before, b.ok("list", "--where", "batch=b77", "-o", "json"), "nothing was done, to the others neither")

@@ -48,7 +48,7 @@ func TestPagesCostAFewStatements(t *testing.T) {
 		most int64
 	}{
 		{"", 11},
-		{"entries", 3}, // two statements, and one for contents that have amounts, which reads sixteen at a time
+		{"entries", 4}, // two statements, one for contents that have amounts, which reads sixteen at a time, and one for faults of failed entries
 		{"entries?type=refund", 3},
 		{"entries?state=dead", 3},
 		{"entries?type=refund&state=dead", 3},
