@@ -1,5 +1,5 @@
 -- +goose Up
--- What the library remembers of an entry's errors and decides by. Most entries have no row. A row is written in the
+-- This table holds the errors of an entry by which the library decides what to do next. Most entries have no row. A row is written in the
 -- transaction that stores the outcome, and counts only in the entry's own epoch.
 CREATE TABLE IF NOT EXISTS `common_process_log_fault` (
   `entry_id`        BIGINT UNSIGNED NOT NULL,

@@ -1,5 +1,5 @@
 -- +goose Up
--- What the library remembers of an entry's errors and decides by. See the MySQL table.
+-- This table holds the errors of an entry by which the library decides what to do next. See the MySQL table.
 CREATE TABLE IF NOT EXISTS `common_process_log_fault` (
   `entry_id`        INTEGER PRIMARY KEY NOT NULL,
   `epoch`           INTEGER NOT NULL,

@@ -263,7 +263,7 @@ func (d *Detector) compare(ctx context.Context, more []version) error {
 	return d.examine(ctx, asked, found)
 }
 
-// takeRecorded returns the recorded entries that no check has asked for. What the check does not prove is forgotten.
+// takeRecorded returns the recorded entries that no check has asked for. The detector forgets entries that the check does not prove.
 func (d *Detector) takeRecorded() (list []engine.RecordedEntry) {
 	for range recordedKept {
 		select {
