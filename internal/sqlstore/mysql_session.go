@@ -19,7 +19,7 @@ const (
 	// ends a blocked statement on the server before the engine gives the statement up. A statement that the engine gave
 	// up would keep its session until it ends.
 	ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
-	ownSettings     = "SET NAMES utf8mb4, SESSION " + txwatch.ShortRowWait + ", lock_wait_timeout=5, autocommit=1, completion_type=0, " +
+	ownSettings     = "SET NAMES utf8mb4, SESSION " + txwatch.ShortRowWait + ", lock_wait_timeout=5, autocommit=1, completion_type=0, timestamp=DEFAULT, " +
 		"sql_mode='STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
 	ownLeastSettings = "SET SESSION " + txwatch.ShortRowWait + ", autocommit=1, sql_mode='STRICT_ALL_TABLES'"
 )

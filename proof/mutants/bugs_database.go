@@ -38,8 +38,8 @@ func surviving() []mutant {
 			what: "A statement of the library waits for a lock on a table as long as the server's default says.",
 			edits: []edit{
 				{"ownSettings",
-					`", lock_wait_timeout=5, autocommit=1, completion_type=0, "`,
-					`", lock_wait_timeout=51536000, autocommit=1, completion_type=0, "`},
+					`", lock_wait_timeout=5, autocommit=1, completion_type=0, timestamp=DEFAULT, "`,
+					`", lock_wait_timeout=51536000, autocommit=1, completion_type=0, timestamp=DEFAULT, "`},
 			},
 			sees: tests("TestStatementOfOursEndsOnABlockedServerByItself"),
 		},
