@@ -67,7 +67,7 @@ func (c *clockConn) QueryContext(ctx context.Context, query string, args []drive
 }
 
 // realClock removes the parts of a statement that override the session's timestamp.
-var realClock = strings.NewReplacer("timestamp=0, ", "", "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000", "1=1")
+var realClock = strings.NewReplacer("timestamp=0, ", "", "timestamp=DEFAULT, ", "", "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000", "1=1")
 
 // text returns the statement to send: it uses the bubble's clock and waits for no lock.
 func (c *clockConn) text(query string) string {
