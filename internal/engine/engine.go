@@ -173,9 +173,6 @@ func (e *Engine) Postpone(businessType string, heard int, wait time.Duration) {
 	e.claimSchedule.postpone(businessType, heard, wait)
 }
 
-// HasFinder reports whether overdue entries of a type are found by a feature, because most of them may not run yet.
-func (e *Engine) HasFinder(businessType string) bool { return e.Ordered(businessType) }
-
 // OverdueAfter returns how long an entry may be due before the source counts as having forgotten it.
 func (e *Engine) OverdueAfter() time.Duration { return e.reconciler.grace() }
 

@@ -39,7 +39,7 @@ func TestTypeThatHasAHandlerKeepsItsKey(t *testing.T) {
 	require.False(t, o.Ordered("close_order"))
 	require.NoError(t, o.Serialize(t.Context(), "recorded_only", key))
 	require.True(t, o.Ordered("recorded_only"))
-	require.True(t, o.e.HasFinder("recorded_only"))
+	require.True(t, o.e.Ordered("recorded_only"))
 }
 
 // stiffKey is a Store whose keys cannot be moved on.

@@ -155,9 +155,9 @@ func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, read tim
 	near := window
 	near.From = 0
 	enqueued, complete = q.enqueueWindow(ctx, near, math.MaxInt)
-	// Most overdue entries of a type with a finder may be blocked, and would be enqueued again with each round. The processes that
+	// Most overdue entries of an ordered type may be blocked, and would be enqueued again with each round. The processes that
 	// run the type find the others.
-	if q.e.HasFinder(head.BusinessType) {
+	if q.e.Ordered(head.BusinessType) {
 		return enqueued, complete
 	}
 	// Overdue entries come after near ones, and so do entries that have come due since the heads were read: no entry is missed
