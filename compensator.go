@@ -17,7 +17,7 @@ import (
 )
 
 // Compensator records entries and runs their handlers. Create one per process with New. All methods are safe for
-// concurrent use, except Use and UseBatch.
+// concurrent use.
 type Compensator struct {
 	cfg       Config
 	log       *slog.Logger
@@ -28,11 +28,9 @@ type Compensator struct {
 	fingerprint string   // identifies the log, as the store reports it
 	homes       sync.Map // other *txwatch.Connector and *Compensator values whose transactions reach the same log
 
-	middleware      []Middleware
-	batchMiddleware []BatchMiddleware
-	types           *registry
-	inPool          poolShares
-	kept            kept
+	types  *registry
+	inPool poolShares
+	kept   kept
 
 	features *features.Set
 	engine   *engine.Engine // of features
@@ -110,17 +108,6 @@ func (c *Compensator) blame(err error) engine.Blame {
 		return engine.BlameEither
 	}
 	return engine.BlameHandler
-}
-
-// Use adds middleware to handlers and compensations that are registered after the call. Call it at start-up only, and
-// not concurrently with Handle. The same holds for UseBatch.
-func (c *Compensator) Use(middleware ...Middleware) {
-	c.middleware = append(c.middleware, middleware...)
-}
-
-// UseBatch adds middleware to batch handlers that are registered after the call.
-func (c *Compensator) UseBatch(middleware ...BatchMiddleware) {
-	c.batchMiddleware = append(c.batchMiddleware, middleware...)
 }
 
 func (c *Compensator) closed() bool { return c.isClosed.Load() }

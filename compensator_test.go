@@ -22,11 +22,11 @@ func TestCommittedEntryRunsAndSucceeds(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran harness.Calls
-		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
 			assert.Equal(t, 7, o.Number)
 			ran.Add(e.ID)
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 		var receipts []*compensator.Receipt
@@ -51,10 +51,10 @@ func TestRolledBackEntryNeverRuns(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran harness.Calls
-		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
 			ran.Add(e.ID)
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 		tx, err := cfg.DB.Begin()
@@ -78,14 +78,14 @@ func TestFailedEntryIsRetriedUntilItSucceeds(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran harness.Calls
-		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
 			if n := ran.Add(e.ID); n < 3 {
 				return fmt.Errorf("try %d", n)
 			}
 			assert.Equal(t, 3, e.Attempt())
 			assert.Equal(t, "try 2", e.LastError)
 			return nil
-		}, compensator.TypeConfig{Retry: compensator.Fixed(100 * time.Millisecond)})
+		}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(100 * time.Millisecond)})
 		require.NoError(t, err)
 		w.Run(c)
 		var r *compensator.Receipt
@@ -105,11 +105,11 @@ func TestExhaustedEntryIsCompensated(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran, undone harness.Calls
-		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
 			ran.Add(e.ID)
 			return errors.New("out of stock")
-		}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0),
-			Compensate: func(ctx context.Context, e *compensator.Entry) error {
+		}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0),
+			Compensate: func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 				if undone.Add(e.ID) == 1 {
 					assert.Equal(t, "out of stock", e.LastError)
 					return errors.New("not yet")
@@ -133,14 +133,14 @@ func TestDelayedEntryIsNeverEarly(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
 			var early bool
 			err := w.DB.QueryRow("SELECT next_at > TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))/1000 FROM common_process_log WHERE id=?", e.ID.Row()).Scan(&early)
 			if err != nil || early {
 				return compensator.Permanent(fmt.Errorf("early: %v %w", early, err))
 			}
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 		for i := range 20 {
@@ -161,7 +161,7 @@ func TestTransactionalHandlersEffectHappensExactlyOnce(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran harness.Calls
-		orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
+		orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
 			if _, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String()); err != nil {
 				return err
 			}
@@ -169,7 +169,7 @@ func TestTransactionalHandlersEffectHappensExactlyOnce(t *testing.T) {
 				return errors.New("after the effect")
 			}
 			return nil
-		}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+		}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)})
 		require.NoError(t, err)
 		w.Run(c)
 		for i := range 30 {

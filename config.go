@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/internal/sqlstore"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -34,7 +36,7 @@ type Config struct {
 	Prefix string // prefix of every Redis key, so that several logs can share a Redis. Default "compensator"
 
 	// Lease is how long a claimed entry belongs to this process without a renewal. After that another process may claim
-	// the entry, even if the handler here still runs. Default 30 s, at least 1 s. TypeConfig.Lease overrides it.
+	// the entry, even if the handler here still runs. Default 30 s, at least 1 s. HandlerConfig.Lease overrides it.
 	Lease time.Duration
 
 	Grace             time.Duration // the reconciler enqueues an entry again that is overdue for longer than this. Default 3 s
@@ -56,7 +58,7 @@ type Config struct {
 
 	// The library notices if the database goes back to an earlier state, for example because a lagging replica was
 	// promoted. By default it reports the loss in Health, the log and Observer.HistoryLost, and work goes on. If
-	// StopOnLoss is true, this process then claims and starts nothing until a person calls AcceptLoss. Record works in
+	// StopOnLoss is true, this process then claims and starts nothing until a person calls admin.Log.AcceptLoss. Record works in
 	// both cases. IgnoreLoss turns the check off, and nothing is remembered or read back.
 	StopOnLoss bool
 	IgnoreLoss bool
@@ -65,9 +67,14 @@ type Config struct {
 	MaxContent  int           // maximum size of an entry's content in bytes. Default 256 KiB, at most 8 MiB
 	StopTimeout time.Duration // how long Run waits for running handlers when it ends. Their contexts end with ErrStopping after 2/3 of it. Default 30 s
 
-	Logger     *slog.Logger // receives what an operator should know, never content. Single failed attempts are logged by observe.LogFailures only. Default slog.Default()
-	Observer   Observer     // called at every step, for metrics
-	Propagator Propagator   // carries values, for example a trace, from Record to the handler
+	Logger     *slog.Logger     // receives what an operator should know, never content. Single failed attempts are logged by observe.LogFailures only. Default slog.Default()
+	Observer   observe.Observer // called at every step, for metrics
+	Propagator Propagator       // carries values, for example a trace, from Record to the handler
+
+	// Middleware wraps all handlers and compensations, except batch handlers. BatchMiddleware wraps all batch handlers.
+	// The first one is the outermost.
+	Middleware      []Middleware
+	BatchMiddleware []BatchMiddleware
 
 	Store processlog.Store // Store replaces DB, and Queue replaces Redis, in unit tests and simulations: see package compensatortest. Close closes both. A New that fails after the Config was found valid closes them, too.
 	Queue processlog.Queue
@@ -87,6 +94,7 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.MaxContent, 256<<10)
 	setDefault(&cfg.StopTimeout, 30*time.Second)
 	cfg.Operations = cfg.Operations.withDefaults()
+	cfg.Middleware, cfg.BatchMiddleware = slices.Clone(cfg.Middleware), slices.Clone(cfg.BatchMiddleware)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}

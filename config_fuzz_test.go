@@ -128,7 +128,7 @@ func FuzzTypeConfig(f *testing.F) {
 	f.Add("plain", 20, 1, int64(time.Second), int64(time.Minute), byte(8))
 	f.Add("late", 501, 1, int64(time.Second), int64(-time.Minute), byte(12))
 	f.Fuzz(func(t *testing.T, name string, count, batch int, timeout, lease int64, given byte) {
-		cfg := TypeConfig{
+		cfg := BatchConfig[parcel]{
 			MaxProcessCount: count, MaxCompensateCount: batch, Concurrency: batch,
 			Timeout: time.Duration(timeout), Lease: time.Duration(lease),
 		}
@@ -136,28 +136,38 @@ func FuzzTypeConfig(f *testing.F) {
 			cfg.Breaker = Breaker{Of: batch, Share: float64(count) / 4, Pause: time.Duration(timeout)}
 		}
 		if given&1 != 0 {
-			cfg.Compensate = func(context.Context, *Entry) error { return nil }
+			cfg.Compensate = func(context.Context, *Entry, parcel) error { return nil }
 		}
 		if given&2 != 0 {
-			cfg.CompensateTx = TypedTx[parcel](nil)
-		}
-		if given&8 != 0 {
-			cfg.BatchSize, cfg.BatchWait = count, time.Duration(lease/2)
+			cfg.CompensateTx = func(context.Context, *ScopedTx, *Entry, parcel) error { return nil }
 		}
 		ofBatch := given&4 != 0
-		cfg = cfg.withDefaults(Config{Lease: 30 * time.Second})
-		err := cfg.validate(ofBatch)
+		var s settings
+		if ofBatch {
+			if given&8 != 0 {
+				cfg.BatchSize, cfg.BatchWait = count, time.Duration(lease/2)
+			}
+			s = cfg.settings()
+		} else {
+			single := HandlerConfig[parcel]{
+				MaxProcessCount: cfg.MaxProcessCount, MaxCompensateCount: cfg.MaxCompensateCount, Concurrency: cfg.Concurrency,
+				Timeout: cfg.Timeout, Lease: cfg.Lease, Breaker: cfg.Breaker, Compensate: cfg.Compensate, CompensateTx: cfg.CompensateTx,
+			}
+			s = single.settings()
+		}
+		s = s.withDefaults(Config{Lease: 30 * time.Second})
+		err := s.validate()
 		requireFieldsOf(t, cfg, err)
 		require.Equal(t, given&3 == 3, refuses(err, "CompensateTx"))
 		if err == nil {
-			require.Positive(t, min(cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.Concurrency))
-			require.Equal(t, ofBatch, cfg.BatchSize > 0, "a batch type has a size, and no other")
-			require.LessOrEqual(t, cfg.BatchWait, cfg.Lease)
-			require.GreaterOrEqual(t, cfg.BatchWait, time.Duration(0))
-			require.GreaterOrEqual(t, cfg.Lease, time.Second)
-			require.Equal(t, cfg.Breaker == (Breaker{}), cfg.Breaker.Of == 0 || cfg.Breaker.Share == 0 || cfg.Breaker.Pause == 0, "whole, or none")
-			require.NotNil(t, cfg.Retry)
-			require.NotNil(t, cfg.Codec)
+			require.Positive(t, min(s.maxProcessCount, s.maxCompensateCount, s.concurrency))
+			require.Equal(t, ofBatch, s.batchSize > 0, "a batch type has a size, and no other")
+			require.LessOrEqual(t, s.batchWait, s.lease)
+			require.GreaterOrEqual(t, s.batchWait, time.Duration(0))
+			require.GreaterOrEqual(t, s.lease, time.Second)
+			require.Equal(t, s.breaker == (Breaker{}), s.breaker.Of == 0 || s.breaker.Share == 0 || s.breaker.Pause == 0, "whole, or none")
+			require.NotNil(t, s.retry)
+			require.NotNil(t, s.Codec)
 		}
 		if validateType(name) == nil {
 			require.NotEmpty(t, name)

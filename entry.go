@@ -24,7 +24,7 @@ type Entry struct {
 
 	State           State
 	ProcessCount    int // failures recorded in this epoch
-	MaxProcessCount int // overrides TypeConfig.MaxProcessCount; 0: use the type's
+	MaxProcessCount int // overrides HandlerConfig.MaxProcessCount; 0: use the type's
 	CompensateCount int // failed compensations in this epoch. In a dead entry it is above 0 if a compensation began
 	DeliveryCount   int // consecutive leases that ended without a recorded outcome, including the present lease
 	Version         uint64
@@ -78,7 +78,7 @@ func (e *Entry) Attempt() int {
 	return e.ProcessCount + 1
 }
 
-// Key returns the idempotency key to send with the calls that your handler makes. It is the same for every attempt and
+// CallKey returns the idempotency key to send with the calls that your handler makes. It is the same for every attempt and
 // for the compensation, until a person requeues the entry. So a compensation that asks a partner what was done needs an
 // id of your own. If several logs call the same service, for example in a staging copy, put the name of the log in
 // front of it.

@@ -137,14 +137,14 @@ func FuzzFailingCodec(f *testing.F) {
 	f.Fuzz(func(t *testing.T, mood byte, content []byte, batch bool) {
 		ran := 0
 		handled := engine.Type{Name: "x", Timeout: time.Minute, MaxProcessCount: 3, Retry: Fixed(time.Minute)}
-		cfg := &TypeConfig{Codec: moodyCodec{mood}}
+		cfg := &settings{TypeConfig: TypeConfig{Codec: moodyCodec{mood}}}
 		if batch {
 			handled.RunBatch = c.batch(typedBatch(func(_ context.Context, items []Item[parcel]) []error {
 				ran += len(items)
 				return nil
 			}), cfg)
 		} else {
-			handled.Run = c.single(Typed(func(context.Context, *Entry, parcel) error { ran++; return nil }), cfg)
+			handled.Run = c.single(typed(func(context.Context, *Entry, parcel) error { ran++; return nil }), cfg)
 		}
 		row := &processlog.Row{ID: processlog.RowID(7), ProcessCount: 1, DeliveryCount: 1, Content: content}
 		o, err := handled.Attempt(t.Context(), row)

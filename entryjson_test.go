@@ -76,13 +76,6 @@ func TestEntryIsWrittenAsJSONUnderNamesThatStay(t *testing.T) {
 	require.Error(t, json.Unmarshal([]byte(`{"state":"lost"}`), &back))
 }
 
-// TestPageIsWrittenAsJSON requires the field names that the docs give.
-func TestPageIsWrittenAsJSON(t *testing.T) {
-	written, err := json.Marshal(Page{Next: "c"})
-	require.NoError(t, err)
-	require.JSONEq(t, `{"entries":null,"next":"c","read":0}`, string(written))
-}
-
 func TestContentTellsWhetherItIsJSON(t *testing.T) {
 	for content, want := range map[string]string{
 		"":                  `{}`,
@@ -142,23 +135,23 @@ func FuzzEntryJSON(f *testing.F) {
 }
 
 func TestStatesAreWordsAndNothingElse(t *testing.T) {
-	for _, state := range States {
+	for _, state := range processlog.States {
 		written, err := json.Marshal(map[State]State{state: state})
 		require.NoError(t, err)
 		require.Equal(t, `{"`+state.String()+`":"`+state.String()+`"}`, string(written))
 		var back map[State]State
 		require.NoError(t, json.Unmarshal(written, &back))
 		require.Equal(t, map[State]State{state: state}, back)
-		parsed, err := ParseState(state.String())
+		parsed, err := processlog.ParseState(state.String())
 		require.NoError(t, err)
 		require.Equal(t, state, parsed)
 	}
 	for _, word := range []string{"", "Dead", "dead ", "-2", "State(9)", "settled"} {
-		_, err := ParseState(word)
+		_, err := processlog.ParseState(word)
 		var refused *FieldError
 		require.ErrorAs(t, err, &refused, word)
 		require.Equal(t, "state", refused.Field)
-		for _, state := range States {
+		for _, state := range processlog.States {
 			require.Contains(t, refused.Reason, state.String(), "it says what it may be")
 		}
 	}
@@ -172,18 +165,18 @@ func TestEndedByAndActionsAreWordsThatAreKnown(t *testing.T) {
 		require.NoError(t, back.UnmarshalText([]byte(by)))
 		require.Equal(t, by, back)
 	}
-	for _, action := range []Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleManually, ActionAcceptLoss, ActionPurge} {
-		var back Action
+	for _, action := range []processlog.Action{processlog.ActionComplete, processlog.ActionCancel, processlog.ActionReschedule, processlog.ActionRequeue, processlog.ActionSettleManually, processlog.ActionAcceptLoss, processlog.ActionPurge} {
+		var back processlog.Action
 		require.NoError(t, back.UnmarshalText([]byte(action)))
 		require.Equal(t, action, back)
 	}
 	var refused *FieldError
-	by, action := EndedByCrash, ActionCancel
+	by, action := EndedByCrash, processlog.ActionCancel
 	require.ErrorAs(t, by.UnmarshalText([]byte("crashed")), &refused)
 	require.Equal(t, "ended by", refused.Field)
 	require.Contains(t, refused.Reason, string(EndedByExhausted))
 	require.ErrorAs(t, action.UnmarshalText([]byte("")), &refused)
 	require.Equal(t, "action", refused.Field)
-	require.Contains(t, refused.Reason, string(ActionSettleManually))
-	require.Equal(t, []any{EndedByCrash, ActionCancel}, []any{by, action}, "a refusal changes nothing")
+	require.Contains(t, refused.Reason, string(processlog.ActionSettleManually))
+	require.Equal(t, []any{EndedByCrash, processlog.ActionCancel}, []any{by, action}, "a refusal changes nothing")
 }

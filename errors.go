@@ -12,7 +12,7 @@ var (
 	ErrTxAborted     = processlog.ErrTxAborted     // the server rolled the transaction back: repeat all of it. Wraps ErrNoTransaction
 	ErrNotRecorded   = processlog.ErrNotRecorded   // Commit rolled back because an entry was refused or could not be written
 	ErrCommitUnknown = processlog.ErrCommitUnknown // the connection broke around COMMIT. Resolve tells whether the transaction committed
-	ErrHistoryLost   = processlog.ErrHistoryLost   // the database went back in time: see Health.History and Config.StopOnLoss. A *LossError
+	ErrHistoryLost   = processlog.ErrHistoryLost   // the database went back in time: see Health.History and Config.StopOnLoss. A *processlog.LossError
 
 	// ErrDuplicate needs Options.FailOnDuplicate, and ErrOtherContent needs TypeConfig.RefuseOtherContent. Without them
 	// the receipt reports the case.
@@ -24,7 +24,6 @@ var (
 var (
 	ErrNotFound         = processlog.ErrNotFound
 	ErrBusy             = processlog.ErrBusy             // another transaction has locked the entry's row. Try again
-	ErrChanged          = processlog.ErrChanged          // RequeueAll: the entry has changed since it was read
 	ErrAlreadySucceeded = processlog.ErrAlreadySucceeded // Complete: the work is already done, so do not do it again. A *StateError
 
 	ErrRunning = processlog.ErrRunning // Run was called while Run is running
@@ -36,16 +35,13 @@ var (
 	ErrLeaseLost = processlog.ErrLeaseLost // the lease was lost and the entry may run elsewhere. A failure or a transactional success from here is dropped
 	ErrCancelled = processlog.ErrCancelled // the entry was cancelled, completed or requeued meanwhile
 	ErrStopping  = processlog.ErrStopping  // Run is ending. An attempt that returns this cause, or context.Canceled, spends no attempt
-	ErrTimeout   = processlog.ErrTimeout   // TypeConfig.Timeout has passed
+	ErrTimeout   = processlog.ErrTimeout   // HandlerConfig.Timeout has passed
 )
 
 type (
 	FieldError     = processlog.FieldError     // a value that was refused before anything was sent to a server
 	OtherTypeError = processlog.OtherTypeError // the idempotency key belongs to an event of another business type
 	StateError     = processlog.StateError     // an action that the present state of the entry does not allow
-	LossError      = processlog.LossError      // wraps ErrHistoryLost and lists the entries that this process knows to be missing
-	LostEntry      = processlog.LostEntry      // one missing entry
 	PanicError     = processlog.PanicError     // a handler panicked or ended its goroutine
 	StuckError     = processlog.StuckError     // handlers still ran when Run stopped waiting for them
-	StuckAttempt   = processlog.StuckAttempt   // one handler that still ran
 )

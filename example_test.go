@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
@@ -50,9 +51,9 @@ func ExampleNew() {
 	}
 	defer c.Close()
 
-	_, err = compensator.Handle(c, "mail", func(ctx context.Context, e *compensator.Entry, m Mail) error {
+	_, err = compensator.Handle(ctx, c, "mail", func(ctx context.Context, e *compensator.Entry, m Mail) error {
 		return deliver(ctx, e.CallKey(), m)
-	}, compensator.TypeConfig{})
+	}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func ExampleConnector() {
 func ExampleHandle() {
 	var c *compensator.Compensator // made by New
 	var db *sql.DB                 // the service's database
-	sendMail, err := compensator.Handle(c, "mail", func(ctx context.Context, e *compensator.Entry, m Mail) error {
+	sendMail, err := compensator.Handle(context.Background(), c, "mail", func(ctx context.Context, e *compensator.Entry, m Mail) error {
 		err := deliver(ctx, e.CallKey(), m)
 		switch {
 		case errors.Is(err, errNoSuchAddress):
@@ -92,14 +93,14 @@ func ExampleHandle() {
 			return compensator.RetryAfter(time.Minute, err)
 		}
 		return err // nil means success; other errors are retried with the Retry schedule
-	}, compensator.TypeConfig{
+	}, &compensator.HandlerConfig[Mail]{
 		MaxProcessCount: 5,
 		Timeout:         10 * time.Second,
 		Retry:           compensator.Exponential(time.Second, 5*time.Minute),
-		Compensate: compensator.Typed(func(ctx context.Context, e *compensator.Entry, m Mail) error {
+		Compensate: func(ctx context.Context, e *compensator.Entry, m Mail) error {
 			slog.Warn("mail given up", "to", m.To, "because", e.LastError)
 			return nil
-		}),
+		},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -131,8 +132,9 @@ var (
 // The statements that the handler runs through tx commit together with the entry's success. The stock is returned
 // exactly once, even after a crash.
 func ExampleHandleTx() {
+	ctx := context.Background()
 	var c *compensator.Compensator // made by New
-	closeOrder, err := compensator.HandleTx(c, "close_order",
+	closeOrder, err := compensator.HandleTx(ctx, c, "close_order",
 		func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o CloseOrder) error {
 			res, err := tx.ExecContext(ctx, "UPDATE orders SET state='closed' WHERE id=? AND state='unpaid'", o.OrderID)
 			if err != nil {
@@ -143,7 +145,7 @@ func ExampleHandleTx() {
 			}
 			_, err = tx.ExecContext(ctx, "UPDATE stock SET n=n+? WHERE sku=?", o.Quantity, o.SKU)
 			return err
-		}, compensator.TypeConfig{})
+		}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -152,14 +154,15 @@ func ExampleHandleTx() {
 
 // A batch handler returns one error for each entry, or nil if all succeeded.
 func ExampleHandleBatch() {
+	ctx := context.Background()
 	var c *compensator.Compensator // made by New
-	_, err := compensator.HandleBatch(c, "mail", func(ctx context.Context, items []compensator.Item[Mail]) []error {
+	_, err := compensator.HandleBatch(ctx, c, "mail", func(ctx context.Context, items []compensator.Item[Mail]) []error {
 		mails := make([]Mail, len(items))
 		for i, item := range items {
 			mails[i] = item.Value
 		}
 		return deliverAll(ctx, mails)
-	}, compensator.TypeConfig{BatchSize: 50})
+	}, &compensator.BatchConfig[Mail]{BatchSize: 50})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -317,18 +320,18 @@ func ExampleCompensator_Resolve() {
 }
 
 // An operator has fixed the cause and requeues the dead entries of a type.
-func ExampleCompensator_Requeue() {
+func Example_requeue() {
 	var c *compensator.Compensator // made by New
 	ctx := context.Background()
-	filter := compensator.Filter{States: []compensator.State{compensator.Dead}, BusinessType: "mail"}
+	filter := admin.Filter{States: []compensator.State{compensator.Dead}, BusinessType: "mail"}
 	for {
-		page, err := c.List(ctx, filter)
+		page, err := admin.Of(c).List(ctx, filter)
 		if err != nil {
 			log.Fatal(err)
 		}
 		for _, e := range page.Entries {
-			err := c.Requeue(ctx, e.ID, compensator.RequeueOptions{
-				AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "mail server replaced"},
+			err := admin.Of(c).Requeue(ctx, e.ID, admin.RequeueOptions{
+				AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "mail server replaced"},
 			})
 			if err != nil {
 				log.Print(err) // for example a *StateError, because another person was faster
@@ -362,9 +365,10 @@ func ExampleParseDelayLevels() {
 	// compensator: delay levels: "5x": want a number and s, m, h or d, at most 100 years
 }
 
-// Middleware wraps handlers as in net/http. Call Use before you register the types.
+// Middleware wraps handlers as in net/http. Config.Middleware wraps those of all types.
 func ExampleMiddleware() {
-	var c *compensator.Compensator // made by New
+	ctx := context.Background()
+	var db *sql.DB // the service's database
 	timed := func(next compensator.HandlerFunc) compensator.HandlerFunc {
 		return func(ctx context.Context, e *compensator.Entry) error {
 			began := time.Now()
@@ -373,7 +377,8 @@ func ExampleMiddleware() {
 			return err
 		}
 	}
-	c.Use(timed)
+	c, err := compensator.New(ctx, compensator.Config{DB: db, Middleware: []compensator.Middleware{timed}})
+	_, _ = c, err
 }
 
 type requestID struct{}
@@ -396,8 +401,9 @@ func (requestIDs) Extract(ctx context.Context, headers map[string]string) contex
 // The headers that Inject returns are stored with the entry. Extract puts them into the handler's context, possibly
 // days later in another process.
 func ExamplePropagator() {
+	ctx := context.Background()
 	var db *sql.DB // the service's database
-	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Propagator: requestIDs{}})
+	c, err := compensator.New(ctx, compensator.Config{DB: db, Propagator: requestIDs{}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -413,8 +419,8 @@ func ExampleOtherTypeError() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	closing, _ := compensator.Declare[CloseOrder](c, "close", compensator.TypeConfig{})
-	mail, _ := compensator.Declare[Mail](c, "mail", compensator.TypeConfig{})
+	closing, _ := compensator.Declare[CloseOrder](ctx, c, "close", nil)
+	mail, _ := compensator.Declare[Mail](ctx, c, "mail", nil)
 	err = c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := closing.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotencyKey: "order-42"}); err != nil {
 			return err
@@ -433,16 +439,16 @@ func ExampleOtherTypeError() {
 func ExamplePeriodic() {
 	var c *compensator.Compensator // made by New
 	ctx := context.Background()
-	settleHour, err := compensator.HandleTx(c, "settle_hour", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, slot time.Time) error {
+	settleHour, err := compensator.HandleTx(ctx, c, "settle_hour", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, slot time.Time) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO settlements (hour, total) SELECT ?, SUM(amount) FROM payments WHERE paid_at >= ? AND paid_at < ?",
 			slot, slot.Add(-time.Hour), slot)
 		return err
-	}, compensator.TypeConfig{})
+	}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	// After an outage, make up for the slots of the last 24 hours.
-	if err := compensator.Periodic(ctx, settleHour, compensator.Every(time.Hour), compensator.PeriodicConfig{CatchUp: 24}); err != nil {
+	if err := compensator.Periodic(ctx, settleHour, compensator.Every(time.Hour), &compensator.PeriodicConfig{CatchUp: 24}); err != nil {
 		log.Fatal(err)
 	}
 	log.Print(c.Run(ctx))
@@ -451,15 +457,16 @@ func ExamplePeriodic() {
 // Succeeded entries are purged after 30 days. Entries of the type "refund" are kept for a year, because their keys may
 // be used again for longer.
 func ExampleConfig_keep() {
+	ctx := context.Background()
 	var db *sql.DB // the service's database
 	const day = 24 * time.Hour
-	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Keep: 30 * day})
+	c, err := compensator.New(ctx, compensator.Config{DB: db, Keep: 30 * day})
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = compensator.Handle(c, "refund", func(ctx context.Context, e *compensator.Entry, m Mail) error {
+	_, err = compensator.Handle(ctx, c, "refund", func(ctx context.Context, e *compensator.Entry, m Mail) error {
 		return deliver(ctx, e.CallKey(), m)
-	}, compensator.TypeConfig{Keep: 365 * day})
+	}, &compensator.HandlerConfig[Mail]{TypeConfig: compensator.TypeConfig{Keep: 365 * day}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,42 +16,45 @@ import (
 
 // HandlerFunc does the work of one entry. It returns nil for success, and otherwise an error: see Permanent,
 // RetryAfter, Snooze and Unavailable. It may run more than once for the same entry. Two runs overlap only if a process
-// paused for longer than its lease. So pass Entry.Key to every service that it calls.
+// paused for longer than its lease. So pass Entry.CallKey to every service that
+// it calls.
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
-// TxHandlerFunc does the work of one entry inside tx. The library commits tx together with the outcome, so everything
-// written through tx happens exactly once and needs no idempotency of its own. A handler must not complete, cancel or
-// reschedule its own entry in tx. Such a call returns a *FieldError and changes nothing. The handler's return value
-// decides the outcome.
-type TxHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
+// txHandlerFunc does the work of one entry inside tx.
+type txHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
 
 // BatchFunc does the work of several entries of one type. It returns nil if all succeeded. Otherwise it returns one
 // error (or nil) for each entry, in the order of the entries. If all failed alike, return slices.Repeat([]error{err},
 // len(entries)).
 type BatchFunc func(ctx context.Context, entries []*Entry) []error
 
-// Middleware wraps a handler, as in net/http. The middleware of a type runs inside the middleware of Use.
+// Middleware wraps a handler, as in net/http. The middleware of a type runs inside Config.Middleware.
 type Middleware func(next HandlerFunc) HandlerFunc
 
 // BatchMiddleware is Middleware for batch handlers. Entry.Context gives the context of one entry.
 type BatchMiddleware func(next BatchFunc) BatchFunc
 
-// Handle registers the handler of a type and returns a Type to record with. Call it before Run. Its errors name the
-// type, the handler or the invalid field.
-func Handle[T any](c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) error, cfg TypeConfig) (*Type[T], error) {
+// Handle registers the handler of a type and returns a Type to record with. Call it before Run. cfg may be nil. Its
+// errors name the type, the handler or the invalid field. If the type has Keep or Serial, Handle asks the database, for
+// at most 10 s.
+func Handle[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) error, cfg *HandlerConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](c, businessType, cfg, false, func(t *engine.Type, cfg *TypeConfig) { t.Run = c.single(Typed(handler), cfg) })
+	return register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, s *settings) { t.Run = c.single(typed(handler), s) })
 }
 
-// HandleTx registers a transactional handler. Everything it writes through tx commits together with the success of the
-// entry, exactly once. Effects in this database need no idempotency.
-func HandleTx[T any](c *Compensator, businessType string, handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error, cfg TypeConfig) (*Type[T], error) {
+// HandleTx registers a transactional handler. The library commits tx together with the success of the entry, so
+// everything that the handler writes through tx happens exactly once. Effects in this database need no idempotency.
+// Otherwise HandleTx is as Handle.
+//
+// A handler must not complete, cancel or reschedule its own entry in tx. Such a call returns a *FieldError and changes
+// nothing. The handler's return value decides the outcome.
+func HandleTx[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error, cfg *HandlerConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](c, businessType, cfg, false, func(t *engine.Type, cfg *TypeConfig) { t.RunTx = c.transactional(TypedTx(handler), cfg) })
+	return register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, s *settings) { t.RunTx = c.transactional(typedTx(handler), s) })
 }
 
 // Item is one entry of a batch, with its decoded value.
@@ -76,16 +79,16 @@ func (i Item[T]) Context() context.Context {
 //
 // A batch of several entries may panic, return an error too late, or return a wrong number of errors. Then it spends no
 // attempt. Each entry runs again alone, and that run counts.
-func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx context.Context, items []Item[T]) []error, cfg TypeConfig) (*Type[T], error) {
+func HandleBatch[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, items []Item[T]) []error, cfg *BatchConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](c, businessType, cfg, true, func(t *engine.Type, cfg *TypeConfig) { t.RunBatch = c.batch(typedBatch(handler), cfg) })
+	return register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, s *settings) { t.RunBatch = c.batch(typedBatch(handler), s) })
 }
 
 // Must returns v and panics if err is not nil. It is for start-up:
 //
-//	var closeOrder = compensator.Must(compensator.Handle(c, "close_order", shop.close, compensator.TypeConfig{}))
+//	var closeOrder = compensator.Must(compensator.Handle(ctx, c, "close_order", shop.close, nil))
 func Must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -94,30 +97,29 @@ func Must[T any](v T, err error) T {
 }
 
 // Declare returns a Type to record entries whose handler runs in another process, or that need no handler: see
-// Type.Once. It uses only these fields of cfg: Codec, RefuseOtherContent, Serial, PassDead and Keep. Config.Keep does
-// not apply. If cfg.Keep is set, call Declare before Run. After that it may return ErrRunning. If a type is declared
-// several times, the shortest Keep counts.
-func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[T], error) {
-	if err := validateType(businessType); err != nil {
+// Type.Once. cfg may be nil. Config.Keep does not apply. If cfg.Keep is set, call Declare before Run. After that it may
+// return ErrRunning. If a type is declared several times, the shortest Keep counts. If cfg has Keep or Serial, Declare
+// asks the database, for at most 10 s.
+func Declare[T any](ctx context.Context, c *Compensator, businessType string, cfg *TypeConfig) (*Type[T], error) {
+	if cfg == nil {
+		cfg = new(TypeConfig)
+	}
+	if err := errors.Join(append(cfg.problems(), validateType(businessType))...); err != nil {
 		return nil, err
 	}
-	if reason := badKeep(max(0, cfg.Keep)); reason != "" {
-		return nil, &FieldError{Field: "Keep", Reason: reason}
-	}
-	keep := cfg.Keep
-	if err := c.maintain(context.Background(), keep); err != nil {
+	if err := c.maintain(ctx, cfg.Keep); err != nil {
 		return nil, err
 	}
-	cfg = cfg.withDefaults(c.cfg)
-	if err := c.serialize(businessType, cfg); err != nil {
+	full := cfg.withDefaults(c.cfg)
+	if err := c.serialize(ctx, businessType, full); err != nil {
 		return nil, err
 	}
-	c.shelve(businessType, keep)
-	return newType[T](c, businessType, cfg), nil
+	c.shelve(businessType, cfg.Keep)
+	return newType[T](c, businessType, full), nil
 }
 
-// Typed converts a handler of a decoded value into a HandlerFunc, for example for TypeConfig.Compensate.
-func Typed[T any](handler func(ctx context.Context, e *Entry, v T) error) HandlerFunc {
+// typed converts a handler of a decoded value into a HandlerFunc.
+func typed[T any](handler func(ctx context.Context, e *Entry, v T) error) HandlerFunc {
 	return func(ctx context.Context, e *Entry) error {
 		v, err := decode[T](e)
 		if err != nil {
@@ -127,8 +129,8 @@ func Typed[T any](handler func(ctx context.Context, e *Entry, v T) error) Handle
 	}
 }
 
-// TypedTx is Typed for transactional handlers.
-func TypedTx[T any](handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error) TxHandlerFunc {
+// typedTx is typed for transactional handlers.
+func typedTx[T any](handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error) txHandlerFunc {
 	return func(ctx context.Context, tx *ScopedTx, e *Entry) error {
 		v, err := decode[T](e)
 		if err != nil {
@@ -191,52 +193,48 @@ func wrap[F any, M ~func(F) F](handler F, outer, inner []M) F {
 }
 
 // register validates a type and adds it. set fills in the handler.
-func register[T any](c *Compensator, businessType string, cfg TypeConfig, batch bool, set func(t *engine.Type, cfg *TypeConfig)) (*Type[T], error) {
-	if batch {
-		setDefault(&cfg.Concurrency, batchConcurrency)
-		setDefault(&cfg.BatchSize, 100)
-	}
-	cfg = cfg.withDefaults(c.cfg)
-	if err := errors.Join(validateType(businessType), cfg.validate(batch)); err != nil {
+func register[T any](ctx context.Context, c *Compensator, businessType string, s settings, set func(t *engine.Type, s *settings)) (*Type[T], error) {
+	s = s.withDefaults(c.cfg)
+	if err := errors.Join(validateType(businessType), s.validate()); err != nil {
 		return nil, err
 	}
 	t := engine.Type{Name: businessType}
-	set(&t, &cfg)
-	if cfg.Compensate != nil {
-		t.Undo = c.single(cfg.Compensate, &cfg)
+	set(&t, &s)
+	if s.compensate != nil {
+		t.Undo = c.single(s.compensate, &s)
 	}
-	if cfg.CompensateTx != nil {
-		t.UndoTx = c.transactional(cfg.CompensateTx, &cfg)
+	if s.compensateTx != nil {
+		t.UndoTx = c.transactional(s.compensateTx, &s)
 	}
-	if cfg.AfterBatch != nil {
-		t.Ready = c.afterBatch(cfg.AfterBatch, cfg.Codec)
+	if s.afterBatch != nil {
+		t.Ready = c.afterBatch(s.afterBatch, s.Codec)
 	}
-	c.fitPool(businessType, &cfg, t.RunTx != nil, t.UndoTx != nil)
-	t.MaxProcessCount, t.MaxCompensateCount, t.CompensateCrashed = cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.CompensateCrashed
-	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = cfg.Timeout, cfg.Lease, cfg.Concurrency, cfg.Retry, cfg.MaxWait
-	t.BatchSize, t.BatchWait = cfg.BatchSize, cfg.BatchWait
-	if err := c.maintain(context.Background(), cfg.Keep); err != nil {
+	c.fitPool(businessType, &s, t.RunTx != nil, t.UndoTx != nil)
+	t.MaxProcessCount, t.MaxCompensateCount, t.CompensateCrashed = s.maxProcessCount, s.maxCompensateCount, s.compensateCrashed
+	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = s.timeout, s.lease, s.concurrency, s.retry, s.maxWait
+	t.BatchSize, t.BatchWait = s.batchSize, s.batchWait
+	if err := c.maintain(ctx, s.Keep); err != nil {
 		return nil, err
 	}
-	if err := c.serialize(businessType, cfg); err != nil {
+	if err := c.serialize(ctx, businessType, s.TypeConfig); err != nil {
 		return nil, err
 	}
-	if err := c.features.Register(t, features.TypeSettings{Breaker: features.Breaker(cfg.Breaker)}); err != nil {
+	if err := c.features.Register(t, features.TypeSettings{Breaker: features.Breaker(s.breaker)}); err != nil {
 		return nil, err
 	}
-	c.shelve(businessType, cfg.Keep)
-	c.types.handles(businessType, cfg.Codec)
-	return newType[T](c, businessType, cfg), nil
+	c.shelve(businessType, s.Keep)
+	c.types.handles(businessType, s.Codec)
+	return newType[T](c, businessType, s.TypeConfig), nil
 }
 
 // single, transactional and batch convert a handler into the function that the engine runs.
-func (c *Compensator) single(handler HandlerFunc, cfg *TypeConfig) func(context.Context, *processlog.Row) error {
-	handler, codec := wrap(handler, c.middleware, cfg.Middleware), cfg.Codec
+func (c *Compensator) single(handler HandlerFunc, s *settings) func(context.Context, *processlog.Row) error {
+	handler, codec := wrap(handler, c.cfg.Middleware, s.middleware), s.Codec
 	return func(ctx context.Context, row *processlog.Row) error { return handler(ctx, c.handed(row, codec)) }
 }
 
-func (c *Compensator) transactional(handler TxHandlerFunc, cfg *TypeConfig) func(context.Context, engine.Transaction, *processlog.Row) error {
-	outer, inner, codec := c.middleware, cfg.Middleware, cfg.Codec
+func (c *Compensator) transactional(handler txHandlerFunc, s *settings) func(context.Context, engine.Transaction, *processlog.Row) error {
+	outer, inner, codec := c.cfg.Middleware, s.middleware, s.Codec
 	return func(ctx context.Context, tx engine.Transaction, row *processlog.Row) error {
 		scoped := tx.(handlerTx).ScopedTx
 		scoped.handles = row
@@ -245,8 +243,8 @@ func (c *Compensator) transactional(handler TxHandlerFunc, cfg *TypeConfig) func
 	}
 }
 
-func (c *Compensator) batch(handler BatchFunc, cfg *TypeConfig) func(context.Context, []*processlog.Row) []error {
-	handler, codec := wrap(handler, c.batchMiddleware, cfg.BatchMiddleware), cfg.Codec
+func (c *Compensator) batch(handler BatchFunc, s *settings) func(context.Context, []*processlog.Row) []error {
+	handler, codec := wrap(handler, c.cfg.BatchMiddleware, s.batchMiddleware), s.Codec
 	return func(ctx context.Context, rows []*processlog.Row) []error {
 		entries := make([]*Entry, len(rows))
 		for i, row := range rows {
@@ -258,33 +256,33 @@ func (c *Compensator) batch(handler BatchFunc, cfg *TypeConfig) func(context.Con
 
 // fitPool lowers a type's Concurrency and raises its Lease as a small connection pool requires. Each transactional
 // handler and compensation holds a connection, and the statement that renews leases needs one, too.
-func (c *Compensator) fitPool(businessType string, cfg *TypeConfig, runsTx, undoesTx bool) {
+func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx bool) {
 	if c.cfg.DB == nil {
 		return
 	}
 	size, usesTx := c.cfg.DB.Stats().MaxOpenConnections, runsTx || undoesTx
 	if size != 0 && usesTx {
-		c.fitTransactions(businessType, cfg, runsTx, size)
+		c.fitTransactions(businessType, s, runsTx, size)
 	}
-	c.fitLease(businessType, cfg, usesTx, size)
+	c.fitLease(businessType, s, usesTx, size)
 }
 
 // fitTransactions lowers a type's Concurrency to what the pool has. It warns once if several types together may hold
 // every connection.
-func (c *Compensator) fitTransactions(businessType string, cfg *TypeConfig, runsTx bool, size int) {
-	if most := max(1, size-2); cfg.Concurrency > most {
+func (c *Compensator) fitTransactions(businessType string, s *settings, runsTx bool, size int) {
+	if most := max(1, size-2); s.concurrency > most {
 		c.log.Warn("compensator: transactional handlers are bounded by the pool", "type", businessType, "concurrency", most, "max_open_conns", size)
-		cfg.Concurrency = most
+		s.concurrency = most
 	}
 	if size <= 3 {
 		return // with so small a pool, waiting for a connection is intended
 	}
-	shares, first := c.inPool.add(poolShare{businessType, cfg.Concurrency, runsTx}, size-2)
+	shares, first := c.inPool.add(poolShare{businessType, s.concurrency, runsTx}, size-2)
 	if first {
 		calls, types, compensations := sumShares(shares)
 		c.log.Warn("compensator: transactional handlers of several types may hold the whole pool: what else wants a connection waits for them",
 			"calls", calls, "max_open_conns", size, "types", types, "compensations_beside_them", compensations,
-			"set", fmt.Sprintf("TypeConfig.Concurrency of these types to %d in all, or SetMaxOpenConns to %d and more", size-2, calls+2))
+			"set", fmt.Sprintf("Concurrency of these types to %d in all, or SetMaxOpenConns to %d and more", size-2, calls+2))
 	}
 }
 
@@ -330,28 +328,28 @@ func sumShares(shares []poolShare) (calls int, types, compensations string) {
 // fitLease makes the lease longer than an attempt where the lease may not be renewable while the attempt runs. An
 // attempt that loses its lease spends no attempt. Without this, a handler that always takes longer would run again
 // forever.
-func (c *Compensator) fitLease(businessType string, cfg *TypeConfig, usesTx bool, size int) {
-	s, ok := c.store.(*sqlstore.Store)
-	oneWriter := ok && s.OneWriter() // a transaction of the handler blocks the statement that renews leases, whatever the pool size
-	enough := cfg.Timeout + c.cfg.Grace
+func (c *Compensator) fitLease(businessType string, s *settings, usesTx bool, size int) {
+	store, ok := c.store.(*sqlstore.Store)
+	oneWriter := ok && store.OneWriter() // a transaction of the handler blocks the statement that renews leases, whatever the pool size
+	enough := s.timeout + c.cfg.Grace
 	switch {
-	case oneWriter && usesTx && cfg.Lease < enough:
-		if cfg.Lease < cfg.Timeout {
+	case oneWriter && usesTx && s.lease < enough:
+		if s.lease < s.timeout {
 			c.log.Warn("compensator: on SQLite no lease is renewed while a transactional handler writes; lease raised above the timeout", "type", businessType, "lease", enough)
 		}
-		cfg.Lease = enough
-	case size != 0 && size <= 3 && (c.connector == nil || oneWriter) && cfg.Lease < cfg.Timeout: // in this case the library has no connections of its own, so the handlers may use up the pool that renews the leases
-		cfg.Lease = enough
-		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", cfg.Lease)
+		s.lease = enough
+	case size != 0 && size <= 3 && (c.connector == nil || oneWriter) && s.lease < s.timeout: // in this case the library has no connections of its own, so the handlers may use up the pool that renews the leases
+		s.lease = enough
+		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", s.lease)
 	}
 }
 
 // serialize registers the ordering key of a type, if it has one.
-func (c *Compensator) serialize(businessType string, cfg TypeConfig) error {
+func (c *Compensator) serialize(ctx context.Context, businessType string, cfg TypeConfig) error {
 	if cfg.Serial == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), slotTimeout)
+	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
 	key := func(row *processlog.Row) string { return cfg.Serial(c.handed(row, cfg.Codec)) }
 	return c.features.Serialize(ctx, businessType, features.Serial{Key: key, PassDead: cfg.PassDead})

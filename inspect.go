@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -44,34 +45,14 @@ func (c *Compensator) entry(row *processlog.Row) *Entry {
 	return entryOf(row, c.types.codec(row.BusinessType))
 }
 
-// Page is one page of a listing.
-type Page struct {
-	Entries []Entry `json:"entries"`
-	Next    string  `json:"next,omitempty"` // cursor of the following page; empty at the end
-	Read    int     `json:"read"`           // number of rows that were read: see Filter.MaxRead
+// Batch is the set of entries that were recorded with the same Options.BatchID. Its methods are safe for concurrent use.
+type Batch struct {
+	c  *Compensator
+	id string
 }
 
-// List reads one page of entries. A cursor is a position, so pages do not shift while entries are added or change
-// state. A short page is not the end: the end is an empty Next.
-func (c *Compensator) List(ctx context.Context, filter Filter) (Page, error) {
-	found, err := c.store.List(ctx, filter)
-	page := Page{Next: found.Next, Read: found.Read}
-	for i := range found.Rows {
-		page.Entries = append(page.Entries, *c.entry(&found.Rows[i]))
-	}
-	return page, err
-}
-
-// Count counts entries by state and type. It counts each of them up to CountFilter.AtMost.
-func (c *Compensator) Count(ctx context.Context, filter CountFilter) ([]Count, error) {
-	return c.store.Count(ctx, nil, filter)
-}
-
-// History lists what people did to an entry, oldest first. For the zero EntryID it lists AcceptLoss, and each Purge of
-// less than an hour.
-func (c *Compensator) History(ctx context.Context, id EntryID) ([]AuditRecord, error) {
-	return c.store.History(ctx, id)
-}
+// Batch returns the batch with an id. It asks no server. The id must not be empty.
+func (c *Compensator) Batch(id string) *Batch { return &Batch{c: c, id: id} }
 
 // Progress counts the entries of a batch by how far they have come.
 type Progress struct {
@@ -86,26 +67,24 @@ type Progress struct {
 // Finished reports whether all entries of the batch are in a terminal state.
 func (p Progress) Finished() bool { return p.Total > 0 && p.Done == p.Total && !p.More }
 
-// BatchProgress counts the committed entries that were recorded with a batch id, up to 1,000,000.
-func (c *Compensator) BatchProgress(ctx context.Context, batchID string) (Progress, error) {
-	return c.batchProgress(ctx, nil, batchID)
-}
+// Progress counts the committed entries of the batch, up to 1,000,000.
+func (b *Batch) Progress(ctx context.Context) (Progress, error) { return b.progress(ctx, nil) }
 
-// BatchProgressTx is BatchProgress as tx sees it. A transactional handler uses it, because the pool may have no second
-// connection for the handler.
-func (c *Compensator) BatchProgressTx(ctx context.Context, tx Tx, batchID string) (Progress, error) {
+// ProgressTx is Progress as tx sees it. A transactional handler uses it, because the pool may have no second connection
+// for the handler.
+func (b *Batch) ProgressTx(ctx context.Context, tx Tx) (Progress, error) {
 	if tx == nil {
 		return Progress{}, ErrNoTransaction
 	}
-	return c.batchProgress(ctx, tx, batchID)
+	return b.progress(ctx, tx)
 }
 
-func (c *Compensator) batchProgress(ctx context.Context, tx Tx, batchID string) (Progress, error) {
+func (b *Batch) progress(ctx context.Context, tx Tx) (Progress, error) {
 	p := Progress{ByState: make(map[State]int)}
-	if err := validateBatch(batchID); err != nil {
+	if err := validateBatch(b.id); err != nil {
 		return p, err
 	}
-	counts, err := c.store.Count(ctx, tx, CountFilter{BatchID: batchID, AtMost: 1_000_000})
+	counts, err := b.c.store.Count(ctx, tx, processlog.CountFilter{BatchID: b.id, AtMost: 1_000_000})
 	for _, count := range counts {
 		p.Total += count.N
 		p.ByState[count.State] += count.N
@@ -129,37 +108,37 @@ func validateBatch(id string) error {
 	return nil
 }
 
-// WaitBatch waits until all entries recorded with a batch id have ended, dead ones included. Then it returns their
-// counts. It reads the index of the batch every 20 ms at first and every second at last. The end of ctx ends it. It
-// returns ErrNotFound if no entry was recorded with this id.
+// Wait waits until all entries of the batch have ended, dead ones included. Then it returns their counts. It reads the
+// index of the batch every 20 ms at first and every second at last. The end of ctx ends it. It returns ErrNotFound if no
+// entry was recorded with this id.
 //
-// WaitBatch is for a caller or a test. Use TypeConfig.AfterBatch for work that must follow a batch even if this process
+// Wait is for a caller or a test. Use HandlerConfig.AfterBatch for work that must follow a batch even if this process
 // dies.
-func (c *Compensator) WaitBatch(ctx context.Context, batchID string) (Progress, error) {
-	p, err := c.waitBatch(ctx, batchID)
+func (b *Batch) Wait(ctx context.Context) (Progress, error) {
+	p, err := b.wait(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx) // return this cause also if a statement failed because ctx had ended
 	}
 	return p, err
 }
 
-func (c *Compensator) waitBatch(ctx context.Context, batchID string) (Progress, error) {
+func (b *Batch) wait(ctx context.Context) (Progress, error) {
 	for pause, cursor := 20*time.Millisecond, ""; ; {
-		open, next, err := c.firstOpen(ctx, batchID, cursor)
+		open, next, err := b.c.firstOpen(ctx, b.id, cursor)
 		if err != nil {
 			return Progress{}, err
 		}
 		if open.IsZero() {
-			p, err := c.BatchProgress(ctx, batchID)
+			p, err := b.Progress(ctx)
 			switch {
 			case err == nil && p.Total == 0:
-				return p, fmt.Errorf("batch %q: %w", batchID, ErrNotFound)
+				return p, fmt.Errorf("batch %q: %w", b.id, ErrNotFound)
 			case err != nil || p.Done == p.Total:
 				return p, err
 			}
 			next = "" // a person has requeued an entry meanwhile, or more were recorded
 		}
-		if pause, err = c.awaitEnd(ctx, open, pause); err != nil {
+		if pause, err = b.c.awaitEnd(ctx, open, pause); err != nil {
 			return Progress{}, err
 		}
 		cursor = next
@@ -173,7 +152,7 @@ func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (En
 		return EntryID{}, "", err
 	}
 	for {
-		page, err := c.store.List(ctx, Filter{BatchID: batchID, States: []State{Pending, Retrying, Compensating}, Limit: 1, Cursor: cursor})
+		page, err := c.store.List(ctx, processlog.Filter{BatchID: batchID, States: []State{Pending, Retrying, Compensating}, Limit: 1, Cursor: cursor})
 		switch {
 		case err != nil:
 			return EntryID{}, "", err
@@ -233,7 +212,7 @@ func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID s
 // Health asks the database and the queue at the same time. The database has until ctx ends. The queue has half of that
 // time and at most 2 s, so that a silent Redis takes no time from the database. Health also works while Run does not
 // run.
-func (c *Compensator) Health(ctx context.Context) Health {
+func (c *Compensator) Health(ctx context.Context) observe.Health {
 	h := c.features.Health(ctx)
 	h.History, h.OpenBreakers = c.features.Lost(), c.features.OpenBreakers()
 	return h

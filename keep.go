@@ -142,58 +142,5 @@ func (c *Compensator) purgeStep(ctx context.Context, s retention, end time.Time)
 	return n, err
 }
 
-// Purge deletes entries that reached one of states more than age before the call. age is at least a minute. Without
-// states it deletes succeeded, compensated and cancelled entries. Purge works in steps of at most 1,000 entries.
-// Producers do not wait for a step. Purge returns the number of deleted entries. The end of ctx ends it.
-//
-// Choose age longer than the time in which an event may come again, as for Config.Keep. If age is below an hour, Purge
-// writes a note into the audit table, so that other processes do not take the missing entries for a loss.
-//
-// Some entries stay:
-//   - entries that another transaction has locked;
-//   - dead entries with Config.Operations set, because their cases are open until a person settles, cancels or requeues
-//     them;
-//   - entries that the database refuses to delete, for example because a foreign key refers to them. A
-//     *processlog.RefusedError names these, and the count is of the others.
-func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...State) (int, error) {
-	if age < time.Minute {
-		return 0, &FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}
-	}
-	if len(states) == 0 {
-		states = purged
-	}
-	if c.cfg.Operations != nil {
-		if states = slices.DeleteFunc(slices.Clone(states), func(s State) bool { return s == Dead }); len(states) == 0 {
-			return 0, nil
-		}
-	}
-	began := time.Now() // A purge may take long. Its note covers entries that had ended before it began.
-	if age < engine.PurgeNoteAge {
-		if err := c.store.Note(ctx, ActionPurge, AuditInfo{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
-			return 0, err
-		}
-	}
-	deleted := 0
-	var failed []error
-	for _, state := range states {
-		for {
-			n, err := c.store.Purge(ctx, "", state, age+time.Since(began), purgeStep)
-			deleted += n
-			if err != nil {
-				failed = append(failed, err)
-				if !errors.As(err, new(*processlog.RefusedError)) {
-					return deleted, errors.Join(failed...)
-				}
-			}
-			if n == 0 { // A step may delete less than it may because other transactions hold entries. More may come behind those.
-				break
-			}
-		}
-	}
-	return deleted, errors.Join(failed...)
-}
-
 // purged are the states in which an entry needs no more attention.
 var purged = []State{Succeeded, Compensated, Cancelled}
-
-const purgeStep = 1000

@@ -30,12 +30,12 @@ type CancelResult struct {
 //   - ErrNotFound;
 //   - any other error, for example ErrBusy: nothing has changed, so roll back.
 func (c *Compensator) Complete(ctx context.Context, ref Ref) (CompleteResult, error) {
-	return completed(c.change(ctx, processlog.Change{Ref: ref, Action: ActionComplete}))
+	return completed(c.change(ctx, processlog.Change{Ref: ref, Action: processlog.ActionComplete}))
 }
 
 // CompleteTx is Complete inside the caller's open transaction. It takes effect when that transaction commits.
 func (c *Compensator) CompleteTx(ctx context.Context, tx Tx, ref Ref) (CompleteResult, error) {
-	return completed(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionComplete}))
+	return completed(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: processlog.ActionComplete}))
 }
 
 func completed(before processlog.Row, err error) (CompleteResult, error) {
@@ -45,14 +45,14 @@ func completed(before processlog.Row, err error) (CompleteResult, error) {
 // Cancel records that the work is no longer wanted. It behaves and answers as Complete does, but it never returns
 // ErrAlreadySucceeded.
 func (c *Compensator) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
-	return cancelled(c.change(ctx, processlog.Change{Ref: ref, Action: ActionCancel}))
+	return cancelled(c.change(ctx, processlog.Change{Ref: ref, Action: processlog.ActionCancel}))
 }
 
 // CancelTx is Cancel inside the caller's open transaction. It takes effect when that transaction commits. Until then an
 // attempt may start. The success of such an attempt is dropped if its handler is transactional, or if the cancellation
 // commits first.
 func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
-	return cancelled(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionCancel}))
+	return cancelled(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: processlog.ActionCancel}))
 }
 
 func cancelled(before processlog.Row, err error) (CancelResult, error) {
@@ -66,12 +66,12 @@ func cancelled(before processlog.Row, err error) (CancelResult, error) {
 // CompleteTx is Compensator.CompleteTx for an entry of this type. An entry of another type is an *OtherTypeError. Then
 // nothing changes, and the transaction stays usable.
 func (t *Type[T]) CompleteTx(ctx context.Context, tx Tx, ref Ref) (CompleteResult, error) {
-	return completed(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionComplete}))
+	return completed(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: processlog.ActionComplete}))
 }
 
 // CancelTx is Compensator.CancelTx for an entry of this type: see CompleteTx.
 func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
-	return cancelled(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionCancel}))
+	return cancelled(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: processlog.ActionCancel}))
 }
 
 // Reschedule makes a pending or retrying entry due after delay from now. If an attempt is running, its lease is not
@@ -80,7 +80,7 @@ func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Durati
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
 	}
-	_, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionReschedule, Delay: delay})
+	_, err := c.change(ctx, processlog.Change{Ref: ref, Action: processlog.ActionReschedule, Delay: delay})
 	return err
 }
 
@@ -89,42 +89,7 @@ func (c *Compensator) RescheduleTx(ctx context.Context, tx Tx, ref Ref, delay ti
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
 	}
-	_, err := c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionReschedule, Delay: delay})
-	return err
-}
-
-func validateAuditInfo(h AuditInfo) error {
-	for _, f := range []struct {
-		name, value string
-		limit       int
-	}{{"actor", h.Actor, processlog.MaxIdempotencyKey}, {"reason", h.Reason, processlog.MaxText}} {
-		reason := badText(f.value, f.limit)
-		if f.value == "" {
-			reason = "is empty"
-		}
-		if reason != "" {
-			return &FieldError{Field: f.name, Reason: reason}
-		}
-	}
-	return nil
-}
-
-// SettleManually records that a person did the work of a dead, retrying or compensating entry.
-func (c *Compensator) SettleManually(ctx context.Context, ref Ref, by AuditInfo) error {
-	if err := validateAuditInfo(by); err != nil {
-		return err
-	}
-	_, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionSettleManually, Actor: by.Actor, Reason: by.Reason})
-	return err
-}
-
-// SettleManuallyTx is SettleManually, with its audit record, inside the caller's open transaction. It takes effect when
-// that transaction commits.
-func (c *Compensator) SettleManuallyTx(ctx context.Context, tx Tx, ref Ref, by AuditInfo) error {
-	if err := validateAuditInfo(by); err != nil {
-		return err
-	}
-	_, err := c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionSettleManually, Actor: by.Actor, Reason: by.Reason})
+	_, err := c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: processlog.ActionReschedule, Delay: delay})
 	return err
 }
 
@@ -177,37 +142,4 @@ func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 		return nil, err
 	}
 	return c.entry(&row), nil
-}
-
-// AcceptLoss ends the report of ErrHistoryLost, and resumes work in processes with Config.StopOnLoss. The other processes
-// read it from the audit table within ReconcileInterval. AcceptLoss returns the entries that this process remembers and
-// that the database has lost. The other processes log theirs. A later loss needs its own AcceptLoss.
-func (c *Compensator) AcceptLoss(ctx context.Context, by AuditInfo) ([]LostEntry, error) {
-	if err := validateAuditInfo(by); err != nil {
-		return nil, err
-	}
-	if c.closed() {
-		return nil, ErrClosed
-	}
-	return c.features.AcceptLoss(ctx, by)
-}
-
-// EraseResult tells in which situation Erase found the entry.
-type EraseResult struct {
-	WasAlready bool // the entry was erased before. Nothing has changed
-}
-
-// Erase removes the personal data of an ended entry, dead ones included. It blanks the content, headers, user name and
-// last error, and the reasons and errors in earlier audit records. It keeps ids (which must hold no personal data), the
-// state, times, and who did what. The idempotency key still guards.
-//
-// An erased entry cannot be requeued: Requeue returns a *StateError with Erased. Erase returns a *StateError without
-// Erased if the entry has not ended. It may also return ErrNotFound or ErrBusy. docs/how-to/erase.md lists what Erase
-// cannot reach.
-func (c *Compensator) Erase(ctx context.Context, ref Ref, by AuditInfo) (EraseResult, error) {
-	if err := validateAuditInfo(by); err != nil {
-		return EraseResult{}, err
-	}
-	before, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionErase, Actor: by.Actor, Reason: by.Reason})
-	return EraseResult{WasAlready: err == nil && before.Erased}, err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/compensator-go/compensator/internal/scrub"
 	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -279,13 +280,18 @@ func init() {
 	}
 }
 
+// Count counts entries.
+func (l opsLog) Count(ctx context.Context, filter processlog.CountFilter) ([]processlog.Count, error) {
+	return l.Compensator.store.Count(ctx, nil, filter)
+}
+
 func (l opsLog) Operations() processlog.Operations { return l.store }
 
 func (l opsLog) SharedQueue() bool { return !l.local() }
 
 func (l opsLog) Knows(businessType string) bool { return l.types.codec(businessType) != nil }
 
-func (l opsLog) OpenBreakers() []OpenBreaker { return l.features.OpenBreakers() }
+func (l opsLog) OpenBreakers() []observe.OpenBreaker { return l.features.OpenBreakers() }
 
 // Scrub returns an error's text as people may see it.
 func (l opsLog) Scrub(text string) string { return l.scrub(text) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -22,18 +23,18 @@ func RetryAfter(d time.Duration, err error) error { return engine.RetryAfter(d, 
 
 // Snooze runs the entry again after d without a failure and without spending an attempt. d is kept between 100 ms and
 // 100 years. If d is 0 or less, the delay is that of the type's schedule after the last failure, or after a first one.
-// An entry may be snoozed without end: see TypeConfig.MaxWait.
+// An entry may be snoozed without end: see HandlerConfig.MaxWait.
 func Snooze(d time.Duration) error { return engine.Snooze(d) }
 
 // Unavailable returns an error which says that something the handler needs is down. It spends no attempt. The entry
 // keeps err as its LastError. The entry runs again as after Snooze(0), but after 2 to 4 seconds at least. Each further
-// wait is about twice as long, up to 2 minutes. Waiting has no end by itself: see TypeConfig.MaxWait. Package httpcall
+// wait is about twice as long, up to 2 minutes. Waiting has no end by itself: see HandlerConfig.MaxWait. Package httpcall
 // returns Unavailable for the HTTP answers that mean it.
 func Unavailable(err error) error { return engine.Unavailable(err) }
 
 // VerdictOf returns what err asks for. It is for middleware, metrics, and code between a handler and the library. The
 // outcome of the entry also depends on its attempts and its type.
-func VerdictOf(err error) Verdict { return engine.VerdictOf(err) }
+func VerdictOf(err error) observe.Verdict { return engine.VerdictOf(err) }
 
 // Retry returns how long to wait after a failure. failures counts from 1. The result is kept between 100 ms and 100
 // years. Retry is called concurrently.

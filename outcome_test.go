@@ -12,16 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 func TestVerdictIsKnownThroughWhatWrapsIt(t *testing.T) {
 	why := errors.New("no use")
-	for want, errs := range map[compensator.Verdict][]error{
-		compensator.VerdictSuccess:     {nil},
-		compensator.VerdictFailure:     {why, compensator.RetryAfter(time.Second, why)},
-		compensator.VerdictPermanent:   {compensator.Permanent(why)},
-		compensator.VerdictSnooze:      {compensator.Snooze(time.Second)},
-		compensator.VerdictUnavailable: {compensator.Unavailable(why)},
+	for want, errs := range map[observe.Verdict][]error{
+		observe.Success:     {nil},
+		observe.Failure:     {why, compensator.RetryAfter(time.Second, why)},
+		observe.Permanent:   {compensator.Permanent(why)},
+		observe.Snooze:      {compensator.Snooze(time.Second)},
+		observe.Unavailable: {compensator.Unavailable(why)},
 	} {
 		for _, err := range errs {
 			assert.Equal(t, want, compensator.VerdictOf(err), "%v", err)

@@ -43,21 +43,25 @@ func (cfg PeriodicConfig) validate() error {
 }
 
 // Periodic records one entry of t for each slot of schedule, when the slot has come by the database's clock, and never
-// before. Any process in Run may record it. The idempotency key is SlotID, and the value is the slot, in UTC. Each
+// before. Any process in Run may record it. The idempotency key is SlotKey, and the value is the slot, in UTC. Each
 // process must call Periodic before Run. A type that is only declared works, too.
 //
 // Slots count from the first call of Periodic in this database. The progress of a type is stored under its name, and no
 // purge removes it. So a new schedule continues from there, and so does a type that was not registered for a while. A
-// new name starts afresh. A missing table is a *FieldError: see Migrate.
-func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg PeriodicConfig) error {
-	setDefault(&cfg.CatchUp, 1)
-	if err := cfg.validate(); err != nil {
+// new name starts afresh. cfg may be nil. A missing table is a *FieldError: see Migrate.
+func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg *PeriodicConfig) error {
+	var filled PeriodicConfig
+	if cfg != nil {
+		filled = *cfg
+	}
+	setDefault(&filled.CatchUp, 1)
+	if err := filled.validate(); err != nil {
 		return err
 	}
 	if schedule == nil {
 		return &FieldError{Field: "schedule", Reason: "is nil"}
 	}
-	return t.c.features.Recur(ctx, features.Period{Name: t.name, Schedule: schedule.Next, CatchUp: cfg.CatchUp,
+	return t.c.features.Recur(ctx, features.Period{Name: t.name, Schedule: schedule.Next, CatchUp: filled.CatchUp,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, _ time.Time) (bool, error) {
 			var taken []error
 			moved, err := t.c.atSlot(ctx, t.name, from, slots[len(slots)-1], func(ctx context.Context, tx *ScopedTx) (err error) {
@@ -72,8 +76,8 @@ func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg Pe
 		}})
 }
 
-// SlotID returns the idempotency key of a slot's entry, for example "settle_day@2026-03-29T01:00:00Z".
-func SlotID(businessType string, slot time.Time) IdempotencyKey {
+// SlotKey returns the idempotency key of a slot's entry, for example "settle_day@2026-03-29T01:00:00Z".
+func SlotKey(businessType string, slot time.Time) IdempotencyKey {
 	return IdempotencyKey(businessType + "@" + slot.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
 }
 
@@ -83,7 +87,7 @@ func SlotID(businessType string, slot time.Time) IdempotencyKey {
 func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) (taken []error, err error) {
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {
-		entries[i] = t.Entry(slot, Options{IdempotencyKey: SlotID(t.name, slot)})
+		entries[i] = t.Entry(slot, Options{IdempotencyKey: SlotKey(t.name, slot)})
 		entries[i].slot = true
 	}
 	receipt, err := t.c.Record(ctx, tx, entries...)

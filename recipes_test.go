@@ -13,6 +13,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/httpcall"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/observe/probe"
 	"github.com/compensator-go/compensator/serve"
 )
@@ -20,10 +21,10 @@ import (
 // recipe returns a Compensator on in-memory doubles. runUntil runs it until this number of entries has ended, and
 // closes it.
 func recipe() (c *compensator.Compensator, runUntil func(ended int)) {
-	ends := make(chan compensator.SettledEvent, 100)
+	ends := make(chan observe.SettledEvent, 100)
 	c, err := compensator.New(context.Background(), compensator.Config{
 		Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler),
-		Observer: compensator.Observer{Settled: func(e compensator.SettledEvent) {
+		Observer: observe.Observer{Settled: func(e observe.SettledEvent) {
 			if e.State.Terminal() {
 				ends <- e
 			}
@@ -60,13 +61,14 @@ func record[T any](c *compensator.Compensator, typ *compensator.Type[T], v T, op
 // The work was handed to another system that answers later. Snooze asks again later. It is no failure and costs no
 // attempt. The handler must limit the total time itself.
 func ExampleSnooze() {
+	ctx := context.Background()
 	c, runUntil := recipe()
 	answers := []string{"pending", "pending", "booked"} // answers of the bank
 	ask := func(context.Context, string) (answer string, err error) {
 		answer, answers = answers[0], answers[1:]
 		return answer, nil
 	}
-	refund, err := compensator.Handle(c, "refund", func(ctx context.Context, e *compensator.Entry, id string) error {
+	refund, err := compensator.Handle(ctx, c, "refund", func(ctx context.Context, e *compensator.Entry, id string) error {
 		answer, err := ask(ctx, id)
 		fmt.Println(answer, "at attempt", e.Attempt())
 		switch {
@@ -78,7 +80,7 @@ func ExampleSnooze() {
 			return compensator.Permanent(errors.New("no answer for three days"))
 		}
 		return compensator.Snooze(100 * time.Millisecond) // use about a minute in production
-	}, compensator.TypeConfig{})
+	}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -93,6 +95,7 @@ func ExampleSnooze() {
 // A type gets a new name. Register the handler under both names as long as entries with the old name wait. Remove the
 // old name when Count finds no unfinished entry of it.
 func ExampleHandle_renamed() {
+	ctx := context.Background()
 	c, runUntil := recipe()
 	closeOrder := func(_ context.Context, e *compensator.Entry, id string) error {
 		fmt.Println("closed", id, "of type", e.BusinessType)
@@ -100,7 +103,7 @@ func ExampleHandle_renamed() {
 	}
 	types := make(map[string]*compensator.Type[string])
 	for _, name := range []string{"close", "close_order"} {
-		typ, err := compensator.Handle(c, name, closeOrder, compensator.TypeConfig{})
+		typ, err := compensator.Handle(ctx, c, name, closeOrder, nil)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -119,23 +122,24 @@ func ExampleHandle_renamed() {
 // process leaves entries to other processes if it has no handler for their type or cannot decode their content. That
 // costs no attempt.
 func ExampleHandle_versions() {
+	ctx := context.Background()
 	c, runUntil := recipe()
 	type PaymentV1 struct{ Cents int }
 	type Payment struct {
 		Cents    int
 		Currency string // new; empty in entries of the previous version
 	}
-	old, err := compensator.Declare[PaymentV1](c, "pay", compensator.TypeConfig{}) // the previous version
+	old, err := compensator.Declare[PaymentV1](ctx, c, "pay", nil) // the previous version
 	if err != nil {
 		log.Fatal(err)
 	}
-	pay, err := compensator.Handle(c, "pay", func(_ context.Context, _ *compensator.Entry, p Payment) error {
+	pay, err := compensator.Handle(ctx, c, "pay", func(_ context.Context, _ *compensator.Entry, p Payment) error {
 		if p.Currency == "" {
 			p.Currency = "EUR"
 		}
 		fmt.Println(p.Cents, p.Currency)
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -151,7 +155,7 @@ func ExampleHandle_versions() {
 // server, and last the clients of databases. Each step waits for the one before.
 func Example_gracefulStop() {
 	c, _ := recipe()
-	if _, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{}); err != nil {
+	if _, err := compensator.Handle(context.Background(), c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, nil); err != nil {
 		log.Fatal(err)
 	}
 	public, operators := http.NewServeMux(), http.NewServeMux()
@@ -177,8 +181,9 @@ func Example_gracefulStop() {
 // A message is processed once, however often it is delivered. The entry that marks it as processed commits together
 // with its rows.
 func ExampleType_Once() {
+	ctx := context.Background()
 	c, _ := recipe()
-	inbox, err := compensator.Declare[string](c, "orders_inbox", compensator.TypeConfig{Keep: 30 * 24 * time.Hour})
+	inbox, err := compensator.Declare[string](ctx, c, "orders_inbox", &compensator.TypeConfig{Keep: 30 * 24 * time.Hour})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -196,7 +201,7 @@ func ExampleType_Once() {
 		})
 	}
 	for _, messageID := range []string{"m1", "m2", "m1"} {
-		if err := receive(context.Background(), messageID, "order of "+messageID); err != nil {
+		if err := receive(ctx, messageID, "order of "+messageID); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -208,11 +213,12 @@ func ExampleType_Once() {
 // A message writes its rows once. The follow-up entry is recorded in the same transaction. If that entry is a
 // duplicate, the message was delivered before.
 func ExampleReceipt_onceAMessage() {
+	ctx := context.Background()
 	c, runUntil := recipe()
-	confirm, err := compensator.Handle(c, "confirm", func(_ context.Context, _ *compensator.Entry, order string) error {
+	confirm, err := compensator.Handle(ctx, c, "confirm", func(_ context.Context, _ *compensator.Entry, order string) error {
 		fmt.Println("mail about", order)
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -227,7 +233,7 @@ func ExampleReceipt_onceAMessage() {
 		})
 	}
 	for _, messageID := range []string{"m1", "m1"} {
-		if err := receive(context.Background(), messageID, "order of "+messageID); err != nil {
+		if err := receive(ctx, messageID, "order of "+messageID); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -241,16 +247,17 @@ func ExampleReceipt_onceAMessage() {
 // for each attempt, so that the called system recognizes a repeated call. After a manual requeue the key is different,
 // so that the call is made again.
 func ExampleEntry_CallKey() {
+	ctx := context.Background()
 	c, runUntil := recipe()
 	first := true
-	pay, err := compensator.Handle(c, "pay", func(_ context.Context, e *compensator.Entry, _ string) error {
+	pay, err := compensator.Handle(ctx, c, "pay", func(_ context.Context, e *compensator.Entry, _ string) error {
 		fmt.Println(e.IdempotencyKey, e.CallKey()) // request.Header.Set("Idempotency-Key", e.CallKey())
 		if first {
 			first = false
 			return compensator.RetryAfter(100*time.Millisecond, errors.New("no answer"))
 		}
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -263,6 +270,7 @@ func ExampleEntry_CallKey() {
 
 // PostJSON sends the entry's CallKey with an HTTP call and turns the answer into the outcome of the entry.
 func ExampleUnavailable() {
+	ctx := context.Background()
 	c, runUntil := recipe()
 	answers := []int{http.StatusConflict, http.StatusOK} // answers of the bank
 	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -271,9 +279,9 @@ func ExampleUnavailable() {
 		answers = answers[1:]
 	}))
 	defer bank.Close()
-	pay, err := compensator.Handle(c, "pay", func(ctx context.Context, e *compensator.Entry, cents int) error {
+	pay, err := compensator.Handle(ctx, c, "pay", func(ctx context.Context, e *compensator.Entry, cents int) error {
 		return httpcall.PostJSON(ctx, bank.Client(), bank.URL, e.CallKey(), cents, nil) // Return this error unchanged. It decides the outcome of the entry.
-	}, compensator.TypeConfig{
+	}, &compensator.HandlerConfig[int]{
 		MaxWait: 24 * time.Hour, // for a day, attempts cost nothing while the bank is down
 		Breaker: compensator.Breaker{Of: 20},
 		Retry:   compensator.Fixed(100 * time.Millisecond),
@@ -291,24 +299,25 @@ func ExampleUnavailable() {
 // When a charge is exhausted, its compensation marks the order as refused. In the same transaction it records the entry
 // that refunds the money.
 func ExampleTypeConfig_compensation() {
+	ctx := context.Background()
 	var c *compensator.Compensator // made by New
 	var callBank func(ctx context.Context, e *compensator.Entry, orderID int64) error
 	var giveBack func(ctx context.Context, orderID int64) error // asks the bank, by the order's id, whether there is a charge
-	refund, err := compensator.Handle(c, "refund", func(ctx context.Context, _ *compensator.Entry, orderID int64) error {
+	refund, err := compensator.Handle(ctx, c, "refund", func(ctx context.Context, _ *compensator.Entry, orderID int64) error {
 		return giveBack(ctx, orderID)
-	}, compensator.TypeConfig{})
+	}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	charge, err := compensator.Handle(c, "charge", callBank, compensator.TypeConfig{
+	charge, err := compensator.Handle(ctx, c, "charge", callBank, &compensator.HandlerConfig[int64]{
 		MaxWait: 24 * time.Hour,
-		CompensateTx: compensator.TypedTx(func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, orderID int64) error {
+		CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, orderID int64) error {
 			if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='refused' WHERE id=? AND state='paid'", orderID); err != nil {
 				return err
 			}
 			_, err := refund.Record(ctx, tx, orderID, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("refund-", orderID))})
 			return err
-		}),
+		},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -318,30 +327,31 @@ func ExampleTypeConfig_compensation() {
 
 // The report of an upload runs once, after all rows of the upload have ended. It is recorded together with the rows and
 // names the batch that it follows.
-func ExampleCompensator_WaitBatch() {
+func ExampleBatch_Wait() {
+	ctx := context.Background()
 	c, runUntil := recipe()
-	rows, err := compensator.Handle(c, "row", func(_ context.Context, _ *compensator.Entry, line string) error {
+	rows, err := compensator.Handle(ctx, c, "row", func(_ context.Context, _ *compensator.Entry, line string) error {
 		if line == "" {
 			return compensator.Permanent(errors.New("an empty line"))
 		}
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	report, err := compensator.Handle(c, "report", func(ctx context.Context, e *compensator.Entry, upload string) error {
-		p, err := c.BatchProgress(ctx, upload)
+	report, err := compensator.Handle(ctx, c, "report", func(ctx context.Context, e *compensator.Entry, upload string) error {
+		p, err := c.Batch(upload).Progress(ctx)
 		if err != nil {
 			return err
 		}
 		// To wait until a person has repaired the dead rows: if p.Dead > 0 { return compensator.Snooze(time.Hour) }
 		fmt.Printf("%s: %d of %d rows are in\n", upload, p.Succeeded, p.Total)
 		return nil
-	}, compensator.TypeConfig{AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }})
+	}, &compensator.HandlerConfig[string]{AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }})
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = c.InTx(context.Background(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+	err = c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, line := range []string{"salt", "", "pepper"} {
 			if _, err := rows.Record(ctx, tx, line, compensator.Options{BatchID: "upload-7"}); err != nil {
 				return err
@@ -354,7 +364,7 @@ func ExampleCompensator_WaitBatch() {
 		log.Fatal(err)
 	}
 	runUntil(4)
-	p, err := c.WaitBatch(context.Background(), "upload-7") // may run in another process, while the entries run
+	p, err := c.Batch("upload-7").Wait(ctx) // may run in another process, while the entries run
 	fmt.Println(p.Finished(), p.Dead, err)
 	// Output:
 	// upload-7: 2 of 3 rows are in
@@ -364,16 +374,17 @@ func ExampleCompensator_WaitBatch() {
 // Entries of one account run one at a time, in the order of their ids. Accounts run in parallel. Change the account's
 // row before you record, as a booking does. Then the order of the ids is the order of the commits.
 func ExampleTypeConfig_serial() {
+	ctx := context.Background()
 	c, runUntil := recipe()
-	book, err := compensator.Handle(c, "book", func(_ context.Context, e *compensator.Entry, cents int) error {
+	book, err := compensator.Handle(ctx, c, "book", func(_ context.Context, e *compensator.Entry, cents int) error {
 		if cents < 0 && e.ProcessCount == 0 {
 			return errors.New("the bank is busy") // the later entries wait, too
 		}
 		fmt.Println(e.UserID, cents)
 		return nil
-	}, compensator.TypeConfig{
-		Serial: func(e *compensator.Entry) string { return e.UserID },
-		Retry:  compensator.Fixed(10 * time.Millisecond),
+	}, &compensator.HandlerConfig[int]{
+		TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.UserID }},
+		Retry:      compensator.Fixed(10 * time.Millisecond),
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -392,8 +403,9 @@ func ExampleTypeConfig_serial() {
 // handler changes that row anyway and you need no order. An entry that finds the row locked comes again later, and
 // holds no connection and no slot meanwhile.
 func ExampleHandleTx_rowLock() {
+	ctx := context.Background()
 	c, _ := recipe()
-	_, err := compensator.HandleTx(c, "book", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, cents int) error {
+	_, err := compensator.HandleTx(ctx, c, "book", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, cents int) error {
 		var balance int
 		err := tx.QueryRowContext(ctx, "SELECT balance FROM accounts WHERE user=? FOR UPDATE NOWAIT", e.UserID).Scan(&balance)
 		if err != nil {
@@ -401,7 +413,7 @@ func ExampleHandleTx_rowLock() {
 		}
 		_, err = tx.ExecContext(ctx, "UPDATE accounts SET balance=? WHERE user=?", balance+cents, e.UserID)
 		return err
-	}, compensator.TypeConfig{})
+	}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -410,9 +422,10 @@ func ExampleHandleTx_rowLock() {
 // Entries run in order without a lock and without a table of the library. Each entry carries a number from the
 // account's row, drawn in the transaction that records the entry. Each entry waits until the one before it has ended.
 func ExampleSnooze_inOrder() {
+	ctx := context.Background()
 	c, runUntil := recipe()
 	done := 0 // a column of the account's row, changed in the transaction that does the work
-	book, err := compensator.Handle(c, "book", func(_ context.Context, _ *compensator.Entry, number int) error {
+	book, err := compensator.Handle(ctx, c, "book", func(_ context.Context, _ *compensator.Entry, number int) error {
 		if done < number-1 {
 			return compensator.Snooze(100 * time.Millisecond)
 		}
@@ -421,7 +434,7 @@ func ExampleSnooze_inOrder() {
 			done = number
 		}
 		return nil
-	}, compensator.TypeConfig{Concurrency: 1})
+	}, &compensator.HandlerConfig[int]{Concurrency: 1})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -43,7 +43,7 @@ type Options struct {
 	// valid UTF-8. A name that both set is refused.
 	Headers map[string]string
 
-	MaxProcessCount int  // overrides TypeConfig.MaxProcessCount for this entry. 0: use the type's, as it is when an attempt ends
+	MaxProcessCount int  // overrides HandlerConfig.MaxProcessCount for this entry. 0: use the type's, as it is when an attempt ends
 	FailOnDuplicate bool // Record returns ErrDuplicate for a duplicate. The other entries of the call are recorded, and tx stays usable
 }
 

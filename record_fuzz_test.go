@@ -62,8 +62,8 @@ func FuzzTexts(f *testing.F) {
 			require.NotEmpty(t, draft.IdempotencyKey)
 			require.Equal(t, []byte(text), append([]byte{}, draft.Content...))
 		}
-		by := AuditInfo{Actor: text, Reason: "x"}
-		require.Equal(t, text != "" && badText(text, processlog.MaxIdempotencyKey) == "", validateAuditInfo(by) == nil)
+		by := processlog.AuditInfo{Actor: text, Reason: "x"}
+		require.Equal(t, text != "" && badText(text, processlog.MaxIdempotencyKey) == "", by.Validate() == nil)
 	})
 }
 
@@ -161,11 +161,11 @@ func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 	byKey, err := c.Get(t.Context(), got.IdempotencyKey)
 	require.NoError(t, err)
 	require.Equal(t, got.ID, byKey.ID, "%q names another entry", got.IdempotencyKey)
-	for _, filter := range []Filter{{BusinessType: e.BusinessType, Limit: 1000}, {BusinessType: e.BusinessType, BatchID: e.BatchID, Limit: 1000}} {
-		page, err := c.List(t.Context(), filter)
+	for _, filter := range []processlog.Filter{{BusinessType: e.BusinessType, Limit: 1000}, {BusinessType: e.BusinessType, BatchID: e.BatchID, Limit: 1000}} {
+		page, err := c.store.List(t.Context(), filter)
 		require.NoError(t, err)
 		found := false
-		for _, listed := range page.Entries {
+		for _, listed := range page.Rows {
 			require.Equal(t, e.BusinessType, listed.BusinessType, "listed under %q", e.BusinessType)
 			found = found || listed.ID == got.ID
 		}

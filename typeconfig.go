@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,57 +10,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TypeConfig says how the entries of one type are run. The zero value works.
+// TypeConfig says what every process that records or runs a type must know in the same way. Give the same TypeConfig to
+// Declare where the type is only recorded, and to its HandlerConfig or BatchConfig where it runs. The zero value works.
 type TypeConfig struct {
-	MaxProcessCount int           // number of failed attempts that exhaust an entry. Options.MaxProcessCount overrides it. Default 10
-	Timeout         time.Duration // maximum duration of one attempt. Its context then ends with ErrTimeout. Default 30 s
-	Lease           time.Duration // overrides Config.Lease. A running attempt renews it until its Timeout. Where it cannot be renewed (see docs/how-to/size.md), it is raised above Timeout
-	Retry           Retry         // wait before the next attempt. Default Exponential(1 s, 10 min): ten attempts take about four minutes, and 8½ at most
-	MaxWait         time.Duration // age of an entry, its Delay included, up to which Unavailable, Snooze, undecodable content and an open Breaker cost it no attempt. This holds for compensations, too. Default 0: no limit
-	Keep            time.Duration // overrides Config.Keep; negative: keep forever
-	Codec           Codec         // encodes and decodes the content of a typed handler. Default JSON
-
-	// Concurrency is the number of handler calls that run at once in this process. With HandleBatch each call takes up
-	// to BatchSize entries. Compensations count, too. Default 50, with HandleBatch 4. For transactional handlers it is
-	// at most MaxOpenConns − 2 of the pool. This bound is per type, so size the pool for all types together and for
-	// your requests.
-	Concurrency int
-
-	// BatchSize and BatchWait are for HandleBatch only. BatchSize is the maximum number of entries of a call. Default
-	// 100, at most 500. BatchWait is how long a due entry may wait, unclaimed, for others to fill its batch. Once
-	// BatchSize entries wait, the batch starts with the next look into the database. These looks come every eighth of
-	// BatchWait, and every 250 ms at least. Starting Run does not end a wait. Default 0 (no wait), at most the Lease of
-	// the type.
-	BatchSize int
-	BatchWait time.Duration
-
-	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. It runs at least once,
-	// with its own number of attempts. Its first attempt finds the handler's error in Entry.LastError. It never runs
-	// after a success, unless a person asks for it with RequeueOptions.Compensate.
-	//
-	// Use Typed to get the decoded value, with the same T as the handler. The compiler does not check this T. If the
-	// content does not decode as T, the entry stays compensating, and spends no attempt until MaxWait has passed.
-	//
-	// CompensateTx undoes in a transaction instead, exactly once. It fits every kind of handler. If it must also call a
-	// partner, it records an entry for that call.
-	Compensate         HandlerFunc
-	CompensateTx       TxHandlerFunc
-	MaxCompensateCount int // number of failed compensations after which a person is needed. After MaxWait, Unavailable and Snooze count as failures. Default 10
-
-	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. Without it such an
-	// entry is left to a person. It is unknown whether the effect of such an entry happened. A process whose handler is
-	// stuck on the entry leaves the compensation to other processes.
-	CompensateCrashed bool
-
-	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The handler is
-	// called when all entries recorded with that BatchID have ended, dead ones included, in any process. An empty batch
-	// has ended. Until then the entry is snoozed at no cost, each time for an eighth of its age, between 500 ms and a
-	// minute.
-	//
-	// Record the entry in the transaction that records the last entry of the batch. Give it an idempotency key, and do
-	// not make it a member of the batch. A handler that must wait for people returns Snooze while BatchProgress counts
-	// Dead entries. AfterBatch is called concurrently. It cannot be used with HandleBatch.
-	AfterBatch func(e *Entry) (batchID string)
+	Codec Codec         // encodes and decodes the content of a typed handler. Default JSON
+	Keep  time.Duration // overrides Config.Keep; negative: keep forever
 
 	// Serial returns the ordering key of an entry, for example an account id. "" means no key. Entries of this type with
 	// the same key run one at a time, in the order in which they were recorded. Entries of one Record call run in the
@@ -74,16 +29,152 @@ type TypeConfig struct {
 	Serial   func(e *Entry) string
 	PassDead bool
 
-	Breaker Breaker // stops claims of this type in this process while a service that its handler needs is down. Default: none
-
 	// RefuseOtherContent makes Record return ErrOtherContent if an idempotency key comes again with other content. The
 	// transaction then cannot commit. Without it the receipt reports the difference, and the log reports it once for
 	// each type. A new field in a struct also changes the content of the same event. A codec that encodes a value in
 	// several ways, for example with maps in any order, never matches.
 	RefuseOtherContent bool
+}
 
-	Middleware      []Middleware      // wraps the handler (not a batch handler) and the compensation of this type
+// HandlerConfig says how this process runs the entries of a type with Handle or HandleTx. T is the type of the decoded
+// content. The zero value works, and so does a nil *HandlerConfig.
+type HandlerConfig[T any] struct {
+	TypeConfig
+
+	MaxProcessCount int           // number of failed attempts that exhaust an entry. Options.MaxProcessCount overrides it. Default 10
+	Timeout         time.Duration // maximum duration of one attempt. Its context then ends with ErrTimeout. Default 30 s
+	Lease           time.Duration // overrides Config.Lease. A running attempt renews it until its Timeout. Where it cannot be renewed (see docs/how-to/size.md), it is raised above Timeout
+	Retry           Retry         // wait before the next attempt. Default Exponential(1 s, 10 min): ten attempts take about four minutes, and 8½ at most
+	MaxWait         time.Duration // age of an entry, its Delay included, up to which Unavailable, Snooze, undecodable content and an open Breaker cost it no attempt. This holds for compensations, too. Default 0: no limit
+	Breaker         Breaker       // stops claims of this type in this process while a service that its handler needs is down. Default: none
+
+	// Concurrency is the number of handler calls that run at once in this process. Compensations count, too. Default 50.
+	// For transactional handlers it is at most MaxOpenConns − 2 of the pool. This bound is per type, so size the pool for
+	// all types together and for your requests.
+	Concurrency int
+
+	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. It runs at least once,
+	// with its own number of attempts. Its first attempt finds the handler's error in Entry.LastError. It never runs
+	// after a success, unless a person asks for it with RequeueOptions.Compensate. If the content does not decode as T,
+	// the entry stays compensating, and spends no attempt until MaxWait has passed.
+	//
+	// CompensateTx undoes in a transaction instead, exactly once. It fits every kind of handler. If it must also call a
+	// partner, it records an entry for that call. Set one of the two.
+	Compensate         func(ctx context.Context, e *Entry, v T) error
+	CompensateTx       func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
+	MaxCompensateCount int // number of failed compensations after which a person is needed. After MaxWait, Unavailable and Snooze count as failures. Default 10
+
+	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. Without it such an
+	// entry is left to a person. It is unknown whether the effect of such an entry happened. A process whose handler is
+	// stuck on the entry leaves the compensation to other processes.
+	CompensateCrashed bool
+
+	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The handler is
+	// called when all entries recorded with that BatchID have ended, dead ones included, in any process. An empty batch
+	// has ended. Until then the entry is snoozed at no cost, each time for an eighth of its age, between 500 ms and a
+	// minute.
+	//
+	// Record the entry in the transaction that records the last entry of the batch. Give it an idempotency key, and do
+	// not make it a member of the batch. A handler that must wait for people returns Snooze while Batch.Progress counts
+	// Dead entries. AfterBatch is called concurrently.
+	AfterBatch func(e *Entry) (batchID string)
+
+	Middleware []Middleware // wraps the handler and the compensation of this type
+}
+
+// BatchConfig says how this process runs the entries of a type with HandleBatch. The zero value works, and so does a nil
+// *BatchConfig.
+type BatchConfig[T any] struct {
+	TypeConfig
+
+	// BatchSize is the maximum number of entries of a call. Default 100, at most 500.
+	BatchSize int
+
+	// BatchWait is how long a due entry may wait, unclaimed, for others to fill its batch. Once BatchSize entries wait,
+	// the batch starts with the next look into the database. These looks come every eighth of BatchWait, and every
+	// 250 ms at least. Starting Run does not end a wait. Default 0 (no wait), at most the Lease of the type.
+	BatchWait time.Duration
+
+	// Concurrency is the number of calls that run at once in this process. Each call takes up to BatchSize entries.
+	// Compensations count, too. Default 4.
+	Concurrency int
+
+	// The following fields mean the same as in HandlerConfig. A compensation undoes one entry at a time.
+	MaxProcessCount    int
+	Timeout            time.Duration
+	Lease              time.Duration
+	Retry              Retry
+	MaxWait            time.Duration
+	Breaker            Breaker
+	Compensate         func(ctx context.Context, e *Entry, v T) error
+	CompensateTx       func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
+	MaxCompensateCount int
+	CompensateCrashed  bool
+
+	Middleware      []Middleware      // wraps the compensation of this type
 	BatchMiddleware []BatchMiddleware // wraps the batch handler of this type
+}
+
+// settings are the settings of a type, whatever kind of handler it has.
+type settings struct {
+	TypeConfig
+	batch           bool
+	maxProcessCount int
+	timeout, lease  time.Duration
+	retry           Retry
+	maxWait         time.Duration
+	concurrency     int
+	breaker         Breaker
+
+	compensate         HandlerFunc
+	compensateTx       txHandlerFunc
+	maxCompensateCount int
+	compensateCrashed  bool
+
+	afterBatch func(e *Entry) string
+	batchSize  int
+	batchWait  time.Duration
+
+	middleware      []Middleware
+	batchMiddleware []BatchMiddleware
+}
+
+func (cfg *HandlerConfig[T]) settings() settings {
+	if cfg == nil {
+		cfg = new(HandlerConfig[T])
+	}
+	s := settings{TypeConfig: cfg.TypeConfig,
+		maxProcessCount: cfg.MaxProcessCount, timeout: cfg.Timeout, lease: cfg.Lease, retry: cfg.Retry, maxWait: cfg.MaxWait,
+		concurrency: cfg.Concurrency, breaker: cfg.Breaker, maxCompensateCount: cfg.MaxCompensateCount, compensateCrashed: cfg.CompensateCrashed,
+		afterBatch: cfg.AfterBatch, middleware: cfg.Middleware}
+	setDefault(&s.concurrency, 50)
+	s.compensate, s.compensateTx = undoing(cfg.Compensate, cfg.CompensateTx)
+	return s
+}
+
+func (cfg *BatchConfig[T]) settings() settings {
+	if cfg == nil {
+		cfg = new(BatchConfig[T])
+	}
+	s := settings{TypeConfig: cfg.TypeConfig, batch: true,
+		maxProcessCount: cfg.MaxProcessCount, timeout: cfg.Timeout, lease: cfg.Lease, retry: cfg.Retry, maxWait: cfg.MaxWait,
+		concurrency: cfg.Concurrency, breaker: cfg.Breaker, maxCompensateCount: cfg.MaxCompensateCount, compensateCrashed: cfg.CompensateCrashed,
+		batchSize: cfg.BatchSize, batchWait: cfg.BatchWait, middleware: cfg.Middleware, batchMiddleware: cfg.BatchMiddleware}
+	setDefault(&s.concurrency, batchConcurrency)
+	setDefault(&s.batchSize, 100)
+	s.compensate, s.compensateTx = undoing(cfg.Compensate, cfg.CompensateTx)
+	return s
+}
+
+// undoing returns the compensations as functions that decode the content themselves.
+func undoing[T any](plain func(context.Context, *Entry, T) error, inTx func(context.Context, *ScopedTx, *Entry, T) error) (undo HandlerFunc, undoTx txHandlerFunc) {
+	if plain != nil {
+		undo = typed(plain)
+	}
+	if inTx != nil {
+		undoTx = typedTx(inTx)
+	}
+	return undo, undoTx
 }
 
 // batchConcurrency is the default Concurrency of HandleBatch. A claim then takes up to 500 entries. Their contents are
@@ -91,7 +182,7 @@ type TypeConfig struct {
 const batchConcurrency = 4
 
 // Breaker stops the claims of a type in this process while a service is down. It opens when too many of the latest
-// entries were answered with Unavailable, or not within TypeConfig.Timeout. Handlers and compensations count, and each
+// entries were answered with Unavailable, or not within HandlerConfig.Timeout. Handlers and compensations count, and each
 // entry counts once. An open breaker costs the waiting entries nothing. Other types continue.
 //
 // After a pause the entry that has been due longest is tried alone. The breaker closes unless that call fails in the
@@ -130,68 +221,73 @@ func (b Breaker) validate() (problems []error) {
 }
 
 func (cfg TypeConfig) withDefaults(of Config) TypeConfig {
-	setDefault(&cfg.MaxProcessCount, 10)
-	setDefault(&cfg.Timeout, 30*time.Second)
-	setDefault(&cfg.Concurrency, 50)
-	setDefault(&cfg.Lease, of.Lease)
 	setDefault(&cfg.Keep, of.Keep)
-	setDefault(&cfg.MaxCompensateCount, 10)
-	cfg.Breaker.setDefaults()
-	if cfg.Retry == nil {
-		cfg.Retry = Exponential(time.Second, 10*time.Minute)
-	}
 	if cfg.Codec == nil {
 		cfg.Codec = JSON
 	}
 	return cfg
 }
 
-func (cfg TypeConfig) validate(batch bool) error {
-	var problems []error
+func (s settings) withDefaults(of Config) settings {
+	s.TypeConfig = s.TypeConfig.withDefaults(of)
+	setDefault(&s.maxProcessCount, 10)
+	setDefault(&s.timeout, 30*time.Second)
+	setDefault(&s.lease, of.Lease)
+	setDefault(&s.maxCompensateCount, 10)
+	s.breaker.setDefaults()
+	if s.retry == nil {
+		s.retry = Exponential(time.Second, 10*time.Minute)
+	}
+	return s
+}
+
+// problems returns everything that is wrong with what all processes must know.
+func (cfg TypeConfig) problems() (problems []error) {
+	if reason := badKeep(max(0, cfg.Keep)); reason != "" {
+		problems = append(problems, &FieldError{Field: "Keep", Reason: reason})
+	}
+	if cfg.PassDead && cfg.Serial == nil {
+		problems = append(problems, &FieldError{Field: "PassDead", Reason: "is for types that have Serial"})
+	}
+	return problems
+}
+
+func (s settings) validate() error {
+	problems := s.TypeConfig.problems()
 	atLeastOne := func(field string, n int) {
 		if n < 1 {
 			problems = append(problems, &FieldError{Field: field, Reason: fmt.Sprintf("%d is less than 1", n)})
 		}
 	}
-	atLeastOne("MaxProcessCount", cfg.MaxProcessCount)
-	atLeastOne("Concurrency", cfg.Concurrency)
-	atLeastOne("MaxCompensateCount", cfg.MaxCompensateCount)
+	atLeastOne("MaxProcessCount", s.maxProcessCount)
+	atLeastOne("Concurrency", s.concurrency)
+	atLeastOne("MaxCompensateCount", s.maxCompensateCount)
 	atLeast := func(field string, d, least time.Duration) {
 		if reason := badSpan(d, least); reason != "" {
 			problems = append(problems, &FieldError{Field: field, Reason: reason})
 		}
 	}
-	atLeast("Timeout", cfg.Timeout, time.Millisecond)
-	atLeast("Lease", cfg.Lease, time.Second)
-	atLeast("MaxWait", cfg.MaxWait, 0)
-	if reason := badKeep(max(0, cfg.Keep)); reason != "" {
-		problems = append(problems, &FieldError{Field: "Keep", Reason: reason})
-	}
-	if cfg.Compensate != nil && cfg.CompensateTx != nil {
+	atLeast("Timeout", s.timeout, time.Millisecond)
+	atLeast("Lease", s.lease, time.Second)
+	atLeast("MaxWait", s.maxWait, 0)
+	if s.compensate != nil && s.compensateTx != nil {
 		problems = append(problems, &FieldError{Field: "CompensateTx", Reason: "and Compensate are both given: want one"})
 	}
-	if cfg.PassDead && cfg.Serial == nil {
-		problems = append(problems, &FieldError{Field: "PassDead", Reason: "is for types that have Serial"})
-	}
-	return errors.Join(slices.Concat(problems, cfg.Breaker.validate(), cfg.batchProblems(batch))...)
+	return errors.Join(slices.Concat(problems, s.breaker.validate(), s.batchProblems())...)
 }
 
-// batchProblems refuses fields that only a batch handler uses. Any other handler would ignore them silently.
-func (cfg TypeConfig) batchProblems(batch bool) (problems []error) {
+func (s settings) batchProblems() (problems []error) {
 	refuse := func(bad bool, field, format string, args ...any) {
 		if bad {
 			problems = append(problems, &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
 		}
 	}
-	if !batch {
-		refuse(cfg.BatchSize != 0, "BatchSize", "is HandleBatch's: this handler is given one entry")
-		refuse(cfg.BatchWait != 0, "BatchWait", "is HandleBatch's: this handler is given one entry")
-		return problems
+	if !s.batch {
+		return nil
 	}
-	refuse(cfg.BatchSize < 1 || cfg.BatchSize > processlog.MaxRows, "BatchSize", "%d: want 1 to %d, what one claim brings", cfg.BatchSize, processlog.MaxRows)
-	refuse(cfg.BatchWait < 0, "BatchWait", "%v is less than 0", cfg.BatchWait)
-	refuse(cfg.BatchWait > cfg.Lease, "BatchWait", "%v is more than the Lease, %v: no entry is to wait longer for others than after a crash", cfg.BatchWait, cfg.Lease)
-	refuse(cfg.AfterBatch != nil, "AfterBatch", "is not HandleBatch's: its entries come after batches of their own")
-	refuse(cfg.BatchWait > 0 && cfg.BatchSize == 1, "BatchWait", "is of no use with a BatchSize of 1")
+	refuse(s.batchSize < 1 || s.batchSize > processlog.MaxRows, "BatchSize", "%d: want 1 to %d, what one claim brings", s.batchSize, processlog.MaxRows)
+	refuse(s.batchWait < 0, "BatchWait", "%v is less than 0", s.batchWait)
+	refuse(s.batchWait > s.lease, "BatchWait", "%v is more than the Lease, %v: no entry is to wait longer for others than after a crash", s.batchWait, s.lease)
+	refuse(s.batchWait > 0 && s.batchSize == 1, "BatchWait", "is of no use with a BatchSize of 1")
 	return problems
 }

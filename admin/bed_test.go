@@ -49,7 +49,7 @@ const (
 // watched is a store in memory that calls the hooks of a test. A hook can return an error or wait.
 type watched struct {
 	*compensatortest.MemoryStore
-	entries   func(f compensator.Filter)                          // called before List, if set
+	entries   func(f admin.Filter)                                // called before List, if set
 	cases     func(ctx context.Context, f admin.CaseFilter) error // called before Cases
 	heads     func(ctx context.Context) error                     // called before Heads
 	operates  func(op processlog.Operation) error                 // called before Operate
@@ -71,7 +71,7 @@ func (w *watched) Outlines(ctx context.Context, ids []compensator.EntryID) ([]pr
 	return rows, err
 }
 
-func (w *watched) List(ctx context.Context, f compensator.Filter) (processlog.Page, error) {
+func (w *watched) List(ctx context.Context, f admin.Filter) (processlog.Page, error) {
 	if w.entries != nil {
 		w.entries(f)
 	}
@@ -158,7 +158,7 @@ func newBed(t *testing.T) *bed {
 	b.store, b.c = store, c
 	for _, name := range []string{refundType, mailType} {
 		secret := map[string]string{refundType: canary, mailType: "another's"}[name]
-		typ, err := compensator.Handle(c, name, func(_ context.Context, e *compensator.Entry, p payment) error {
+		typ, err := compensator.Handle(t.Context(), c, name, func(_ context.Context, e *compensator.Entry, p payment) error {
 			switch p.Order {
 			case "dies":
 				return compensator.Permanent(errors.New("no such card " + `"` + secret + `"`))
@@ -168,7 +168,7 @@ func newBed(t *testing.T) *bed {
 				return compensator.Unavailable(errors.New("no answer about card " + `"` + secret + `", password=` + p.Card))
 			}
 			return nil
-		}, compensator.TypeConfig{Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
+		}, &compensator.HandlerConfig[payment]{Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
 		require.NoError(t, err)
 		b.types[name] = typ
 		opts := func(id string) compensator.Options {

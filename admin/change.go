@@ -128,7 +128,7 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 			answers[i] = ErrNotAllowed
 			refused.add(row.ID, row.BusinessType)
 		case row.Version != seen.Version:
-			answers[i] = fmt.Errorf("%s entry %s: %w", ch.Action, seen.ID, compensator.ErrChanged)
+			answers[i] = fmt.Errorf("%s entry %s: %w", ch.Action, seen.ID, ErrChanged)
 		case !d.mayAgain(ctx, a, ch.Action, row.State, on):
 			answers[i] = ErrNotAllowed
 			refused.add(row.ID, row.BusinessType)
@@ -185,8 +185,8 @@ func (d *Admin) mayAgain(ctx context.Context, a Actor, action Right, state compe
 }
 
 // actions maps the rights that a Change may use to the log's actions.
-var actions = map[Right]compensator.Action{Requeue: compensator.ActionRequeue, Compensate: compensator.ActionRequeue, SettleManually: compensator.ActionSettleManually,
-	Cancel: compensator.ActionCancel, Complete: compensator.ActionComplete, Reschedule: compensator.ActionReschedule}
+var actions = map[Right]processlog.Action{Requeue: processlog.ActionRequeue, Compensate: processlog.ActionRequeue, SettleManually: processlog.ActionSettleManually,
+	Cancel: processlog.ActionCancel, Complete: processlog.ActionComplete, Reschedule: processlog.ActionReschedule}
 
 // named returns an error if an action names no entry, too many entries, or an entry twice.
 func named(ids []compensator.EntryID) error {
@@ -216,7 +216,7 @@ func (ch Change) change(a Actor, ids []compensator.EntryID) (processlog.Change, 
 		return refuse("action", fmt.Sprintf("%q is none", ch.Action))
 	case ch.Delay < 0 || ch.Delay > processlog.MaxDelay:
 		return refuse("delay", fmt.Sprintf("%v: want 0 to 100 years", ch.Delay))
-	case ch.Delay > 0 && change.Action != compensator.ActionRequeue && change.Action != compensator.ActionReschedule:
+	case ch.Delay > 0 && change.Action != processlog.ActionRequeue && change.Action != processlog.ActionReschedule:
 		return refuse("delay", "is none of "+string(ch.Action)+"'s")
 	}
 	if err := named(ids); err != nil {

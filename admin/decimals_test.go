@@ -31,9 +31,9 @@ func TestCurrencyInSmallLettersIsTheSame(t *testing.T) {
 		Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{"charge": {Amount: func(*compensator.Entry) (compensator.Amount, error) { return given, nil }}}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	typ, err := compensator.Handle(c, "charge", func(context.Context, *compensator.Entry, string) error {
+	typ, err := compensator.Handle(t.Context(), c, "charge", func(context.Context, *compensator.Entry, string) error {
 		return compensator.Permanent(errors.New("no"))
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	d, err := admin.New(c, admin.Options{Access: everything})
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ type EntryPage struct {
 	Next    string              `json:"next,omitempty"`
 }
 
-// Entries lists entries like Compensator.List, without content, headers and user names. It asks Access for SeeEntries
+// Entries lists entries like Log.List, without content, headers and user names. It asks Access for SeeEntries
 // for each type.
 //
 // Some filters need another right: a filter by error text needs SeeErrors, and a filter by user id needs SeeContent.
@@ -27,7 +27,7 @@ type EntryPage struct {
 //
 // For an actor who may not see all types, a listing without ids and without a created range is ordered by due time. A
 // listing of one state uses types that were read up to five seconds ago.
-func (d *Admin) Entries(ctx context.Context, a Actor, filter compensator.Filter) (EntryPage, error) {
+func (d *Admin) Entries(ctx context.Context, a Actor, filter Filter) (EntryPage, error) {
 	page, err := d.entries(ctx, a, filter, SeeEntries)
 	inFull := d.sight(a, SeeErrors)
 	for i := range page.Entries {
@@ -37,7 +37,7 @@ func (d *Admin) Entries(ctx context.Context, a Actor, filter compensator.Filter)
 }
 
 // entries lists entries of the types for which the actor has all of rights. It does not mask the entries.
-func (d *Admin) entries(ctx context.Context, a Actor, filter compensator.Filter, rights ...Right) (EntryPage, error) {
+func (d *Admin) entries(ctx context.Context, a Actor, filter Filter, rights ...Right) (EntryPage, error) {
 	if filter.BusinessType != "" && !d.may(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
 		return EntryPage{}, nil
 	}
@@ -62,13 +62,13 @@ func (d *Admin) entries(ctx context.Context, a Actor, filter compensator.Filter,
 		}
 	}
 	filter.BusinessTypes, filter.Outline = types, true
-	page, err := read(ctx, d, func(ctx context.Context) (compensator.Page, error) { return d.c.List(ctx, filter) })
+	page, err := read(ctx, d, func(ctx context.Context) (Page, error) { return Of(d.c).List(ctx, filter) })
 	return EntryPage{Next: page.Next, Entries: shown(page.Entries, func(e *compensator.Entry) bool { return sees.sees(ctx, e.BusinessType) })}, err
 }
 
 // ofOneState reports whether the filter lists one state. Such a listing goes through the types one by one, ordered by
 // due time.
-func ofOneState(f compensator.Filter) bool {
+func ofOneState(f Filter) bool {
 	return len(f.States) == 1 && f.BatchID+f.BusinessID+f.BusinessExtID == "" && f.CreatedFrom.IsZero() && f.CreatedTo.IsZero()
 }
 
@@ -158,7 +158,7 @@ func (d *Admin) siblings(ctx context.Context, a Actor, e *compensator.Entry, vie
 	if e.BusinessID == "" {
 		return nil
 	}
-	page, err := d.Entries(ctx, a, compensator.Filter{BusinessID: e.BusinessID, Limit: siblingsShown + 1, Newest: true})
+	page, err := d.Entries(ctx, a, Filter{BusinessID: e.BusinessID, Limit: siblingsShown + 1, Newest: true})
 	for i := range page.Entries {
 		switch {
 		case page.Entries[i].ID == e.ID:
@@ -226,7 +226,7 @@ func (d *Admin) entryFor(ctx context.Context, a Actor, ref compensator.Ref, righ
 //   - The actor has the right for no type.
 //   - The actor may not use this Filter.
 //   - ReadOnly is set.
-func (d *Admin) Export(ctx context.Context, a Actor, filter compensator.Filter, why Why) (LinePage, error) {
+func (d *Admin) Export(ctx context.Context, a Actor, filter Filter, why Why) (LinePage, error) {
 	if d.readOnly {
 		return LinePage{}, ErrReadOnly
 	}

@@ -33,16 +33,16 @@ type page struct {
 
 // lists calls each method that returns pages, with one row per page.
 var lists = map[string]func(ctx context.Context, d *admin.Admin, cursor string) (page, error){
-	"entries":           entriesBy(compensator.Filter{}),
-	"newest entries":    entriesBy(compensator.Filter{Newest: true}),
-	"dead entries":      entriesBy(compensator.Filter{States: []compensator.State{compensator.Dead}}),
-	"a batch":           entriesBy(compensator.Filter{BatchID: "b-1"}),
-	"a batch's dead":    entriesBy(compensator.Filter{BatchID: "b-1", States: []compensator.State{compensator.Dead}, MaxRead: 1}),
-	"created lately":    entriesBy(compensator.Filter{CreatedFrom: time.Unix(1, 0), MaxRead: 1}),
-	"mail of a range":   entriesBy(compensator.Filter{CreatedFrom: time.Unix(1, 0), BusinessType: mailType, MaxRead: 1}),
-	"ended by a person": entriesBy(compensator.Filter{CreatedFrom: time.Unix(1, 0), EndedBy: compensator.EndedByPermanent, MaxRead: 1}),
+	"entries":           entriesBy(admin.Filter{}),
+	"newest entries":    entriesBy(admin.Filter{Newest: true}),
+	"dead entries":      entriesBy(admin.Filter{States: []compensator.State{compensator.Dead}}),
+	"a batch":           entriesBy(admin.Filter{BatchID: "b-1"}),
+	"a batch's dead":    entriesBy(admin.Filter{BatchID: "b-1", States: []compensator.State{compensator.Dead}, MaxRead: 1}),
+	"created lately":    entriesBy(admin.Filter{CreatedFrom: time.Unix(1, 0), MaxRead: 1}),
+	"mail of a range":   entriesBy(admin.Filter{CreatedFrom: time.Unix(1, 0), BusinessType: mailType, MaxRead: 1}),
+	"ended by a person": entriesBy(admin.Filter{CreatedFrom: time.Unix(1, 0), EndedBy: compensator.EndedByPermanent, MaxRead: 1}),
 	"an export": func(ctx context.Context, d *admin.Admin, cursor string) (p page, err error) {
-		found, err := d.Export(ctx, mei, compensator.Filter{BatchID: "b-1", Limit: 1, Cursor: cursor}, why)
+		found, err := d.Export(ctx, mei, admin.Filter{BatchID: "b-1", Limit: 1, Cursor: cursor}, why)
 		for _, l := range found.Lines {
 			p.types = append(p.types, l.Entry.BusinessType)
 		}
@@ -67,7 +67,7 @@ var lists = map[string]func(ctx context.Context, d *admin.Admin, cursor string) 
 	},
 }
 
-func entriesBy(f compensator.Filter) func(ctx context.Context, d *admin.Admin, cursor string) (page, error) {
+func entriesBy(f admin.Filter) func(ctx context.Context, d *admin.Admin, cursor string) (page, error) {
 	return func(ctx context.Context, d *admin.Admin, cursor string) (p page, err error) {
 		f.Limit, f.Cursor = 1, cursor
 		found, err := d.Entries(ctx, mei, f)
@@ -134,7 +134,7 @@ func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // In a bubble no time passes during the queries.
 		b := newBed(t)
 		var types [][]string
-		b.store.entries = func(f compensator.Filter) {
+		b.store.entries = func(f admin.Filter) {
 			types = append(types, f.BusinessTypes)
 			assert.True(t, f.Outline, "no content is read for a list")
 		}
@@ -143,7 +143,7 @@ func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 		b.store.auditLogs = func(f admin.AuditLogFilter) { types = append(types, f.BusinessTypes) }
 		ask := func(d *admin.Admin) [][]string {
 			types = nil
-			_, err1 := d.Entries(t.Context(), mei, compensator.Filter{})
+			_, err1 := d.Entries(t.Context(), mei, admin.Filter{})
 			_, err2 := d.Cases(t.Context(), mei, admin.CaseFilter{})
 			_, _, err3 := d.Groups(t.Context(), mei)
 			_, err4 := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{})
@@ -167,13 +167,13 @@ func TestListsKeepToTheTypesAskedFor(t *testing.T) {
 		n      int
 	}{{everything, mailType, 1}, {mailOnly, mailType, 1}, {mailOnly, refundType, 0}} {
 		d, types := b.admin(admin.Options{Access: of.access}), []string{of.asked}
-		entries, err1 := d.Entries(t.Context(), mei, compensator.Filter{BusinessTypes: types})
+		entries, err1 := d.Entries(t.Context(), mei, admin.Filter{BusinessTypes: types})
 		cases, err2 := d.Cases(t.Context(), mei, admin.CaseFilter{BusinessTypes: types})
 		require.NoError(t, errors.Join(err1, err2))
 		assert.Equal(t, []int{of.n, of.n}, []int{len(entries.Entries), len(cases.Cases)}, of.asked)
 	}
 	d, none := b.admin(admin.Options{Access: everything}), []string{}
-	entries, err1 := d.Entries(t.Context(), mei, compensator.Filter{BusinessTypes: none})
+	entries, err1 := d.Entries(t.Context(), mei, admin.Filter{BusinessTypes: none})
 	cases, err2 := d.Cases(t.Context(), mei, admin.CaseFilter{BusinessTypes: none})
 	auditLog, err3 := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{BusinessTypes: none})
 	require.NoError(t, errors.Join(err1, err2, err3))
@@ -326,7 +326,7 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 func TestSearchFindsOnlyWhatItsRightShows(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	for right, search := range map[admin.Right]compensator.Filter{admin.SeeErrors: {LastError: "no such card"}, admin.SeeContent: {UserID: "7"}} {
+	for right, search := range map[admin.Right]admin.Filter{admin.SeeErrors: {LastError: "no such card"}, admin.SeeContent: {UserID: "7"}} {
 		d := b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, r admin.Right, on admin.Subject) bool {
 			return r == admin.SeeEntries || r == right && on.Type != refundType
 		})}) // Give the right for the empty type, too.
@@ -402,7 +402,7 @@ func TestMistypedTypeIsNotPaused(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	d := b.admin(admin.Options{Access: everything})
-	_, err := compensator.Handle(b.c, "invoice", func(context.Context, *compensator.Entry, payment) error { return nil }, compensator.TypeConfig{})
+	_, err := compensator.Handle(t.Context(), b.c, "invoice", func(context.Context, *compensator.Entry, payment) error { return nil }, nil)
 	require.NoError(t, err)
 	for typed, near := range map[string][]string{"refnud": {"refund"}, "REFUND": {"refund"}, "refunds_v2": {"refund"}, "mial": {"mail"}, "warehouse": nil} {
 		var unknown *admin.UnknownTypeError
@@ -498,7 +498,7 @@ func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 		return r == admin.SeeOverview
 	}))
 	assert.Equal(t, map[string]*admin.Broken{mailType: nil}, told(mailOnly), "as if there were none")
-	page, err := b.c.List(t.Context(), compensator.Filter{BusinessType: refundType})
+	page, err := admin.Of(b.c).List(t.Context(), admin.Filter{BusinessType: refundType})
 	require.NoError(t, err)
 	for _, e := range page.Entries {
 		if e.State != compensator.Succeeded {
@@ -522,14 +522,14 @@ func TestExportThatIsRefusedIsOnRecord(t *testing.T) {
 	looks, exports := having(admin.SeeEntries), having(admin.SeeEntries, admin.Export)
 	for i, tried := range []struct {
 		d      *admin.Admin
-		filter compensator.Filter
+		filter admin.Filter
 	}{
-		{looks, compensator.Filter{}},
-		{looks, compensator.Filter{BusinessType: refundType}},
-		{looks, compensator.Filter{BusinessTypes: []string{refundType}, States: []compensator.State{compensator.Dead}}},
-		{having(admin.Export), compensator.Filter{BusinessType: refundType}},
-		{exports, compensator.Filter{BusinessType: refundType, LastError: "card"}},
-		{exports, compensator.Filter{UserID: "7"}},
+		{looks, admin.Filter{}},
+		{looks, admin.Filter{BusinessType: refundType}},
+		{looks, admin.Filter{BusinessTypes: []string{refundType}, States: []compensator.State{compensator.Dead}}},
+		{having(admin.Export), admin.Filter{BusinessType: refundType}},
+		{exports, admin.Filter{BusinessType: refundType, LastError: "card"}},
+		{exports, admin.Filter{UserID: "7"}},
 	} {
 		page, err := tried.d.Export(t.Context(), mei, tried.filter, why)
 		require.ErrorIs(t, err, admin.ErrNotAllowed, "%+v", tried.filter)
@@ -537,7 +537,7 @@ func TestExportThatIsRefusedIsOnRecord(t *testing.T) {
 		require.Len(t, b.auditLog(true), i+1, "%+v", tried.filter)
 		assert.Equal(t, []string{"export", "[OPS-988] PSP is back"}, []string{b.auditLog(true)[0].Action, b.auditLog(true)[0].Reason})
 	}
-	_, err := looks.Export(t.Context(), mei, compensator.Filter{BusinessTypes: []string{}}, why)
+	_, err := looks.Export(t.Context(), mei, admin.Filter{BusinessTypes: []string{}}, why)
 	require.NoError(t, err)
 	assert.Len(t, b.auditLog(true), 6)
 }
@@ -554,7 +554,7 @@ func TestRefusalMakesNoType(t *testing.T) {
 		for _, name := range []string{"no such type", refundType} {
 			require.ErrorIs(t, d.Pause(t.Context(), mei, name, why), admin.ErrNotAllowed)
 			require.ErrorIs(t, d.Resume(t.Context(), mei, admin.Paused{Type: name, Version: 1}, why), admin.ErrNotAllowed)
-			_, err := d.Export(t.Context(), mei, compensator.Filter{BusinessType: name}, why)
+			_, err := d.Export(t.Context(), mei, admin.Filter{BusinessType: name}, why)
 			require.ErrorIs(t, err, admin.ErrNotAllowed)
 		}
 		types, err := b.store.Types(t.Context())

@@ -100,7 +100,7 @@ type LinePage struct {
 }
 
 // EntryLines lists entries as Entries does, as lines. It needs the same rights as Entries.
-func (d *Admin) EntryLines(ctx context.Context, a Actor, filter compensator.Filter) (LinePage, error) {
+func (d *Admin) EntryLines(ctx context.Context, a Actor, filter Filter) (LinePage, error) {
 	page, err := d.entries(ctx, a, filter, SeeEntries)
 	if err != nil {
 		return LinePage{}, err

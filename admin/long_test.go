@@ -30,9 +30,9 @@ func TestLongErrorIsScrubbedInPart(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	var said string
-	typ, err := compensator.Handle(c, "dies", func(context.Context, *compensator.Entry, string) error {
+	typ, err := compensator.Handle(t.Context(), c, "dies", func(context.Context, *compensator.Entry, string) error {
 		return compensator.Permanent(errors.New(said))
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	kept := func(text string) string {
 		said = text

@@ -69,16 +69,16 @@ func deeds() []deed {
 			return answered(d.Overview(ctx, a))
 		}},
 		{"entries", "Entries", admin.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
-			return answered(d.Entries(ctx, a, compensator.Filter{}))
+			return answered(d.Entries(ctx, a, admin.Filter{}))
 		}},
 		{"entries of the type", "Entries", admin.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
-			return answered(d.Entries(ctx, a, compensator.Filter{BusinessType: refundType, States: []compensator.State{compensator.Dead}}))
+			return answered(d.Entries(ctx, a, admin.Filter{BusinessType: refundType, States: []compensator.State{compensator.Dead}}))
 		}},
 		{"entries of an error", "Entries", admin.SeeErrors, sees, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
-			return answered(d.Entries(ctx, a, compensator.Filter{BusinessType: refundType, States: []compensator.State{compensator.Dead}, LastError: "8842"}))
+			return answered(d.Entries(ctx, a, admin.Filter{BusinessType: refundType, States: []compensator.State{compensator.Dead}, LastError: "8842"}))
 		}},
 		{"entries of a user", "Entries", admin.SeeContent, sees, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
-			return answered(d.Entries(ctx, a, compensator.Filter{BusinessType: refundType, States: []compensator.State{compensator.Dead}, UserID: "7"}))
+			return answered(d.Entries(ctx, a, admin.Filter{BusinessType: refundType, States: []compensator.State{compensator.Dead}, UserID: "7"}))
 		}},
 		{"entry", "Entry", admin.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Entry(ctx, a, b.dead.ID))
@@ -90,10 +90,10 @@ func deeds() []deed {
 			return answered(d.Lines(ctx, a, []compensator.EntryID{b.dead.ID}))
 		}},
 		{"listed lines", "EntryLines", admin.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
-			return answered(d.EntryLines(ctx, a, compensator.Filter{}))
+			return answered(d.EntryLines(ctx, a, admin.Filter{}))
 		}},
 		{"listed lines' errors", "EntryLines", admin.SeeErrors, sees, false, canary, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
-			return answered(d.EntryLines(ctx, a, compensator.Filter{}))
+			return answered(d.EntryLines(ctx, a, admin.Filter{}))
 		}},
 		{"entry's error", "Entry", admin.SeeErrors, sees, false, canary, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Entry(ctx, a, b.dead.ID))
@@ -141,10 +141,10 @@ func deeds() []deed {
 			return answered(d.Reveal(ctx, a, b.dead.ID, why))
 		}},
 		{"export", "Export", admin.Export, sees, true, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
-			return answered(d.Export(ctx, a, compensator.Filter{}, why))
+			return answered(d.Export(ctx, a, admin.Filter{}, why))
 		}},
 		{"export of the type", "Export", admin.Export, sees, true, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
-			return answered(d.Export(ctx, a, compensator.Filter{BusinessType: refundType}, why))
+			return answered(d.Export(ctx, a, admin.Filter{BusinessType: refundType}, why))
 		}},
 		changing(admin.Requeue, nil, deadRefund),
 		requeueSucceeded,
@@ -331,7 +331,7 @@ func TestNothingIsSeenOfWhatIsMasked(t *testing.T) {
 		assert.NotContains(t, text, canary, deed.name)
 		assert.NotContains(t, text, "Y2FuYXJ5", deed.name) // "Y2FuYXJ5" is the beginning of canary in base64.
 	}
-	page, err := d.Entries(t.Context(), mei, compensator.Filter{States: []compensator.State{compensator.Dead}})
+	page, err := d.Entries(t.Context(), mei, admin.Filter{States: []compensator.State{compensator.Dead}})
 	require.NoError(t, err)
 	assert.Equal(t, "no such card “…”", page.Entries[0].LastError, "the error is masked")
 }
@@ -485,7 +485,7 @@ func TestManyCasesAreTakenAtOnce(t *testing.T) {
 	answers, err = d.AssignCases(t.Context(), bob, all[:2], "eve", why)
 	require.NoError(t, err)
 	require.NoError(t, answers[0])
-	require.ErrorIs(t, answers[1], compensator.ErrChanged, "mei has it")
+	require.ErrorIs(t, answers[1], admin.ErrChanged, "mei has it")
 	require.NoError(t, joined(d.AssignCases(t.Context(), mei, []admin.SeenCase{seen(b.otherDead)}, "", why)), "she gives back what is hers")
 	assert.ElementsMatch(t, []string{"refund eve", "mail "}, owners())
 

@@ -19,9 +19,9 @@ var changes = []admin.Right{admin.Requeue, admin.Compensate, admin.SettleManuall
 // inEachState returns functions that bring an entry into each state that the log's rules distinguish.
 func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 	var n int
-	saga, err := compensator.Handle(b.c, "saga", func(context.Context, *compensator.Entry, payment) error {
+	saga, err := compensator.Handle(t.Context(), b.c, "saga", func(context.Context, *compensator.Entry, payment) error {
 		return compensator.Permanent(errors.New("no"))
-	}, compensator.TypeConfig{MaxCompensateCount: 1, Compensate: func(_ context.Context, e *compensator.Entry) error {
+	}, &compensator.HandlerConfig[payment]{MaxCompensateCount: 1, Compensate: func(_ context.Context, e *compensator.Entry, _ payment) error {
 		var p payment
 		if err := e.Decode(&p); err != nil || p.Order == "dies" {
 			return errors.Join(errors.New("nor back"), err)
@@ -52,7 +52,7 @@ func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 		}))
 		return id
 	}
-	by := compensator.AuditInfo{Actor: "host", Reason: "for a test"}
+	by := admin.AuditInfo{Actor: "host", Reason: "for a test"}
 	then := func(of func() compensator.EntryID, does func(ctx context.Context, id compensator.EntryID) error) func() compensator.EntryID {
 		return func() compensator.EntryID {
 			id := of()
@@ -73,12 +73,12 @@ func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 			return err
 		}),
 		"settled by hand": then(called(b.types[refundType], "dies", 1), func(ctx context.Context, id compensator.EntryID) error {
-			return b.c.SettleManually(ctx, id, by)
+			return admin.Of(b.c).SettleManually(ctx, id, by)
 		}),
 	}
 	for _, ended := range []string{"dead", "succeeded", "compensated", "dead going back", "cancelled", "settled by hand"} {
 		states[ended+", erased"] = then(states[ended], func(ctx context.Context, id compensator.EntryID) error {
-			_, err := b.c.Erase(ctx, id, by)
+			_, err := admin.Of(b.c).Erase(ctx, id, by)
 			return err
 		})
 	}

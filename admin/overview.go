@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -21,7 +22,7 @@ type Overview struct {
 // there is a reason.
 type TypeOverview struct {
 	Type    string        `json:"type"`
-	Counts  []Count       `json:"counts"`            // counts above 0, pending first
+	Counts  []StateCount  `json:"counts"`            // counts above 0, pending first
 	Overdue time.Duration `json:"overdue,omitempty"` // how long the oldest due entry has waited for a claim; 0: no due entry waits
 	Unknown bool          `json:"unknown,omitempty"` // entries are overdue, and this process has no handler for the type
 	Paused  *Paused       `json:"paused,omitempty"`
@@ -37,8 +38,8 @@ type Broken struct {
 	Error   string    `json:"error"`    // error of the last failed call; masked without SeeErrors
 }
 
-// Count is a number of entries, at most 1,000.
-type Count struct {
+// StateCount is a number of entries of one state, at most 1,000.
+type StateCount struct {
 	State compensator.State `json:"state"`
 	N     int               `json:"n"`
 	More  bool              `json:"more,omitempty"` // there are more entries than N
@@ -86,7 +87,7 @@ func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	for _, c := range counts {
 		if sees.sees(ctx, c.BusinessType) {
 			t := of(c.BusinessType)
-			t.Counts = append(t.Counts, Count{c.State, c.N, c.More})
+			t.Counts = append(t.Counts, StateCount{c.State, c.N, c.More})
 		}
 	}
 	found := Overview{At: at}
@@ -118,7 +119,9 @@ func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 		}
 	}
 	for _, t := range types {
-		slices.SortFunc(t.Counts, func(a, b Count) int { return slices.Index(unfinished, a.State) - slices.Index(unfinished, b.State) })
+		slices.SortFunc(t.Counts, func(a, b StateCount) int {
+			return slices.Index(unfinished, a.State) - slices.Index(unfinished, b.State)
+		})
 		found.Types = append(found.Types, *t)
 	}
 	slices.SortFunc(found.Types, func(a, b TypeOverview) int { return strings.Compare(a.Type, b.Type) })
@@ -133,7 +136,7 @@ func (d *Admin) Broken(ctx context.Context, a Actor) []Broken {
 
 // brokenAmong returns the open breakers of the types that the actor may see. It cuts errors to the length that the log
 // stores, because errors of handlers may have any length.
-func (d *Admin) brokenAmong(ctx context.Context, a Actor, open []compensator.OpenBreaker, sees *sight) (seen []Broken) {
+func (d *Admin) brokenAmong(ctx context.Context, a Actor, open []observe.OpenBreaker, sees *sight) (seen []Broken) {
 	inFull := d.sight(a, SeeErrors)
 	for _, b := range open {
 		if sees.sees(ctx, b.BusinessType) {

@@ -69,7 +69,7 @@ func (d *Admin) pause(ctx context.Context, a Actor, businessType string, why Why
 	pause.Actor, pause.Reason = a.ID, reason
 	for _, s := range settings {
 		if name, is := processlog.PausedType(s); is && name == businessType {
-			return fmt.Errorf("pause %q: %w", businessType, compensator.ErrChanged)
+			return fmt.Errorf("pause %q: %w", businessType, ErrChanged)
 		}
 		if s.Name == pause.Name {
 			pause.Version = s.Version
@@ -89,7 +89,7 @@ func (d *Admin) Resume(ctx context.Context, a Actor, seen Paused, why Why) error
 	resume := processlog.Pause(seen.Type)
 	resume.Value, resume.Version, resume.Actor, resume.Reason = "", seen.Version, a.ID, reason
 	if resume.Version == 0 {
-		return fmt.Errorf("resume %q: %w", seen.Type, compensator.ErrChanged)
+		return fmt.Errorf("resume %q: %w", seen.Type, ErrChanged)
 	}
 	defer d.acts.Add(1)
 	return d.log.Operations().PutSetting(ctx, resume, processlog.Operation{Actor: a.ID, Action: "resume", BusinessType: seen.Type, Reason: reason})

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -72,13 +72,13 @@ func (d *Admin) counted(ctx context.Context) ([]processlog.Count, time.Time, err
 // condition is the part of the overview without the counts. It is cached separately, because reading it is much faster
 // than counting.
 type condition struct {
-	health   compensator.Health
+	health   observe.Health
 	settings []processlog.Setting
 }
 
 func (d *Admin) condition(ctx context.Context) (condition, error) {
 	found, _, err := d.standing.get(ctx, &d.acts, func(ctx context.Context) (c condition, err error) {
-		c.health, err = read(ctx, d, func(ctx context.Context) (compensator.Health, error) { return d.c.Health(ctx), nil })
+		c.health, err = read(ctx, d, func(ctx context.Context) (observe.Health, error) { return d.c.Health(ctx), nil })
 		if err != nil {
 			return c, err
 		}

@@ -19,13 +19,13 @@ import (
 // transfers registers a type whose handler blocks until its time limit. So its entries die or wait for a retry.
 func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 	t.Helper()
-	typ, err := compensator.Handle(b.c, fmt.Sprint("transfer-", attempts), func(ctx context.Context, _ *compensator.Entry, p payment) error {
+	typ, err := compensator.Handle(t.Context(), b.c, fmt.Sprint("transfer-", attempts), func(ctx context.Context, _ *compensator.Entry, p payment) error {
 		if p.Order == "refused" {
 			return compensator.Permanent(errors.New("no such account"))
 		}
 		<-ctx.Done()
 		return errors.Join(context.Cause(ctx), errors.New("account 8842 does not answer"))
-	}, compensator.TypeConfig{Timeout: 20 * time.Millisecond, MaxProcessCount: attempts})
+	}, &compensator.HandlerConfig[payment]{Timeout: 20 * time.Millisecond, MaxProcessCount: attempts})
 	require.NoError(t, err)
 	return typ
 }
@@ -89,7 +89,7 @@ func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 			lines, err := blind.Lines(t.Context(), mei, []compensator.EntryID{id})
 			require.NoError(t, err)
 			require.True(t, lines[0].OutcomeUnknown, state)
-			page, err := blind.EntryLines(t.Context(), mei, compensator.Filter{BusinessType: lines[0].Entry.BusinessType, Limit: 100})
+			page, err := blind.EntryLines(t.Context(), mei, admin.Filter{BusinessType: lines[0].Entry.BusinessType, Limit: 100})
 			require.NoError(t, err)
 			for _, line := range page.Lines {
 				assert.True(t, line.OutcomeUnknown || line.Entry.ID != id, "%s in a list", state)
@@ -127,11 +127,11 @@ func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	begun, goes := make(chan struct{}, 1), make(chan struct{})
-	slow, err := compensator.Handle(b.c, "slow", func(context.Context, *compensator.Entry, payment) error {
+	slow, err := compensator.Handle(t.Context(), b.c, "slow", func(context.Context, *compensator.Entry, payment) error {
 		begun <- struct{}{}
 		<-goes
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	var id compensator.EntryID
 	require.NoError(t, b.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -154,7 +154,7 @@ func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	<-begun
 	assert.True(t, line().OutcomeUnknown)
 	ch := admin.Change{Action: admin.Cancel, Entries: []admin.Seen{{ID: id, Version: waiting.Entry.Version}}, Why: why}
-	require.ErrorIs(t, joined(d.Change(t.Context(), mei, ch)), compensator.ErrChanged)
+	require.ErrorIs(t, joined(d.Change(t.Context(), mei, ch)), admin.ErrChanged)
 	ch.Entries[0].Version = line().Entry.Version
 	var refused *admin.UncheckedError
 	require.ErrorAs(t, joined(d.Change(t.Context(), mei, ch)), &refused)
@@ -211,7 +211,7 @@ func TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange(t *testing.T) {
 	})})
 	require.ErrorIs(t, joined(d.Change(t.Context(), mei, ch)), compensator.ErrNotFound)
 	ch.Entries[0].Version++
-	require.ErrorIs(t, joined(b.admin(admin.Options{Access: everything}).Change(t.Context(), mei, ch)), compensator.ErrChanged)
+	require.ErrorIs(t, joined(b.admin(admin.Options{Access: everything}).Change(t.Context(), mei, ch)), admin.ErrChanged)
 }
 
 // TestManyUncheckedEntriesAreCountedAndTheFirstNamed checks that the error names one entry and the number of the

@@ -278,7 +278,7 @@ func TestRunOutlivesProblemsWithTheDatabase(t *testing.T) {
 func TestRowWhoseValueCannotBeEncodedIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	floats, err := compensator.Declare[float64](r.c, "pay", compensator.TypeConfig{})
+	floats, err := compensator.Declare[float64](t.Context(), r.c, "pay", nil)
 	require.NoError(t, err)
 	r.add("pay", 9)
 	cfg := moving()

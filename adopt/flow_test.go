@@ -156,10 +156,10 @@ func (r *rig) write(n int) (committed int) {
 func TestOldScannerAndImportSideBySideRunEachRowOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	pay, err := compensator.HandleTx(r.c, "pay", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ order) error {
+	pay, err := compensator.HandleTx(t.Context(), r.c, "pay", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.IdempotencyKey)
 		return err
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "pay", pay.Name())
 	r.Run(r.c)

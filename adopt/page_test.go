@@ -37,7 +37,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 		return err
 	}
 	defer c.Close()
-	closeOrder, err := compensator.HandleTx(c, "close_order", steps.close, compensator.TypeConfig{})
+	closeOrder, err := compensator.HandleTx(ctx, c, "close_order", steps.close, nil)
 	if err != nil {
 		return err
 	}

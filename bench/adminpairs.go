@@ -39,7 +39,7 @@ func (a *arena) failing(seconds int) contest {
 			a.writeBack()
 		},
 		ours: func() float64 {
-			l := a.oursWith(compensator.TypeConfig{Concurrency: 1000, MaxProcessCount: 2, Retry: compensator.Fixed(time.Second)}, fails)
+			l := a.oursWith(compensator.HandlerConfig[raw]{Concurrency: 1000, MaxProcessCount: 2, Retry: compensator.Fixed(time.Second)}, fails)
 			defer l.close()
 			l.run()
 			a.until(func() bool { return l.settled.Load() >= int64(2*n) })
@@ -57,7 +57,7 @@ func (a *arena) dieAtOnce(n int) float64 {
 	a.backlog(n)
 	a.operations = operations()
 	defer func() { a.operations = nil }()
-	l := a.oursWith(compensator.TypeConfig{Concurrency: 1000}, func(context.Context, *compensator.Entry) error { return compensator.Permanent(errFails) })
+	l := a.oursWith(compensator.HandlerConfig[raw]{Concurrency: 1000}, func(context.Context, *compensator.Entry) error { return compensator.Permanent(errFails) })
 	defer l.close()
 	began := time.Now()
 	l.run()

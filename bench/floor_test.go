@@ -47,7 +47,7 @@ func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 	}})
 	db, err := openPool(config.FormatDSN(), 8, true)
 	a.must(err)
-	l, err := openLibrary(db, a.client(), compensator.TypeConfig{Concurrency: 10}, nil, func(context.Context, *compensator.Entry) error { return nil })
+	l, err := openLibrary(db, a.client(), compensator.HandlerConfig[raw]{Concurrency: 10}, nil, func(context.Context, *compensator.Entry) error { return nil })
 	a.must(err)
 	l.a = a
 	l.run()

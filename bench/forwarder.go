@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"database/sql"
 	"io"
 	"time"
@@ -33,7 +34,7 @@ func amqpPublisher(url string) (message.Publisher, error) {
 }
 
 // byWatermill registers relay/watermill on a publisher from amqpPublisher.
-func byWatermill(c *compensator.Compensator, url, queue string, batch int, cfg compensator.TypeConfig) (io.Closer, error) {
+func byWatermill(c *compensator.Compensator, url, queue string, batch int) (io.Closer, error) {
 	to, err := amqpPublisher(url)
 	if err != nil {
 		return nil, err
@@ -42,11 +43,11 @@ func byWatermill(c *compensator.Compensator, url, queue string, batch int, cfg c
 	if err != nil {
 		return nil, err
 	}
-	register := relay.Handle[raw]
 	if batch > 1 {
-		register = relay.HandleBatch[raw]
+		_, err = relay.HandleBatch(context.Background(), c, benchType, publisher, relay.To(queue), relayedInBatches(batch))
+	} else {
+		_, err = relay.Handle(context.Background(), c, benchType, publisher, relay.To(queue), relayedSingly)
 	}
-	_, err = register(c, benchType, publisher, relay.To(queue), cfg)
 	return to, err
 }
 

@@ -37,8 +37,8 @@ func (a *arena) idle(entries, types int, rest time.Duration) idle {
 	l := a.ours(100, nothing)
 	defer l.close()
 	for n := range types - 1 {
-		_, err := compensator.Handle(l.Compensator, fmt.Sprintf("%s %d", benchType, n),
-			func(context.Context, *compensator.Entry, raw) error { return nil }, compensator.TypeConfig{Codec: asIs{}})
+		_, err := compensator.Handle(a.TB.Context(), l.Compensator, fmt.Sprintf("%s %d", benchType, n),
+			func(context.Context, *compensator.Entry, raw) error { return nil }, &compensator.HandlerConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}})
 		a.must(err)
 	}
 	l.run()

@@ -75,7 +75,7 @@ func (a *arena) intake(n int) float64 {
 	ctx, cancel := context.WithCancel(a.Context())
 	defer cancel()
 	settled := 0
-	in, err := intake.Stream{Redis: l.client, Stream: intakeStream, Group: intakeGroup}.Open(l.Compensator, intake.Config{
+	in, err := intake.Stream{Redis: l.client, Stream: intakeStream, Group: intakeGroup}.Open(ctx, l.Compensator, intake.Config{
 		Type: "aside", Batch: intakeBatch, Logger: slog.New(slog.DiscardHandler),
 		Entry: func(m *intake.Message) (compensator.NewEntry, error) {
 			text := m.Fields["order"]

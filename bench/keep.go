@@ -21,7 +21,7 @@ func (a *arena) keeping(n int) contest {
 		return float64(n) / time.Since(began).Seconds()
 	}
 	library := func(keep time.Duration) *library {
-		l := a.oursWith(compensator.TypeConfig{Concurrency: 1000, Keep: keep}, nothing)
+		l := a.oursWith(compensator.HandlerConfig[raw]{Concurrency: 1000, TypeConfig: compensator.TypeConfig{Keep: keep}}, nothing)
 		l.run()
 		return l
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
@@ -47,14 +48,14 @@ func (a *arena) killed(lease time.Duration, entries int) killed {
 	a.Helper()
 	a.empty()
 	seen := newStarts()
-	successor := a.oursWith(compensator.TypeConfig{Concurrency: entries, Lease: lease}, func(_ context.Context, e *compensator.Entry) error {
+	successor := a.oursWith(compensator.HandlerConfig[raw]{Concurrency: entries, Lease: lease}, func(_ context.Context, e *compensator.Entry) error {
 		seen.note(e.ID.String())
 		return nil
 	})
 	defer successor.close()
 	kill := a.startVictim(victim{DSN: a.dsn, Redis: a.redis.Addr(), Lease: lease, Entries: entries})
 	at := make(map[string]time.Time, entries)
-	ids, err := successor.List(a.Context(), compensator.Filter{BusinessType: benchType, Limit: entries})
+	ids, err := admin.Of(successor.Compensator).List(a.Context(), admin.Filter{BusinessType: benchType, Limit: entries})
 	a.must(err)
 	successor.run()
 	time.Sleep(time.Second) // Let the second process start its claims and find nothing to do.
@@ -117,7 +118,7 @@ func (v victim) run() error {
 	}
 	var started sync.WaitGroup
 	started.Add(v.Entries)
-	l, err := openLibrary(db, newClient(v.Redis), compensator.TypeConfig{Concurrency: v.Entries, Lease: v.Lease}, nil, func(context.Context, *compensator.Entry) error {
+	l, err := openLibrary(db, newClient(v.Redis), compensator.HandlerConfig[raw]{Concurrency: v.Entries, Lease: v.Lease}, nil, func(context.Context, *compensator.Entry) error {
 		started.Done()
 		select {}
 	})
@@ -141,7 +142,7 @@ func (v victim) work() error {
 	if err != nil {
 		return err
 	}
-	l, err := openLibrary(db, newClient(v.Redis), compensator.TypeConfig{Concurrency: v.Entries, Lease: v.Lease}, nil, func(context.Context, *compensator.Entry) error {
+	l, err := openLibrary(db, newClient(v.Redis), compensator.HandlerConfig[raw]{Concurrency: v.Entries, Lease: v.Lease}, nil, func(context.Context, *compensator.Entry) error {
 		time.Sleep(v.Takes)
 		return nil
 	})

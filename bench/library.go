@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // benchType is the business type of every entry in this package.
@@ -27,15 +28,15 @@ type library struct {
 // ours opens a library for one figure. A nil handler means that the library only records.
 func (a *arena) ours(concurrency int, handler func(context.Context, *compensator.Entry) error) *library {
 	a.Helper()
-	return a.oursWith(compensator.TypeConfig{Concurrency: concurrency}, handler)
+	return a.oursWith(compensator.HandlerConfig[raw]{Concurrency: concurrency}, handler)
 }
 
-func (a *arena) oursWith(cfg compensator.TypeConfig, handler func(context.Context, *compensator.Entry) error) *library {
+func (a *arena) oursWith(cfg compensator.HandlerConfig[raw], handler func(context.Context, *compensator.Entry) error) *library {
 	a.Helper()
 	return a.oursOn(a.watched(producers+4), cfg, handler)
 }
 
-func (a *arena) oursOn(db *sql.DB, cfg compensator.TypeConfig, handler func(context.Context, *compensator.Entry) error) *library {
+func (a *arena) oursOn(db *sql.DB, cfg compensator.HandlerConfig[raw], handler func(context.Context, *compensator.Entry) error) *library {
 	a.Helper()
 	l, err := openLibrary(db, a.client(), cfg, a.operations, handler)
 	a.must(err)
@@ -43,16 +44,16 @@ func (a *arena) oursOn(db *sql.DB, cfg compensator.TypeConfig, handler func(cont
 	return l
 }
 
-func openLibrary(db *sql.DB, client *redis.Client, cfg compensator.TypeConfig, operations *compensator.Operations, handler func(context.Context, *compensator.Entry) error) (*library, error) {
+func openLibrary(db *sql.DB, client *redis.Client, cfg compensator.HandlerConfig[raw], operations *compensator.Operations, handler func(context.Context, *compensator.Entry) error) (*library, error) {
 	l := &library{db: db, client: client, stop: func() {}}
 	var err error
 	l.Compensator, err = compensator.New(context.Background(), compensator.Config{
 		DB: l.db, Redis: l.client, Logger: slog.New(slog.DiscardHandler), Operations: operations,
-		Observer: compensator.Observer{Settled: func(compensator.SettledEvent) { l.settled.Add(1) }},
+		Observer: observe.Observer{Settled: func(observe.SettledEvent) { l.settled.Add(1) }},
 	})
 	if err == nil && handler != nil {
 		cfg.Codec = asIs{}
-		_, err = compensator.Handle(l.Compensator, benchType, func(ctx context.Context, e *compensator.Entry, _ raw) error { return handler(ctx, e) }, cfg)
+		_, err = compensator.Handle(context.Background(), l.Compensator, benchType, func(ctx context.Context, e *compensator.Entry, _ raw) error { return handler(ctx, e) }, &cfg)
 	}
 	return l, err
 }

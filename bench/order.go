@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // orderRun measures how fast one process with default settings runs a backlog of a serial type.
@@ -57,10 +58,10 @@ func (r orderRun) run(a *arena) orderRun {
 	var settled atomic.Int64
 	entries := int64(r.Keys * r.Each)
 	began, before := time.Now(), a.rowWrites()
-	stop := r.start(a, compensator.TypeConfig{Concurrency: orderConcurrency}, func(context.Context, *compensator.Entry) error {
+	stop := r.start(a, compensator.HandlerConfig[raw]{Concurrency: orderConcurrency}, func(context.Context, *compensator.Entry) error {
 		time.Sleep(r.Handler)
 		return nil
-	}, func(compensator.SettledEvent) { settled.Add(1) })
+	}, func(observe.SettledEvent) { settled.Add(1) })
 	a.until(func() bool { return settled.Load() >= entries })
 	r.Rate = float64(entries) / time.Since(began).Seconds()
 	stop()
@@ -73,7 +74,7 @@ func (r orderRun) record(a *arena) {
 	a.Helper()
 	db := a.watched(2)
 	c, client := r.open(a, db, nil)
-	orders, err := compensator.Declare[raw](c, benchType, r.typed(compensator.TypeConfig{Codec: asIs{}}))
+	orders, err := compensator.Declare[raw](a.TB.Context(), c, benchType, r.typed())
 	a.must(err)
 	for first := 0; first < r.Keys*r.Each; first += 100 {
 		tx, err := db.BeginTx(a.Context(), nil)
@@ -89,16 +90,17 @@ func (r orderRun) record(a *arena) {
 	r.close(a, c, db, client)
 }
 
-func (r orderRun) typed(cfg compensator.TypeConfig) compensator.TypeConfig {
+func (r orderRun) typed() *compensator.TypeConfig {
+	cfg := &compensator.TypeConfig{Codec: asIs{}}
 	if r.Serial {
 		cfg.Serial = func(e *compensator.Entry) string { return e.UserID }
 	}
 	return cfg
 }
 
-func (r orderRun) open(a *arena, db *sql.DB, settled func(compensator.SettledEvent)) (*compensator.Compensator, *redis.Client) {
+func (r orderRun) open(a *arena, db *sql.DB, settled func(observe.SettledEvent)) (*compensator.Compensator, *redis.Client) {
 	a.Helper()
-	cfg := compensator.Config{DB: db, Logger: slog.New(slog.DiscardHandler), Observer: compensator.Observer{Settled: settled}}
+	cfg := compensator.Config{DB: db, Logger: slog.New(slog.DiscardHandler), Observer: observe.Observer{Settled: settled}}
 	var client *redis.Client
 	if r.Redis {
 		client = a.client()
@@ -109,12 +111,12 @@ func (r orderRun) open(a *arena, db *sql.DB, settled func(compensator.SettledEve
 	return c, client
 }
 
-func (r orderRun) start(a *arena, cfg compensator.TypeConfig, handler func(context.Context, *compensator.Entry) error, settled func(compensator.SettledEvent)) (stop func()) {
+func (r orderRun) start(a *arena, cfg compensator.HandlerConfig[raw], handler func(context.Context, *compensator.Entry) error, settled func(observe.SettledEvent)) (stop func()) {
 	a.Helper()
 	db := a.watched(producers + 4)
 	c, client := r.open(a, db, settled)
-	cfg.Codec = asIs{}
-	_, err := compensator.Handle(c, benchType, func(ctx context.Context, e *compensator.Entry, _ raw) error { return handler(ctx, e) }, r.typed(cfg))
+	cfg.TypeConfig = *r.typed()
+	_, err := compensator.Handle(a.TB.Context(), c, benchType, func(ctx context.Context, e *compensator.Entry, _ raw) error { return handler(ctx, e) }, &cfg)
 	a.must(err)
 	ctx, cancel := context.WithCancel(a.Context())
 	done := make(chan error, 1)

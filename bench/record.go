@@ -47,7 +47,7 @@ func (a *arena) withoutConnector(transactions int) contest {
 	c := a.records(transactions, 1)
 	c.work, c.goal = "record without the Connector: business transaction + 1 entry", 0
 	c.ours = func() float64 {
-		return a.recordRate(a.oursOn(a.plain(producers+4), compensator.TypeConfig{}, nil), transactions, 1)
+		return a.recordRate(a.oursOn(a.plain(producers+4), compensator.HandlerConfig[raw]{}, nil), transactions, 1)
 	}
 	return c
 }

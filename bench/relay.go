@@ -99,36 +99,40 @@ type relaying struct {
 }
 
 // way registers the type whose entries go to a queue. It returns the publisher to close after Run.
-type way func(c *compensator.Compensator, url, queue string, batch int, cfg compensator.TypeConfig) (io.Closer, error)
+type way func(c *compensator.Compensator, url, queue string, batch int) (io.Closer, error)
 
 func openRelay(by way, dsn, redis, url, queue string, batch int) (*relaying, error) {
 	db, err := openPool(dsn, producers+4, true)
 	if err != nil {
 		return nil, err
 	}
-	l, err := openLibrary(db, newClient(redis), compensator.TypeConfig{}, nil, nil)
+	l, err := openLibrary(db, newClient(redis), compensator.HandlerConfig[raw]{}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	cfg := compensator.TypeConfig{Codec: asIs{}, Concurrency: 1000 / batch}
-	if batch > 1 {
-		cfg.BatchSize = batch
-	}
-	publisher, err := by(l.Compensator, url, queue, batch, cfg)
+	publisher, err := by(l.Compensator, url, queue, batch)
 	return &relaying{l, publisher}, err
 }
 
+// relayedSingly says how entries are published one by one.
+var relayedSingly = &compensator.HandlerConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}, Concurrency: 1000}
+
+// relayedInBatches says how entries are published in batches.
+func relayedInBatches(size int) *compensator.BatchConfig[raw] {
+	return &compensator.BatchConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}, Concurrency: 1000 / size, BatchSize: size}
+}
+
 // direct registers relay/rabbitmq.
-func direct(c *compensator.Compensator, url, queue string, batch int, cfg compensator.TypeConfig) (io.Closer, error) {
+func direct(c *compensator.Compensator, url, queue string, batch int) (io.Closer, error) {
 	publisher, err := rabbitmq.Open(rabbitmq.Config{URL: url, Channels: relayChannels, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
-	register := rabbitmq.Handle[raw]
 	if batch > 1 {
-		register = rabbitmq.HandleBatch[raw]
+		_, err = rabbitmq.HandleBatch(context.Background(), c, benchType, publisher, rabbitmq.To("", queue), relayedInBatches(batch))
+	} else {
+		_, err = rabbitmq.Handle(context.Background(), c, benchType, publisher, rabbitmq.To("", queue), relayedSingly)
 	}
-	_, err = register(c, benchType, publisher, rabbitmq.To("", queue), cfg)
 	return publisher, err
 }
 

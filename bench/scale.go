@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // growth holds what an entry costs in a log with many waiting entries beyond the horizon and as many settled entries.
@@ -125,7 +126,7 @@ func (a *arena) purge(n int) float64 {
 	l := a.ours(0, nil)
 	defer l.close()
 	began := time.Now()
-	purged, err := l.Purge(a.Context(), 24*time.Hour)
+	purged, err := admin.Of(l.Compensator).Purge(a.Context(), 24*time.Hour)
 	a.must(err)
 	if purged != n {
 		a.Fatalf("purged %d of %d", purged, n)
@@ -155,19 +156,19 @@ func (a *arena) dashboard() (list, deep, count time.Duration) {
 	l := a.ours(0, nil)
 	defer l.close()
 	began := time.Now()
-	_, err := l.List(a.Context(), compensator.Filter{States: []compensator.State{compensator.Pending}, BusinessType: benchType, Newest: true})
+	_, err := admin.Of(l.Compensator).List(a.Context(), admin.Filter{States: []compensator.State{compensator.Pending}, BusinessType: benchType, Newest: true})
 	a.must(err)
 	list = time.Since(began)
-	filter := compensator.Filter{BusinessType: benchType, Limit: 1000}
+	filter := admin.Filter{BusinessType: benchType, Limit: 1000}
 	for range 10 {
 		began = time.Now()
-		page, err := l.List(a.Context(), filter)
+		page, err := admin.Of(l.Compensator).List(a.Context(), filter)
 		a.must(err)
 		deep = time.Since(began)
 		filter.Cursor = cmp.Or(page.Next, filter.Cursor)
 	}
 	began = time.Now()
-	_, err = l.Count(a.Context(), compensator.CountFilter{})
+	_, err = admin.Of(l.Compensator).Count(a.Context(), admin.CountFilter{})
 	a.must(err)
 	return list, deep, time.Since(began)
 }

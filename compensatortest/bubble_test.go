@@ -19,7 +19,7 @@ func TestAWeekPassesInABubble(t *testing.T) {
 		c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), PollInterval: 24 * time.Hour, ReconcileInterval: 24 * time.Hour})
 		require.NoError(t, err)
 		defer c.Close()
-		remind, err := compensator.Handle(c, "remind", remindUser, compensator.TypeConfig{})
+		remind, err := compensator.Handle(t.Context(), c, "remind", remindUser, nil)
 		require.NoError(t, err)
 		compensatortest.Run(t, c)
 		var receipt *compensator.Receipt

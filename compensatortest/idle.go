@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/testkit"
 )
 
@@ -104,7 +105,7 @@ func unrest(tb testing.TB, c *compensator.Compensator, waiting []compensator.Ent
 // waiting lists the entries that are in no terminal state.
 func waiting(tb testing.TB, c *compensator.Compensator) []compensator.Entry {
 	tb.Helper()
-	return list(tb, c, compensator.Filter{States: []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating}})
+	return list(tb, c, admin.Filter{States: []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating}})
 }
 
 // Elapse makes entries due as if d had passed. Each entry that waits for its delay or its next attempt comes due d

@@ -21,7 +21,7 @@ func greeter(t *testing.T, handler func(e *compensator.Entry) error) (*compensat
 	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	greet, err := compensator.Handle(c, "greet", func(_ context.Context, e *compensator.Entry, _ string) error { return handler(e) }, compensator.TypeConfig{})
+	greet, err := compensator.Handle(t.Context(), c, "greet", func(_ context.Context, e *compensator.Entry, _ string) error { return handler(e) }, nil)
 	require.NoError(t, err)
 	return c, greet
 }

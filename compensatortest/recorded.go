@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // RequireRecorded returns the committed entries of a type in the order in which they were recorded. It fails the test
@@ -18,17 +19,17 @@ import (
 //	entries := compensatortest.RequireRecorded(t, c, "close_order", 1)
 func RequireRecorded(tb testing.TB, c *compensator.Compensator, businessType string, n int) []compensator.Entry {
 	tb.Helper()
-	entries := list(tb, c, compensator.Filter{BusinessType: businessType})
+	entries := list(tb, c, admin.Filter{BusinessType: businessType})
 	require.Len(tb, entries, n, "entries of type %q", businessType)
 	return entries
 }
 
 // list returns the entries of all pages of a listing.
-func list(tb testing.TB, c *compensator.Compensator, filter compensator.Filter) (entries []compensator.Entry) {
+func list(tb testing.TB, c *compensator.Compensator, filter admin.Filter) (entries []compensator.Entry) {
 	tb.Helper()
 	filter.Limit = 1000
 	for {
-		page, err := c.List(tb.Context(), filter)
+		page, err := admin.Of(c).List(tb.Context(), filter)
 		require.NoError(tb, err)
 		entries = append(entries, page.Entries...)
 		if filter.Cursor = page.Next; page.Next == "" {

@@ -17,10 +17,10 @@ func TestServiceCodeCanBeTestedWithoutServers(t *testing.T) {
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store})
 		require.NoError(t, err)
 		var greeted []string
-		greet, err := compensator.Handle(c, "greet", func(_ context.Context, _ *compensator.Entry, name string) error {
+		greet, err := compensator.Handle(t.Context(), c, "greet", func(_ context.Context, _ *compensator.Entry, name string) error {
 			greeted = append(greeted, name)
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 
 		tx, err := store.BeginTx(t.Context())

@@ -9,18 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
 // lineUp returns a Compensator on the doubles with a serial type. It also returns the list of calls of the type's
 // handler.
-func lineUp(t *testing.T, cfg compensator.TypeConfig, handler func(name string) error) (*compensator.Compensator, *compensator.Type[string], *[]string) {
+func lineUp(t *testing.T, cfg compensator.HandlerConfig[string], handler func(name string) error) (*compensator.Compensator, *compensator.Type[string], *[]string) {
 	c := newLog(t)
 	ran := new([]string)
-	typ, err := compensator.Handle(c, "book", func(_ context.Context, _ *compensator.Entry, name string) error {
+	typ, err := compensator.Handle(t.Context(), c, "book", func(_ context.Context, _ *compensator.Entry, name string) error {
 		*ran = append(*ran, name)
 		return handler(name)
-	}, cfg)
+	}, &cfg)
 	require.NoError(t, err)
 	return c, typ, ran
 }
@@ -29,7 +30,7 @@ func byUser(e *compensator.Entry) string { return e.UserID }
 
 func TestAttemptLeavesABlockedEntryAlone(t *testing.T) {
 	t.Parallel()
-	c, book, ran := lineUp(t, compensator.TypeConfig{Serial: byUser}, func(string) error { return nil })
+	c, book, ran := lineUp(t, compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{Serial: byUser}}, func(string) error { return nil })
 	first, second := compensator.IdempotencyKey("first"), compensator.IdempotencyKey("second")
 	record(t, c, book, compensator.Options{IdempotencyKey: "first", UserID: "ann"})
 	record(t, c, book, compensator.Options{IdempotencyKey: "second", UserID: "ann"})
@@ -59,7 +60,7 @@ func TestAttemptLeavesABlockedEntryAlone(t *testing.T) {
 func TestAttemptOfWhatIsNotNotedUnderItsKeyRuns(t *testing.T) {
 	t.Parallel()
 	fails := true
-	c, book, ran := lineUp(t, compensator.TypeConfig{Serial: byUser}, func(string) error {
+	c, book, ran := lineUp(t, compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{Serial: byUser}}, func(string) error {
 		if fails {
 			return compensator.Permanent(errors.New("no such account"))
 		}
@@ -71,7 +72,7 @@ func TestAttemptOfWhatIsNotNotedUnderItsKeyRuns(t *testing.T) {
 		compensatortest.Call(tb, c, book, "behind", compensator.Options{UserID: "ann"})
 	}), "dead", "a dead entry keeps its position")
 	fails = false
-	require.NoError(t, c.Requeue(t.Context(), dead.ID, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "the account is there"}}))
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), dead.ID, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "the account is there"}}))
 	require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, c, dead.ID).State, "the entry runs in a new epoch")
 	require.Equal(t, []string{"dead", "dead"}, *ran)
 }
@@ -79,12 +80,12 @@ func TestAttemptOfWhatIsNotNotedUnderItsKeyRuns(t *testing.T) {
 func TestAttemptTellsOfASerialThatPanics(t *testing.T) {
 	t.Parallel()
 	panics := false
-	c, book, ran := lineUp(t, compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
+	c, book, ran := lineUp(t, compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
 		if panics {
 			panic("no user")
 		}
 		return e.UserID
-	}}, func(string) error { return nil })
+	}}}, func(string) error { return nil })
 	record(t, c, book, compensator.Options{IdempotencyKey: "one", UserID: "ann"})
 	panics = true
 	entry := compensatortest.Attempt(t, c, compensator.IdempotencyKey("one"))

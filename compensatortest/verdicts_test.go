@@ -48,11 +48,11 @@ func TestEntrySaysWhatBecameOfIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			answer = c.returns
 			log := newLog(t)
-			cfg := compensator.TypeConfig{Retry: compensator.Fixed(schedule)}
+			cfg := compensator.HandlerConfig[int]{Retry: compensator.Fixed(schedule)}
 			if c.compensates {
-				cfg.Compensate = func(context.Context, *compensator.Entry) error { return nil }
+				cfg.Compensate = func(context.Context, *compensator.Entry, int) error { return nil }
 			}
-			pay, err := compensator.Handle(log, "pay", func(context.Context, *compensator.Entry, int) error { return answer }, cfg)
+			pay, err := compensator.Handle(t.Context(), log, "pay", func(context.Context, *compensator.Entry, int) error { return answer }, &cfg)
 			require.NoError(t, err)
 			before := time.Now()
 			e := compensatortest.Call(t, log, pay, 1, compensator.Options{})
@@ -79,9 +79,9 @@ func TestEntrySaysWhatBecameOfIt(t *testing.T) {
 func TestWaitsCountInABubbleOnceMaxWaitIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newLog(t)
-		pay, err := compensator.Handle(log, "pay", func(context.Context, *compensator.Entry, int) error {
+		pay, err := compensator.Handle(t.Context(), log, "pay", func(context.Context, *compensator.Entry, int) error {
 			return compensator.Unavailable(errors.New("down"))
-		}, compensator.TypeConfig{MaxWait: time.Hour})
+		}, &compensator.HandlerConfig[int]{MaxWait: time.Hour})
 		require.NoError(t, err)
 		e := compensatortest.Call(t, log, pay, 1, compensator.Options{})
 		require.Zero(t, e.ProcessCount)
@@ -96,10 +96,10 @@ func TestCallOfABatchIsABatchOfOne(t *testing.T) {
 	t.Parallel()
 	c := newLog(t)
 	sizes := 0
-	pay, err := compensator.HandleBatch(c, "pay", func(_ context.Context, items []compensator.Item[int]) []error {
+	pay, err := compensator.HandleBatch(t.Context(), c, "pay", func(_ context.Context, items []compensator.Item[int]) []error {
 		sizes += len(items)
 		return []error{compensator.Unavailable(errors.New("down"))}
-	}, compensator.TypeConfig{Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
+	}, &compensator.BatchConfig[int]{Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
 	require.NoError(t, err)
 	for n := range 3 {
 		require.Equal(t, compensator.Pending, compensatortest.Call(t, c, pay, n, compensator.Options{}).State)

@@ -154,10 +154,10 @@ func service(t *testing.T, store *compensatortest.MemoryStore, codec compensator
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	got := new(atomic.Pointer[address])
-	letters, err := compensator.Handle(c, "letter", func(_ context.Context, _ *compensator.Entry, v address) error {
+	letters, err := compensator.Handle(t.Context(), c, "letter", func(_ context.Context, _ *compensator.Entry, v address) error {
 		got.Store(&v)
 		return nil
-	}, compensator.TypeConfig{Codec: codec, RefuseOtherContent: true})
+	}, &compensator.HandlerConfig[address]{TypeConfig: compensator.TypeConfig{Codec: codec, RefuseOtherContent: true}})
 	require.NoError(t, err)
 	return c, letters, got
 }
@@ -220,9 +220,9 @@ func TestDeclaredTypeIsReadWithItsCodec(t *testing.T) {
 	admin, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer admin.Close()
-	_, err = compensator.Declare[address](admin, "letter", compensator.TypeConfig{Codec: codec})
+	_, err = compensator.Declare[address](t.Context(), admin, "letter", &compensator.TypeConfig{Codec: codec})
 	require.NoError(t, err)
-	_, err = compensator.Declare[address](c, "letter", compensator.TypeConfig{})
+	_, err = compensator.Declare[address](t.Context(), c, "letter", nil)
 	require.NoError(t, err)
 	for _, reader := range []*compensator.Compensator{admin, c} {
 		e, err := reader.Get(t.Context(), compensator.IdempotencyKey("letter-1"))

@@ -22,6 +22,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/observe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,22 +57,22 @@ func TestAnswerBecomesAnOutcome(t *testing.T) {
 	for _, c := range []struct {
 		status  int
 		after   string // header Retry-After
-		want    compensator.Verdict
+		want    observe.Verdict
 		waiting time.Duration // expected wait; 0: none
 	}{
-		{200, "", compensator.VerdictSuccess, 0}, {201, "", compensator.VerdictSuccess, 0}, {204, "30", compensator.VerdictSuccess, 0},
-		{304, "", compensator.VerdictFailure, 0},
-		{400, "", compensator.VerdictFailure, 0}, {403, "", compensator.VerdictFailure, 0}, {404, "", compensator.VerdictFailure, 0}, {405, "", compensator.VerdictFailure, 0},
-		{408, "", compensator.VerdictFailure, 0}, {409, "", compensator.VerdictFailure, 0}, {410, "", compensator.VerdictFailure, 0}, {425, "", compensator.VerdictFailure, 0},
-		{500, "", compensator.VerdictFailure, 0}, {500, "30", compensator.VerdictFailure, 0},
-		{422, "", compensator.VerdictPermanent, 0}, {422, "30", compensator.VerdictPermanent, 0},
-		{401, "", compensator.VerdictUnavailable, 0}, {407, "", compensator.VerdictUnavailable, 0}, {429, "", compensator.VerdictUnavailable, 0},
-		{502, "", compensator.VerdictUnavailable, 0}, {503, "", compensator.VerdictUnavailable, 0}, {504, "", compensator.VerdictUnavailable, 0},
-		{429, "30", compensator.VerdictUnavailable, 30 * time.Second}, {503, date, compensator.VerdictUnavailable, 20 * time.Minute},
-		{503, "86400", compensator.VerdictUnavailable, time.Hour}, {503, "2147483648", compensator.VerdictUnavailable, time.Hour},
-		{503, strings.Repeat("9", 40), compensator.VerdictUnavailable, time.Hour}, {503, "-" + strings.Repeat("9", 40), compensator.VerdictUnavailable, 0},
-		{503, "-1", compensator.VerdictUnavailable, 0}, {503, "soon", compensator.VerdictUnavailable, 0},
-		{503, "Sun, 06 Nov 1994 08:49:37 GMT", compensator.VerdictUnavailable, 0}, {503, "0", compensator.VerdictUnavailable, 0},
+		{200, "", observe.Success, 0}, {201, "", observe.Success, 0}, {204, "30", observe.Success, 0},
+		{304, "", observe.Failure, 0},
+		{400, "", observe.Failure, 0}, {403, "", observe.Failure, 0}, {404, "", observe.Failure, 0}, {405, "", observe.Failure, 0},
+		{408, "", observe.Failure, 0}, {409, "", observe.Failure, 0}, {410, "", observe.Failure, 0}, {425, "", observe.Failure, 0},
+		{500, "", observe.Failure, 0}, {500, "30", observe.Failure, 0},
+		{422, "", observe.Permanent, 0}, {422, "30", observe.Permanent, 0},
+		{401, "", observe.Unavailable, 0}, {407, "", observe.Unavailable, 0}, {429, "", observe.Unavailable, 0},
+		{502, "", observe.Unavailable, 0}, {503, "", observe.Unavailable, 0}, {504, "", observe.Unavailable, 0},
+		{429, "30", observe.Unavailable, 30 * time.Second}, {503, date, observe.Unavailable, 20 * time.Minute},
+		{503, "86400", observe.Unavailable, time.Hour}, {503, "2147483648", observe.Unavailable, time.Hour},
+		{503, strings.Repeat("9", 40), observe.Unavailable, time.Hour}, {503, "-" + strings.Repeat("9", 40), observe.Unavailable, 0},
+		{503, "-1", observe.Unavailable, 0}, {503, "soon", observe.Unavailable, 0},
+		{503, "Sun, 06 Nov 1994 08:49:37 GMT", observe.Unavailable, 0}, {503, "0", observe.Unavailable, 0},
 	} {
 		t.Run(fmt.Sprint(c.status, " ", c.after), func(t *testing.T) {
 			t.Parallel()
@@ -111,7 +112,7 @@ func waits(t *testing.T, err error) time.Duration {
 	c, e := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, e)
 	defer func() { require.NoError(t, c.Close()) }()
-	pay, e := compensator.Handle(c, "pay", func(context.Context, *compensator.Entry, int) error { return err }, compensator.TypeConfig{Retry: compensator.Fixed(time.Second)})
+	pay, e := compensator.Handle(t.Context(), c, "pay", func(context.Context, *compensator.Entry, int) error { return err }, &compensator.HandlerConfig[int]{Retry: compensator.Fixed(time.Second)})
 	require.NoError(t, e)
 	before := time.Now()
 	return max(0, compensatortest.Call(t, c, pay, 100, compensator.Options{}).NextAt.Sub(before)-5*time.Second)
@@ -167,7 +168,7 @@ func TestWhoIsNotThereIsUnavailable(t *testing.T) {
 	require.NoError(t, gone.Close())
 	for _, at := range []net.Listener{listener, gone} {
 		_, err = call(t, t.Context(), "http://"+at.Addr().String(), waitTimeout)
-		require.Equal(t, compensator.VerdictUnavailable, compensator.VerdictOf(err), "%v", err)
+		require.Equal(t, observe.Unavailable, compensator.VerdictOf(err), "%v", err)
 	}
 }
 
@@ -180,13 +181,13 @@ func TestTimeThatIsOverIsAFailure(t *testing.T) {
 	defer close(release)
 	_, err := call(t, t.Context(), bank.URL, 50*time.Millisecond)
 	require.ErrorIs(t, err, context.DeadlineExceeded, "the client's")
-	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+	require.Equal(t, observe.Failure, compensator.VerdictOf(err))
 
 	ctx, stop := context.WithCancelCause(t.Context())
 	go func() { <-entered; stop(compensator.ErrStopping) }()
 	_, err = call(t, ctx, bank.URL, waitTimeout)
 	require.ErrorIs(t, err, compensator.ErrStopping, "so that a stop is known for one")
-	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+	require.Equal(t, observe.Failure, compensator.VerdictOf(err))
 }
 
 type closing struct {
@@ -202,7 +203,7 @@ func TestRequestOfNobodyCounts(t *testing.T) {
 		body := &closing{Reader: strings.NewReader("100")}
 		_, err := Do(nil, &http.Request{Method: http.MethodPost, URL: to, Body: body}, "0-0")
 		require.ErrorContains(t, err, "POST: the request has no ")
-		require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err), "%v", to)
+		require.Equal(t, observe.Failure, compensator.VerdictOf(err), "%v", to)
 		require.True(t, body.closed, "as http.Client has it")
 		_, err = Do(nil, &http.Request{Method: http.MethodPost, URL: to}, "")
 		require.ErrorContains(t, err, "POST: the request has no ")
@@ -213,7 +214,7 @@ func TestSchemeThatNobodyKnowsCounts(t *testing.T) {
 	t.Parallel()
 	err := PostJSON(t.Context(), nil, "htp://pay.example/pay?token=secret", "0-0", 1, nil)
 	require.EqualError(t, err, `POST pay.example: unsupported protocol scheme "htp"`)
-	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+	require.Equal(t, observe.Failure, compensator.VerdictOf(err))
 }
 
 // Failure: F79
@@ -236,7 +237,7 @@ func TestRedirectThatIsNotFollowedCounts(t *testing.T) {
 		err := PostJSON(t.Context(), client, bank.URL+"/pay?to="+url.QueryEscape(to), "0-0", 1, nil)
 		require.ErrorContains(t, err, "POST 127.0.0.1:")
 		require.NotContains(t, err.Error(), "secret")
-		require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err), "%v", err)
+		require.Equal(t, observe.Failure, compensator.VerdictOf(err), "%v", err)
 	}
 }
 
@@ -282,7 +283,7 @@ func TestRedirectThatWouldMakeAGetOfACallIsNotFollowed(t *testing.T) {
 				}
 				require.Empty(t, seen)
 				require.EqualError(t, err, fmt.Sprintf("%s %s: %d %s: a redirect to %s that would become a GET", method, host, code, http.StatusText(code), host))
-				require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+				require.Equal(t, observe.Failure, compensator.VerdictOf(err))
 				var is *Error
 				require.ErrorAs(t, err, &is)
 			}
@@ -330,7 +331,7 @@ func TestClientMayKnowOtherSchemes(t *testing.T) {
 	require.Equal(t, schemes, asked)
 	there = false
 	for _, address := range schemes {
-		require.Equal(t, compensator.VerdictUnavailable, compensator.VerdictOf(PostJSON(t.Context(), client, address, "0-0", 1, nil)))
+		require.Equal(t, observe.Unavailable, compensator.VerdictOf(PostJSON(t.Context(), client, address, "0-0", 1, nil)))
 	}
 }
 
@@ -357,7 +358,7 @@ func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
 	select {
 	case err := <-ended:
 		require.ErrorContains(t, err, "101 Switching Protocols")
-		require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+		require.Equal(t, observe.Failure, compensator.VerdictOf(err))
 	case <-time.After(waitTimeout):
 		require.Fail(t, "its body is read")
 	}
@@ -371,7 +372,7 @@ func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
 // Failure: F79
 func TestAnswerWithoutABodyIsRead(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]compensator.Verdict{200: compensator.VerdictSuccess, 422: compensator.VerdictPermanent, 500: compensator.VerdictFailure, 503: compensator.VerdictUnavailable} {
+	for status, want := range map[int]observe.Verdict{200: observe.Success, 422: observe.Permanent, 500: observe.Failure, 503: observe.Unavailable} {
 		require.Equal(t, want, compensator.VerdictOf(Outcome(&http.Response{StatusCode: status})))
 	}
 }

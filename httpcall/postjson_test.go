@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // Failure: F79
@@ -45,13 +46,13 @@ func TestJSONIsPostedAndItsAnswerRead(t *testing.T) {
 	for text, into := range map[string]any{"no JSON": &got, "": &got, `"` + strings.Repeat("a", 2*maxAnswer) + `"`: new(string)} {
 		err := post(text, into)
 		require.ErrorContains(t, err, "read the answer, 200 OK: ")
-		require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+		require.Equal(t, observe.Failure, compensator.VerdictOf(err))
 	}
-	require.Equal(t, compensator.VerdictPermanent, compensator.VerdictOf(post("422", &got)))
+	require.Equal(t, observe.Permanent, compensator.VerdictOf(post("422", &got)))
 
 	err := PostJSON(t.Context(), nil, bank.URL, "0-0", func() {}, nil)
 	require.ErrorContains(t, err, "encode a request: ")
-	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+	require.Equal(t, observe.Failure, compensator.VerdictOf(err))
 }
 
 func TestAddressThatCannotBeReadCountsAndIsNotShown(t *testing.T) {
@@ -75,7 +76,7 @@ func TestAddressThatCannotBeReadCountsAndIsNotShown(t *testing.T) {
 	} {
 		err := PostJSON(t.Context(), nil, address, "0-0", 1, nil)
 		assert.ErrorContains(t, err, want, "%q", address)
-		assert.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err), "%q", address)
+		assert.Equal(t, observe.Failure, compensator.VerdictOf(err), "%q", address)
 		assert.NotContains(t, fmt.Sprint(err), "s3cret")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // item is a message together with the log entry that will hold it.
@@ -207,7 +208,7 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 		b.event.Refused++
 		b.cfg.Logger.Error("intake: message cannot be recorded in any form, and stays unacknowledged", "source", b.name, "message", it.message.ID, "err", err)
 		return
-	case errors.As(err, &work) && compensator.VerdictOf(err) != compensator.VerdictPermanent:
+	case errors.As(err, &work) && compensator.VerdictOf(err) != observe.Permanent:
 		*it = *b.aside(it.message, failed, "")
 		b.cfg.Logger.Warn("intake: message failed, and is set aside for the log to try again", "source", b.name, "message", it.message.ID, "err", err)
 	case work == nil && errors.Is(err, compensator.ErrOtherContent):

@@ -30,7 +30,7 @@ type Config struct {
 
 	// Aside configures the entries of Type. They hold failed messages, and messages that a person has requeued. A failed
 	// message comes due after the delay Aside.Retry(1), or after 2 s if Aside.Retry panics.
-	Aside compensator.TypeConfig
+	Aside compensator.HandlerConfig[Message]
 
 	Batch         int           // maximum number of messages in one transaction. Default 200, at most 1,000
 	MaxDeliveries int           // maximum number of deliveries; a message with more is set aside. Default 5, at least 3

@@ -6,6 +6,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/operating"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // errSlow is the cause with which a transaction's context ends after Config.Timeout.
@@ -38,7 +39,7 @@ func (e *workError) Unwrap() error { return e.err }
 // any database. Such an error does not blame the message. serverDown returns false if Work returned a verdict or took
 // too long.
 func serverDown(err error) bool {
-	return !errors.Is(err, errSlow) && compensator.VerdictOf(err) == compensator.VerdictFailure && operating.ServerDown(err)
+	return !errors.Is(err, errSlow) && compensator.VerdictOf(err) == observe.Failure && operating.ServerDown(err)
 }
 
 func failure(operation string, err error) error { return fmt.Errorf("intake: %s: %w", operation, err) }

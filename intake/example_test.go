@@ -31,14 +31,14 @@ func ExampleStream() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	closeOrder, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
+	closeOrder, err := compensator.HandleTx(ctx, c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
 		_, err := tx.ExecContext(ctx, "UPDATE orders SET state='closed' WHERE buyer=? AND state='unpaid'", o.Buyer)
 		return err
-	}, compensator.TypeConfig{})
+	}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	orders, err := intake.Stream{Redis: rdb, Stream: "seckill:orders", Group: "shop", Trim: true}.Open(c, intake.Config{
+	orders, err := intake.Stream{Redis: rdb, Stream: "seckill:orders", Group: "shop", Trim: true}.Open(ctx, c, intake.Config{
 		Type: "order_aside",
 		Entry: func(m *intake.Message) (compensator.NewEntry, error) {
 			o := Order{Buyer: m.Fields["buyer"], SKU: m.Fields["sku"]}
@@ -108,7 +108,7 @@ func ExampleSource() {
 	}
 	defer c.Close()
 	source := &partition{records: []string{`{"buyer":"ann"}`, `no order`, `{"buyer":"bob"}`}, end: end}
-	orders, err := intake.Open(c, source, intake.Config{
+	orders, err := intake.Open(ctx, c, source, intake.Config{
 		Type: "order_aside",
 		Entry: func(m *intake.Message) (compensator.NewEntry, error) {
 			return compensator.NewEntry{BusinessType: "take_order", Content: m.Body}, json.Unmarshal(m.Body, new(Order))

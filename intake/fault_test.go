@@ -595,7 +595,7 @@ func TestIDsThatComeAgainWithOtherContentAreSetAside(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.New(r.Quick())
-	_, err := compensator.Declare[order](c, "take_order", compensator.TypeConfig{RefuseOtherContent: true})
+	_, err := compensator.Declare[order](t.Context(), c, "take_order", &compensator.TypeConfig{RefuseOtherContent: true})
 	require.NoError(t, err)
 	in := r.open(c, r.spec(), testConfig())
 	add := func(text string) {

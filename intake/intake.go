@@ -28,7 +28,7 @@ type Intake struct {
 // Open registers cfg.Type with c and returns an Intake. Call Open before c.Run. c.Run processes the recorded entries,
 // including the entries of messages that were set aside. Other processes process these entries too if they open the
 // same Intake and run their Compensator. They need not run the Intake. Errors name the invalid field.
-func Open(c *compensator.Compensator, source Source, cfg Config) (*Intake, error) {
+func Open(ctx context.Context, c *compensator.Compensator, source Source, cfg Config) (*Intake, error) {
 	cfg = cfg.withDefaults()
 	if source == nil {
 		return nil, &compensator.FieldError{Field: "source", Reason: "is nil"}
@@ -37,7 +37,7 @@ func Open(c *compensator.Compensator, source Source, cfg Config) (*Intake, error
 		return nil, err
 	}
 	in := &Intake{c: c, source: source, cfg: cfg, name: source.Name(), err: errNotRunning}
-	if _, err := compensator.HandleTx(c, cfg.Type, in.again, cfg.Aside); err != nil {
+	if _, err := compensator.HandleTx(ctx, c, cfg.Type, in.again, &cfg.Aside); err != nil {
 		return nil, err
 	}
 	return in, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 )
 
 func TestEveryMessageBecomesOneEntryWithItsBusinessRow(t *testing.T) {
@@ -151,11 +152,11 @@ func TestPoisonIsSetAsideAsItCameAndHoldsUpNobody(t *testing.T) {
 	mu.Lock()
 	cured = true
 	mu.Unlock()
-	page, err := c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Dead}})
+	page, err := admin.Of(c).List(t.Context(), admin.Filter{States: []compensator.State{compensator.Dead}})
 	require.NoError(t, err)
 	for i := range page.Entries {
 		if !strings.Contains(page.Entries[i].LastError, "cannot be decoded") {
-			require.NoError(t, c.Requeue(t.Context(), page.Entries[i].ID, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "test", Reason: "mended"}}))
+			require.NoError(t, admin.Of(c).Requeue(t.Context(), page.Entries[i].ID, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "test", Reason: "mended"}}))
 		}
 	}
 	r.Eventually(func() bool { return r.Count("effects WHERE what IN ('order 50','order 51')") == 2 && dead() == 1 }, "the requeued are worked on")
@@ -252,14 +253,14 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 			assert.Truef(t, found, "%s is named in: %v", field, err)
 		}
 	}
-	_, err := Stream{Block: time.Hour, Idle: 5 * time.Second}.Open(c, Config{Batch: 2000, MaxDeliveries: 1, Timeout: time.Minute, StopTimeout: -1, StatsEvery: 1,
-		Aside: compensator.TypeConfig{RefuseOtherContent: true}})
+	_, err := Stream{Block: time.Hour, Idle: 5 * time.Second}.Open(t.Context(), c, Config{Batch: 2000, MaxDeliveries: 1, Timeout: time.Minute, StopTimeout: -1, StatsEvery: 1,
+		Aside: compensator.HandlerConfig[Message]{TypeConfig: compensator.TypeConfig{RefuseOtherContent: true}}})
 	named(err, "Redis", "Stream", "Group", "Block", "Idle", "Type", "Entry", "Batch", "MaxDeliveries", "StopTimeout", "StatsEvery", "Aside.RefuseOtherContent")
-	_, err = Open(c, nil, testConfig())
+	_, err = Open(t.Context(), c, nil, testConfig())
 	named(err, "source")
 	cfg := testConfig()
 	cfg.Aside.MaxProcessCount = -1
-	_, err = r.spec().Open(c, cfg)
+	_, err = r.spec().Open(t.Context(), c, cfg)
 	named(err, "MaxProcessCount")
 	one, two := r.spec().withDefaults(), r.spec().withDefaults()
 	assert.NotEqual(t, one.Consumer, two.Consumer)
@@ -271,7 +272,7 @@ func TestMessageWhoseValueCannotBeEncodedIsSetAsideAndHoldsUpNobody(t *testing.T
 	t.Parallel()
 	r := newRig(t)
 	c := r.New(r.Quick())
-	floats, err := compensator.Declare[float64](c, "take_order", compensator.TypeConfig{})
+	floats, err := compensator.Declare[float64](t.Context(), c, "take_order", nil)
 	require.NoError(t, err)
 	cfg := testConfig()
 	cfg.Entry = func(m *Message) (compensator.NewEntry, error) {

@@ -78,7 +78,7 @@ func failing(answer func(m *Message) error) func(context.Context, *compensator.S
 func testConfig() Config {
 	return Config{
 		Type: "order_aside", Entry: decode, Work: effects, Timeout: 5 * time.Second, Logger: slog.New(slog.DiscardHandler),
-		Aside: compensator.TypeConfig{Retry: compensator.Fixed(50 * time.Millisecond), MaxProcessCount: 3},
+		Aside: compensator.HandlerConfig[Message]{Retry: compensator.Fixed(50 * time.Millisecond), MaxProcessCount: 3},
 	}
 }
 
@@ -88,7 +88,7 @@ func (r *rig) spec() Stream {
 
 func (r *rig) open(c *compensator.Compensator, s Stream, cfg Config) *Intake {
 	r.T.Helper()
-	in, err := s.Open(c, cfg)
+	in, err := s.Open(context.Background(), c, cfg)
 	require.NoError(r.T, err)
 	return in
 }
@@ -105,7 +105,7 @@ func (r *rig) openSoon(c *compensator.Compensator, s Stream, idle time.Duration,
 func openSoon(c *compensator.Compensator, s Stream, idle time.Duration, cfg Config) (*Intake, error) {
 	drawn := s.Consumer == ""
 	s.Idle = idle
-	return Open(c, &group{Stream: s.withDefaults(), drawn: drawn, log: cfg.Logger, own: true}, cfg)
+	return Open(context.Background(), c, &group{Stream: s.withDefaults(), drawn: drawn, log: cfg.Logger, own: true}, cfg)
 }
 
 // start runs an Intake until the test ends or the returned function is called.

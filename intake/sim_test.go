@@ -265,9 +265,9 @@ func (l *simLife) open(name string) (*compensator.Compensator, *Intake) {
 		var in *Intake
 		in, err = Stream{
 			Redis: &simRedis{simLife: l}, Stream: "orders", Group: "shop", Consumer: name, Block: 100 * time.Millisecond, Idle: 20 * time.Second,
-		}.Open(c, Config{
+		}.Open(context.Background(), c, Config{
 			Type: simAside, Entry: l.entry, Work: l.work, Batch: 8, Timeout: 10 * time.Second, StopTimeout: 5 * time.Second, Logger: quiet,
-			Aside: compensator.TypeConfig{Retry: compensator.Fixed(time.Second)},
+			Aside: compensator.HandlerConfig[Message]{Retry: compensator.Fixed(time.Second)},
 		})
 		if err == nil {
 			return c, in

@@ -83,7 +83,7 @@ func TestSourceThatFailsAndRepeatsItselfGetsOneEntryAMessage(t *testing.T) {
 		}
 		return effects(ctx, tx, batch)
 	}
-	in, err := Open(c, f, cfg)
+	in, err := Open(t.Context(), c, f, cfg)
 	require.NoError(t, err)
 	stop := r.start(in)
 	r.Eventually(f.empty, "all are acknowledged")
@@ -131,7 +131,7 @@ func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
 			}
 		}
 		source := &measured{messages: make(chan Message)}
-		in, err := Open(c, source, cfg)
+		in, err := Open(t.Context(), c, source, cfg)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel() // The bubble waits for all its goroutines.

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -75,11 +76,11 @@ func (s Stream) validate(timeout time.Duration) error {
 
 // Open returns the Intake of the group. It works like the function Open for other sources. It sends nothing to Redis
 // before Run.
-func (s Stream) Open(c *compensator.Compensator, cfg Config) (*Intake, error) {
+func (s Stream) Open(ctx context.Context, c *compensator.Compensator, cfg Config) (*Intake, error) {
 	drawn := s.Consumer == ""
 	s, cfg = s.withDefaults(), cfg.withDefaults()
 	if err := errors.Join(s.validate(cfg.Timeout), cfg.validate()); err != nil {
 		return nil, err
 	}
-	return Open(c, &group{Stream: s, drawn: drawn, log: cfg.Logger, own: true}, cfg)
+	return Open(ctx, c, &group{Stream: s, drawn: drawn, log: cfg.Logger, own: true}, cfg)
 }

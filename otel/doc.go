@@ -1,8 +1,8 @@
 // Package otel reports the work of a Compensator to OpenTelemetry: spans of attempts, metrics, and the trace context
 // that is stored with each entry. It needs only OpenTelemetry's API. Your SDK decides where the data goes.
 //
-// [New] returns a Telemetry with three parts: an Observer and a Propagator for compensator.Config, and middleware.
-// [Telemetry.Attach] puts the middleware around handlers. Each part works without the others.
+// [New] returns a Telemetry with three parts: an Observer, a Propagator and middleware. [Telemetry.Configure] puts
+// them into a compensator.Config. [Telemetry.Attach] registers gauges. Each part works without the others.
 //
 // docs/reference/telemetry.md lists the spans and the metrics with their units, labels and costs. The directory ops
 // holds a Grafana dashboard and Prometheus rules.

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // Values of the attribute error.type. Options.ErrorType may add other words.
@@ -28,9 +29,9 @@ func (t *Telemetry) errorType(ctx context.Context, err error) (word string) {
 	defer survive()
 	verdict, cause := compensator.VerdictOf(err), context.Cause(ctx)
 	switch {
-	case verdict == compensator.VerdictPermanent:
+	case verdict == observe.Permanent:
 		word = typePermanent
-	case verdict == compensator.VerdictSnooze:
+	case verdict == observe.Snooze:
 		word = ""
 	case isPanic(err):
 		word = typePanic
@@ -42,7 +43,7 @@ func (t *Telemetry) errorType(ctx context.Context, err error) (word string) {
 		word = typeCancelled
 	case errors.Is(cause, compensator.ErrStopping):
 		word = typeStopping
-	case verdict == compensator.VerdictUnavailable:
+	case verdict == observe.Unavailable:
 		word = typeUnavailable
 	default:
 		word = t.ownErrorType(err)

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/otel"
 )
 
@@ -16,14 +17,14 @@ func Example() {
 	var (
 		ctx  context.Context
 		db   *sql.DB
-		mine compensator.Observer // stands for your own Observer
+		mine observe.Observer // stands for your own Observer
 	)
 	telemetry := compensator.Must(otel.New(otel.Options{}))
-	c := compensator.Must(compensator.New(ctx, compensator.Config{
-		DB: db, Propagator: telemetry.Propagator(), Observer: compensator.Observers(telemetry.Observer(), mine),
-	}))
+	cfg := compensator.Config{DB: db, Observer: mine}
+	telemetry.Configure(&cfg)
+	c := compensator.Must(compensator.New(ctx, cfg))
 	detach := compensator.Must(telemetry.Attach(c))
-	// Register handlers here, then call Run.
+	// Register handlers here, then call Run, then:
 	if err := detach(); err != nil {
 		log.Print(err)
 	}

@@ -162,7 +162,7 @@ func (g *gauges) tellCases(standing *admin.Standing) (found []reading) {
 
 // countWaiting counts entries that have not ended, and dead entries.
 func (g *gauges) countWaiting(ctx context.Context) (found []reading) {
-	counts, err := g.c.Count(ctx, compensator.CountFilter{AtMost: maxWaiting})
+	counts, err := admin.Of(g.c).Count(ctx, admin.CountFilter{AtMost: maxWaiting})
 	if err != nil {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // instruments holds the instruments that count events as they happen.
@@ -73,20 +73,20 @@ func newOptions(l labels) options {
 	return options{add: []metric.AddOption{with}, record: []metric.RecordOption{with}, observe: []metric.ObserveOption{with}}
 }
 
-// Observer returns an Observer that counts events. To combine it with your own, see compensator.Observers.
-func (t *Telemetry) Observer() compensator.Observer {
-	return compensator.Observer{
+// Observer returns an Observer that counts events. To combine it with your own, see observe.Observers.
+func (t *Telemetry) Observer() observe.Observer {
+	return observe.Observer{
 		Recorded: t.countRecorded, AttemptStarted: t.countStarted, AttemptEnded: t.countEnded,
 		Settled: t.countSettled, OutcomeDropped: t.countDropped, Reconciled: t.countReconciled,
 	}
 }
 
-func (t *Telemetry) countRecorded(e compensator.RecordedEvent) {
+func (t *Telemetry) countRecorded(e observe.RecordedEvent) {
 	businessType, _ := t.recorded.of(e.BusinessType)
 	t.metrics.sent.Add(e.Context, 1, t.options(labels{operation: operationRecord, businessType: businessType}).add...)
 }
 
-func (t *Telemetry) countStarted(e compensator.AttemptEvent) {
+func (t *Telemetry) countStarted(e observe.AttemptEvent) {
 	businessType, fresh := t.ran.of(e.BusinessType)
 	ofType := t.options(labels{businessType: businessType})
 	if fresh { // Start the series at 0, because a rate ignores the first value of a new series.
@@ -101,23 +101,23 @@ func (t *Telemetry) countStarted(e compensator.AttemptEvent) {
 	t.metrics.lateness.Record(e.Context, max(0, e.Late.Seconds()), ofType.record...)
 }
 
-func (t *Telemetry) countEnded(e compensator.AttemptEvent) {
+func (t *Telemetry) countEnded(e observe.AttemptEvent) {
 	businessType, _ := t.ran.of(e.BusinessType)
 	t.metrics.active.Add(e.Context, -1, t.options(labels{businessType: businessType}).add...)
 }
 
-func (t *Telemetry) countSettled(e compensator.SettledEvent) {
+func (t *Telemetry) countSettled(e observe.SettledEvent) {
 	businessType, _ := t.ran.of(e.BusinessType)
 	t.metrics.settled.Add(e.Context, 1,
 		t.options(labels{businessType: businessType, state: e.State.String(), endedBy: string(e.EndedBy)}).add...)
 }
 
-func (t *Telemetry) countDropped(e compensator.SettledEvent) {
+func (t *Telemetry) countDropped(e observe.SettledEvent) {
 	businessType, _ := t.ran.of(e.BusinessType)
 	t.metrics.dropped.Add(e.Context, 1, t.options(labels{businessType: businessType}).add...)
 }
 
-func (t *Telemetry) countReconciled(e compensator.ReconciledEvent) {
+func (t *Telemetry) countReconciled(e observe.ReconciledEvent) {
 	ofLog := t.options(labels{}).add
 	t.metrics.enqueued.Add(context.Background(), int64(e.Enqueued), ofLog...)
 	t.metrics.polled.Add(context.Background(), int64(e.Polled), ofLog...)

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // Options configures Telemetry. The zero value works.
@@ -87,9 +88,18 @@ func New(opts Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// Attach puts the middleware around all handlers that are registered on c afterwards. It also registers the gauges.
+// Configure adds the Observer, the Propagator and the middleware to cfg. Call it before compensator.New. It keeps an
+// Observer and middleware that cfg already has. The middleware of t is the outermost. It replaces a Propagator.
+func (t *Telemetry) Configure(cfg *compensator.Config) {
+	cfg.Observer = observe.Observers(t.Observer(), cfg.Observer)
+	cfg.Propagator = t.Propagator()
+	cfg.Middleware = append([]compensator.Middleware{t.Middleware}, cfg.Middleware...)
+	cfg.BatchMiddleware = append([]compensator.BatchMiddleware{t.BatchMiddleware}, cfg.BatchMiddleware...)
+}
+
+// Attach registers the gauges of c. Spans need the middleware: see Configure.
 //
-// When the gauges are collected, they call c.Health and c.Count. They do so at most every 15 seconds, and for at most 5
+// When the gauges are collected, they call c.Health and admin.Log.Count. They do so at most every 15 seconds, and for at most 5
 // seconds. If Config.Operations is set, they also read the open cases every other time. detach stops the gauges. Call
 // it before c.Close.
 func (t *Telemetry) Attach(c *compensator.Compensator) (detach func() error, err error) {
@@ -100,8 +110,6 @@ func (t *Telemetry) Attach(c *compensator.Compensator) (detach func() error, err
 	if err != nil {
 		return nil, fmt.Errorf("compensator/otel: %w", err)
 	}
-	c.Use(t.Middleware)
-	c.UseBatch(t.BatchMiddleware)
 	return gauges.Unregister, nil
 }
 

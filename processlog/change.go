@@ -3,7 +3,9 @@ package processlog
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Action is what a service or a person does to an entry.
@@ -157,4 +159,28 @@ func (r AuditRecord) Erased() AuditRecord {
 type AuditInfo struct {
 	Actor  string // at most 191 characters
 	Reason string // at most 1,000 characters
+}
+
+// Validate returns a *FieldError if the name or the reason is missing, too long, or not valid text.
+func (by AuditInfo) Validate() error {
+	for _, f := range []struct {
+		name, value string
+		limit       int
+	}{{"actor", by.Actor, MaxIdempotencyKey}, {"reason", by.Reason, MaxText}} {
+		reason := ""
+		switch {
+		case f.value == "":
+			reason = "is empty"
+		case !utf8.ValidString(f.value):
+			reason = "is not valid UTF-8"
+		case utf8.RuneCountInString(f.value) > f.limit:
+			reason = fmt.Sprintf("%d characters, at most %d", utf8.RuneCountInString(f.value), f.limit)
+		case strings.ContainsRune(f.value, 0):
+			reason = "holds a NUL character"
+		}
+		if reason != "" {
+			return &FieldError{Field: f.name, Reason: reason}
+		}
+	}
+	return nil
 }

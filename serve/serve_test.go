@@ -94,7 +94,7 @@ func TestRequestUnderWayIsRecordedAndWhatIsDueRunsWhileTheProgramStops(t *testin
 	t.Parallel()
 	c := newLog(t)
 	ran := make(chan struct{})
-	closing, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, int) error { close(ran); return nil }, compensator.TypeConfig{})
+	closing, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, int) error { close(ran); return nil }, nil)
 	require.NoError(t, err)
 	entered, release := make(chan struct{}), make(chan struct{})
 	s, url := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -247,7 +247,7 @@ func TestWhateverFailsEndsTheProgramInTheSameOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newLog(t)
-			_, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, int) error { return nil }, compensator.TypeConfig{})
+			_, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, int) error { return nil }, nil)
 			require.NoError(t, err)
 			s, _ := server(t, nil)
 			cfg := serve.Config{Servers: []serve.Server{s}, Consumers: []func(context.Context) error{func(ctx context.Context) error { <-ctx.Done(); return nil }}}

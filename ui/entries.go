@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // entriesData is the data of one page of the list of entries.
@@ -43,10 +44,10 @@ func readFilter(q url.Values) filterForm {
 }
 
 // filter converts the form into a compensator.Filter.
-func (f filterForm) filter() (compensator.Filter, error) {
-	filter := compensator.Filter{BusinessType: f.Type, LastError: f.Error, EndedBy: compensator.EndedBy(f.EndedBy), Newest: f.Order != "oldest", Limit: pageSize}
+func (f filterForm) filter() (admin.Filter, error) {
+	filter := admin.Filter{BusinessType: f.Type, LastError: f.Error, EndedBy: compensator.EndedBy(f.EndedBy), Newest: f.Order != "oldest", Limit: pageSize}
 	if f.State != "" {
-		state, err := compensator.ParseState(f.State)
+		state, err := processlog.ParseState(f.State)
 		if err != nil {
 			return filter, none("state", f.State)
 		}
@@ -176,7 +177,7 @@ func (s *server) keyed(rq *request, text string) (compensator.EntryID, bool) {
 	if err != nil || wrong != nil {
 		return id, false
 	}
-	if page, err := s.admin.Entries(rq.ctx, rq.Actor, compensator.Filter{BusinessID: text, Limit: 1}); err != nil || len(page.Entries) > 0 {
+	if page, err := s.admin.Entries(rq.ctx, rq.Actor, admin.Filter{BusinessID: text, Limit: 1}); err != nil || len(page.Entries) > 0 {
 		return id, false
 	}
 	view, err := s.admin.Entry(rq.ctx, rq.Actor, id)

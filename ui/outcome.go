@@ -69,7 +69,7 @@ func answerOf(err error) string {
 	switch {
 	case err == nil:
 		return "done"
-	case errors.Is(err, compensator.ErrChanged):
+	case errors.Is(err, admin.ErrChanged):
 		return "changed"
 	case errors.Is(err, admin.ErrNotAllowed):
 		return "not_allowed"

@@ -164,7 +164,7 @@ func (rq *request) typeRows(types []admin.TypeOverview) (rows []typeRow, err err
 		for j, state := range atAGlance {
 			c := &rows[i].Cells[j]
 			c.State = state
-			if at := slices.IndexFunc(t.Counts, func(c admin.Count) bool { return c.State == state }); at >= 0 {
+			if at := slices.IndexFunc(t.Counts, func(c admin.StateCount) bool { return c.State == state }); at >= 0 {
 				c.N, c.More = t.Counts[at].N, t.Counts[at].More
 			}
 			sum += c.N

@@ -101,7 +101,7 @@ func (rq *request) failed(err error) {
 		rq.fail(http.StatusForbidden, "error.not_allowed")
 	case errors.Is(err, compensator.ErrNotFound):
 		rq.fail(http.StatusNotFound, "error.not_found")
-	case errors.Is(err, compensator.ErrChanged):
+	case errors.Is(err, admin.ErrChanged):
 		rq.fail(http.StatusConflict, "error.changed")
 	case errors.Is(err, compensator.ErrBusy):
 		rq.fail(http.StatusConflict, "error.busy")

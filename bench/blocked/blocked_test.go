@@ -70,13 +70,13 @@ func open(pool, dsn string) (*sql.DB, error) {
 type order struct{ Number int }
 
 func register(c *compensator.Compensator) error {
-	if _, err := compensator.Handle(c, "close", func(context.Context, *compensator.Entry, order) error { return nil }, compensator.TypeConfig{}); err != nil {
+	if _, err := compensator.Handle(context.Background(), c, "close", func(context.Context, *compensator.Entry, order) error { return nil }, nil); err != nil {
 		return err
 	}
-	_, err := compensator.HandleTx(c, "pay", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, o order) error {
+	_, err := compensator.HandleTx(context.Background(), c, "pay", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, o order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO paid (number) VALUES (?)", o.Number)
 		return err
-	}, compensator.TypeConfig{})
+	}, nil)
 	return err
 }
 

@@ -52,10 +52,10 @@ func (o ours) serve(ctx context.Context, p place, fire fire) (record, error) {
 	if err != nil {
 		return nil, err
 	}
-	closeOrder, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, n int) error {
+	closeOrder, err := compensator.Handle(ctx, c, "close_order", func(_ context.Context, e *compensator.Entry, n int) error {
 		fire(n, e.ID.Row())
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func newBed(t *testing.T, dsn string, db *sql.DB) *bed {
 		Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.c.Close() })
-	b.typ, err = compensator.Handle(b.c, "refund", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+	b.typ, err = compensator.Handle(t.Context(), b.c, "refund", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		switch {
 		case strings.HasPrefix(string(e.IdempotencyKey), "lives"):
 			return nil
@@ -86,7 +86,7 @@ func newBed(t *testing.T, dsn string, db *sql.DB) *bed {
 			return compensator.Permanent(errors.New(o.Note))
 		}
 		return compensator.Permanent(errors.New(failure))
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	return b
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -177,7 +178,7 @@ func (p *program) purge() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n, err := s.c.Purge(ctx, older)
+			n, err := admin.Of(s.c).Purge(ctx, older)
 			return cmp.Or(p.print(listing{kind: "purge", single: true, columns: []column{{"deleted", ""}}, rows: [][]any{{n}}}), err)
 		})
 	cmd.Flags().DurationVar(&older, "older", 0, "minimum time since the entries ended: 720h")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // tally is a count that stops at a maximum.
@@ -99,14 +100,14 @@ func (p *program) types() *cobra.Command {
 			}
 			l := listing{kind: "type", columns: []column{{"type", "TYPE"}}}
 			place := make(map[compensator.State]int)
-			for _, state := range compensator.States {
+			for _, state := range processlog.States {
 				place[state] = len(l.columns)
 				l.columns = append(l.columns, column{strings.ReplaceAll(state.String(), " ", "_"), strings.ToUpper(state.String())})
 			}
 			rows := make(map[string][]any)
 			for _, c := range counts {
 				if rows[c.BusinessType] == nil {
-					row := append([]any{c.BusinessType}, slices.Repeat([]any{tally{}}, len(compensator.States))...)
+					row := append([]any{c.BusinessType}, slices.Repeat([]any{tally{}}, len(processlog.States))...)
 					rows[c.BusinessType], l.rows = row, append(l.rows, row)
 				}
 				rows[c.BusinessType][place[c.State]] = tally{c.N, c.More}
@@ -117,9 +118,9 @@ func (p *program) types() *cobra.Command {
 }
 
 // counts returns the counts of the types that the person may see.
-func (s *session) counts(ctx context.Context, most int) ([]compensator.Count, error) {
-	counts, err := s.c.Count(ctx, compensator.CountFilter{AtMost: most})
-	return slices.DeleteFunc(counts, func(c compensator.Count) bool {
+func (s *session) counts(ctx context.Context, most int) ([]admin.Count, error) {
+	counts, err := admin.Of(s.c).Count(ctx, admin.CountFilter{AtMost: most})
+	return slices.DeleteFunc(counts, func(c admin.Count) bool {
 		return !s.May(ctx, s.actor, admin.SeeOverview, admin.Subject{Type: c.BusinessType})
 	}), err
 }
@@ -380,7 +381,7 @@ func (p *program) batch() *cobra.Command {
 			if !s.May(ctx, s.actor, admin.SeeEntries, admin.Subject{}) { // The entries may be of any type, so the person needs the right for all types.
 				return admin.ErrNotAllowed
 			}
-			progress, err := s.c.BatchProgress(ctx, args[0])
+			progress, err := s.c.Batch(args[0]).Progress(ctx)
 			if err != nil {
 				return err
 			}
@@ -389,7 +390,7 @@ func (p *program) batch() *cobra.Command {
 			}
 			l := listing{kind: "batch", single: true, columns: []column{{"batch_id", ""}, {"total", ""}, {"done", ""}, {"finished", ""}, {"more", ""}},
 				rows: [][]any{{args[0], progress.Total, progress.Done, progress.Finished(), progress.More}}}
-			for _, state := range compensator.States {
+			for _, state := range processlog.States {
 				l.columns = append(l.columns, column{strings.ReplaceAll(state.String(), " ", "_"), ""})
 				l.rows[0] = append(l.rows[0], progress.ByState[state])
 			}

@@ -130,7 +130,7 @@ func reasonOf(err error) int {
 	switch {
 	case errors.Is(err, compensator.ErrNotFound):
 		return codeNotFound
-	case errors.Is(err, compensator.ErrChanged), errors.Is(err, compensator.ErrBusy), errors.As(err, &state):
+	case errors.Is(err, admin.ErrChanged), errors.Is(err, compensator.ErrBusy), errors.As(err, &state):
 		return codeChanged
 	case errors.Is(err, admin.ErrNotAllowed), errors.Is(err, admin.ErrReadOnly), denied(err):
 		return codeNotAllowed

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
@@ -55,7 +56,7 @@ func TestALogWithoutOperations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := open(t).dead(2)
-			require.NoError(t, b.c.Requeue(t.Context(), compensator.IdempotencyKey("d1"), compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: 3600e9}))
+			require.NoError(t, admin.Of(b.c).Requeue(t.Context(), compensator.IdempotencyKey("d1"), admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: 3600e9}))
 			b.exec("DROP TABLE common_process_log_case", "DROP TABLE common_process_log_operation", "DROP TABLE common_process_log_setting")
 			id := b.entry("d0").ID.String()
 			for _, args := range [][]string{{"overview"}, {"types"}, {"list"}, {"get", id}, {"batch", "b77"}, {"health"}, {"check"}} {

@@ -16,10 +16,10 @@ import (
 
 // hang records n transfers that time out, with the keys t0, t1 and so on. It waits until all are dead.
 func (b *bed) hang(n int) *bed {
-	transfers, err := compensator.Handle(b.c, "transfer", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
+	transfers, err := compensator.Handle(b.T.Context(), b.c, "transfer", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
-	}, compensator.TypeConfig{MaxProcessCount: 1, Timeout: 20 * time.Millisecond})
+	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Timeout: 20 * time.Millisecond})
 	require.NoError(b, err)
 	refunds := b.typ
 	b.typ = transfers

@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // whereKeys are the keys of --where.
@@ -21,7 +22,7 @@ const whereHelp = "type=refund,state=dead; also batch, business, ext, user, erro
 
 // where is the parsed filter of --where.
 type where struct {
-	compensator.Filter
+	admin.Filter
 	failure admin.Fingerprint // zero: any failure
 }
 
@@ -45,7 +46,7 @@ func parseWhere(texts []string) (w where, err error) {
 	}
 	if beside := w.Filter; w.failure != (admin.Fingerprint{}) {
 		beside.BusinessType, beside.States = "", nil
-		if !reflect.DeepEqual(beside, compensator.Filter{}) {
+		if !reflect.DeepEqual(beside, admin.Filter{}) {
 			return w, usage("--where failure=… can be combined with type and state only")
 		}
 	}
@@ -63,7 +64,7 @@ func (w *where) add(condition string) (err error) {
 		w.BusinessType = value
 	case "state":
 		for _, word := range strings.Split(value, "|") {
-			state, err := compensator.ParseState(word)
+			state, err := processlog.ParseState(word)
 			if err != nil {
 				return usage("--where: %v", err)
 			}
@@ -133,7 +134,7 @@ func (p *program) completeWhere(ctx context.Context, typed string) ([]string, co
 			found = append(found, before+"type="+name)
 		}
 	case key == "state":
-		for _, state := range compensator.States {
+		for _, state := range processlog.States {
 			found = append(found, before+"state="+state.String())
 		}
 	}

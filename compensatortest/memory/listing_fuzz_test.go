@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -34,14 +35,14 @@ func FuzzMemoryListing(f *testing.F) {
 		f.Add(cursor, true, 4)
 	}
 	for _, newest := range []bool{false, true} {
-		page, err := store.List(f.Context(), compensator.Filter{Newest: newest, Limit: 4})
+		page, err := store.List(f.Context(), admin.Filter{Newest: newest, Limit: 4})
 		require.NoError(f, err)
 		f.Add(page.Next, newest, 2)
 		f.Add(page.Next+"0", newest, 2)
 		f.Add(page.Next, !newest, 2)
 	}
 	f.Fuzz(func(t *testing.T, cursor string, newest bool, limit int) {
-		filter := compensator.Filter{Cursor: cursor, Newest: newest, Limit: int(uint(limit)%rows) + 1}
+		filter := admin.Filter{Cursor: cursor, Newest: newest, Limit: int(uint(limit)%rows) + 1}
 		page, err := store.List(t.Context(), filter)
 		if err != nil {
 			var refused *compensator.FieldError

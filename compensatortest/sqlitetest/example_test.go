@@ -114,10 +114,10 @@ func ExampleNew() {
 		c, db := sqlitetest.New(t)
 		_, err := db.Exec("CREATE TABLE payments (amount INTEGER)")
 		require.NoError(t, err)
-		pay, err := compensator.HandleTx(c, "pay", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, amount int) error {
+		pay, err := compensator.HandleTx(t.Context(), c, "pay", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, amount int) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO payments VALUES (?)", amount)
 			return err
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 
 		entry := compensatortest.Call(t, c, pay, 100, compensator.Options{})

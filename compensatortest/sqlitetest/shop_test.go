@@ -24,8 +24,8 @@ const closeAfter = 30 * time.Minute
 func newShop(c *compensator.Compensator, db *sql.DB, mail func(string) error) (*shop, error) {
 	s := &shop{c: c, db: db, mail: mail}
 	var errs [2]error
-	s.close, errs[0] = compensator.HandleTx(c, "close_order", s.closeOrder, compensator.TypeConfig{})
-	s.tell, errs[1] = compensator.Handle(c, "tell_buyer", s.tellBuyer, compensator.TypeConfig{MaxProcessCount: 2, Compensate: compensator.Typed(s.print)})
+	s.close, errs[0] = compensator.HandleTx(context.Background(), c, "close_order", s.closeOrder, nil)
+	s.tell, errs[1] = compensator.Handle(context.Background(), c, "tell_buyer", s.tellBuyer, &compensator.HandlerConfig[string]{MaxProcessCount: 2, Compensate: s.print})
 	return s, errors.Join(errs[:]...)
 }
 

@@ -56,9 +56,9 @@ func TestManyRunBesideEachOther(t *testing.T) {
 	_, err := db.Exec("CREATE TABLE effects (n INTEGER)")
 	require.NoError(t, err)
 	var told atomic.Int32
-	tell, err := compensator.Handle(c, "tell", func(context.Context, *compensator.Entry, int) error { told.Add(1); return nil }, compensator.TypeConfig{})
+	tell, err := compensator.Handle(t.Context(), c, "tell", func(context.Context, *compensator.Entry, int) error { told.Add(1); return nil }, nil)
 	require.NoError(t, err)
-	work, err := compensator.HandleTx(c, "work", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, n int) error {
+	work, err := compensator.HandleTx(t.Context(), c, "work", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, n int) error {
 		if n%5 == 0 && e.Attempt() == 1 {
 			return compensator.RetryAfter(time.Hour, errors.New("not yet"))
 		}
@@ -67,7 +67,7 @@ func TestManyRunBesideEachOther(t *testing.T) {
 		}
 		_, err := tell.Record(ctx, tx, n, compensator.Options{})
 		return err
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	compensatortest.Run(t, c)
 	const all = 50
@@ -91,8 +91,8 @@ func TestIdleIsWhenKeysHaveBeenWorkedOff(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)
 	var order []int
-	tell, err := compensator.Handle(c, "tell", func(_ context.Context, _ *compensator.Entry, n int) error { order = append(order, n); return nil },
-		compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.UserID }})
+	tell, err := compensator.Handle(t.Context(), c, "tell", func(_ context.Context, _ *compensator.Entry, n int) error { order = append(order, n); return nil },
+		&compensator.HandlerConfig[int]{TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.UserID }}})
 	require.NoError(t, err)
 	compensatortest.Run(t, c)
 	var want []int
@@ -114,8 +114,8 @@ func TestOrderIsKeptOneAttemptAtATime(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)
 	var order []int
-	tell, err := compensator.Handle(c, "tell", func(_ context.Context, _ *compensator.Entry, n int) error { order = append(order, n); return nil },
-		compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.UserID }})
+	tell, err := compensator.Handle(t.Context(), c, "tell", func(_ context.Context, _ *compensator.Entry, n int) error { order = append(order, n); return nil },
+		&compensator.HandlerConfig[int]{TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.UserID }}})
 	require.NoError(t, err)
 	for n := range 2 {
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -153,24 +153,24 @@ func TestReportOfABatchCountsInItsTransaction(t *testing.T) {
 	c, db := sqlitetest.New(t)
 	_, err := db.Exec("CREATE TABLE reports (told INTEGER)")
 	require.NoError(t, err)
-	line, err := compensator.Handle(c, "line", func(_ context.Context, _ *compensator.Entry, n int) error {
+	line, err := compensator.Handle(t.Context(), c, "line", func(_ context.Context, _ *compensator.Entry, n int) error {
 		if n == 0 {
 			return compensator.Permanent(errors.New("no such article"))
 		}
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
-	report, err := compensator.HandleTx(c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, batch string) error {
+	report, err := compensator.HandleTx(t.Context(), c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, batch string) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO reports VALUES (0)"); err != nil {
 			return err
 		}
-		progress, err := c.BatchProgressTx(ctx, tx, batch)
+		progress, err := c.Batch(batch).ProgressTx(ctx, tx)
 		if err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, "UPDATE reports SET told=?", 10*progress.Succeeded+progress.Dead)
 		return err
-	}, compensator.TypeConfig{AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }})
+	}, &compensator.HandlerConfig[string]{AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }})
 	require.NoError(t, err)
 	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for n := range 3 {
@@ -194,7 +194,7 @@ func TestCommitIsSeen(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, func(cfg *compensator.Config) { cfg.PollInterval = time.Hour })
 	ran := make(chan struct{})
-	run, err := compensator.Handle(c, "run", func(context.Context, *compensator.Entry, int) error { close(ran); return nil }, compensator.TypeConfig{})
+	run, err := compensator.Handle(t.Context(), c, "run", func(context.Context, *compensator.Entry, int) error { close(ran); return nil }, nil)
 	require.NoError(t, err)
 	compensatortest.Run(t, c)
 	tx, err := db.BeginTx(t.Context(), nil)

@@ -18,13 +18,13 @@ func main() {
 	compensator.Must(db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS orders (id TEXT, state TEXT)"))
 
 	c := compensator.Must(compensator.New(ctx, compensator.Config{DB: db}))
-	closeOrder := compensator.Must(compensator.HandleTx(c, "close_order",
+	closeOrder := compensator.Must(compensator.HandleTx(ctx, c, "close_order",
 		func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
 			defer stop() // stop after one order; Run stores its outcome before it returns
 			fmt.Println("closing order", o.ID)
 			_, err := tx.ExecContext(ctx, "UPDATE orders SET state='closed' WHERE id=? AND state='unpaid'", o.ID)
 			return err // commits together with the entry's success, so it happens exactly once
-		}, compensator.TypeConfig{}))
+		}, nil))
 
 	check(c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		o := Order{ID: fmt.Sprint(time.Now().UnixMilli())}

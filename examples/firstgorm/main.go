@@ -29,11 +29,11 @@ func main() {
 	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv("SHOP_REDIS")})
 	c, err := compensator.New(ctx, compensator.Config{DB: db, Redis: rdb})
 	check(err)
-	ship, err := compensator.Handle(c, "ship", func(ctx context.Context, e *compensator.Entry, o Order) error {
+	ship, err := compensator.Handle(ctx, c, "ship", func(ctx context.Context, e *compensator.Entry, o Order) error {
 		defer stop()                                            // stop after one order
 		fmt.Println("shipping order", o.ID, "key", e.CallKey()) // send this key to the warehouse: it is the same for each attempt
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	check(err)
 
 	key := compensator.IdempotencyKey("ship-42")

@@ -46,9 +46,9 @@ func PlaceGORM(ctx context.Context, c *compensator.Compensator, db *gorm.DB, clo
 
 // CloseGORM closes an order with GORM. The update commits together with the success of the entry.
 func CloseGORM(c *compensator.Compensator, db *gorm.DB) (*compensator.Type[Order], error) {
-	return compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, o Order) error {
+	return compensator.HandleTx(context.Background(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, o Order) error {
 		return gormtx.Use(ctx, db, tx).Model(&o).Where("state = ?", "unpaid").Update("state", "closed").Error
-	}, compensator.TypeConfig{})
+	}, nil)
 }
 
 // OthersOnOnePool opens bun, ent and sqlx on the pool of the log.

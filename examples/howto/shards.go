@@ -20,7 +20,7 @@ func OpenShards(ctx context.Context, dbs map[string]*sql.DB, rdb redis.Universal
 		if err != nil {
 			return nil, err
 		}
-		if _, err := compensator.Handle(c, "refund", callPartner, compensator.TypeConfig{}); err != nil {
+		if _, err := compensator.Handle(ctx, c, "refund", callPartner, nil); err != nil {
 			return nil, err
 		}
 		shards = append(shards, c)

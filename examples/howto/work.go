@@ -13,6 +13,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/encrypt"
 	"github.com/compensator-go/compensator/httpcall"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -28,9 +29,9 @@ const partnerURL = "https://partner.example/refunds"
 
 // CallPartner calls a partner over HTTP.
 func CallPartner(c *compensator.Compensator) (*compensator.Type[Refund], error) {
-	return compensator.Handle(c, "refund", func(ctx context.Context, e *compensator.Entry, r Refund) error {
+	return compensator.Handle(context.Background(), c, "refund", func(ctx context.Context, e *compensator.Entry, r Refund) error {
 		return httpcall.PostJSON(ctx, partner, partnerURL, e.CallKey(), r, nil)
-	}, compensator.TypeConfig{
+	}, &compensator.HandlerConfig[Refund]{
 		Timeout: 15 * time.Second,
 		MaxWait: 24 * time.Hour, // for a day the partner may be down at no cost
 		Breaker: compensator.Breaker{Of: 20},
@@ -39,7 +40,7 @@ func CallPartner(c *compensator.Compensator) (*compensator.Type[Refund], error) 
 
 // LimitCalls allows four calls at once in each process.
 func LimitCalls(c *compensator.Compensator) (*compensator.Type[Refund], error) {
-	return compensator.Handle(c, "refund", callPartner, compensator.TypeConfig{
+	return compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{
 		Concurrency: 4,
 		MaxWait:     24 * time.Hour,
 		Breaker:     compensator.Breaker{Of: 20, Share: 0.5, Pause: 5 * time.Second},
@@ -52,7 +53,7 @@ func callPartner(ctx context.Context, e *compensator.Entry, r Refund) error {
 
 // Retries lasts for about an hour, which is longer than a rollback of a release takes.
 func Retries(c *compensator.Compensator) (*compensator.Type[Refund], error) {
-	return compensator.Handle(c, "refund", callPartner, compensator.TypeConfig{
+	return compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{
 		MaxProcessCount: 20,
 		Retry:           compensator.Exponential(time.Second, 10*time.Minute),
 	})
@@ -60,11 +61,11 @@ func Retries(c *compensator.Compensator) (*compensator.Type[Refund], error) {
 
 // Priorities gives urgent work a type of its own.
 func Priorities(c *compensator.Compensator) (urgent, normal *compensator.Type[Refund], err error) {
-	urgent, err = compensator.Handle(c, "refund_urgent", callPartner, compensator.TypeConfig{Concurrency: 20})
+	urgent, err = compensator.Handle(context.Background(), c, "refund_urgent", callPartner, &compensator.HandlerConfig[Refund]{Concurrency: 20})
 	if err != nil {
 		return nil, nil, err
 	}
-	normal, err = compensator.Handle(c, "refund", callPartner, compensator.TypeConfig{Concurrency: 5})
+	normal, err = compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{Concurrency: 5})
 	return urgent, normal, err
 }
 
@@ -85,7 +86,7 @@ func WaitInRequest(c *compensator.Compensator, refunds *compensator.Type[Refund]
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 		defer cancel()
-		progress, err := c.WaitBatch(ctx, batch)
+		progress, err := c.Batch(batch).Wait(ctx)
 		switch {
 		case err != nil: // not finished within three seconds: the client asks again
 			w.WriteHeader(http.StatusAccepted)
@@ -119,7 +120,7 @@ func Sealed(c *compensator.Compensator) (*compensator.Type[Refund], error) {
 	if err != nil {
 		return nil, err
 	}
-	return compensator.Handle(c, "refund", callPartner, compensator.TypeConfig{Codec: codec})
+	return compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{TypeConfig: compensator.TypeConfig{Codec: codec}})
 }
 
 // RedisClients shows the client for each kind of Redis.
@@ -131,7 +132,7 @@ func RedisClients(db *sql.DB) []compensator.Config {
 }
 
 // LogFailures reports what a deployment should notice.
-func LogFailures(health compensator.Health) {
+func LogFailures(health observe.Health) {
 	for typ, late := range health.Overdue {
 		slog.Warn("overdue", "type", typ, "by", late)
 	}

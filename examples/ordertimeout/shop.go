@@ -31,7 +31,7 @@ type closing struct {
 func newShop(db *sql.DB, log *compensator.Compensator) (*shop, error) {
 	s := &shop{db: db, log: log}
 	var err error
-	s.closing, err = compensator.HandleTx(log, "close_order", s.close, compensator.TypeConfig{
+	s.closing, err = compensator.HandleTx(context.Background(), log, "close_order", s.close, &compensator.HandlerConfig[closing]{
 		// Only the load of this service can cause failures, so short retries suffice.
 		Retry: compensator.Exponential(50*time.Millisecond, 10*time.Second),
 	})

@@ -66,13 +66,13 @@ func TestGORMWritesNothingOnceItsTransactionIsLost(t *testing.T) {
 				c, err := compensator.New(t.Context(), compensator.Config{DB: db, Grace: 100 * time.Millisecond, PollInterval: 100 * time.Millisecond})
 				require.NoError(t, err)
 				var attempts atomic.Int32
-				pay, err := compensator.HandleTx(c, "pay", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ string) error {
+				pay, err := compensator.HandleTx(t.Context(), c, "pay", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ string) error {
 					if attempts.Add(1) == 1 {
 						swallowDeadlock(t, db, scoped(tx))
 					}
 					_ = scoped(tx).Create(&gormOrder{Note: "paid"}).Error // The handler ignores this error too.
 					return nil
-				}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+				}, &compensator.HandlerConfig[string]{Retry: compensator.Fixed(0)})
 				require.NoError(t, err)
 				w := &world{Compensator: c, t: t, db: db}
 				w.run()

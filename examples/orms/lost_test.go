@@ -206,13 +206,13 @@ func TestNoMapperWritesOnceItsTransactionIsLost(t *testing.T) {
 					return err
 				}
 				var attempts atomic.Int32
-				pay, err := compensator.HandleTx(c, "pay", func(_ context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ string) error {
+				pay, err := compensator.HandleTx(t.Context(), c, "pay", func(_ context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ string) error {
 					if attempts.Add(1) == 1 {
 						swallow(t, db, func(id int) error { return way(t.Context(), db, tx, id) })
 					}
 					_ = write(tx, "paid") // The handler ignores this error too.
 					return nil
-				}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+				}, &compensator.HandlerConfig[string]{Retry: compensator.Fixed(0)})
 				require.NoError(t, err)
 				w := &world{Compensator: c, t: t, db: db}
 				w.run()

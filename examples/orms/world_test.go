@@ -57,9 +57,9 @@ func newWorld(t *testing.T, db *sql.DB, o orm) *world {
 		DB: db, Grace: 100 * time.Millisecond, PollInterval: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
-	w.notes, err = compensator.Handle(w.Compensator, "note", w.remember, compensator.TypeConfig{})
+	w.notes, err = compensator.Handle(t.Context(), w.Compensator, "note", w.remember, nil)
 	require.NoError(t, err)
-	w.writes, err = compensator.HandleTx(w.Compensator, "write", o.writeAtTheSecondAttempt, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+	w.writes, err = compensator.HandleTx(t.Context(), w.Compensator, "write", o.writeAtTheSecondAttempt, &compensator.HandlerConfig[string]{Retry: compensator.Fixed(0)})
 	require.NoError(t, err)
 	w.run()
 	return w

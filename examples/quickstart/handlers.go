@@ -11,17 +11,17 @@ import (
 // register registers a handler for each business type. Only a process that calls Run runs them.
 func (s *shop) register() error {
 	var closing, packing, flying error
-	s.closeUnpaid, closing = compensator.HandleTx(s.Compensator, "close_unpaid", s.giveBack, compensator.TypeConfig{
+	s.closeUnpaid, closing = compensator.HandleTx(context.Background(), s.Compensator, "close_unpaid", s.giveBack, &compensator.HandlerConfig[Order]{
 		Concurrency: 2,
 	})
-	s.packParcel, packing = compensator.Handle(s.Compensator, "pack_parcel", s.pack, compensator.TypeConfig{
+	s.packParcel, packing = compensator.Handle(context.Background(), s.Compensator, "pack_parcel", s.pack, &compensator.HandlerConfig[Order]{
 		Concurrency: 4,
 		Retry:       compensator.Fixed(200 * time.Millisecond),
 	})
-	s.sendByDrone, flying = compensator.Handle(s.Compensator, "send_by_drone", fly, compensator.TypeConfig{
+	s.sendByDrone, flying = compensator.Handle(context.Background(), s.Compensator, "send_by_drone", fly, &compensator.HandlerConfig[Order]{
 		MaxProcessCount: 3,
 		Retry:           compensator.Steps(100*time.Millisecond, 400*time.Millisecond),
-		CompensateTx:    compensator.TypedTx(s.refund),
+		CompensateTx:    s.refund,
 	})
 	return errors.Join(closing, packing, flying)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
@@ -183,7 +184,7 @@ func openTestShop(t *testing.T) (*shop, Order) {
 }
 
 func parcels(t *testing.T, s *shop, o Order) int {
-	found, err := s.List(t.Context(), compensator.Filter{BusinessID: o.number(), BusinessType: s.packParcel.Name()})
+	found, err := admin.Of(s.Compensator).List(t.Context(), admin.Filter{BusinessID: o.number(), BusinessType: s.packParcel.Name()})
 	require.NoError(t, err)
 	return len(found.Entries)
 }
@@ -203,7 +204,7 @@ func TestOrderWhoseClosingAnOperatorHasCancelledIsPaidAndStaysSo(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.pay(t.Context(), o))
 	require.Equal(t, 1, parcels(t, s, o))
-	require.NoError(t, s.Requeue(t.Context(), o.closing(), compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "a mistake"}}))
+	require.NoError(t, admin.Of(s.Compensator).Requeue(t.Context(), o.closing(), admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "a mistake"}}))
 	require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, s.Compensator, o.closing()).State)
 	var status string
 	require.NoError(t, s.db.QueryRow("SELECT status FROM shop_orders WHERE id=?", o.ID).Scan(&status))

@@ -72,19 +72,19 @@ func newSale(ctx context.Context, cfg settings, on servers.Servers, db *sql.DB, 
 }
 
 func (s *sale) register(on servers.Servers) (err error) {
-	s.creating, err = compensator.HandleBatch(s.Log, createType, s.send, compensator.TypeConfig{
+	s.creating, err = compensator.HandleBatch(context.Background(), s.Log, createType, s.send, &compensator.BatchConfig[shop.Ticket]{
 		MaxProcessCount: s.Most + 1, // The last attempt sends nothing.
 		BatchWait:       s.gather,
 		Retry:           compensator.Fixed(s.Resend),
-		CompensateTx:    compensator.TypedTx(s.undo), CompensateCrashed: true,
+		CompensateTx:    s.undo, CompensateCrashed: true,
 	})
 	if err != nil {
 		return err
 	}
 	queue := on.Queue(orderQueue)
-	s.consumer, err = rabbitmq.Consume(s.Log, redeliveredType, s.consume, rabbitmq.ConsumerConfig{
+	s.consumer, err = rabbitmq.Consume(context.Background(), s.Log, redeliveredType, s.consume, rabbitmq.ConsumerConfig{
 		URL: on.AMQP, Queue: queue, Prefetch: s.workers, Declare: servers.Declare(queue),
-		Type: compensator.TypeConfig{Concurrency: s.workers, Retry: compensator.Fixed(time.Second)},
+		Type: compensator.HandlerConfig[rabbitmq.Delivery]{Concurrency: s.workers, Retry: compensator.Fixed(time.Second)},
 	})
 	return err
 }

@@ -40,11 +40,11 @@ func newSale(ctx context.Context, cfg shop.Settings, db *sql.DB, c *shop.Counter
 	s.Look.OnTheWay = s.onTheWay
 	s.orders, err = intake.Stream{
 		Redis: c.Redis, Stream: streamKey(c, cfg.Goods), Group: group, Idle: cfg.Lease + time.Second, Trim: true,
-	}.Open(s.Log, intake.Config{
+	}.Open(ctx, s.Log, intake.Config{
 		Type: asideType, Entry: s.entry, Work: s.create, Timeout: cfg.Lease,
-		Aside: compensator.TypeConfig{
+		Aside: compensator.HandlerConfig[intake.Message]{
 			MaxProcessCount: s.Most, Retry: compensator.Fixed(s.Resend),
-			CompensateTx: compensator.TypedTx(s.undo), CompensateCrashed: true,
+			CompensateTx: s.undo, CompensateCrashed: true,
 		},
 	})
 	if err != nil {

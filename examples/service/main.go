@@ -102,7 +102,7 @@ type order struct{ ID string }
 func newShop(log *compensator.Compensator) (http.Handler, error) {
 	s := &shop{log: log}
 	var err error
-	s.close, err = compensator.HandleTx(log, "close_order", s.closeUnpaid, compensator.TypeConfig{})
+	s.close, err = compensator.HandleTx(context.Background(), log, "close_order", s.closeUnpaid, nil)
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /orders/{id}", s.place)
 	return mux, err

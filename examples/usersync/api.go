@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/observe/probe"
 )
 
@@ -90,7 +91,7 @@ func explain(err error) (int, *refusal) {
 	var tooLarge *http.MaxBytesError
 	var state *compensator.StateError
 	switch {
-	case errors.Is(err, errOtherBatch), errors.Is(err, errSynced), errors.Is(err, compensator.ErrChanged), errors.As(err, &state):
+	case errors.Is(err, errOtherBatch), errors.Is(err, errSynced), errors.Is(err, admin.ErrChanged), errors.As(err, &state):
 		status := http.StatusConflict
 		if errors.As(err, &bad) {
 			return status, bad

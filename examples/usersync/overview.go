@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // overview is the content of the page.
@@ -56,7 +57,7 @@ func (s *syncer) overview(ctx context.Context) (o overview, err error) {
 	if o.Batches, err = s.latestBatches(ctx); err != nil {
 		return o, err
 	}
-	counts, err := s.log.Count(ctx, compensator.CountFilter{BusinessType: s.entries.Name(), AtMost: countedAtMost})
+	counts, err := admin.Of(s.log).Count(ctx, admin.CountFilter{BusinessType: s.entries.Name(), AtMost: countedAtMost})
 	if err != nil {
 		return o, err
 	}
@@ -112,7 +113,7 @@ func (s *syncer) latestBatches(ctx context.Context) (latest []batchStanding, err
 
 // fillIn adds the log's counts of a batch.
 func (s *syncer) fillIn(ctx context.Context, b *batchStanding) error {
-	progress, err := s.log.BatchProgress(ctx, b.Batch)
+	progress, err := s.log.Batch(b.Batch).Progress(ctx)
 	for state, n := range progress.ByState {
 		b.standing.add(state, n)
 	}
@@ -120,7 +121,7 @@ func (s *syncer) fillIn(ctx context.Context, b *batchStanding) error {
 }
 
 func (s *syncer) persons(ctx context.Context) (waiting []forPerson, err error) {
-	dead, err := s.log.List(ctx, compensator.Filter{
+	dead, err := admin.Of(s.log).List(ctx, admin.Filter{
 		States: []compensator.State{compensator.Dead}, BusinessType: s.entries.Name(), Newest: true, Limit: personsShown})
 	if err != nil {
 		return nil, err

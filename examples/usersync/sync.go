@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/relay/rabbitmq"
 )
 
@@ -170,8 +171,8 @@ func (s *syncer) repair(ctx context.Context, r repair) error {
 	if err := changeEmail(ctx, s.db, m, r.Email); err != nil {
 		return err
 	}
-	requeued, err := s.log.RequeueAll(ctx, []compensator.Entry{*seen}, compensator.RequeueOptions{
-		AuditInfo: compensator.AuditInfo{Actor: r.Operator, Reason: "address set to " + r.Email}})
+	requeued, err := admin.Of(s.log).RequeueAll(ctx, []compensator.Entry{*seen}, admin.RequeueOptions{
+		AuditInfo: admin.AuditInfo{Actor: r.Operator, Reason: "address set to " + r.Email}})
 	if err != nil {
 		return err
 	}

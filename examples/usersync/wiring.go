@@ -55,17 +55,17 @@ func newSyncer(ctx context.Context, on servers, cfg settings, db *sql.DB, rdb *r
 }
 
 func (s *syncer) register() (err error) {
-	s.entries, err = compensator.Handle(s.log, syncType, s.sendAgain, compensator.TypeConfig{
+	s.entries, err = compensator.Handle(context.Background(), s.log, syncType, s.sendAgain, &compensator.HandlerConfig[message]{
 		MaxProcessCount: s.most + 1, // The last attempt sends nothing.
 		Retry:           compensator.Fixed(s.again),
 	})
 	if err != nil {
 		return err
 	}
-	s.consumer, err = rabbitmq.Consume(s.log, redeliveredType, s.consume, rabbitmq.ConsumerConfig{
+	s.consumer, err = rabbitmq.Consume(context.Background(), s.log, redeliveredType, s.consume, rabbitmq.ConsumerConfig{
 		URL: s.AMQP, Queue: s.queue(), Prefetch: s.workers, Propagator: traces{},
 		Declare: s.declare,
-		Type:    compensator.TypeConfig{Concurrency: s.workers, Retry: compensator.Fixed(time.Second)},
+		Type:    compensator.HandlerConfig[rabbitmq.Delivery]{Concurrency: s.workers, Retry: compensator.Fixed(time.Second)},
 	})
 	return err
 }

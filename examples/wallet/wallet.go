@@ -36,7 +36,7 @@ type Wallet struct {
 func New(c *compensator.Compensator, db *gorm.DB) (*Wallet, error) {
 	w := &Wallet{db: db}
 	var err error
-	w.pay, err = compensator.HandleTx(c, "pay", w.book, compensator.TypeConfig{})
+	w.pay, err = compensator.HandleTx(context.Background(), c, "pay", w.book, nil)
 	return w, err
 }
 

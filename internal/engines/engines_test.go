@@ -103,12 +103,12 @@ func TestEffectsHappenExactlyOnce(t *testing.T) {
 				c, err := compensator.New(t.Context(), compensator.Config{DB: open(t, dsn, watched), Table: log, ReconcileInterval: time.Second, PollInterval: time.Second})
 				require.NoError(t, err)
 				t.Cleanup(func() { assert.NoError(t, c.Close()) })
-				_, err = compensator.Handle(c, "plain", func(context.Context, *compensator.Entry, int) error { ran.Add(1); return nil }, compensator.TypeConfig{})
+				_, err = compensator.Handle(ctx, c, "plain", func(context.Context, *compensator.Entry, int) error { ran.Add(1); return nil }, nil)
 				require.NoError(t, err)
-				_, err = compensator.HandleTx(c, "transactional", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ int) error {
+				_, err = compensator.HandleTx(ctx, c, "transactional", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ int) error {
 					_, err := tx.ExecContext(ctx, "INSERT INTO "+effects+" (entry) VALUES (?)", e.ID.String())
 					return err
-				}, compensator.TypeConfig{})
+				}, nil)
 				require.NoError(t, err)
 				all = append(all, c)
 			}
@@ -191,7 +191,7 @@ func TestEntriesRunAfterASwitchover(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	var ran atomic.Int32
-	_, err = compensator.Handle(c, "plain", func(context.Context, *compensator.Entry, int) error { ran.Add(1); return nil }, compensator.TypeConfig{})
+	_, err = compensator.Handle(t.Context(), c, "plain", func(context.Context, *compensator.Entry, int) error { ran.Add(1); return nil }, nil)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

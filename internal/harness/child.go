@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // Program configures a child process. The child runs a Compensator that stops for good at Point, where the test kills
@@ -131,15 +132,15 @@ func (r *childRun) record(types *LifeTypes) error {
 	return nil
 }
 
-func (r *childRun) observer() compensator.Observer {
-	return compensator.Observer{
-		AttemptStarted: func(compensator.AttemptEvent) { r.at(AfterClaim) },
-		AttemptEnded: func(e compensator.AttemptEvent) {
+func (r *childRun) observer() observe.Observer {
+	return observe.Observer{
+		AttemptStarted: func(observe.AttemptEvent) { r.at(AfterClaim) },
+		AttemptEnded: func(e observe.AttemptEvent) {
 			if e.BusinessType == "ship_order" {
 				r.at(AfterHandler)
 			}
 		},
-		Settled: func(e compensator.SettledEvent) {
+		Settled: func(e observe.SettledEvent) {
 			fmt.Println("settled", e.ID, int(e.State))
 			switch e.State {
 			case compensator.Succeeded:
@@ -150,8 +151,8 @@ func (r *childRun) observer() compensator.Observer {
 				r.at(AfterUndone)
 			}
 		},
-		OutcomeDropped: func(e compensator.SettledEvent) { fmt.Println("dropped", e.ID) },
-		Reconciled:     func(compensator.ReconciledEvent) { r.at(AfterReconcile) },
+		OutcomeDropped: func(e observe.SettledEvent) { fmt.Println("dropped", e.ID) },
+		Reconciled:     func(observe.ReconciledEvent) { r.at(AfterReconcile) },
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // CommitFaults are the ways in which a statement can fail on the network.
@@ -71,7 +72,7 @@ func (w *World) HooksOnly(cfg compensator.Config) (_ compensator.Config, ready f
 	first := make(chan struct{})
 	var once sync.Once
 	cfg.ReconcileInterval, cfg.PollInterval, cfg.Grace = time.Hour, time.Hour, time.Hour
-	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { once.Do(func() { close(first) }) }
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { once.Do(func() { close(first) }) }
 	return cfg, func() { w.Wait(first, "the first round of the reconciler") }
 }
 

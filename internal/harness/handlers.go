@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // ErrSoldOut is the error that failing handlers return.
@@ -19,44 +20,44 @@ func Failing(*compensator.Entry, int) error { return ErrSoldOut }
 
 // Held registers a type whose handlers wait at a gate and then return the result of verdict. A nil verdict means
 // success.
-func Held(t *testing.T, c *compensator.Compensator, name string, cfg compensator.TypeConfig, verdict func(e *compensator.Entry) error) (*compensator.Type[Order], *Gate) {
+func Held(t *testing.T, c *compensator.Compensator, name string, cfg compensator.HandlerConfig[Order], verdict func(e *compensator.Entry) error) (*compensator.Type[Order], *Gate) {
 	t.Helper()
 	g := NewGate()
-	orders, err := compensator.Handle(c, name, func(ctx context.Context, e *compensator.Entry, _ Order) error {
+	orders, err := compensator.Handle(t.Context(), c, name, func(ctx context.Context, e *compensator.Entry, _ Order) error {
 		if err := g.Pass(ctx, e); err != nil || verdict == nil {
 			return err
 		}
 		return verdict(e)
-	}, cfg)
+	}, &cfg)
 	require.NoError(t, err)
 	return orders, g
 }
 
 // Transactional registers a transactional type. Its handler writes an effect and then calls more.
-func Transactional(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig, more func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error) *compensator.Type[Order] {
+func Transactional(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerConfig[Order], more func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error) *compensator.Type[Order] {
 	t.Helper()
-	orders, err := compensator.HandleTx(c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
+	orders, err := compensator.HandleTx(t.Context(), c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String()); err != nil {
 			return err
 		}
 		return more(ctx, tx, e)
-	}, cfg)
+	}, &cfg)
 	require.NoError(t, err)
 	return orders
 }
 
 // Numbered registers a type whose handler counts its calls and returns the result of verdict. A nil verdict means
 // success.
-func Numbered(t *testing.T, c *compensator.Compensator, name string, cfg compensator.TypeConfig, verdict func(e *compensator.Entry, call int) error) (*compensator.Type[Order], *Calls) {
+func Numbered(t *testing.T, c *compensator.Compensator, name string, cfg compensator.HandlerConfig[Order], verdict func(e *compensator.Entry, call int) error) (*compensator.Type[Order], *Calls) {
 	t.Helper()
 	ran := new(Calls)
-	orders, err := compensator.Handle(c, name, func(_ context.Context, e *compensator.Entry, _ Order) error {
+	orders, err := compensator.Handle(t.Context(), c, name, func(_ context.Context, e *compensator.Entry, _ Order) error {
 		call := ran.Add(e.ID)
 		if verdict == nil {
 			return nil
 		}
 		return verdict(e, call)
-	}, cfg)
+	}, &cfg)
 	require.NoError(t, err)
 	return orders, ran
 }
@@ -102,4 +103,4 @@ func (c *Calls) Total() (n int) {
 }
 
 // ByMei is the audit info of manual actions in tests.
-var ByMei = compensator.AuditInfo{Actor: "mei", Reason: "the customer called"}
+var ByMei = admin.AuditInfo{Actor: "mei", Reason: "the customer called"}

@@ -27,23 +27,23 @@ func newLifeTypes(c *compensator.Compensator, at func(point string), more func(e
 		at(point)
 		return err
 	}
-	types.Pay, errs[0] = compensator.HandleTx(c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
+	types.Pay, errs[0] = compensator.HandleTx(context.Background(), c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
 		return errors.Join(effect(ctx, tx, "paid ", e, InHandler), more(e))
-	}, compensator.TypeConfig{})
-	types.Ship, errs[1] = compensator.Handle(c, "ship_order", func(_ context.Context, e *compensator.Entry, _ Order) error { return more(e) }, compensator.TypeConfig{})
-	types.Close, errs[2] = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, Order) error { return ErrSoldOut }, compensator.TypeConfig{
+	}, nil)
+	types.Ship, errs[1] = compensator.Handle(context.Background(), c, "ship_order", func(_ context.Context, e *compensator.Entry, _ Order) error { return more(e) }, nil)
+	types.Close, errs[2] = compensator.Handle(context.Background(), c, "close_order", func(context.Context, *compensator.Entry, Order) error { return ErrSoldOut }, &compensator.HandlerConfig[Order]{
 		MaxProcessCount: 1,
-		CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+		CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
 			return effect(ctx, tx, "undone ", e, InCompensation)
 		},
 	})
-	types.Mail, errs[3] = compensator.HandleBatch(c, "send_mail", func(_ context.Context, items []compensator.Item[Order]) []error {
+	types.Mail, errs[3] = compensator.HandleBatch(context.Background(), c, "send_mail", func(_ context.Context, items []compensator.Item[Order]) []error {
 		verdicts := make([]error, len(items))
 		for i, item := range items {
 			verdicts[i] = more(item.Entry)
 		}
 		return verdicts
-	}, compensator.TypeConfig{})
+	}, nil)
 	return &types, errors.Join(errs[:]...)
 }
 

@@ -9,12 +9,12 @@ import (
 
 // Tick registers the periodic type "tick". It makes up for all missed slots, and its effects are its slots.
 func Tick(c *compensator.Compensator, every time.Duration) error {
-	tick, err := compensator.HandleTx(c, "tick", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, slot time.Time) error {
+	tick, err := compensator.HandleTx(context.Background(), c, "tick", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, slot time.Time) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", slot.Format(time.RFC3339Nano))
 		return err
-	}, compensator.TypeConfig{})
+	}, nil)
 	if err != nil {
 		return err
 	}
-	return compensator.Periodic(context.Background(), tick, compensator.Every(every), compensator.PeriodicConfig{CatchUp: 500})
+	return compensator.Periodic(context.Background(), tick, compensator.Every(every), &compensator.PeriodicConfig{CatchUp: 500})
 }

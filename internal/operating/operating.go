@@ -4,6 +4,7 @@ package operating
 
 import (
 	"context"
+	"time"
 
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
@@ -36,6 +37,38 @@ type Log interface {
 	// the contents of all other entries at once.
 	Amounts(ctx context.Context, rows []processlog.Row) (map[processlog.ID]processlog.Amount, error)
 }
+
+// Program is the view of admin.Of on a Compensator. It needs no Config.Operations.
+type Program interface {
+	// Store returns the store of the log.
+	Store() processlog.Store
+
+	// Entry converts a row into a *compensator.Entry with the codec of its type.
+	Entry(row *processlog.Row) any
+
+	// Row reads one committed entry. It returns ErrNotFound if there is none.
+	Row(ctx context.Context, ref processlog.Ref) (processlog.Row, error)
+
+	// HasCases reports whether Config.Operations is set.
+	HasCases() bool
+
+	// RememberedFor returns how long a process remembers an entry. A purge of younger entries needs a note.
+	RememberedFor() time.Duration
+
+	// Change changes one entry. It also notifies the queue, and an attempt that runs in this process. ChangeTx does so
+	// when tx commits.
+	Change(ctx context.Context, change processlog.Change) (processlog.Row, error)
+	ChangeTx(ctx context.Context, tx processlog.Tx, change processlog.Change) (processlog.Row, error)
+
+	// RequeueAll requeues the entries that still have these versions, in one transaction.
+	RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
+
+	// AcceptLoss resumes work after ErrHistoryLost.
+	AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error)
+}
+
+// ProgramOf returns the Program of a *compensator.Compensator. The root package sets it.
+var ProgramOf func(of any) Program
 
 // Of returns the Log of a *compensator.Compensator, or nil if its Config.Operations is not set. The root package sets
 // Of.

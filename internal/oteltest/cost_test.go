@@ -15,6 +15,7 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/otel"
 )
 
@@ -28,13 +29,13 @@ func attempt(t testing.TB, opts otel.Options, headers map[string]string, failure
 	request := propagator.Extract(context.Background(), headers)
 	return func() {
 		propagator.Inject(request)
-		observer.Recorded(compensator.RecordedEvent{Context: request, BusinessType: entry.BusinessType})
+		observer.Recorded(observe.RecordedEvent{Context: request, BusinessType: entry.BusinessType})
 		ctx := propagator.Extract(context.Background(), headers)
-		event := compensator.AttemptEvent{Context: ctx, BusinessType: entry.BusinessType, Attempt: 1}
+		event := observe.AttemptEvent{Context: ctx, BusinessType: entry.BusinessType, Attempt: 1}
 		observer.AttemptStarted(event)
 		_ = handler(ctx, entry)
 		observer.AttemptEnded(event)
-		observer.Settled(compensator.SettledEvent{Context: ctx, BusinessType: entry.BusinessType, State: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
+		observer.Settled(observe.SettledEvent{Context: ctx, BusinessType: entry.BusinessType, State: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 	}
 }
 

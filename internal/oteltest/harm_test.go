@@ -88,10 +88,10 @@ func TestPanickingProviderHarmsNoEntry(t *testing.T) {
 			}))
 			w := newWorld(t, opts)
 			ship := w.handle("ship", func(context.Context, *compensator.Entry, string) error { return errors.New("503") },
-				compensator.TypeConfig{MaxProcessCount: 2, Compensate: func(context.Context, *compensator.Entry) error { return nil }})
-			mails, err := compensator.HandleBatch(w.c, "mail", func(context.Context, []compensator.Item[string]) []error { return nil }, compensator.TypeConfig{})
+				compensator.HandlerConfig[string]{MaxProcessCount: 2, Compensate: func(context.Context, *compensator.Entry, string) error { return nil }})
+			mails, err := compensator.HandleBatch(t.Context(), w.c, "mail", func(context.Context, []compensator.Item[string]) []error { return nil }, nil)
 			require.NoError(t, err)
-			orders := harness.Transactional(t, w.c, compensator.TypeConfig{}, noMore)
+			orders := harness.Transactional(t, w.c, compensator.HandlerConfig[harness.Order]{}, noMore)
 			undone := w.record(t.Context(), ship, compensator.Options{})
 			sent := w.record(t.Context(), mails, compensator.Options{})
 			w.record(t.Context(), mails, compensator.Options{})
@@ -117,7 +117,7 @@ func TestSlowExporterIsASlowHandler(t *testing.T) {
 		}
 	}}
 	w := newWorld(t, otel.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(slow))})
-	orders := harness.Transactional(t, w.c, compensator.TypeConfig{Timeout: 500 * time.Millisecond, Retry: compensator.Fixed(0)}, noMore)
+	orders := harness.Transactional(t, w.c, compensator.HandlerConfig[harness.Order]{Timeout: 500 * time.Millisecond, Retry: compensator.Fixed(0)}, noMore)
 	id := w.Put(orders, 1, compensator.Options{})
 	w.run()
 	w.reaches(id, compensator.Succeeded)
@@ -211,7 +211,7 @@ func TestSlowCasesHideNoOtherGauge(t *testing.T) {
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: compensatortest.NewMemoryQueue().Client(), Operations: &compensator.Operations{}})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
-		mails, err := compensator.Handle(c, "mail", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+		mails, err := compensator.Handle(t.Context(), c, "mail", func(context.Context, *compensator.Entry, string) error { return nil }, nil)
 		require.NoError(t, err)
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 			_, err := mails.Record(ctx, tx, "hello", compensator.Options{})
@@ -250,11 +250,13 @@ const canary = "kanarienvogel"
 func TestNoSecretOfAnEntryIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
-	refunds := w.handle("refund", func(context.Context, *compensator.Entry, string) error { return errors.New(canary) }, compensator.TypeConfig{MaxProcessCount: 2,
-		Compensate: func(context.Context, *compensator.Entry) error { return compensator.Permanent(errors.New(canary)) }})
-	mails, err := compensator.HandleBatch(w.c, "mail", func(_ context.Context, items []compensator.Item[string]) []error {
+	refunds := w.handle("refund", func(context.Context, *compensator.Entry, string) error { return errors.New(canary) }, compensator.HandlerConfig[string]{MaxProcessCount: 2,
+		Compensate: func(context.Context, *compensator.Entry, string) error {
+			return compensator.Permanent(errors.New(canary))
+		}})
+	mails, err := compensator.HandleBatch(t.Context(), w.c, "mail", func(_ context.Context, items []compensator.Item[string]) []error {
 		return []error{compensator.Permanent(errors.New(canary))}
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	secret := compensator.Options{IdempotencyKey: canary, BusinessID: canary, BusinessExtID: canary, UserID: canary, UserName: canary, Headers: map[string]string{canary: canary}}
 	refund, _ := w.inRequest(refunds, secret)

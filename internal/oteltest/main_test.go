@@ -41,7 +41,7 @@ func newWorld(t *testing.T, opts otel.Options) *world {
 	telemetry, err := otel.New(opts)
 	require.NoError(t, err)
 	cfg := w.Quick()
-	cfg.Observer, cfg.Propagator = telemetry.Observer(), telemetry.Propagator()
+	telemetry.Configure(&cfg)
 	worth := func(*compensator.Entry) (compensator.Amount, error) {
 		return compensator.Amount{Minor: 12900, Currency: "CNY"}, nil
 	}
@@ -57,11 +57,11 @@ func newWorld(t *testing.T, opts otel.Options) *world {
 func (w *world) run() (stop func() error) { return w.Run(w.c) }
 
 // handle registers a handler of single entries.
-func (w *world) handle(name string, handler func(ctx context.Context, e *compensator.Entry, v string) error, cfg compensator.TypeConfig) *compensator.Type[string] {
+func (w *world) handle(name string, handler func(ctx context.Context, e *compensator.Entry, v string) error, cfg compensator.HandlerConfig[string]) *compensator.Type[string] {
 	if cfg.Retry == nil {
 		cfg.Retry = compensator.Fixed(0)
 	}
-	typ, err := compensator.Handle(w.c, name, handler, cfg)
+	typ, err := compensator.Handle(context.Background(), w.c, name, handler, &cfg)
 	require.NoError(w.T, err)
 	return typ
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/otel"
 )
 
@@ -26,23 +27,23 @@ func (w *world) live() {
 	ctx, t := w.T.Context(), w.T
 	ok := func(context.Context, *compensator.Entry, string) error { return nil }
 	fails := func(context.Context, *compensator.Entry, string) error { return errors.New("503") }
-	orders, err := compensator.HandleTx(w.c, "close_order", func(context.Context, *compensator.ScopedTx, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+	orders, err := compensator.HandleTx(ctx, w.c, "close_order", func(context.Context, *compensator.ScopedTx, *compensator.Entry, string) error { return nil }, nil)
 	require.NoError(t, err)
-	mails, err := compensator.HandleBatch(w.c, "mail", func(context.Context, []compensator.Item[string]) []error { return nil }, compensator.TypeConfig{})
+	mails, err := compensator.HandleBatch(ctx, w.c, "mail", func(context.Context, []compensator.Item[string]) []error { return nil }, nil)
 	require.NoError(t, err)
-	refunds := w.handle("refund", fails, compensator.TypeConfig{MaxProcessCount: 2})
-	ships := w.handle("ship", fails, compensator.TypeConfig{MaxProcessCount: 1, Compensate: func(context.Context, *compensator.Entry) error { return nil }})
+	refunds := w.handle("refund", fails, compensator.HandlerConfig[string]{MaxProcessCount: 2})
+	ships := w.handle("ship", fails, compensator.HandlerConfig[string]{MaxProcessCount: 1, Compensate: func(context.Context, *compensator.Entry, string) error { return nil }})
 	down := w.handle("down", func(context.Context, *compensator.Entry, string) error {
 		return compensator.Unavailable(errors.New("no route"))
 	},
-		compensator.TypeConfig{Breaker: compensator.Breaker{Of: 1}})
-	later := w.handle("later", ok, compensator.TypeConfig{})
-	elsewhere, err := compensator.Declare[string](w.c, "elsewhere", compensator.TypeConfig{})
+		compensator.HandlerConfig[string]{Breaker: compensator.Breaker{Of: 1}})
+	later := w.handle("later", ok, compensator.HandlerConfig[string]{})
+	elsewhere, err := compensator.Declare[string](ctx, w.c, "elsewhere", nil)
 	require.NoError(t, err)
 
 	deaf, overtaken := harness.NewGate(), harness.NewGate()
-	stuck := w.handle("stuck", func(_ context.Context, e *compensator.Entry, _ string) error { return deaf.PassDeaf(e) }, compensator.TypeConfig{Timeout: 10 * time.Millisecond})
-	dropped := w.handle("dropped", func(_ context.Context, e *compensator.Entry, _ string) error { return overtaken.PassDeaf(e) }, compensator.TypeConfig{})
+	stuck := w.handle("stuck", func(_ context.Context, e *compensator.Entry, _ string) error { return deaf.PassDeaf(e) }, compensator.HandlerConfig[string]{Timeout: 10 * time.Millisecond})
+	dropped := w.handle("dropped", func(_ context.Context, e *compensator.Entry, _ string) error { return overtaken.PassDeaf(e) }, compensator.HandlerConfig[string]{})
 
 	w.record(ctx, elsewhere, compensator.Options{})
 	w.record(ctx, later, compensator.Options{Delay: time.Hour})
@@ -143,7 +144,7 @@ func TestLogsOfOneProcessHaveTheirOwnSeries(t *testing.T) {
 		for i := range n {
 			compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(i))})
 		}
-		telemetry.Observer().Reconciled(compensator.ReconciledEvent{Enqueued: n})
+		telemetry.Observer().Reconciled(observe.ReconciledEvent{Enqueued: n})
 	}
 	s := collect(t, reader)
 	for name, n := range of {
@@ -177,7 +178,7 @@ func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 	worth := func(e *compensator.Entry) (compensator.Amount, error) {
 		return compensator.Amount{Minor: 100, Currency: string(e.IdempotencyKey)}, nil
 	}
-	c, refunds := deadRefunds(t, telemetry, compensator.Observer{}, worth)
+	c, refunds := deadRefunds(t, telemetry, observe.Observer{}, worth)
 	for i := range 34 {
 		compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("X%c%c", 'A'+i/26, 'A'+i%26))})
 	}
@@ -193,16 +194,16 @@ func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 }
 
 // deadRefunds returns a log with telemetry attached. Its refunds die at once and each opens a case.
-func deadRefunds(t *testing.T, telemetry *otel.Telemetry, observer compensator.Observer, worth func(*compensator.Entry) (compensator.Amount, error)) (*compensator.Compensator, *compensator.Type[string]) {
+func deadRefunds(t *testing.T, telemetry *otel.Telemetry, observer observe.Observer, worth func(*compensator.Entry) (compensator.Amount, error)) (*compensator.Compensator, *compensator.Type[string]) {
 	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Queue: compensatortest.NewMemoryQueue().Client(), Observer: observer,
 		Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	_, err = telemetry.Attach(c)
 	require.NoError(t, err)
-	refunds, err := compensator.Handle(c, "refund", func(context.Context, *compensator.Entry, string) error {
+	refunds, err := compensator.Handle(t.Context(), c, "refund", func(context.Context, *compensator.Entry, string) error {
 		return compensator.Permanent(errors.New("no"))
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	return c, refunds
 }
@@ -223,11 +224,11 @@ func TestOddValuesMakeABoundedNumberOfSeries(t *testing.T) {
 	o, ctx := telemetry.Observer(), t.Context()
 	for i := range 100_000 {
 		odd := fmt.Sprintf("odd-%d", i)
-		attempted := compensator.AttemptEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd, Attempt: i, Err: errors.New(odd)}
-		settled := compensator.SettledEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd, Attempt: i}
+		attempted := observe.AttemptEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd, Attempt: i, Err: errors.New(odd)}
+		settled := observe.SettledEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd, Attempt: i}
 		switch i % 5 { // Each kind of name gets more different values than the limit.
 		case 0:
-			o.Recorded(compensator.RecordedEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd})
+			o.Recorded(observe.RecordedEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd})
 		case 1:
 			o.AttemptStarted(attempted)
 			o.AttemptEnded(attempted)
@@ -262,8 +263,8 @@ func TestRecordedTypesUseUpNoNamesOfTypesThatRun(t *testing.T) {
 	telemetry, reader := unbounded(t)
 	observer := telemetry.Observer()
 	for i := range 300 {
-		observer.Recorded(compensator.RecordedEvent{Context: t.Context(), BusinessType: fmt.Sprint(i)})
+		observer.Recorded(observe.RecordedEvent{Context: t.Context(), BusinessType: fmt.Sprint(i)})
 	}
-	observer.AttemptStarted(compensator.AttemptEvent{Context: t.Context(), BusinessType: "refund"})
+	observer.AttemptStarted(observe.AttemptEvent{Context: t.Context(), BusinessType: "refund"})
 	assert.Contains(t, collect(t, reader), "compensator.attempt.active{messaging.destination.name=refund}")
 }

@@ -64,7 +64,7 @@ func TestLongTraceStateRefusesNoEntry(t *testing.T) {
 		state, err = state.Insert(fmt.Sprintf("vendor%d", i), fmt.Sprintf("%0200d", i))
 		require.NoError(t, err)
 	}
-	orders := w.handle("close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+	orders := w.handle("close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.HandlerConfig[string]{})
 	id := w.record(traced(t.Context(), state), orders, compensator.Options{Headers: map[string]string{"tenant": "42"}})
 	e, err := w.c.Get(t.Context(), id)
 	require.NoError(t, err)

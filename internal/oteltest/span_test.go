@@ -59,7 +59,7 @@ func TestEachAttemptIsANewTraceLinkedToItsRecording(t *testing.T) {
 			return errors.New("upstream is busy")
 		}
 		return nil
-	}, compensator.TypeConfig{})
+	}, compensator.HandlerConfig[string]{})
 	stop := w.run()
 	id, request := w.inRequest(orders, compensator.Options{BatchID: "b77"})
 	w.reaches(id, compensator.Succeeded)
@@ -93,7 +93,7 @@ func TestEachAttemptIsANewTraceLinkedToItsRecording(t *testing.T) {
 func TestAttemptIsAChildWithOptionChild(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{Child: true})
-	orders := w.handle("close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+	orders := w.handle("close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.HandlerConfig[string]{})
 	w.run()
 	_, request := w.inRequest(orders, compensator.Options{})
 	s := w.span("process close_order", 1)
@@ -105,11 +105,11 @@ func TestAttemptIsAChildWithOptionChild(t *testing.T) {
 func TestTransactionalHandlerAndCompensationHaveSpans(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
-	followUp := w.handle("tell_user", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
-	orders, err := compensator.HandleTx(w.c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ string) error {
+	followUp := w.handle("tell_user", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.HandlerConfig[string]{})
+	orders, err := compensator.HandleTx(t.Context(), w.c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ string) error {
 		_, err := followUp.Record(ctx, tx, "closed", compensator.Options{})
 		return errors.Join(err, compensator.Permanent(errors.New("paid meanwhile")))
-	}, compensator.TypeConfig{CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+	}, &compensator.HandlerConfig[string]{CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ string) error {
 		_, err := followUp.Record(ctx, tx, "undone", compensator.Options{})
 		return err
 	}})
@@ -128,12 +128,12 @@ func TestTransactionalHandlerAndCompensationHaveSpans(t *testing.T) {
 func TestBatchIsOneSpanWithALinkToEachRecording(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
-	mails, err := compensator.HandleBatch(w.c, "mail", func(_ context.Context, items []compensator.Item[string]) []error {
+	mails, err := compensator.HandleBatch(t.Context(), w.c, "mail", func(_ context.Context, items []compensator.Item[string]) []error {
 		errs := make([]error, len(items))
 		errs[0] = compensator.Snooze(0)
 		errs[1] = compensator.Unavailable(errors.New("no route"))
 		return errs
-	}, compensator.TypeConfig{BatchSize: 200, Concurrency: 200})
+	}, &compensator.BatchConfig[string]{BatchSize: 200, Concurrency: 200})
 	require.NoError(t, err)
 	for range 150 {
 		_, _ = w.inRequest(mails, compensator.Options{})
@@ -181,7 +181,7 @@ func TestSpanInWhichNewWasCalledIsNotLinked(t *testing.T) {
 func TestEntriesRecordedTogetherAreOneLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
-	mails, err := compensator.HandleBatch(w.c, "mail", func(context.Context, []compensator.Item[string]) []error { return nil }, compensator.TypeConfig{})
+	mails, err := compensator.HandleBatch(t.Context(), w.c, "mail", func(context.Context, []compensator.Item[string]) []error { return nil }, nil)
 	require.NoError(t, err)
 	ctx, span := w.traces.Tracer("shop").Start(t.Context(), "import")
 	for range 3 {

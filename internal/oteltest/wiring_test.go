@@ -21,11 +21,12 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/otel"
 )
 
 // wired is the example in docs/reference/telemetry.md.
-func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registry *prometheus.Registry, mine compensator.Observer, run func(*compensator.Compensator) error) (err error) {
+func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registry *prometheus.Registry, mine observe.Observer, run func(*compensator.Compensator) error) (err error) {
 	// wiring:
 	exporter := compensator.Must(otelprom.New(otelprom.WithRegisterer(registry)))
 	metrics := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
@@ -38,11 +39,11 @@ func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registr
 	}()
 
 	telemetry := compensator.Must(otel.New(otel.Options{TracerProvider: tracing, MeterProvider: metrics}))
-	c := compensator.Must(compensator.New(ctx, compensator.Config{
-		DB: db, Propagator: telemetry.Propagator(), Observer: compensator.Observers(telemetry.Observer(), mine),
-	}))
+	cfg := compensator.Config{DB: db, Observer: mine}
+	telemetry.Configure(&cfg) // adds the observer, the propagator and the middleware
+	c := compensator.Must(compensator.New(ctx, cfg))
 	defer func() { err = errors.Join(err, c.Close()) }()
-	detach := compensator.Must(telemetry.Attach(c)) // call it before you register handlers
+	detach := compensator.Must(telemetry.Attach(c)) // registers the gauges
 	defer func() { err = errors.Join(err, detach()) }()
 	return run(c) // registers handlers, then calls serve.Run or c.Run
 	// :wiring
@@ -52,10 +53,10 @@ func TestTelemetryWiredAsInTheDocsReports(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	spans, registry := tracetest.NewInMemoryExporter(), prometheus.NewRegistry()
-	settled := make(chan compensator.SettledEvent, 1)
-	mine := compensator.Observer{Settled: func(e compensator.SettledEvent) { settled <- e }}
+	settled := make(chan observe.SettledEvent, 1)
+	mine := observe.Observer{Settled: func(e observe.SettledEvent) { settled <- e }}
 	require.NoError(t, wired(t.Context(), w.DB, keeping{spans}, registry, mine, func(c *compensator.Compensator) error {
-		orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, nil)
 		require.NoError(t, err)
 		stop := w.Run(c)
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -111,13 +112,13 @@ func TestLastExportHasTheOutcomesOfAStopAndGaugesOnlyBeforeDetach(t *testing.T) 
 	metrics := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter, sdkmetric.WithInterval(time.Hour))))
 	telemetry, err := otel.New(otel.Options{MeterProvider: metrics})
 	require.NoError(t, err)
-	settled := make(chan compensator.SettledEvent, 1)
+	settled := make(chan observe.SettledEvent, 1)
 	cfg := w.Quick()
-	cfg.Observer = compensator.Observers(telemetry.Observer(), compensator.Observer{Settled: func(e compensator.SettledEvent) { settled <- e }})
+	cfg.Observer = observe.Observers(telemetry.Observer(), observe.Observer{Settled: func(e observe.SettledEvent) { settled <- e }})
 	c := w.New(cfg)
 	detach, err := telemetry.Attach(c)
 	require.NoError(t, err)
-	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, nil)
 	require.NoError(t, err)
 	stop := w.Run(c)
 	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {

@@ -40,7 +40,7 @@ var errorAdvice = map[string]advice{
 		"Another transaction holds a lock on the entry's row.",
 		"Try again after a moment.",
 	},
-	"compensator.ErrChanged": {
+	"admin.ErrChanged": {
 		"The entry has changed since it was read, so the change was not made.",
 		"Read the entry again and decide again.",
 	},
@@ -84,7 +84,7 @@ var errorAdvice = map[string]advice{
 		"The present state of the entry does not allow the action. `State` says what it is. `CompensationBegun` and `Erased` give special reasons.",
 		"Branch on `State`. For a payment that finds its order closed, it is too late: refund it.",
 	},
-	"compensator.LossError": {
+	"processlog.LossError": {
 		"The error of `ErrHistoryLost`, with the entries that this process knows to be missing.",
 		"Keep the list of each process. Then follow [after a failover](../how-to/failover.md).",
 	},

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// packagesWithErrors lists the packages whose errors are on the page. The first one's aliases lead into processlog.
-var packagesWithErrors = []string{".", "processlog", "admin", "httpcall", "relay/rabbitmq", "relay/watermill"}
+// packagesWithErrors lists the packages whose errors are on the page. Aliases lead into processlog.
+var packagesWithErrors = []string{".", "admin", "processlog", "httpcall", "relay/rabbitmq", "relay/watermill"}
 
 // failure is an exported error: a variable, or a type.
 type failure struct {
@@ -36,12 +36,13 @@ func errorsPage(root string) (string, error) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(found)) {
 			f := found[name]
-			if dir == "." {
-				if original, ok := inLog[name]; ok {
-					f.text, f.typ, f.doc = original.text, original.typ, longer(f.doc, original.doc)
-				}
-				f.name = "compensator." + name
+			original, alias := inLog[name]
+			if alias && dir != "processlog" {
+				f.text, f.typ, f.doc = original.text, original.typ, longer(f.doc, original.doc)
 				known[name] = true
+			}
+			if dir == "." {
+				f.name = "compensator." + name
 			} else if dir == "processlog" && known[name] {
 				continue
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/adopt"
 )
 
@@ -106,10 +107,10 @@ func TestEntryRecordedByPlainSQLRunsOnSQLite(t *testing.T) {
 	c, err := compensator.New(t.Context(), compensator.Config{DB: db, PollInterval: 200 * time.Millisecond, Lease: time.Second, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, c.Close()) }()
-	_, err = compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o struct{ ID string }) error {
+	_, err = compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, _ *compensator.Entry, o struct{ ID string }) error {
 		assert.Equal(t, "42", o.ID)
 		return nil
-	}, compensator.TypeConfig{Concurrency: 2})
+	}, &compensator.HandlerConfig[struct{ ID string }]{Concurrency: 2})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -122,7 +123,7 @@ func TestEntryRecordedByPlainSQLRunsOnSQLite(t *testing.T) {
 		text := fmt.Sprint(c.Health(t.Context()).Problems)
 		return strings.Contains(text, "next_at is more than") && strings.Contains(text, "no process has a lease") && strings.Contains(text, "state does not exist")
 	}, waitTimeout, 10*time.Millisecond, "what does not run is named")
-	_, err = c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Pending}, Limit: 100})
+	_, err = admin.Of(c).List(t.Context(), admin.Filter{States: []compensator.State{compensator.Pending}, Limit: 100})
 	require.NoError(t, err)
 	stop()
 	require.NoError(t, <-done)

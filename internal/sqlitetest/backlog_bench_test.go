@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // spans collects durations.
@@ -64,8 +65,8 @@ func runBacklog(b *testing.B, n int) {
 	var returned sync.Map // time at which the handler returned, by entry and attempt
 	var stored, inTx, own spans
 	ended := make(chan struct{}, 2*n)
-	c, err := compensator.New(ctx, compensator.Config{DB: db, Logger: slog.New(slog.DiscardHandler), Observer: compensator.Observer{
-		Settled: func(e compensator.SettledEvent) {
+	c, err := compensator.New(ctx, compensator.Config{DB: db, Logger: slog.New(slog.DiscardHandler), Observer: observe.Observer{
+		Settled: func(e observe.SettledEvent) {
 			at, ok := returned.Load(fmt.Sprint(e.ID, e.Attempt))
 			if took := &stored; ok {
 				if e.BusinessType == "transactional" && e.State == compensator.Succeeded {
@@ -96,14 +97,14 @@ func runBacklog(b *testing.B, n int) {
 		return nil
 	}
 	retry := compensator.Fixed(0)
-	transactional, err := compensator.HandleTx(c, "transactional", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ int) error {
+	transactional, err := compensator.HandleTx(ctx, c, "transactional", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ int) error {
 		return work(ctx, e, tx)
-	}, compensator.TypeConfig{Concurrency: 50, Retry: retry})
+	}, &compensator.HandlerConfig[int]{Concurrency: 50, Retry: retry})
 	require.NoError(b, err)
-	plain, err := compensator.Handle(c, "plain", func(ctx context.Context, e *compensator.Entry, _ int) error {
+	plain, err := compensator.Handle(ctx, c, "plain", func(ctx context.Context, e *compensator.Entry, _ int) error {
 		returned.Store(fmt.Sprint(e.ID, e.Attempt()), time.Now())
 		return nil
-	}, compensator.TypeConfig{Concurrency: 50, Retry: retry})
+	}, &compensator.HandlerConfig[int]{Concurrency: 50, Retry: retry})
 	require.NoError(b, err)
 	require.NoError(b, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for i := range n {

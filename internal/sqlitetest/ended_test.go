@@ -36,14 +36,14 @@ func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 		_, err := tx.ExecContext(ctx, effect, "closed", e.ID.Row())
 		return err
 	}
-	typ := compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 1}
-	simple, err := compensator.HandleTx(c, "close_order", closes, typ)
+	typ := compensator.HandlerConfig[int]{MaxProcessCount: 1, MaxCompensateCount: 1}
+	simple, err := compensator.HandleTx(t.Context(), c, "close_order", closes, &typ)
 	require.NoError(t, err)
-	typ.Compensate = func(ctx context.Context, e *compensator.Entry) error {
+	typ.Compensate = func(ctx context.Context, e *compensator.Entry, _ int) error {
 		_, err := db.ExecContext(ctx, effect, "undone", e.ID.Row())
 		return cmp.Or(err, errors.New("the bank is closed"))
 	}
-	undoes, err := compensator.HandleTx(c, "close_undone", closes, typ)
+	undoes, err := compensator.HandleTx(t.Context(), c, "close_undone", closes, &typ)
 	require.NoError(t, err)
 	running(t, c)
 

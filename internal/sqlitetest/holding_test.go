@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // writer returns functions that begin and end a transaction on a separate connection. The transaction blocks every
@@ -93,7 +94,7 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	c := onSQLite(t, db, func(context.Context, *compensator.Entry, int) error {
 		ran.Add(1)
 		return nil
-	}, func(compensator.ReconciledEvent) { rounds.Add(1) })
+	}, func(observe.ReconciledEvent) { rounds.Add(1) })
 	backlog(t, db, 3, 0)
 	exec("UPDATE common_process_log SET delivery_count=id%2") // Some entries have lost a lease.
 	exec("CREATE TRIGGER no_outcomes BEFORE UPDATE ON common_process_log WHEN NEW.delivery_count=0 OR NEW.version=OLD.version BEGIN SELECT RAISE(ABORT, 'not now'); END")
@@ -112,15 +113,15 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	require.Equal(t, 3, int(ran.Load()), "each ran once")
 }
 
-func onSQLite(t *testing.T, db *sql.DB, handler func(context.Context, *compensator.Entry, int) error, reconciled func(compensator.ReconciledEvent)) *compensator.Compensator {
+func onSQLite(t *testing.T, db *sql.DB, handler func(context.Context, *compensator.Entry, int) error, reconciled func(observe.ReconciledEvent)) *compensator.Compensator {
 	t.Helper()
 	c, err := compensator.New(t.Context(), compensator.Config{
 		DB: db, Lease: time.Second, PollInterval: 200 * time.Millisecond, ReconcileInterval: 300 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
-		Observer: compensator.Observer{Reconciled: reconciled},
+		Observer: observe.Observer{Reconciled: reconciled},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	_, err = compensator.Handle(c, "close_order", handler, compensator.TypeConfig{Concurrency: 100})
+	_, err = compensator.Handle(t.Context(), c, "close_order", handler, &compensator.HandlerConfig[int]{Concurrency: 100})
 	require.NoError(t, err)
 	return c
 }
@@ -175,7 +176,7 @@ func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 	handlerPools(t, func(t *testing.T, db *sql.DB) {
 		c := onSQLite(t, db, func(context.Context, *compensator.Entry, int) error { return nil }, nil)
 		ended := make(chan error, 100)
-		_, err := compensator.HandleTx(c, "settle", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ int) error {
+		_, err := compensator.HandleTx(t.Context(), c, "settle", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ int) error {
 			_, err := tx.ExecContext(ctx, "DELETE FROM common_process_log WHERE id<0") // This statement takes the write lock.
 			select {
 			case <-time.After(2200 * time.Millisecond):
@@ -184,7 +185,7 @@ func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 			}
 			ended <- err
 			return err
-		}, compensator.TypeConfig{Timeout: time.Minute, Lease: time.Second})
+		}, &compensator.HandlerConfig[int]{Timeout: time.Minute, Lease: time.Second})
 		require.NoError(t, err)
 		recordOne(t, c, "settle")
 		running(t, c)
@@ -223,11 +224,11 @@ func TestLeaseOfATransactionOnSQLiteOutlastsItsTimeout(t *testing.T) {
 			leases <- time.Duration(left) * time.Millisecond
 			return err
 		}
-		_, err = compensator.HandleTx(c, "in a transaction", inTx, compensator.TypeConfig{Timeout: time.Hour, Lease: time.Hour})
+		_, err = compensator.HandleTx(t.Context(), c, "in a transaction", inTx, &compensator.HandlerConfig[int]{Timeout: time.Hour, Lease: time.Hour})
 		require.NoError(t, err)
-		_, err = compensator.Handle(c, "undone in one", plain, compensator.TypeConfig{Timeout: time.Hour, Lease: time.Minute, CompensateTx: compensator.TypedTx(inTx)})
+		_, err = compensator.Handle(t.Context(), c, "undone in one", plain, &compensator.HandlerConfig[int]{Timeout: time.Hour, Lease: time.Minute, CompensateTx: inTx})
 		require.NoError(t, err)
-		_, err = compensator.Handle(c, "in none", plain, compensator.TypeConfig{Timeout: time.Hour, Lease: time.Minute})
+		_, err = compensator.Handle(t.Context(), c, "in none", plain, &compensator.HandlerConfig[int]{Timeout: time.Hour, Lease: time.Minute})
 		require.NoError(t, err)
 		running(t, c)
 		for _, businessType := range []string{"in a transaction", "undone in one", "in none"} {

@@ -39,21 +39,21 @@ func live(t *testing.T, db *sql.DB) {
 	c, err := compensator.New(t.Context(), compensator.Config{DB: db, PollInterval: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, c.Close()) }()
-	plain, err := compensator.Handle(c, "plain", func(_ context.Context, e *compensator.Entry, n int) error {
+	plain, err := compensator.Handle(t.Context(), c, "plain", func(_ context.Context, e *compensator.Entry, n int) error {
 		if e.Attempt() == 1 && n%5 == 0 {
 			return errors.New("not yet")
 		}
 		return nil
-	}, compensator.TypeConfig{Retry: compensator.Fixed(100 * time.Millisecond)})
+	}, &compensator.HandlerConfig[int]{Retry: compensator.Fixed(100 * time.Millisecond)})
 	require.NoError(t, err)
-	failing, err := compensator.Handle(c, "failing", func(context.Context, *compensator.Entry, int) error {
+	failing, err := compensator.Handle(t.Context(), c, "failing", func(context.Context, *compensator.Entry, int) error {
 		return compensator.Permanent(errors.New("no such account"))
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
-	writing, err := compensator.HandleTx(c, "writing", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ int) error {
+	writing, err := compensator.HandleTx(t.Context(), c, "writing", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ int) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", int64(e.ID.Row()))
 		return err
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 
 	ctx, stop := context.WithCancel(context.Background())
@@ -104,10 +104,10 @@ func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	var ran [3]atomic.Int64
 	words := [len(ran)]string{"payment was interrupted by the customer", "vendor: out of memory", "the vault's database is locked"}
-	settle, err := compensator.HandleTx(c, "settle", func(_ context.Context, _ *compensator.ScopedTx, _ *compensator.Entry, which int) error {
+	settle, err := compensator.HandleTx(t.Context(), c, "settle", func(_ context.Context, _ *compensator.ScopedTx, _ *compensator.Entry, which int) error {
 		ran[which].Add(1)
 		return errors.New(words[which])
-	}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(50 * time.Millisecond)})
+	}, &compensator.HandlerConfig[int]{MaxProcessCount: 2, Retry: compensator.Fixed(50 * time.Millisecond)})
 	require.NoError(t, err)
 	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for which := range words {
@@ -152,13 +152,13 @@ func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, c.Close()) }()
 	var calls atomic.Int64
-	refunds, err := compensator.Handle(c, "refund", func(ctx context.Context, _ *compensator.Entry, _ int) error {
+	refunds, err := compensator.Handle(t.Context(), c, "refund", func(ctx context.Context, _ *compensator.Entry, _ int) error {
 		if calls.Add(1) == 1 {
 			<-ctx.Done()
 			return ctx.Err()
 		}
 		return errors.New("no such account")
-	}, compensator.TypeConfig{MaxProcessCount: 3, Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
+	}, &compensator.HandlerConfig[int]{MaxProcessCount: 3, Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)

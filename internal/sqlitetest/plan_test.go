@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -58,11 +59,11 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 		return err
 	},
 	"change, resolve, history": func(t *testing.T, s processlog.Store) error {
-		change := processlog.Change{Ref: compensator.IdempotencyKey("key 03"), Action: compensator.ActionCancel}
+		change := processlog.Change{Ref: compensator.IdempotencyKey("key 03"), Action: processlog.ActionCancel}
 		if _, err := s.Change(t.Context(), nil, false, change); err != nil {
 			return err
 		}
-		change = processlog.Change{Ref: processlog.RowID(4), Action: compensator.ActionRequeue, Actor: "ann", Reason: "退款"}
+		change = processlog.Change{Ref: processlog.RowID(4), Action: processlog.ActionRequeue, Actor: "ann", Reason: "退款"}
 		_, err := s.Change(t.Context(), nil, false, change)
 		assert.ErrorAs(t, err, new(*compensator.StateError))
 		change.Ref = compensator.IdempotencyKey("key 03")
@@ -80,7 +81,7 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 	},
 	"lists": func(t *testing.T, s processlog.Store) error {
 		hour := time.Now().Add(time.Hour)
-		for i, f := range []compensator.Filter{
+		for i, f := range []admin.Filter{
 			{}, {BatchID: "b"}, {BusinessID: "o", States: []compensator.State{compensator.Dead}}, {BusinessExtID: "x", BusinessType: "type 1"},
 			{States: []compensator.State{compensator.Pending}}, {BusinessType: "type 1"},
 			{States: []compensator.State{compensator.Pending, compensator.Dead}, BusinessType: "type 1"},
@@ -102,12 +103,12 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 		return nil
 	},
 	"counts": func(t *testing.T, s processlog.Store) error {
-		counts, err := s.Count(t.Context(), nil, compensator.CountFilter{})
+		counts, err := s.Count(t.Context(), nil, admin.CountFilter{})
 		assert.GreaterOrEqual(t, len(counts), 4)
 		return err
 	},
 	"count of a batch": func(t *testing.T, s processlog.Store) error {
-		counts, err := s.Count(t.Context(), nil, compensator.CountFilter{BatchID: "b"})
+		counts, err := s.Count(t.Context(), nil, admin.CountFilter{BatchID: "b"})
 		assert.NotEmpty(t, counts)
 		return err
 	},
@@ -177,7 +178,7 @@ func TestListPagesHoldEveryEntryOnce(t *testing.T) {
 		drafts = append(drafts, d)
 	}
 	insert(t, s, drafts...)
-	for _, f := range []compensator.Filter{
+	for _, f := range []admin.Filter{
 		{}, {BatchID: "b"}, {States: []compensator.State{compensator.Pending}}, {CreatedTo: time.Now().Add(time.Hour)},
 	} {
 		for _, f.Newest = range []bool{false, true} {
@@ -195,7 +196,7 @@ func TestListPagesHoldEveryEntryOnce(t *testing.T) {
 			assert.Len(t, seen, len(drafts), "%+v", f)
 		}
 	}
-	counts, err := s.Count(t.Context(), nil, compensator.CountFilter{AtMost: 1})
+	counts, err := s.Count(t.Context(), nil, admin.CountFilter{AtMost: 1})
 	require.NoError(t, err)
 	assert.Len(t, counts, 130)
 	more := 0

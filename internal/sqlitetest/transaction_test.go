@@ -87,7 +87,7 @@ func TestBeginHoldsTheWriteLockFromTheOutset(t *testing.T) {
 	require.True(t, compensator.Retryable(err), "whoever has the lock will let go")
 	_, err = s.Resolve(ctx, compensator.IdempotencyKey("a"))
 	require.ErrorIs(t, err, compensator.ErrBusy)
-	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.RowID(1), Action: compensator.ActionCancel})
+	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionCancel})
 	require.ErrorIs(t, err, compensator.ErrBusy)
 	require.NoError(t, first.Commit())
 	assertPoolIsClean(t, db, s)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -58,7 +59,7 @@ func drawSpan(t *rapid.T, label string) time.Duration {
 }
 
 func drawState(t *rapid.T) compensator.State {
-	return rapid.SampledFrom(compensator.States[:]).Draw(t, "state")
+	return rapid.SampledFrom(processlog.States[:]).Draw(t, "state")
 }
 
 type draftOf struct {
@@ -264,7 +265,7 @@ func (c finishedCommand) run(m *storeTwins) {
 		id := s.id(m.entry(c.Entry))
 		_, insert := s.store.Insert(m.ctx, tx, []processlog.Draft{draftOf{Key: string(keyName(0)), Type: "order"}.draft()}, false)
 		_, ids := s.store.IDs(m.ctx, tx, []compensator.IdempotencyKey{keyName(0)})
-		_, change := s.store.Change(m.ctx, tx, false, processlog.Change{Ref: id, Action: compensator.ActionCancel})
+		_, change := s.store.Change(m.ctx, tx, false, processlog.Change{Ref: id, Action: processlog.ActionCancel})
 		settle := s.store.SettleTx(m.ctx, tx, processlog.Token{}, processlog.Outcome{ID: id, To: compensator.Succeeded})
 		var errs []string
 		for _, err := range []error{s.store.Probe(m.ctx, tx), insert, ids, change, settle, tx.Commit(), tx.Rollback()} {
@@ -467,11 +468,11 @@ type changeCommand struct {
 func drawChange(t *rapid.T) changeCommand {
 	c := changeCommand{Slot: rapid.IntRange(-1, 2).Draw(t, "slot"), Entry: drawEntry().Draw(t, "entry"), ByKey: rapid.Bool().Draw(t, "by key"), Proven: rapid.Bool().Draw(t, "proven")}
 	c.Change = processlog.Change{
-		Action: pick(t, "action", compensator.ActionComplete, compensator.ActionCancel, compensator.ActionReschedule, compensator.ActionRequeue, compensator.ActionSettleManually),
+		Action: pick(t, "action", processlog.ActionComplete, processlog.ActionCancel, processlog.ActionReschedule, processlog.ActionRequeue, processlog.ActionSettleManually),
 		Token:  drawToken(t),
 	}
 	switch c.Change.Action {
-	case compensator.ActionReschedule, compensator.ActionRequeue:
+	case processlog.ActionReschedule, processlog.ActionRequeue:
 		c.Change.Delay, c.Change.Compensate = drawSpan(t, "delay"), rapid.Bool().Draw(t, "compensate")
 	}
 	if c.Change.Audited() {
@@ -566,12 +567,12 @@ func (c scanCommand) run(m *storeTwins) {
 
 // listCommand pages through a listing.
 type listCommand struct {
-	Filter compensator.Filter
+	Filter admin.Filter
 	Within time.Duration // created range around now
 }
 
 func drawList(t *rapid.T) listCommand {
-	c := listCommand{Filter: compensator.Filter{Newest: rapid.Bool().Draw(t, "newest"), Limit: pick(t, "limit", 1, 2, 3, 0, -1, 1001)}}
+	c := listCommand{Filter: admin.Filter{Newest: rapid.Bool().Draw(t, "newest"), Limit: pick(t, "limit", 1, 2, 3, 0, -1, 1001)}}
 	c.Filter.States = rapid.SliceOfN(rapid.Custom(drawState), 0, 2).Draw(t, "states")
 	c.Filter.BusinessType = pick(t, "type", "", drawType(t))
 	c.Filter.BatchID, c.Filter.BusinessID = pick(t, "batch", "", "", "b1"), pick(t, "business", "", "", "42")
@@ -620,11 +621,11 @@ func (c listCommand) run(m *storeTwins) {
 // countCommand counts committed entries, or those that the transaction of a slot sees.
 type countCommand struct {
 	Slot   int
-	Filter compensator.CountFilter
+	Filter admin.CountFilter
 }
 
 func drawCount(t *rapid.T) countCommand {
-	return countCommand{rapid.IntRange(-1, 2).Draw(t, "slot"), compensator.CountFilter{BatchID: pick(t, "batch", "", "b1"), BusinessType: pick(t, "type", "", drawType(t)), AtMost: pick(t, "at most", 0, 1, 2, -1)}}
+	return countCommand{rapid.IntRange(-1, 2).Draw(t, "slot"), admin.CountFilter{BatchID: pick(t, "batch", "", "b1"), BusinessType: pick(t, "type", "", drawType(t)), AtMost: pick(t, "at most", 0, 1, 2, -1)}}
 }
 
 func (c countCommand) run(m *storeTwins) {

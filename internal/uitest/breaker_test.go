@@ -11,15 +11,16 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // breaks registers a type whose breaker opens with this error as soon as the log runs. It records one entry of the
 // type.
 func (w *world) breaks(businessType, text string) {
 	w.t.Helper()
-	typ, err := compensator.Handle(w.c, businessType, func(context.Context, *compensator.Entry, string) error {
+	typ, err := compensator.Handle(w.t.Context(), w.c, businessType, func(context.Context, *compensator.Entry, string) error {
 		return compensator.Unavailable(errors.New(text))
-	}, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour), Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
+	}, &compensator.HandlerConfig[string]{Retry: compensator.Fixed(time.Hour), Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
 	require.NoError(w.t, err)
 	require.NoError(w.t, w.c.InTx(w.t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := typ.Record(ctx, tx, "", compensator.Options{IdempotencyKey: compensator.IdempotencyKey(businessType)})
@@ -28,7 +29,7 @@ func (w *world) breaks(businessType, text string) {
 }
 
 // broken waits until the breaker is open, and returns it.
-func (w *world) broken() (open compensator.OpenBreaker) {
+func (w *world) broken() (open observe.OpenBreaker) {
 	w.t.Helper()
 	w.until(func() bool {
 		all := w.c.Health(w.t.Context()).OpenBreakers

@@ -103,7 +103,7 @@ func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	b.do(chromedp.Evaluate(`getSelection().removeAllRanges()`, nil), b.until(fmt.Sprintf(`document.querySelectorAll("#live tbody tr").length === %d`, theSum.Refunds+theSum.Closed)))
 
 	refund := w.entriesOf("refund", compensator.Dead)[0]
-	require.NoError(t, w.c.SettleManually(t.Context(), refund.ID, compensator.AuditInfo{Actor: "bob", Reason: "cash"}))
+	require.NoError(t, admin.Of(w.c).SettleManually(t.Context(), refund.ID, admin.AuditInfo{Actor: "bob", Reason: "cash"}))
 	_, err := w.admin.Change(t.Context(), admin.Actor{ID: "bob"}, admin.Change{Action: admin.SettleManually, Why: admin.Why{Reason: "cash"},
 		Entries: []admin.Seen{{ID: w.entriesOf("refund", compensator.Dead)[0].ID, Version: w.entriesOf("refund", compensator.Dead)[0].Version}}})
 	require.NoError(t, err)
@@ -156,9 +156,9 @@ func TestHostileTextsStayTexts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
 	short := hostile[:strings.Index(hostile, "<img")]
-	bad, err := compensator.Handle(w.c, short, func(context.Context, *compensator.Entry, string) error {
+	bad, err := compensator.Handle(t.Context(), w.c, short, func(context.Context, *compensator.Entry, string) error {
 		return compensator.Permanent(errors.New(hostile))
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	w.problem()
 	link := "javascript:window.hacked=1//\u202E"
@@ -218,11 +218,11 @@ func TestButtonsAreThoseThatLeadSomewhere(t *testing.T) {
 		return right != admin.RequeueSucceeded
 	})
 	buttons := func(e compensator.Entry) string { return alice.get("entries/" + e.ID.String()).text }
-	settled, erased, by := w.entriesOf("refund", compensator.Dead)[0], w.entriesOf("refund", compensator.Dead)[1], compensator.AuditInfo{Actor: "host", Reason: "as Lin asked"}
+	settled, erased, by := w.entriesOf("refund", compensator.Dead)[0], w.entriesOf("refund", compensator.Dead)[1], admin.AuditInfo{Actor: "host", Reason: "as Lin asked"}
 	require.Contains(t, buttons(settled), "do=requeue")
-	require.NoError(t, w.c.SettleManually(t.Context(), settled.ID, by))
+	require.NoError(t, admin.Of(w.c).SettleManually(t.Context(), settled.ID, by))
 	lacks(t, buttons(settled), "do=requeue") // The Admin would refuse this action and record the refusal.
-	_, err := w.c.Erase(t.Context(), erased.ID, by)
+	_, err := admin.Of(w.c).Erase(t.Context(), erased.ID, by)
 	require.NoError(t, err)
 	require.Contains(t, buttons(erased), "do=settle")
 	lacks(t, buttons(erased), "do=requeue")

@@ -32,9 +32,9 @@ const canary = "cAnArY"
 // secret records an entry with the canary in each field, and waits until it is dead.
 func (w *world) secret(t *testing.T) compensator.Entry {
 	t.Helper()
-	fails, err := compensator.Handle(w.c, "salary", func(context.Context, *compensator.Entry, map[string]string) error {
+	fails, err := compensator.Handle(t.Context(), w.c, "salary", func(context.Context, *compensator.Entry, map[string]string) error {
 		return compensator.Permanent(fmt.Errorf("%s 4711", canary))
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	w.problem()
 	require.NoError(t, w.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -444,7 +444,7 @@ func putRefundsRight(t *testing.T, w *world) {
 	w.shop.PSPWorks.Store(true)
 	id, err := compensator.ParseEntryID(strings.Split(boxes[1][1], ":")[0])
 	require.NoError(t, err)
-	require.NoError(t, w.c.SettleManually(t.Context(), id, compensator.AuditInfo{Actor: "bob", Reason: "paid in cash"}))
+	require.NoError(t, admin.Of(w.c).SettleManually(t.Context(), id, admin.AuditInfo{Actor: "bob", Reason: "paid in cash"}))
 
 	require.Equal(t, 422, alice.post("do", form).status, "a reason is wanted")
 	form.Set("reason", "PSP is back")

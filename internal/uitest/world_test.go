@@ -161,7 +161,7 @@ type client struct {
 // entriesOf lists the entries of a type and state.
 func (w *world) entriesOf(businessType string, state compensator.State) []compensator.Entry {
 	w.t.Helper()
-	page, err := w.c.List(w.t.Context(), compensator.Filter{BusinessType: businessType, States: []compensator.State{state}, Limit: 100})
+	page, err := admin.Of(w.c).List(w.t.Context(), admin.Filter{BusinessType: businessType, States: []compensator.State{state}, Limit: 100})
 	require.NoError(w.t, err)
 	return page.Entries
 }

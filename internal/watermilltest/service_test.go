@@ -23,6 +23,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 	relay "github.com/compensator-go/compensator/relay/watermill"
 )
 
@@ -78,7 +79,7 @@ func (s *service) run() error {
 	}
 	c, err := compensator.New(context.Background(), compensator.Config{
 		DB: db, Lease: 2 * time.Second, Grace: 200 * time.Millisecond, ReconcileInterval: 300 * time.Millisecond, PollInterval: 200 * time.Millisecond,
-		Logger: slog.New(slog.DiscardHandler), Observer: compensator.Observer{AttemptEnded: func(compensator.AttemptEvent) {
+		Logger: slog.New(slog.DiscardHandler), Observer: observe.Observer{AttemptEnded: func(observe.AttemptEvent) {
 			if s.Stuck {
 				must(effect(db, "stuck"))
 				select {}
@@ -113,10 +114,8 @@ func (s *service) relay(c *compensator.Compensator) error {
 	if err != nil {
 		return err
 	}
-	cfg := compensator.TypeConfig{MaxProcessCount: 1, Concurrency: 20}
-	_, single := relay.Handle[any](c, "single_message", publisher, relay.To(s.Plug.Topic), cfg)
-	cfg.BatchSize = 20
-	_, batch := relay.HandleBatch[any](c, "batch_message", publisher, relay.To(s.Plug.Topic), cfg)
+	_, single := relay.Handle(context.Background(), c, "single_message", publisher, relay.To(s.Plug.Topic), &compensator.HandlerConfig[any]{MaxProcessCount: 1, Concurrency: 20})
+	_, batch := relay.HandleBatch(context.Background(), c, "batch_message", publisher, relay.To(s.Plug.Topic), &compensator.BatchConfig[any]{MaxProcessCount: 1, Concurrency: 20, BatchSize: 20})
 	return errors.Join(single, batch)
 }
 
@@ -125,7 +124,7 @@ func (s *service) consume(c *compensator.Compensator, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	consumer, err := relay.Consume(c, "order_received", func(msg *message.Message) error {
+	consumer, err := relay.Consume(context.Background(), c, "order_received", func(msg *message.Message) error {
 		if err := effect(db, "begun:"+msg.UUID); err != nil {
 			return err
 		}
@@ -138,7 +137,7 @@ func (s *service) consume(c *compensator.Compensator, db *sql.DB) error {
 			return errors.New("no luck")
 		}
 		return effect(db, "done:"+msg.UUID)
-	}, relay.ConsumerConfig{Type: compensator.TypeConfig{Retry: compensator.Fixed(100 * time.Millisecond)}})
+	}, relay.ConsumerConfig{Type: compensator.HandlerConfig[relay.Delivery]{Retry: compensator.Fixed(100 * time.Millisecond)}})
 	if err != nil {
 		return err
 	}

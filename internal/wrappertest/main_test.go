@@ -120,10 +120,10 @@ func newWorld(t *testing.T, open opened) *world {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, w.Close()) })
-	w.run, err = compensator.Handle(w.Compensator, "run", func(_ context.Context, _ *compensator.Entry, what string) error {
+	w.run, err = compensator.Handle(t.Context(), w.Compensator, "run", func(_ context.Context, _ *compensator.Entry, what string) error {
 		w.ran <- what
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	return w
 }

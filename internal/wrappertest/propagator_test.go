@@ -32,10 +32,10 @@ func TestTraceGoesOnWhereItsEntryRuns(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	ran := make(chan trace.SpanContext, 1)
-	orders, err := compensator.Handle(c, "order", func(ctx context.Context, _ *compensator.Entry, _ string) error {
+	orders, err := compensator.Handle(t.Context(), c, "order", func(ctx context.Context, _ *compensator.Entry, _ string) error {
 		ran <- trace.SpanContextFromContext(ctx)
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	compensatortest.Run(t, c)
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})

@@ -20,6 +20,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/observe/probe"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 type health func(ctx context.Context) observe.Health
@@ -52,7 +53,7 @@ func TestProbeSaysWhetherAProcessCanDoItsPart(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status)
 	assert.Equal(t, map[string]any{"ready": true, "handlers": 0.0, "running": false, "oldest_overdue_seconds": 0.0}, body)
 
-	_, err = compensator.Handle(c, "mail", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+	_, err = compensator.Handle(t.Context(), c, "mail", func(context.Context, *compensator.Entry, string) error { return nil }, nil)
 	require.NoError(t, err)
 	status, body = ask(t, ready, http.MethodGet)
 	assert.Equal(t, http.StatusServiceUnavailable, status)
@@ -79,9 +80,9 @@ func TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone(t *testing.T) {
 		ready  map[string]any // the whole body; it must name no type and no error
 	}{
 		"no database":        {observe.Health{Database: errors.New("no route")}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "database"}},
-		"a loss that stops":  {observe.Health{History: &compensator.LossError{Stopped: true}}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "history"}},
-		"a reported loss":    {observe.Health{History: &compensator.LossError{}}, http.StatusOK, map[string]any{"ready": true}},
-		"a loss, and no Run": {observe.Health{History: &compensator.LossError{}, Handlers: 1}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "run"}},
+		"a loss that stops":  {observe.Health{History: &processlog.LossError{Stopped: true}}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "history"}},
+		"a reported loss":    {observe.Health{History: &processlog.LossError{}}, http.StatusOK, map[string]any{"ready": true}},
+		"a loss, and no Run": {observe.Health{History: &processlog.LossError{}, Handlers: 1}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "run"}},
 		"no Redis":           {observe.Health{Queue: errors.New("refused")}, http.StatusOK, map[string]any{"ready": true}},
 		"a backlog":          {observe.Health{OldestOverdue: time.Hour}, http.StatusOK, map[string]any{"ready": true}},
 		"an open breaker":    {observe.Health{OpenBreakers: []observe.OpenBreaker{{BusinessType: "mail", Err: errors.New("down")}}}, http.StatusOK, map[string]any{"ready": true}},

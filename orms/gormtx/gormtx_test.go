@@ -171,10 +171,10 @@ func TestEntryRecordedThroughTheHandleIsEnqueued(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
 		ran := make(chan string, 2)
-		next, err := compensator.Handle(w.Compensator, "next", func(_ context.Context, _ *compensator.Entry, note string) error {
+		next, err := compensator.Handle(t.Context(), w.Compensator, "next", func(_ context.Context, _ *compensator.Entry, note string) error {
 			ran <- note
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		record := func(db *gorm.DB, note string) error {
 			_, err := next.Record(t.Context(), gormtx.Tx(db), note, compensator.Options{})

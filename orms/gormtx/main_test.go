@@ -90,9 +90,9 @@ func each(t *testing.T, test func(t *testing.T, w *world)) {
 				require.NoError(t, err)
 				require.NoError(t, db.AutoMigrate(&order{}))
 				w := &world{Compensator: c, t: t, db: db}
-				w.write, err = compensator.HandleTx(c, "write", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ string) error {
+				w.write, err = compensator.HandleTx(t.Context(), c, "write", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ string) error {
 					return w.work(ctx, tx)
-				}, compensator.TypeConfig{})
+				}, nil)
 				require.NoError(t, err)
 				test(t, w)
 			})

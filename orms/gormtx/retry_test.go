@@ -151,7 +151,7 @@ func proxied(t *testing.T, wrap func(driver.Connector) driver.Connector) (*world
 	db, err := gorm.Open(mysql.New(mysql.Config{Conn: pool}), &gorm.Config{Logger: logger.Discard})
 	require.NoError(t, err)
 	require.NoError(t, db.AutoMigrate(&order{}))
-	write, err := compensator.Declare[string](c, "write", compensator.TypeConfig{})
+	write, err := compensator.Declare[string](t.Context(), c, "write", nil)
 	require.NoError(t, err)
 	return &world{Compensator: c, t: t, db: db, write: write}, proxy
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
@@ -38,14 +39,14 @@ func newTutorial(tb testing.TB, cfg compensator.Config) *tutorial {
 	running := make(chan struct{})
 	var once sync.Once
 	cfg.DB = pool
-	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { once.Do(func() { close(running) }) }
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { once.Do(func() { close(running) }) }
 	s := &tutorial{db: db, started: make(chan string, 1)}
 	s.c, err = compensator.New(tb.Context(), cfg)
 	require.NoError(tb, err)
-	s.notify, err = compensator.Handle(s.c, "notify", func(_ context.Context, _ *compensator.Entry, note string) error {
+	s.notify, err = compensator.Handle(tb.Context(), s.c, "notify", func(_ context.Context, _ *compensator.Entry, note string) error {
 		s.started <- note
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(tb, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)

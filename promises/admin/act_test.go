@@ -52,7 +52,7 @@ func dying(t *testing.T, w *harness.World, cfg compensator.Config) (*compensator
 	t.Helper()
 	c := w.New(operated(cfg))
 	var up atomic.Bool
-	orders, ran := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 1}, func(*compensator.Entry, int) error {
+	orders, ran := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, func(*compensator.Entry, int) error {
 		if up.Load() {
 			return nil
 		}
@@ -64,7 +64,7 @@ func dying(t *testing.T, w *harness.World, cfg compensator.Config) (*compensator
 // seen lists the entries of the open cases in their current versions.
 func seen(t *testing.T, d *admin.Admin) (all []admin.Seen) {
 	t.Helper()
-	page, err := d.Entries(t.Context(), mei, compensator.Filter{BusinessType: "refund", States: []compensator.State{compensator.Dead}, Limit: 1000})
+	page, err := d.Entries(t.Context(), mei, admin.Filter{BusinessType: "refund", States: []compensator.State{compensator.Dead}, Limit: 1000})
 	require.NoError(t, err)
 	for _, e := range page.Entries {
 		all = append(all, admin.Seen{ID: e.ID, Version: e.Version})
@@ -99,7 +99,7 @@ func TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed(t *testing.T) {
 		again, err := d.Change(t.Context(), mei, admin.Change{Action: admin.Requeue, Entries: was[:30], Why: why})
 		require.NoError(t, err)
 		for _, answer := range again {
-			require.ErrorIs(t, answer, compensator.ErrChanged, "a second press changes nothing")
+			require.ErrorIs(t, answer, admin.ErrChanged, "a second press changes nothing")
 		}
 		require.Zero(t, w.Count("common_process_log_operation"), "nothing is written twice")
 	})
@@ -135,7 +135,7 @@ func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 					case errors.Is(answer, compensator.ErrBusy):
 						locked = append(locked, busy[i])
 					default:
-						assert.True(t, errors.Is(answer, compensator.ErrChanged) || errors.As(answer, &refused), "%v", answer)
+						assert.True(t, errors.Is(answer, admin.ErrChanged) || errors.As(answer, &refused), "%v", answer)
 					}
 				}
 				busy = locked
@@ -181,7 +181,7 @@ func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 					return false
 				}
 				for _, answer := range answers {
-					assert.True(t, answer == nil || errors.Is(answer, compensator.ErrChanged) || errors.Is(answer, compensator.ErrBusy), "%v", answer)
+					assert.True(t, answer == nil || errors.Is(answer, admin.ErrChanged) || errors.Is(answer, compensator.ErrBusy), "%v", answer)
 				}
 				return !slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(answer, compensator.ErrBusy) })
 			}, "a transaction whose COMMIT was lost lets go of its rows")
@@ -229,13 +229,13 @@ func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	require.NoError(t, stop())
 	overview, err := d.Overview(t.Context(), mei)
 	require.NoError(t, err)
-	require.Equal(t, []admin.Count{{State: compensator.Dead, N: 1}}, overview.Types[0].Counts)
+	require.Equal(t, []admin.StateCount{{State: compensator.Dead, N: 1}}, overview.Types[0].Counts)
 	page, err := d.Cases(t.Context(), mei, admin.CaseFilter{Unowned: true})
 	require.NoError(t, err)
 	require.Len(t, page.Cases, 1)
 	found := page.Cases[0]
 	require.NoError(t, joined(d.TakeCases(t.Context(), mei, []admin.SeenCase{{EntryID: id, Version: found.Version}}, why)))
-	require.ErrorIs(t, joined(d.TakeCases(t.Context(), admin.Actor{ID: "bob"}, []admin.SeenCase{{EntryID: id, Version: found.Version}}, why)), compensator.ErrChanged)
+	require.ErrorIs(t, joined(d.TakeCases(t.Context(), admin.Actor{ID: "bob"}, []admin.SeenCase{{EntryID: id, Version: found.Version}}, why)), admin.ErrChanged)
 	require.NoError(t, d.Note(t.Context(), mei, id, admin.Why{Reason: "问过银行了"}))
 	e, err := d.Reveal(t.Context(), mei, id, why)
 	require.NoError(t, err)
@@ -267,18 +267,18 @@ func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour // without a notification the next entry would wait for an hour
 	c := w.New(cfg)
 	d := open(t, c)
-	orders, err := compensator.Handle(c, "refund", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "refund", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
 		if o.Number == 1 {
 			return compensator.Permanent(errors.New("no such account"))
 		}
 		return nil
-	}, compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
+	}, &compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
 		var o harness.Order
 		if e.Decode(&o) != nil {
 			return "nobody's"
 		}
 		return "account"
-	}})
+	}}})
 	require.NoError(t, err)
 	w.Run(c)
 	first := w.Put(orders, 1, compensator.Options{})
@@ -309,7 +309,7 @@ func TestErasureLocksInTheOrderOfWhoeverTakesTheCase(t *testing.T) {
 	require.NoError(t, err)
 	erased := make(chan error, 1)
 	go func() {
-		_, err := c.Erase(context.Background(), id, harness.ByMei)
+		_, err := admin.Of(c).Erase(context.Background(), id, harness.ByMei)
 		erased <- err
 	}()
 	w.WaitLocked(1)

@@ -54,7 +54,7 @@ func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(operated(cfg))
 		d := open(t, c)
-		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(e *compensator.Entry, _ int) error {
+		orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(e *compensator.Entry, _ int) error {
 			var o harness.Order
 			if err := e.Decode(&o); err != nil || o.Number%3 == 0 {
 				return err
@@ -88,15 +88,15 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(operated(w.Quick()))
-	hung, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 2, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)},
+	hung, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)},
 		func(e *compensator.Entry, call int) error { return errors.New("no") })
-	slow, err := compensator.Handle(c, "transfer", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+	slow, err := compensator.Handle(t.Context(), c, "transfer", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		if e.ProcessCount == 0 {
 			<-ctx.Done() // wait until the time limit of the first attempt has passed
 			return ctx.Err()
 		}
 		return compensator.Permanent(errors.New("no such account"))
-	}, compensator.TypeConfig{Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
+	}, &compensator.HandlerConfig[harness.Order]{Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
 	require.NoError(t, err)
 	known, unknown := w.Put(hung, 1, compensator.Options{}), w.Put(slow, 2, compensator.Options{})
 	crashed := w.InsertDue("transfer", 7, 1)[0]
@@ -119,26 +119,26 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	c := w.New(operated(w.Quick()))
 	down := errors.New("the bank does not answer")
 	permanent := compensator.Permanent(errors.New("no such account"))
-	cfg := compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 1, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)}
+	cfg := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, MaxCompensateCount: 1, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)}
 	waited := cfg
 	waited.MaxWait = time.Millisecond
 	panics := cfg
 	panics.MaxProcessCount = 2
 	panics.Retry = func(failures int) time.Duration { panic("no schedule") }
 	undone := waited
-	undone.Compensate = func(ctx context.Context, _ *compensator.Entry) error {
+	undone.Compensate = func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
 		<-ctx.Done()
 		return compensator.Unavailable(down)
 	}
 	types := make(map[string]*compensator.Type[harness.Order])
-	add := func(name string, cfg compensator.TypeConfig, first func(ctx context.Context) error) {
+	add := func(name string, cfg compensator.HandlerConfig[harness.Order], first func(ctx context.Context) error) {
 		var calls harness.Calls
-		orders, err := compensator.Handle(c, name, func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, name, func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			if calls.Add(e.ID) > 1 {
 				return permanent
 			}
 			return first(ctx)
-		}, cfg)
+		}, &cfg)
 		require.NoError(t, err)
 		types[name] = orders
 	}
@@ -153,7 +153,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	add("its schedule panics, then permanent", panics, late(down))
 	add("the compensation's", undone, func(context.Context) error { return permanent })
 	var calls harness.Calls
-	orders, err := compensator.HandleBatch(c, "a batch, then alone permanent", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+	orders, err := compensator.HandleBatch(t.Context(), c, "a batch, then alone permanent", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 		for _, item := range items {
 			calls.Add(item.Entry.ID)
 		}
@@ -161,7 +161,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 			<-ctx.Done()
 		}
 		return slices.Repeat([]error{permanent}, len(items))
-	}, cfg)
+	}, &compensator.BatchConfig[harness.Order]{MaxProcessCount: cfg.MaxProcessCount, Timeout: cfg.Timeout, Retry: cfg.Retry})
 	require.NoError(t, err)
 	types["a batch, then alone permanent"] = orders
 	for _, orders := range types {
@@ -180,13 +180,13 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says func(e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	var calls harness.Calls
-	orders, err := compensator.Handle(c, name, func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, name, func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		if calls.Add(e.ID) == 1 {
 			<-ctx.Done()
 			return ctx.Err()
 		}
 		return says(e)
-	}, compensator.TypeConfig{MaxProcessCount: 3, Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
+	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 3, Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
 	require.NoError(t, err)
 	return orders
 }
@@ -245,7 +245,7 @@ func TestOutcomeStaysUnknownAfterALostLease(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(operated(w.Quick()))
-	_, _ = harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.Failing)
+	_, _ = harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.Failing)
 	id := w.InsertDue("refund", 7, 1)[0]
 	w.Exec("UPDATE common_process_log SET delivery_count=1, content='{}' WHERE id=?", id.Row())
 	w.Run(c)
@@ -261,7 +261,7 @@ func TestTextOfAHandlersErrorDecidesNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(operated(w.Quick()))
-	orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(*compensator.Entry, int) error {
+	orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(*compensator.Entry, int) error {
 		return fmt.Errorf("%w after 1s: no such account", compensator.ErrTimeout)
 	})
 	id := w.Put(orders, 1, compensator.Options{})
@@ -295,7 +295,7 @@ func TestNoAmountIsMadeUp(t *testing.T) {
 	c := w.New(cfg)
 	var put []*compensator.Type[harness.Order]
 	for name := range cfg.Operations.Types {
-		orders, _ := harness.Numbered(t, c, name, compensator.TypeConfig{MaxProcessCount: 1}, harness.Failing)
+		orders, _ := harness.Numbered(t, c, name, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, harness.Failing)
 		put = append(put, orders)
 	}
 	w.Run(c)
@@ -318,7 +318,7 @@ func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
 			cfg := operated(w.Quick())
 			cfg.DB = db
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 1}, harness.Failing)
+			orders, ran := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, harness.Failing)
 			fault.Match = harness.Following(faultproxy.Contains("INSERT INTO `common_process_log_case`"), faultproxy.Commit())
 			trap := proxy.Arm(fault)
 			w.Run(c)
@@ -340,11 +340,11 @@ func TestWhoDoesNotTurnItOnMeetsNoneOfIt(t *testing.T) {
 			w.Exec("DROP TABLE common_process_log_" + table)
 		}
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 1}, harness.Failing)
+		orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, harness.Failing)
 		w.Run(c)
 		id := w.Put(orders, 1, compensator.Options{})
 		w.WaitState(id, compensator.Dead)
-		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
+		require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
 	})
 }
 
@@ -377,7 +377,7 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 			cfg = operated(cfg)
 		}
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // With this lease no lease is renewed during the test.
+		orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // With this lease no lease is renewed during the test.
 		compensatortest.Call(t, c, orders, harness.Order{Number: 1}, compensator.Options{IdempotencyKey: "warms the pools up"})
 		var mu sync.Mutex
 		var texts []string
@@ -417,9 +417,9 @@ func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 			return strings.ReplaceAll(text, "Zhang San", "somebody")
 		}
 		c := w.New(cfg)
-		typ, err := compensator.Handle(c, "refund", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
+		typ, err := compensator.Handle(t.Context(), c, "refund", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
 			return compensator.Permanent(errors.New(o.Note))
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		d := open(t, c)
 		for note, want := range map[string]string{said: "card …1111 of …@example.com at root:…@tcp(db): order 7 of somebody", "panic at 4111 1111 1111 1111": "…", "status 503": "status 503"} {
@@ -444,7 +444,7 @@ func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 		require.NoError(t, err)
 		groups, _, err := d.Groups(t.Context(), mei)
 		require.NoError(t, err)
-		entries, err := d.Entries(t.Context(), mei, compensator.Filter{})
+		entries, err := d.Entries(t.Context(), mei, admin.Filter{})
 		require.NoError(t, err)
 		answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: []admin.Seen{{ID: entries.Entries[0].ID, Version: entries.Entries[0].Version}}, Why: why})
 		require.NoError(t, err)
@@ -470,9 +470,9 @@ func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		dies := func(c *compensator.Compensator) compensator.Entry {
-			typ, err := compensator.Handle(c, "refund", func(context.Context, *compensator.Entry, harness.Order) error {
+			typ, err := compensator.Handle(t.Context(), c, "refund", func(context.Context, *compensator.Entry, harness.Order) error {
 				return compensator.Permanent(errors.New("no such card"))
-			}, compensator.TypeConfig{})
+			}, nil)
 			require.NoError(t, err)
 			return compensatortest.Call(t, c, typ, harness.Order{Number: 129}, compensator.Options{})
 		}
@@ -480,7 +480,7 @@ func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 		before, since := dies(without), dies(with)
 		w.Exec("UPDATE common_process_log SET next_at=next_at-3600000")
 		purge := func(c *compensator.Compensator, states ...compensator.State) int {
-			n, err := c.Purge(t.Context(), 30*time.Minute, states...)
+			n, err := admin.Of(c).Purge(t.Context(), 30*time.Minute, states...)
 			require.NoError(t, err)
 			return n
 		}
@@ -510,7 +510,7 @@ func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 		die := func(on *compensator.Operations) (*compensator.Compensator, *compensator.Type[harness.Order], func()) {
 			c, err := compensator.New(t.Context(), compensator.Config{Store: store, Operations: on, Logger: discard})
 			require.NoError(t, err)
-			orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 1}, harness.Failing)
+			orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, harness.Failing)
 			stop := compensatortest.Run(t, c)
 			return c, orders, func() { stop(); require.NoError(t, c.Close()) }
 		}

@@ -33,7 +33,7 @@ func TestWhoSeesSomeTypesFindsNoTraceOfOthers(t *testing.T) {
 		}
 		var entries []compensator.NewEntry
 		for _, name := range []string{"refund", "salary"} {
-			_, err := compensator.Handle(c, name, fails, compensator.TypeConfig{})
+			_, err := compensator.Handle(t.Context(), c, name, fails, nil)
 			require.NoError(t, err)
 		}
 		for i := range 18 {
@@ -58,7 +58,7 @@ func TestWhoSeesSomeTypesFindsNoTraceOfOthers(t *testing.T) {
 		w.WaitAllEnded()
 		require.NoError(t, stop())
 		host := open(t, c)
-		all, err := host.Entries(t.Context(), mei, compensator.Filter{})
+		all, err := host.Entries(t.Context(), mei, admin.Filter{})
 		require.NoError(t, err)
 		require.Len(t, all.Entries, 18)
 		visible := make(map[string]bool)
@@ -77,7 +77,7 @@ func TestWhoSeesSomeTypesFindsNoTraceOfOthers(t *testing.T) {
 // traceless reads all lists with one row per page, and requires that no row belongs to a hidden type.
 func traceless(t *testing.T, d *admin.Admin, visible map[string]bool) {
 	ctx, bob := t.Context(), admin.Actor{ID: "bob"}
-	entries := func(f compensator.Filter) func(cursor string) (any, int, string, error) {
+	entries := func(f admin.Filter) func(cursor string) (any, int, string, error) {
 		return func(cursor string) (any, int, string, error) {
 			f.Limit, f.Cursor = 1, cursor
 			page, err := d.Entries(ctx, bob, f)
@@ -86,11 +86,11 @@ func traceless(t *testing.T, d *admin.Admin, visible map[string]bool) {
 	}
 	ever := time.Now().Add(-24 * time.Hour)
 	for name, list := range map[string]func(cursor string) (answer any, rows int, next string, err error){
-		"entries": entries(compensator.Filter{}), "newest": entries(compensator.Filter{Newest: true}),
-		"dead": entries(compensator.Filter{States: []compensator.State{compensator.Dead}}), "created": entries(compensator.Filter{CreatedFrom: ever, MaxRead: 7}),
-		"created, dead": entries(compensator.Filter{CreatedFrom: ever, States: []compensator.State{compensator.Dead}, MaxRead: 7, Newest: true}),
-		"a batch":       entries(compensator.Filter{BatchID: "batch"}), "a batch's errors": entries(compensator.Filter{BatchID: "batch", EndedBy: compensator.EndedByPermanent, MaxRead: 7}),
-		"siblings": entries(compensator.Filter{BusinessID: "order", BusinessType: "refund", MaxRead: 7}),
+		"entries": entries(admin.Filter{}), "newest": entries(admin.Filter{Newest: true}),
+		"dead": entries(admin.Filter{States: []compensator.State{compensator.Dead}}), "created": entries(admin.Filter{CreatedFrom: ever, MaxRead: 7}),
+		"created, dead": entries(admin.Filter{CreatedFrom: ever, States: []compensator.State{compensator.Dead}, MaxRead: 7, Newest: true}),
+		"a batch":       entries(admin.Filter{BatchID: "batch"}), "a batch's errors": entries(admin.Filter{BatchID: "batch", EndedBy: compensator.EndedByPermanent, MaxRead: 7}),
+		"siblings": entries(admin.Filter{BusinessID: "order", BusinessType: "refund", MaxRead: 7}),
 		"cases": func(cursor string) (any, int, string, error) {
 			page, err := d.Cases(ctx, bob, admin.CaseFilter{Limit: 1, Cursor: cursor})
 			return page, len(page.Cases), page.Next, err
@@ -171,8 +171,8 @@ func TestNameThatTheDatabaseTakesForAnotherShowsNothing(t *testing.T) {
 	})})
 	require.NoError(t, err)
 	for _, name := range []string{"refund", "refund ", "refund  "} {
-		entries, err1 := d.Entries(t.Context(), mei, compensator.Filter{BusinessType: name, Limit: 1})
-		among, err2 := d.Entries(t.Context(), mei, compensator.Filter{BusinessTypes: []string{name, "mail"}, Limit: 1})
+		entries, err1 := d.Entries(t.Context(), mei, admin.Filter{BusinessType: name, Limit: 1})
+		among, err2 := d.Entries(t.Context(), mei, admin.Filter{BusinessTypes: []string{name, "mail"}, Limit: 1})
 		cases, err3 := d.Cases(t.Context(), mei, admin.CaseFilter{BusinessType: name, Limit: 1})
 		auditLog, err4 := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{BusinessTypes: []string{name}, Limit: 1})
 		require.NoError(t, errors.Join(err1, err2, err3, err4))

@@ -11,6 +11,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // TestPausedTypeIsClaimedByNobodyUntilItIsResumed checks each mode. It checks entries that this process records, finds
@@ -21,10 +22,10 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(operated(cfg))
 		d := open(t, c)
-		orders, ran := harness.Numbered(t, c, "refund", compensator.TypeConfig{}, nil)
-		mails, mailed := harness.Numbered(t, c, "mail", compensator.TypeConfig{}, nil)
+		orders, ran := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{}, nil)
+		mails, mailed := harness.Numbered(t, c, "mail", compensator.HandlerConfig[harness.Order]{}, nil)
 		require.NoError(t, d.Pause(t.Context(), mei, "refund", why))
-		require.ErrorIs(t, d.Pause(t.Context(), mei, "refund", why), compensator.ErrChanged)
+		require.ErrorIs(t, d.Pause(t.Context(), mei, "refund", why), admin.ErrChanged)
 		old := w.InsertDue("refund", 1, 5)
 		w.Run(c)
 		for i := range 5 {
@@ -44,7 +45,7 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, paused, 1)
 		require.NoError(t, d.Resume(t.Context(), mei, paused[0], why))
-		require.ErrorIs(t, d.Resume(t.Context(), mei, paused[0], why), compensator.ErrChanged)
+		require.ErrorIs(t, d.Resume(t.Context(), mei, paused[0], why), admin.ErrChanged)
 		w.WaitAllEnded()
 		require.Equal(t, 15, ran.Total())
 		require.Equal(t, 1, ran.Of(old[0]))
@@ -58,7 +59,7 @@ func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {
 	w := harness.NewWorld(t)
 	c, beside := w.New(operated(w.Quick())), w.New(operated(w.Quick()))
 	d := open(t, beside)
-	orders, gate := harness.Held(t, c, "refund", compensator.TypeConfig{Concurrency: 5000}, nil)
+	orders, gate := harness.Held(t, c, "refund", compensator.HandlerConfig[harness.Order]{Concurrency: 5000}, nil)
 	gate.OpenAtEnd(t)
 	w.Run(c)
 	running := w.Put(orders, 1, compensator.Options{})
@@ -89,17 +90,17 @@ func TestStuckEntryOfAPausedTypeIsNotDeadLettered(t *testing.T) {
 	cfg := operated(w.Quick())
 	cfg.Lease = time.Second
 	var rounds atomic.Int32
-	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { rounds.Add(1) }
 	c := w.New(cfg)
 	d := open(t, c)
 	gate := harness.NewGate()
 	gate.OpenAtEnd(t)
-	orders, err := compensator.Handle(c, "refund", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "refund", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		if o.Number == 1 {
 			return gate.PassDeaf(e)
 		}
 		return nil
-	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond, Concurrency: 20})
+	}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Concurrency: 20})
 	require.NoError(t, err)
 	w.Run(c)
 	stuck := w.Put(orders, 1, compensator.Options{})

@@ -19,6 +19,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/timingwheel"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -27,13 +28,13 @@ func TestDelaysOfAnyLengthEndOnTimeAndNeverEarly(t *testing.T) {
 	var late atomic.Int64
 	var runs atomic.Int64
 	harness.InBubbleOf(t, compensator.Config{ReconcileInterval: time.Minute, PollInterval: time.Minute}, func(c *compensator.Compensator) {
-		_, err := compensator.Handle(c, "later", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
+		_, err := compensator.Handle(t.Context(), c, "later", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
 			lateness := time.Since(e.NextAt)
 			assert.GreaterOrEqual(t, lateness, time.Duration(0), "entry %s", e.ID)
 			late.Store(max(late.Load(), int64(lateness)))
 			runs.Add(1)
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 		delays := []time.Duration{0, time.Millisecond, 999 * time.Millisecond, time.Minute, 59 * time.Minute, time.Hour, 25 * time.Hour}
@@ -54,10 +55,10 @@ func TestEntryThatIsNeverEnqueuedIsFoundByTheReconciler(t *testing.T) {
 	t.Parallel()
 	var runs atomic.Int64
 	harness.InBubble(t, func(c *compensator.Compensator) {
-		_, err := compensator.Handle(c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error {
+		_, err := compensator.Handle(t.Context(), c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error {
 			runs.Add(1)
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 		tx, err := store.BeginTx(t.Context())
@@ -98,10 +99,10 @@ func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 				Logger: slog.New(slog.DiscardHandler)})
 			require.NoError(t, err)
 			ran := make(chan struct{}, 1)
-			_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+			_, err = compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 				ran <- struct{}{}
 				return nil
-			}, compensator.TypeConfig{})
+			}, nil)
 			require.NoError(t, err)
 			harness.RecordLater(t, c, delay)
 			compensatortest.Run(t, c)
@@ -165,10 +166,10 @@ func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
 		memory := compensatortest.NewMemoryStore()
 		cfg := compensator.Config{Store: endlessStore{memory}, Queue: timingwheel.New(), Logger: slog.New(slog.DiscardHandler)}
 		rounds := 0
-		cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds++ }
+		cfg.Observer.Reconciled = func(observe.ReconciledEvent) { rounds++ }
 		c, err := compensator.New(t.Context(), cfg)
 		require.NoError(t, err)
-		_, err = compensator.Handle(c, "busy", new(harness.Lateness).Note, compensator.TypeConfig{})
+		_, err = compensator.Handle(t.Context(), c, "busy", new(harness.Lateness).Note, nil)
 		require.NoError(t, err)
 		tx, err := memory.BeginTx(t.Context())
 		require.NoError(t, err)
@@ -204,7 +205,7 @@ func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
 		var claims atomic.Int64
 		c, err := compensator.New(t.Context(), compensator.Config{Store: refusingStore{memory, &claims}, Queue: timingwheel.New(), Grace: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
-		_, err = compensator.Handle(c, "quiet", new(harness.Lateness).Note, compensator.TypeConfig{})
+		_, err = compensator.Handle(t.Context(), c, "quiet", new(harness.Lateness).Note, nil)
 		require.NoError(t, err)
 		harness.RecordDelayedIn(t, c, memory, 500, time.Second).Committed()
 		stop := compensatortest.Run(t, c)
@@ -233,7 +234,7 @@ func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
 		c, err := compensator.New(t.Context(), compensator.Config{Store: distantStore{memory}, Queue: timingwheel.New(), Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		late := new(harness.Lateness)
-		_, err = compensator.Handle(c, "quiet", late.Note, compensator.TypeConfig{})
+		_, err = compensator.Handle(t.Context(), c, "quiet", late.Note, nil)
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, c)
 		time.Sleep(time.Minute)
@@ -269,7 +270,7 @@ func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
 			store := awayStore{memory, time.Now().Add(time.Minute)}
 			c, err := compensator.New(t.Context(), compensator.Config{Store: store, StopTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})
 			require.NoError(t, err)
-			_, err = compensator.Handle(c, "quiet", new(harness.Lateness).Note, compensator.TypeConfig{})
+			_, err = compensator.Handle(t.Context(), c, "quiet", new(harness.Lateness).Note, nil)
 			require.NoError(t, err)
 			stop := compensatortest.Run(t, c)
 			harness.RecordDelayedIn(t, c, memory, 1, time.Second).Committed()
@@ -290,7 +291,7 @@ func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, 
 		c, err := compensator.New(t.Context(), cfg)
 		require.NoError(t, err)
 		late := new(harness.Lateness)
-		_, err = compensator.Handle(c, "quiet", late.Note, compensator.TypeConfig{})
+		_, err = compensator.Handle(t.Context(), c, "quiet", late.Note, nil)
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, c)
 		test(t, c, store, late)
@@ -307,10 +308,10 @@ func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
 	harness.InBubble(t, func(c *compensator.Compensator) {
 		levels, err := compensator.ParseDelayLevels("1s 5s 10s 30s 1m")
 		require.NoError(t, err)
-		_, err = compensator.Handle(c, "stubborn", func(context.Context, *compensator.Entry, harness.Order) error {
+		_, err = compensator.Handle(t.Context(), c, "stubborn", func(context.Context, *compensator.Entry, harness.Order) error {
 			at = append(at, time.Since(began).Truncate(time.Second))
 			return errors.New("again")
-		}, compensator.TypeConfig{Retry: levels, MaxProcessCount: 6})
+		}, &compensator.HandlerConfig[harness.Order]{Retry: levels, MaxProcessCount: 6})
 		require.NoError(t, err)
 	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 		began = time.Now()

@@ -60,7 +60,7 @@ func TestFailedClaimsGiveTheirSlotsBack(t *testing.T) {
 		return nil
 	}
 	c := w.New(cfg)
-	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, nil)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
 	w.InsertDue("close_order", 1, 4)
 	w.Run(c)
 	w.WaitAllEnded()
@@ -78,7 +78,7 @@ func TestEntryOfAClaimWhoseReplyWasLostIsFreeAgain(t *testing.T) {
 			cfg := w.Quick()
 			cfg.DB, cfg.Lease = db, time.Hour
 			c := w.New(cfg)
-			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			ids := w.InsertDue("close_order", 1, 1)
 			trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("lease_until=(TIME"), faultproxy.Commit()), Nth: 1, Fault: faultproxy.DropReply})
 			w.Run(c)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/processlog"
@@ -110,12 +111,12 @@ func (s countedStore) Versions(ctx context.Context, ids []compensator.EntryID) (
 	return s.Store.Versions(ctx, ids)
 }
 
-func (s countedStore) Count(ctx context.Context, tx processlog.Tx, filter compensator.CountFilter) ([]processlog.Count, error) {
+func (s countedStore) Count(ctx context.Context, tx processlog.Tx, filter admin.CountFilter) ([]processlog.Count, error) {
 	s.calls.Add(1)
 	return s.Store.Count(ctx, tx, filter)
 }
 
-func (s countedStore) List(ctx context.Context, filter compensator.Filter) (processlog.Page, error) {
+func (s countedStore) List(ctx context.Context, filter admin.Filter) (processlog.Page, error) {
 	s.calls.Add(1)
 	return s.Store.List(ctx, filter)
 }
@@ -157,7 +158,7 @@ func rest(t *testing.T, types int, shared bool) {
 	c, err := compensator.New(t.Context(), cfg)
 	require.NoError(t, err)
 	for i := range types {
-		_, err := compensator.Handle(c, fmt.Sprint("type ", i), func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+		_, err := compensator.Handle(t.Context(), c, fmt.Sprint("type ", i), func(context.Context, *compensator.Entry, harness.Order) error { return nil }, nil)
 		require.NoError(t, err)
 	}
 	stop := compensatortest.Run(t, c)

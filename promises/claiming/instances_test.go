@@ -9,6 +9,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // Failure: F83
@@ -19,7 +20,7 @@ func TestManyInstancesRunEachEntryOnce(t *testing.T) {
 		var types []*compensator.Type[harness.Order]
 		for range 5 {
 			c := w.New(cfg)
-			orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 10}, func(e *compensator.Entry, _ int) error {
+			orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 10}, func(e *compensator.Entry, _ int) error {
 				ran.Add(e.ID)
 				return nil
 			})
@@ -44,17 +45,17 @@ func TestOneInstanceEnqueuesForAll(t *testing.T) {
 	var led, followed atomic.Int64
 	instance := func(rebuilt *atomic.Int64, rounds chan struct{}) {
 		cfg := w.Quick()
-		cfg.Observer.Reconciled = func(e compensator.ReconciledEvent) {
+		cfg.Observer.Reconciled = func(e observe.ReconciledEvent) {
 			if e.Rebuilt || e.Enqueued > 0 {
 				rebuilt.Add(1)
 			}
 			rounds <- struct{}{}
 		}
 		c := w.New(cfg)
-		_, _ = harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		_, _ = harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 	}
-	orders, err := compensator.Declare[harness.Order](w.New(w.Quick()), "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), w.New(w.Quick()), "close_order", nil)
 	require.NoError(t, err)
 	w.Put(orders, 1, compensator.Options{Delay: time.Minute})
 	leader, follower := make(chan struct{}, 1000), make(chan struct{}, 1000)
@@ -77,9 +78,9 @@ func TestEntriesAreFoundByPollingAlthoughTheQueueIsUp(t *testing.T) {
 	cfg := w.Quick()
 	cfg.DB = w.Open(harness.Plain(w.DSN))
 	var polled atomic.Int64
-	cfg.Observer.Reconciled = func(e compensator.ReconciledEvent) { polled.Add(int64(e.Polled)) }
+	cfg.Observer.Reconciled = func(e observe.ReconciledEvent) { polled.Add(int64(e.Polled)) }
 	c := w.New(cfg)
-	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	n := 0
 	w.Eventually(func() bool {

@@ -21,15 +21,15 @@ func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 	cfg.Grace, cfg.ReconcileInterval = time.Minute, time.Minute // A short interval would let the reconciler find the entry, too.
 	c := w.New(cfg)
 	closed, later := make(chan struct{}), make(chan struct{})
-	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 		close(closed)
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
-	reminders, err := compensator.Handle(c, "remind", func(context.Context, *compensator.Entry, harness.Order) error {
+	reminders, err := compensator.Handle(t.Context(), c, "remind", func(context.Context, *compensator.Entry, harness.Order) error {
 		close(later)
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	w.Run(c)
 
@@ -67,7 +67,7 @@ func TestLockedHeadOfABacklogDoesNotHoldUpTheRest(t *testing.T) {
 	cfg := w.Quick()
 	proxy := w.ThroughProxy(&cfg)
 	c := w.New(cfg)
-	harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 1}, nil)
+	harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 1}, nil)
 	proxy.Refuse()
 	w.Backlog("close_order", 30)
 	console := w.Begin(w.DB)

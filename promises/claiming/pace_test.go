@@ -43,7 +43,7 @@ func TestEntriesThatComeDueOneByOneShareTheirTransactions(t *testing.T) {
 		store := &transactionCounter{Store: memory}
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
-		_, err = compensator.Handle(c, "trickle", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+		_, err = compensator.Handle(t.Context(), c, "trickle", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, nil)
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, c)
 

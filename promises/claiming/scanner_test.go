@@ -11,6 +11,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // scriptCalls returns how many scripts a Redis server has run.
@@ -48,7 +49,7 @@ func TestIdleInstanceAsksTheQueueNoMoreThanItsRoundsNeed(t *testing.T) {
 	cfg := w.Quick()
 	rounds := make(chan struct{}, 100)
 	var told atomic.Int64
-	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) {
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) {
 		told.Add(1)
 		select {
 		case rounds <- struct{}{}:
@@ -57,7 +58,7 @@ func TestIdleInstanceAsksTheQueueNoMoreThanItsRoundsNeed(t *testing.T) {
 	}
 	c := w.New(cfg)
 	for _, name := range []string{"one", "two", "three"} {
-		_, err := compensator.Handle(c, name, func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+		_, err := compensator.Handle(t.Context(), c, name, func(context.Context, *compensator.Entry, harness.Order) error { return nil }, nil)
 		require.NoError(t, err)
 	}
 	w.Run(c)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // leased counts the entries of a type that are under a lease.
@@ -26,14 +27,14 @@ func TestTypeOfAnotherInstanceIsLeftAloneAndReported(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		unknown := make(chan []string, 1000)
-		cfg.Observer.Reconciled = func(e compensator.ReconciledEvent) {
+		cfg.Observer.Reconciled = func(e observe.ReconciledEvent) {
 			if len(e.UnknownTypes) > 0 {
 				unknown <- e.UnknownTypes
 			}
 		}
 		c := w.New(cfg)
-		ours, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
-		theirs, err := compensator.Declare[harness.Order](c, "pay_order", compensator.TypeConfig{})
+		ours, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		theirs, err := compensator.Declare[harness.Order](t.Context(), c, "pay_order", nil)
 		require.NoError(t, err)
 		w.Run(c)
 		foreign := w.PutThrough(cfg.DB, theirs, 1, compensator.Options{})
@@ -57,12 +58,12 @@ func TestNewTypeOfARollingDeployRunsOnceItsInstanceIsThere(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		rounds := make(chan struct{}, 1000)
 		old := cfg
-		old.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds <- struct{}{} }
+		old.Observer.Reconciled = func(observe.ReconciledEvent) { rounds <- struct{}{} }
 		before := w.New(old)
-		orders, _ := harness.Numbered(t, before, "close_order", compensator.TypeConfig{}, nil)
+		orders, _ := harness.Numbered(t, before, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(before)
 		after := w.New(cfg)
-		bonus, ran := harness.Numbered(t, after, "grant_bonus", compensator.TypeConfig{}, nil)
+		bonus, ran := harness.Numbered(t, after, "grant_bonus", compensator.HandlerConfig[harness.Order]{}, nil)
 		id := w.PutThrough(cfg.DB, bonus, 1, compensator.Options{}) // The new instance records this entry before its own Run starts.
 		harness.Next(t, rounds)
 		harness.Next(t, rounds)
@@ -82,8 +83,8 @@ func TestSlowTypeDoesNotStarveAFastOne(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		_, slow := harness.Held(t, c, "slow", compensator.TypeConfig{Concurrency: 2}, nil)
-		fast, ran := harness.Numbered(t, c, "fast", compensator.TypeConfig{Concurrency: 2}, nil)
+		_, slow := harness.Held(t, c, "slow", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
+		fast, ran := harness.Numbered(t, c, "fast", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
 		w.Backlog("slow", 600)
 		w.Run(c)
 		slow.Await(t)
@@ -104,12 +105,12 @@ func TestPoisonEntriesAtTheHeadDoNotStarveNewOnes(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 			if strings.HasPrefix(string(e.IdempotencyKey), "close_order-late") {
 				return errors.New("never")
 			}
 			return nil
-		}, compensator.TypeConfig{Concurrency: 10, MaxProcessCount: 1 << 20, Retry: compensator.Fixed(time.Second)})
+		}, &compensator.HandlerConfig[harness.Order]{Concurrency: 10, MaxProcessCount: 1 << 20, Retry: compensator.Fixed(time.Second)})
 		require.NoError(t, err)
 		w.Backlog("close_order", 300)
 		w.Run(c)
@@ -126,7 +127,7 @@ func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
+		_, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 4}, nil)
 		w.Backlog("close_order", 800) // Many entries come due at midnight.
 		w.Run(c)
 		for range 4 {
@@ -144,7 +145,7 @@ func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
 func TestTenThousandNewEntriesWithSlowHandlersStayBounded(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
-	orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 20, Timeout: harness.Timeout}, nil)
+	orders, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 20, Timeout: harness.Timeout}, nil)
 	w.Run(c)
 	for range 20 {
 		w.PutMany(c, orders, 500, compensator.Options{})
@@ -167,12 +168,12 @@ func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 	cfg.Lease = 30 * time.Second // A slot is reserved for the commit of a new entry for a third of the lease.
 	c := w.New(cfg)
 	late := harness.NewGate()
-	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		if strings.HasPrefix(string(e.IdempotencyKey), "close_order-late") {
 			return late.Pass(ctx, e)
 		}
 		return nil
-	}, compensator.TypeConfig{Concurrency: 5, Timeout: harness.Timeout})
+	}, &compensator.HandlerConfig[harness.Order]{Concurrency: 5, Timeout: harness.Timeout})
 	require.NoError(t, err)
 	w.Run(c)
 	for range 2 { // After the first handler has run, Run starts new entries as they are recorded.
@@ -195,7 +196,7 @@ func TestEntriesOfOneBusinessRunSideBySide(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	first := w.Put(orders, 1, compensator.Options{BusinessID: "42"})
 	second := w.Put(orders, 2, compensator.Options{BusinessID: "42"})

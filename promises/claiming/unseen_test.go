@@ -23,7 +23,7 @@ func TestQueueMemberOfAnUncommittedEntryCostsNothing(t *testing.T) {
 	cfg := w.Quick()
 	cfg.DB = w.Open(harness.Plain(w.DSN))
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	dueKey := w.DueKey("close_order")
 	invent := func(id uint64) {
@@ -60,7 +60,7 @@ func TestEntryRunsAlthoughPlainReadsDoNotShowItYet(t *testing.T) {
 	cfg := w.Quick()
 	cfg.DB, cfg.Store, cfg.Lease = nil, laggingStore{store}, time.Second
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	for i := range 10 {
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {

@@ -18,11 +18,11 @@ func TestWithoutRedisTheEntriesOfOtherProcessesRunWhenTheyAreDue(t *testing.T) {
 	cfg := w.Quick()
 	cfg.Grace = time.Hour // With a long grace period, the reconciler does not enqueue entries again.
 	runner := w.New(cfg)
-	_, ran := harness.Numbered(t, runner, "order", compensator.TypeConfig{}, nil)
+	_, ran := harness.Numbered(t, runner, "order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(runner)
 
 	recorder := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](recorder, "order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), recorder, "order", nil)
 	require.NoError(t, err)
 	var ids []compensator.EntryID
 	for _, delay := range []time.Duration{0, 500 * time.Millisecond} {

@@ -17,6 +17,7 @@ import (
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -77,7 +78,7 @@ func TestQueueThatFailsIsNoFailureOfTheCommit(t *testing.T) {
 			panic("observer") // The commit must not depend on the observer either.
 		}
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		proxy.Refuse()
 		var receipts []*compensator.Receipt
@@ -103,7 +104,7 @@ func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg, ready := w.HooksOnly(w.Quick())
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2, Lease: time.Hour}, nil) // A reservation of a slot expires after a third of the lease.
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2, Lease: time.Hour}, nil) // A reservation of a slot expires after a third of the lease.
 	w.Run(c)
 	ready()
 	insertedWithLease := func(tx *sql.Tx) bool {
@@ -132,10 +133,10 @@ func TestEntryCommittedLongAfterTheLeaseItWasInsertedWithHasOneEffect(t *testing
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
 		c := w.New(cfg)
-		orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+		orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String())
 			return err
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 		tx := w.Begin(cfg.DB)
@@ -171,7 +172,7 @@ func TestFollowUpsOfATransactionalHandlerAreEnqueued(t *testing.T) {
 		c := w.New(cfg)
 		var orders *compensator.Type[harness.Order]
 		var ran harness.Calls
-		orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
+		orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
 			if o.Number < 5 {
 				if _, err := orders.Record(ctx, tx, harness.Order{Number: o.Number + 1}, compensator.Options{}); err != nil {
 					return err
@@ -181,7 +182,7 @@ func TestFollowUpsOfATransactionalHandlerAreEnqueued(t *testing.T) {
 				return errors.New("after the follow-up was recorded")
 			}
 			return nil
-		}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+		}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)})
 		require.NoError(t, err)
 		w.Run(c)
 		ready()
@@ -206,16 +207,16 @@ func TestSmallPoolsWorkEverythingOff(t *testing.T) {
 				cfg := w.Quick()
 				cfg.DB = db
 				c := w.New(cfg)
-				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
+				orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
 					if call == 1 {
 						return errors.New("again")
 					}
 					return nil
 				})
-				effects, err := compensator.HandleTx(c, "take_stock", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+				effects, err := compensator.HandleTx(t.Context(), c, "take_stock", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 					_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String())
 					return err
-				}, compensator.TypeConfig{})
+				}, nil)
 				require.NoError(t, err)
 				w.Run(c)
 				const n = 20
@@ -243,12 +244,12 @@ func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 	lines := harness.LogInto(&cfg)
 	c := w.New(cfg)
 	register := func(businessType string, calls int) {
-		_, err := compensator.HandleTx(c, businessType, func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil },
-			compensator.TypeConfig{Concurrency: calls})
+		_, err := compensator.HandleTx(t.Context(), c, businessType, func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil },
+			&compensator.HandlerConfig[harness.Order]{Concurrency: calls})
 		require.NoError(t, err)
 	}
-	undone := compensator.TypeConfig{CompensateTx: func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil }}
-	_, err := compensator.Handle(c, "undone", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, undone)
+	undone := compensator.HandlerConfig[harness.Order]{CompensateTx: func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil }}
+	_, err := compensator.Handle(t.Context(), c, "undone", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, &undone)
 	require.NoError(t, err)
 	lines.Contains(w, "bounded by the pool", "type=undone")
 	register("one", 0)
@@ -269,9 +270,9 @@ func TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed(t *testing.T) {
 	cfg := w.Quick()
 	cfg.DB = w.Open(harness.Plain(w.DSN)) // The test does not call Committed, so only the reconciler finds the entries.
 	var rounds atomic.Int64
-	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { rounds.Add(1) }
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	slow := w.Begin(cfg.DB)
 	low, err := orders.Record(t.Context(), slow, harness.Order{}, compensator.Options{})
@@ -304,8 +305,8 @@ func TestStaleQueueEntryNeverRunsTheRowThatGotItsId(t *testing.T) {
 		}
 		return nil
 	}
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, early)
-	_, other := harness.Numbered(t, c, "take_stock", compensator.TypeConfig{}, nil)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, early)
+	_, other := harness.Numbered(t, c, "take_stock", compensator.HandlerConfig[harness.Order]{}, nil)
 
 	tx := w.Begin(w.DB)
 	gone, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})

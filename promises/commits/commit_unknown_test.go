@@ -71,7 +71,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 					worker, producer := w.New(cfg), cfg
 					producer.DB = db
 					c := w.New(producer)
-					orders, ran := harness.Numbered(t, worker, "close_order", compensator.TypeConfig{}, nil)
+					orders, ran := harness.Numbered(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 					stop := w.Run(worker)
 					entry := orders.Entry(harness.Order{}, compensator.Options{IdempotencyKey: "key"})
 					rule := test.rule
@@ -124,7 +124,7 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 				cfg := w.Quick()
 				cfg.DB = db
 				c := w.New(cfg)
-				inbox, err := compensator.Declare[string](c, "inbox", compensator.TypeConfig{})
+				inbox, err := compensator.Declare[string](t.Context(), c, "inbox", nil)
 				require.NoError(t, err)
 				var id compensator.EntryID
 				require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -173,7 +173,7 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 				if others {
 					asked = w.New(cfg)
 				}
-				inbox, err := compensator.Declare[string](asked, "inbox", compensator.TypeConfig{})
+				inbox, err := compensator.Declare[string](t.Context(), asked, "inbox", nil)
 				require.NoError(t, err)
 				direct := w.Quick()
 				direct.DB = w.Open(harness.Watched(w.DSN))
@@ -282,7 +282,7 @@ func TestEntryOfALostCommitRequestNeverRuns(t *testing.T) {
 			cfg := w.Quick()
 			cfg.DB = db
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, nil)
+			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
 			stop := w.Run(c)
 			record := func(tx compensator.Tx) error {
 				_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
@@ -316,7 +316,7 @@ func TestEntryRunsThoughItsCommitNeverReturns(t *testing.T) {
 			cfg := w.Quick()
 			cfg.DB = db
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			stop := w.Run(c)
 			trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit()), Nth: 1, Fault: faultproxy.DropReply, Hang: true})
 			returned := make(chan error, 1)
@@ -408,7 +408,7 @@ func TestUnknownCommitsOfManyProducersEndAsTheDatabaseSays(t *testing.T) {
 	worker, producer := w.New(cfg), cfg
 	producer.DB = db
 	c := w.New(producer)
-	_, ran := harness.Numbered(t, worker, "close_order", compensator.TypeConfig{}, nil)
+	_, ran := harness.Numbered(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	stop := w.Run(worker)
 	for nth := 1; nth <= 80; nth++ {
 		fault := []faultproxy.Fault{faultproxy.Count, faultproxy.DropRequest, faultproxy.Count, faultproxy.DropReply}[nth%4]

@@ -24,10 +24,10 @@ func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 	cfg.Lease = time.Hour // No other process can claim the entry meanwhile.
 	c := w.New(cfg)
 	given := make(chan compensator.Entry, 1)
-	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 		given <- *e
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	w.Run(c)
 	ready()
@@ -53,7 +53,7 @@ func TestEntryCommittedAfterTheLeaseItWasInsertedWithIsClaimedAnew(t *testing.T)
 	cfg.Lease = time.Second
 	c := w.New(cfg)
 	var versions sync.Map
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(e *compensator.Entry, _ int) error {
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(e *compensator.Entry, _ int) error {
 		versions.Store(e.ID, e.Version)
 		assert.Zero(t, w.Count("common_process_log WHERE id=? AND lease_until < TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(3)) DIV 1000", e.ID.Row()),
 			"it runs under a lease")
@@ -81,7 +81,7 @@ func TestEntryOfALostCommitReplyRunsWithoutTheReconciler(t *testing.T) {
 	proxy, db := w.Proxied(true)
 	cfg, ready := w.HooksOnly(w.Quick())
 	worker := w.New(cfg)
-	orders, _ := harness.Numbered(t, worker, "close_order", compensator.TypeConfig{}, nil)
+	orders, _ := harness.Numbered(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(worker)
 	ready()
 	producer := w.Quick()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // TestEntryThatIsNotThereAfterItsCommitIsReported records in a transaction that the server has rolled back. The caller
@@ -22,11 +23,11 @@ func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 			w := harness.NewWorld(t)
 			cfg := w.Quick()
 			cfg.DB = w.Open(harness.Plain(w.DSN))
-			missing := make(chan compensator.MissingEvent, 10)
-			cfg.Observer.EntryMissing = func(e compensator.MissingEvent) { missing <- e }
+			missing := make(chan observe.MissingEvent, 10)
+			cfg.Observer.EntryMissing = func(e observe.MissingEvent) { missing <- e }
 			lines := harness.LogInto(&cfg)
 			c := w.New(cfg)
-			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			stop := w.Run(c)
 			tx := w.Begin(cfg.DB)
 			receipt, err := c.Record(t.Context(), tx, harness.Untyped(n)...)
@@ -34,7 +35,7 @@ func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 			w.Deadlock(tx)
 			require.NoError(t, tx.Commit(), "the driver's own handle cannot know")
 			receipt.Committed()
-			told := make(map[string]compensator.MissingEvent)
+			told := make(map[string]observe.MissingEvent)
 			for range n {
 				event := harness.Next(t, missing)
 				told[string(event.IdempotencyKey)] = event
@@ -58,11 +59,11 @@ func TestEntryRolledBackToASavepointIsMissingForThatReason(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
-	missing := make(chan compensator.MissingEvent, 10)
-	cfg.Observer.EntryMissing = func(e compensator.MissingEvent) { missing <- e }
+	missing := make(chan observe.MissingEvent, 10)
+	cfg.Observer.EntryMissing = func(e observe.MissingEvent) { missing <- e }
 	lines := harness.LogInto(&cfg)
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	stop := w.Run(c)
 	tx := w.Begin(cfg.DB)
 	_, err := tx.Exec("SAVEPOINT s")
@@ -86,10 +87,10 @@ func TestEntryRolledBackToASavepointIsMissingForThatReason(t *testing.T) {
 func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		missing := make(chan compensator.MissingEvent, 1000)
-		cfg.Observer.EntryMissing = func(e compensator.MissingEvent) { missing <- e }
+		missing := make(chan observe.MissingEvent, 1000)
+		cfg.Observer.EntryMissing = func(e observe.MissingEvent) { missing <- e }
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, nil)
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
 		stop := w.Run(c)
 		for i := range 50 {
 			id := w.PutThrough(cfg.DB, orders, i, compensator.Options{})
@@ -113,10 +114,10 @@ func TestEntryThatIsDueLaterAndNotThereIsReported(t *testing.T) {
 			w := harness.NewWorld(t)
 			cfg := w.Quick()
 			cfg.DB = w.Open(harness.Plain(w.DSN))
-			missing := make(chan compensator.MissingEvent, 10)
-			cfg.Observer.EntryMissing = func(e compensator.MissingEvent) { missing <- e }
+			missing := make(chan observe.MissingEvent, 10)
+			cfg.Observer.EntryMissing = func(e observe.MissingEvent) { missing <- e }
 			c := w.New(cfg)
-			orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			if runs {
 				w.Run(c)
 			}

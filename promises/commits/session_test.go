@@ -51,8 +51,8 @@ func TestSessionsLeftInsideATransactionHoldNothingUp(t *testing.T) {
 				cfg.DB = db
 				lines := harness.LogInto(&cfg)
 				c := w.New(cfg)
-				effects := harness.Transactional(t, c, compensator.TypeConfig{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
-				plainly, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				effects := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+				plainly, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				spoil(w, db, 5, statements)
 				paid := w.PutThrough(w.DB, effects, 1, compensator.Options{}) // The commit is not reported to this process.
 				closed := w.PutThrough(w.DB, plainly, 1, compensator.Options{})
@@ -83,7 +83,7 @@ func TestSessionLeftInAnotherDatabaseCostsOneAttempt(t *testing.T) {
 			cfg.DB = w.Open(harness.Watched(w.DSN))
 			cfg.DB.SetMaxOpenConns(1)
 			c := w.New(cfg)
-			effects := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+			effects := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 			spoil(w, cfg.DB, 1, []string{statement})
 			paid := w.PutThrough(w.DB, effects, 1, compensator.Options{})
 			w.Run(c)

@@ -106,7 +106,7 @@ func TestTransactionalHandlerThatSwallowsAnUnseenDeadlockHasItsEffectOnce(t *tes
 				cfg.DB = db
 				c := w.New(cfg)
 				var ran harness.Calls
-				orders := harness.Transactional(t, c, compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+				orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 					if ran.Add(e.ID) > 1 {
 						return nil
 					}

@@ -89,7 +89,7 @@ func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
 				}
 				cfg.DB.SetMaxOpenConns(1) // With one connection, anything that a transaction leaves behind would affect the next transaction.
 				c := w.New(cfg)
-				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, nil)
+				orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
 				stop := w.Run(c)
 				if w.Redis != nil {
 					w.WaitWhole("close_order") // While the queue of a type is rebuilt, entries are enqueued twice.
@@ -125,7 +125,7 @@ func TestEntryRolledBackToASavepointNeverRuns(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 4}, nil)
 		stop := w.Run(c)
 		var kept []*compensator.Receipt
 		for range 6 { // more entries than the type has slots
@@ -209,7 +209,7 @@ func TestEntryBeforeASwallowedConflictNeverRuns(t *testing.T) {
 			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
-				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				stop := w.Run(c)
 				tx := w.Begin(cfg.DB)
 				receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
@@ -339,7 +339,7 @@ func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	inbox, err := compensator.Declare[string](c, "inbox", compensator.TypeConfig{})
+	inbox, err := compensator.Declare[string](t.Context(), c, "inbox", nil)
 	require.NoError(t, err)
 	for id, happened := range map[string]bool{"orders:m1": true, "orders:m2": false} {
 		for range 2 { // The message is delivered twice.
@@ -443,7 +443,7 @@ func TestEntryMadeDurableByAnotherStatementRuns(t *testing.T) {
 			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
-				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				w.Run(c)
 				tx := w.Begin(cfg.DB)
 				durable, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
@@ -484,7 +484,7 @@ func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
 					cfg, ready = w.HooksOnly(cfg) // The Connector must notice the implicit commit without help.
 				}
 				c := w.New(cfg)
-				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				w.Run(c)
 				ready()
 				conn, err := cfg.DB.Conn(t.Context())
@@ -513,7 +513,7 @@ func TestSecondCommitCancelsNothing(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg, ready := w.HooksOnly(cfg)
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		ready()
 		tx := w.Begin(cfg.DB)

@@ -53,7 +53,7 @@ func TestEntryStartsAlthoughNobodyReportsItsCommit(t *testing.T) {
 				}
 				cfg, ready := polledOnly(w)
 				c := w.New(cfg)
-				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				w.Run(c)
 				ready()
 				one := commitUnseen(w, c, cfg.DB, before, orders.Entry(harness.Order{}, compensator.Options{}))
@@ -77,7 +77,7 @@ func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	cfg, ready := polledOnly(w)
 	worker := w.New(cfg)
-	_, ran := harness.Numbered(t, worker, "close_order", compensator.TypeConfig{}, nil)
+	_, ran := harness.Numbered(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(worker)
 	ready()
 	producing, _ := polledOnly(w)
@@ -95,9 +95,9 @@ func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg, ready := polledOnly(w)
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
-	serial, held := harness.Held(t, c, "pay", compensator.TypeConfig{
-		Serial: func(*compensator.Entry) string { return "account" },
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	serial, held := harness.Held(t, c, "pay", compensator.HandlerConfig[harness.Order]{
+		TypeConfig: compensator.TypeConfig{Serial: func(*compensator.Entry) string { return "account" }},
 	}, nil)
 	w.Run(c)
 	ready()
@@ -126,7 +126,7 @@ func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	cfg, ready := polledOnly(w)
 	log := harness.LogInto(&cfg)
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	ready()
 	entry := orders.Entry(harness.Order{}, compensator.Options{IdempotencyKey: "close-42"})
@@ -173,7 +173,7 @@ func inPolledBubble(t *testing.T, test func(t *testing.T, c *compensator.Compens
 		log := harness.LogInto(&cfg)
 		c, err := compensator.New(t.Context(), cfg)
 		require.NoError(t, err)
-		harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		stop := compensatortest.Run(t, c)
 		synctest.Wait()
 		want := test(t, c, memory, log)

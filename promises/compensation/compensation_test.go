@@ -10,13 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // undoing configures a type that is exhausted after its first failure and has undo as its compensation.
-func undoing(undo compensator.HandlerFunc) compensator.TypeConfig {
-	return compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 3, Retry: compensator.Fixed(0), Compensate: undo}
+func undoing(undo compensator.HandlerFunc) compensator.HandlerConfig[harness.Order] {
+	return compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, MaxCompensateCount: 3, Retry: compensator.Fixed(0), Compensate: func(ctx context.Context, e *compensator.Entry, _ harness.Order) error { return undo(ctx, e) }}
 }
 
 // Failure: F70
@@ -102,8 +104,8 @@ func TestTransactionalCompensationHappensExactlyOnce(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var undone harness.Calls
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 1, Retry: compensator.Fixed(0),
-			CompensateTx: compensator.TypedTx(func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Retry: compensator.Fixed(0),
+			CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 				if _, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String()); err != nil {
 					return err
 				}
@@ -111,7 +113,7 @@ func TestTransactionalCompensationHappensExactlyOnce(t *testing.T) {
 					return errors.New("after the effect")
 				}
 				return nil
-			})}, harness.Failing)
+			}}, harness.Failing)
 		w.Run(c)
 		for i := range 10 {
 			w.PutThrough(cfg.DB, orders, i, compensator.Options{})
@@ -151,7 +153,7 @@ func TestCompensatingEntryWaitsForAnInstanceThatCanUndoIt(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		old := w.New(cfg) // old runs an earlier version of the code, in which the type had no compensation.
-		_, ran := harness.Numbered(t, old, "close_order", compensator.TypeConfig{}, nil)
+		_, ran := harness.Numbered(t, old, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		id := w.InsertDue("close_order", 1, 1)[0]
 		w.Exec("UPDATE common_process_log SET state=-3, process_count=1 WHERE id=?", id.Row())
 		w.Run(old)
@@ -229,8 +231,8 @@ func TestPersonMayHaveACompensationRunAgain(t *testing.T) {
 	id := w.Put(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Dead)
 	key := w.Entry(c, id).CallKey()
-	by := compensator.AuditInfo{Actor: "mei", Reason: "the bank is open again"}
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: by, Compensate: true, Delay: time.Millisecond}))
+	by := admin.AuditInfo{Actor: "mei", Reason: "the bank is open again"}
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: by, Compensate: true, Delay: time.Millisecond}))
 	w.WaitState(id, compensator.Compensated)
 	require.Equal(t, 1, ran.Of(id), "the handler itself did not run again")
 	require.Equal(t, 4, undone.Of(id))
@@ -243,18 +245,18 @@ func TestStaleFailureOfACompensationIsDropped(t *testing.T) {
 	cfg := w.Quick()
 	cfg.Lease = 30 * time.Second // The lease is long enough that it is not renewed during the test.
 	second := w.New(cfg)
-	dropped := make(chan compensator.SettledEvent, 10)
-	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { dropped <- e }
+	dropped := make(chan observe.SettledEvent, 10)
+	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { dropped <- e }
 	first := w.New(cfg)
 	g := harness.NewGate()
 	g.OpenAtEnd(t)
-	typ := compensator.TypeConfig{MaxCompensateCount: 5, Retry: compensator.Fixed(time.Hour), Concurrency: 1}
-	typ.Compensate = func(_ context.Context, e *compensator.Entry) error {
+	typ := compensator.HandlerConfig[harness.Order]{MaxCompensateCount: 5, Retry: compensator.Fixed(time.Hour), Concurrency: 1}
+	typ.Compensate = func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 		_ = g.PassDeaf(e)
 		return compensator.Permanent(errors.New("stale"))
 	}
 	harness.Numbered(t, first, "close_order", typ, nil)
-	typ.Compensate = func(context.Context, *compensator.Entry) error { return errors.New("fresh") }
+	typ.Compensate = func(context.Context, *compensator.Entry, harness.Order) error { return errors.New("fresh") }
 	harness.Numbered(t, second, "close_order", typ, nil)
 	id := w.InsertDue("close_order", 1, 1)[0]
 	w.Exec("UPDATE common_process_log SET state=-3, process_count=1 WHERE id=?", id.Row())

@@ -23,10 +23,10 @@ func TestNothingIsUndoneBesideAHandlerThatIsStuckOnIt(t *testing.T) {
 				c := w.New(cfg)
 				g, ran, undone := harness.NewGate(), new(harness.Calls), new(harness.Calls)
 				g.OpenAtEnd(t)
-				_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+				_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 					ran.Add(e.ID)
 					return g.PassDeaf(e)
-				}, compensator.TypeConfig{Timeout: 50 * time.Millisecond, CompensateCrashed: true, Compensate: func(_ context.Context, e *compensator.Entry) error {
+				}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, CompensateCrashed: true, Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 					undone.Add(e.ID)
 					return nil
 				}})

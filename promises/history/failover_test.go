@@ -16,9 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -73,10 +75,10 @@ type service struct {
 	rounds  atomic.Int64
 	starts  atomic.Int64
 	noticed chan struct{}
-	loss    atomic.Pointer[compensator.LossError] // the last that was reported
-	mu      sync.Mutex                            // guards ran
-	ran     map[string]int                        // number of handler calls by idempotency key
-	holding *harness.Gate                         // handlers of the slow type wait here
+	loss    atomic.Pointer[processlog.LossError] // the last that was reported
+	mu      sync.Mutex                           // guards ran
+	ran     map[string]int                       // number of handler calls by idempotency key
+	holding *harness.Gate                        // handlers of the slow type wait here
 }
 
 func (f *failover) service(watched, runs bool) *service {
@@ -92,20 +94,20 @@ func (f *failover) serviceOn(db *sql.DB, runs bool) *service {
 	s := &service{world: f.World, db: db, noticed: make(chan struct{}), ran: make(map[string]int)}
 	cfg := f.Quick()
 	cfg.DB, cfg.StopOnLoss = s.db, f.stops
-	cfg.Observer = compensator.Observer{
-		HistoryLost: func(loss *compensator.LossError) {
+	cfg.Observer = observe.Observer{
+		HistoryLost: func(loss *processlog.LossError) {
 			if s.loss.Swap(loss) == nil {
 				close(s.noticed)
 			}
 		},
-		Reconciled:     func(compensator.ReconciledEvent) { s.rounds.Add(1) },
-		AttemptStarted: func(compensator.AttemptEvent) { s.starts.Add(1) },
+		Reconciled:     func(observe.ReconciledEvent) { s.rounds.Add(1) },
+		AttemptStarted: func(observe.AttemptEvent) { s.starts.Add(1) },
 	}
 	s.Compensator = f.New(cfg)
 	if !runs {
 		return s
 	}
-	_, err := compensator.Handle(s.Compensator, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+	_, err := compensator.Handle(context.Background(), s.Compensator, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.ran[string(e.IdempotencyKey)]++
@@ -113,11 +115,11 @@ func (f *failover) serviceOn(db *sql.DB, runs bool) *service {
 			return assert.AnError
 		}
 		return nil
-	}, compensator.TypeConfig{Retry: compensator.Fixed(time.Second)})
+	}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(time.Second)})
 	require.NoError(f.T, err)
 	s.holding = harness.NewGate()
 	s.holding.OpenAtEnd(f.T)
-	_, err = compensator.Handle(s.Compensator, "slow", func(_ context.Context, e *compensator.Entry, _ harness.Order) error { return s.holding.PassDeaf(e) }, compensator.TypeConfig{})
+	_, err = compensator.Handle(context.Background(), s.Compensator, "slow", func(_ context.Context, e *compensator.Entry, _ harness.Order) error { return s.holding.PassDeaf(e) }, nil)
 	require.NoError(f.T, err)
 	f.Run(s.Compensator)
 	return s
@@ -163,7 +165,7 @@ func (s *service) someRounds() {
 	s.world.Eventually(func() bool { return s.rounds.Load() >= until }, "rounds go on")
 }
 
-func keysOf(loss *compensator.LossError) (keys []string) {
+func keysOf(loss *processlog.LossError) (keys []string) {
 	for _, l := range loss.Lost {
 		keys = append(keys, string(l.IdempotencyKey))
 	}
@@ -228,14 +230,14 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 	assert.Equal(t, lost, slices.Compact(known), "what is lost is listed")
 	for _, l := range slices.Concat(a.loss.Load().Lost, b.loss.Load().Lost) {
 		if l.ID == undone {
-			assert.Equal(t, compensator.LostEntry{ID: undone, IdempotencyKey: "undone", BusinessType: "close_order", Seen: l.Seen, Was: compensator.Succeeded, Is: compensator.Pending}, l)
+			assert.Equal(t, admin.LostEntry{ID: undone, IdempotencyKey: "undone", BusinessType: "close_order", Seen: l.Seen, Was: compensator.Succeeded, Is: compensator.Pending}, l)
 		}
 		if l.ID == orphan {
 			assert.True(t, l.Gone)
 		}
 	}
 
-	mine, err := a.AcceptLoss(t.Context(), compensator.AuditInfo{Actor: "ann", Reason: "the old primary is gone"})
+	mine, err := admin.Of(a.Compensator).AcceptLoss(t.Context(), admin.AuditInfo{Actor: "ann", Reason: "the old primary is gone"})
 	require.NoError(t, err)
 	assert.Equal(t, a.loss.Load().Lost, mine)
 	heir, err := a.record("close_order", "heir", "{}", compensator.Options{Delay: time.Hour})
@@ -261,10 +263,10 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 	f.Exec("UPDATE common_process_log SET next_at=1 WHERE state=0")
 	f.WaitAllEnded()
 	assert.Equal(t, 1, a.runsOf(orphansHeir)+b.runsOf(orphansHeir), "the success of the lost entry was not its heir's")
-	history, err := b.History(t.Context(), compensator.EntryID{})
+	history, err := admin.Of(b.Compensator).History(t.Context(), compensator.EntryID{})
 	require.NoError(t, err)
 	require.Len(t, history, 1)
-	assert.Equal(t, []any{compensator.ActionAcceptLoss, "ann", "the old primary is gone"}, []any{history[0].Action, history[0].Actor, history[0].Reason})
+	assert.Equal(t, []any{processlog.ActionAcceptLoss, "ann", "the old primary is gone"}, []any{history[0].Action, history[0].Actor, history[0].Reason})
 }
 
 // awaitAny waits until a handler of the slow type runs in one of the processes.
@@ -349,7 +351,7 @@ func TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported(t *testing.T) {
 	slices.Sort(lost)
 	assert.Equal(t, lost, slices.Compact(known), "what is lost is listed")
 
-	_, err := a.AcceptLoss(t.Context(), compensator.AuditInfo{Actor: "ann", Reason: "the old primary is gone"})
+	_, err := admin.Of(a.Compensator).AcceptLoss(t.Context(), admin.AuditInfo{Actor: "ann", Reason: "the old primary is gone"})
 	require.NoError(t, err)
 	require.NoError(t, a.Health(t.Context()).History)
 	f.Eventually(func() bool { return b.Health(t.Context()).History == nil }, "the report ends in the other process as well")
@@ -387,12 +389,12 @@ func TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack(t *testing.T) {
 		}, what)
 	}
 	recordsUntil(func() bool { return recorder.Health(t.Context()).History != nil }, "the loss is noticed")
-	var loss *compensator.LossError
+	var loss *processlog.LossError
 	require.ErrorAs(t, recorder.Health(t.Context()).History, &loss)
 	assert.NotEmpty(t, loss.Lost)
 	assert.Subset(t, lost, keysOf(loss))
 
-	list, err := person.AcceptLoss(t.Context(), compensator.AuditInfo{Actor: "ann", Reason: "known"})
+	list, err := admin.Of(person.Compensator).AcceptLoss(t.Context(), admin.AuditInfo{Actor: "ann", Reason: "known"})
 	require.NoError(t, err)
 	assert.Empty(t, list, "this process remembers nothing")
 	recordsUntil(func() bool { return recorder.Health(t.Context()).History == nil }, "the report ends")
@@ -405,10 +407,10 @@ func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
-	lost := make(chan *compensator.LossError, 100)
-	cfg.Observer.HistoryLost = func(loss *compensator.LossError) { lost <- loss }
+	lost := make(chan *processlog.LossError, 100)
+	cfg.Observer.HistoryLost = func(loss *processlog.LossError) { lost <- loss }
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Succeeded)
@@ -426,11 +428,11 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	var losses atomic.Int64
-	cfg.Observer.HistoryLost = func(*compensator.LossError) { losses.Add(1) }
+	cfg.Observer.HistoryLost = func(*processlog.LossError) { losses.Add(1) }
 	var rounds atomic.Int64
-	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { rounds.Add(1) }
 	c, other := w.New(cfg), w.New(w.Quick())
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	someRounds := func() {
 		until := rounds.Load() + 5
@@ -451,7 +453,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	w.Exec("UPDATE common_process_log SET next_at=next_at-120000 WHERE id=?", id.Row())
-	n, err := other.Purge(t.Context(), time.Minute)
+	n, err := admin.Of(other).Purge(t.Context(), time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	someRounds()
@@ -460,13 +462,13 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	id = w.Put(orders, 3, compensator.Options{}) // an entry that an operator has requeued
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
-	by := compensator.AuditInfo{Actor: "ann", Reason: "the mail bounced"}
-	require.NoError(t, other.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: by}))
+	by := admin.AuditInfo{Actor: "ann", Reason: "the mail bounced"}
+	require.NoError(t, admin.Of(other).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: by}))
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	require.Zero(t, losses.Load())
 
-	_, err = other.Erase(t.Context(), id, by) // erasing changes the row, but it is still the same entry
+	_, err = admin.Of(other).Erase(t.Context(), id, by) // erasing changes the row, but it is still the same entry
 	require.NoError(t, err)
 	someRounds()
 	require.Zero(t, losses.Load())
@@ -498,9 +500,9 @@ func TestReadsThatLagBehindAreNotTakenForALoss(t *testing.T) {
 	cfg := w.Quick()
 	cfg.DB, cfg.Store = nil, staleStore{store}
 	var rounds atomic.Int64
-	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { rounds.Add(1) }
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	for i := range 3 {
 		w.WaitState(w.Put(orders, i, compensator.Options{}), compensator.Succeeded)
@@ -522,10 +524,10 @@ func TestWhatWasReadUncommittedIsNotTakenForALoss(t *testing.T) {
 	cfg.DB.SetMaxOpenConns(1)
 	_, err := cfg.DB.Exec("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
 	require.NoError(t, err)
-	cfg.Observer.HistoryLost = func(l *compensator.LossError) { assert.Fail(t, "stopped", l) }
-	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	cfg.Observer.HistoryLost = func(l *processlog.LossError) { assert.Fail(t, "stopped", l) }
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { rounds.Add(1) }
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	fiveRounds := func() {
 		until := rounds.Load() + 5

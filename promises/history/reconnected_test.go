@@ -11,7 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // lone is a process with its own type. Its reconciler runs only one round, so the process can notice a loss only when
@@ -33,14 +36,14 @@ func (f *failover) lone(name string, db *sql.DB) *lone {
 	cfg := f.Quick()
 	cfg.DB, cfg.StopOnLoss, l.begun = db, true, make(chan struct{}, 100)
 	cfg.ReconcileInterval, cfg.PollInterval, cfg.Grace = time.Hour, time.Hour, time.Minute
-	cfg.Observer = compensator.Observer{
-		Reconciled:     func(compensator.ReconciledEvent) { l.begun <- struct{}{} },
-		AttemptStarted: func(compensator.AttemptEvent) { l.starts.Add(1) },
-		Settled:        func(compensator.SettledEvent) { l.settled <- struct{}{} },
-		HistoryLost:    func(*compensator.LossError) { close(l.noticed) },
+	cfg.Observer = observe.Observer{
+		Reconciled:     func(observe.ReconciledEvent) { l.begun <- struct{}{} },
+		AttemptStarted: func(observe.AttemptEvent) { l.starts.Add(1) },
+		Settled:        func(observe.SettledEvent) { l.settled <- struct{}{} },
+		HistoryLost:    func(*processlog.LossError) { close(l.noticed) },
 	}
 	l.Compensator = f.New(cfg)
-	_, err := compensator.Handle(l.Compensator, name, func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+	_, err := compensator.Handle(context.Background(), l.Compensator, name, func(context.Context, *compensator.Entry, harness.Order) error { return nil }, nil)
 	require.NoError(f.T, err)
 	return l
 }
@@ -115,7 +118,7 @@ func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 	}
 
 	for _, l := range all {
-		_, err := l.AcceptLoss(t.Context(), compensator.AuditInfo{Actor: "ann", Reason: "the old primary is gone"})
+		_, err := admin.Of(l.Compensator).AcceptLoss(t.Context(), admin.AuditInfo{Actor: "ann", Reason: "the old primary is gone"})
 		require.NoError(t, err)
 		f.WaitState(l.waiting, compensator.Succeeded)
 		assert.EqualValues(t, 2, l.starts.Load(), l.name)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/processlog"
@@ -41,10 +42,10 @@ func forgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensato
 		cfg.Store, cfg.Logger = wrap(f.store), slog.New(slog.DiscardHandler)
 		c, err := compensator.New(t.Context(), cfg)
 		require.NoError(t, err)
-		_, err = compensator.Handle(c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+		_, err = compensator.Handle(t.Context(), c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, nil)
 		require.NoError(t, err)
-		_, err = compensator.Handle(c, "failing", func(context.Context, *compensator.Entry, harness.Order) error { return assert.AnError },
-			compensator.TypeConfig{Retry: compensator.Fixed(2 * time.Hour)})
+		_, err = compensator.Handle(t.Context(), c, "failing", func(context.Context, *compensator.Entry, harness.Order) error { return assert.AnError },
+			&compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(2 * time.Hour)})
 		require.NoError(t, err)
 		f.Compensator = c
 		stop := compensatortest.Run(t, c)
@@ -68,7 +69,7 @@ func (f *forgetful) requireReported(why string) {
 	f.t.Helper()
 	time.Sleep(time.Minute) // several rounds
 	synctest.Wait()
-	var loss *compensator.LossError
+	var loss *processlog.LossError
 	require.ErrorAs(f.t, f.Health(f.t.Context()).History, &loss, why)
 	require.Equal(f.t, f.stops, loss.Stopped)
 }
@@ -82,7 +83,7 @@ func (f *forgetful) requireGoingOn() {
 
 func accept(t *testing.T, c *compensator.Compensator) {
 	t.Helper()
-	_, err := c.AcceptLoss(t.Context(), compensator.AuditInfo{Actor: "ann", Reason: "known"})
+	_, err := admin.Of(c).AcceptLoss(t.Context(), admin.AuditInfo{Actor: "ann", Reason: "known"})
 	require.NoError(t, err)
 }
 
@@ -215,7 +216,7 @@ func (s lateStore) Purge(ctx context.Context, businessType string, state compens
 func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	t.Parallel()
 	harness.InBubble(t, func(c *compensator.Compensator) {
-		_, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+		_, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, nil)
 		require.NoError(t, err)
 	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 		purger, err := compensator.New(t.Context(), compensator.Config{Store: lateStore{store}, Logger: slog.New(slog.DiscardHandler)})
@@ -224,7 +225,7 @@ func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		purged := make(chan int, 1)
 		go func() {
-			n, err := purger.Purge(t.Context(), time.Minute, compensator.Cancelled, compensator.Succeeded)
+			n, err := admin.Of(purger).Purge(t.Context(), time.Minute, compensator.Cancelled, compensator.Succeeded)
 			assert.NoError(t, err)
 			purged <- n
 		}()
@@ -300,7 +301,7 @@ func TestNothingIsReadBackWhereLossesAreIgnored(t *testing.T) {
 		f.store.Restore(before)
 		f.requireGoingOn()
 		accept(t, f.Compensator)
-		notes, err := f.History(t.Context(), compensator.EntryID{})
+		notes, err := admin.Of(f.Compensator).History(t.Context(), compensator.EntryID{})
 		require.NoError(t, err)
 		require.Len(t, notes, 1)
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/processlog"
@@ -104,12 +105,12 @@ func start(t *testing.T, cfg compensator.Config, types map[string]time.Duration)
 	c, err := compensator.New(t.Context(), cfg)
 	require.NoError(t, err)
 	for name, keep := range types {
-		_, err := compensator.Handle(c, name, func(_ context.Context, _ *compensator.Entry, ends string) error {
+		_, err := compensator.Handle(t.Context(), c, name, func(_ context.Context, _ *compensator.Entry, ends string) error {
 			if ends == "succeeded" {
 				return nil
 			}
 			return compensator.Permanent(errors.New(ends))
-		}, compensator.TypeConfig{Keep: keep})
+		}, &compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{Keep: keep}})
 		require.NoError(t, err)
 	}
 	stop := compensatortest.Run(t, c)
@@ -160,7 +161,7 @@ func TestEndedEntriesArePurgedOnceTheyHaveBeenKept(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Cancel(t.Context(), compensator.IdempotencyKey("stray succeeded"))
 		require.NoError(t, err)
-		require.NoError(t, c.SettleManually(t.Context(), compensator.IdempotencyKey("usual by hand"), compensator.AuditInfo{Actor: "ann", Reason: "done"}))
+		require.NoError(t, admin.Of(c).SettleManually(t.Context(), compensator.IdempotencyKey("usual by hand"), admin.AuditInfo{Actor: "ann", Reason: "done"}))
 
 		stay := []string{"ever succeeded", "stray succeeded", "usual by hand", "usual dead", "usual waiting"}
 		time.Sleep(89 * time.Minute)
@@ -197,7 +198,7 @@ func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
 		require.Equal(t, []string{"other"}, left(store))
 		time.Sleep(24 * time.Hour)
 		require.Equal(t, []string{"other"}, left(store))
-		_, err = compensator.Declare[string](c, "short", compensator.TypeConfig{Keep: time.Minute})
+		_, err = compensator.Declare[string](t.Context(), c, "short", &compensator.TypeConfig{Keep: time.Minute})
 		require.ErrorAs(t, err, new(*compensator.FieldError))
 		stop()
 		require.NoError(t, c.Close())
@@ -207,7 +208,7 @@ func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
 // once declares a type and records one message of it as done.
 func once(t *testing.T, c *compensator.Compensator, name string, keep time.Duration) {
 	t.Helper()
-	declared, err := compensator.Declare[string](c, name, compensator.TypeConfig{Keep: keep})
+	declared, err := compensator.Declare[string](t.Context(), c, name, &compensator.TypeConfig{Keep: keep})
 	require.NoError(t, err)
 	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := declared.Once(ctx, tx, compensator.IdempotencyKey(name), "")
@@ -266,10 +267,10 @@ func TestTypeThatIsRefusedIsNotPurged(t *testing.T) {
 		c, err := compensator.New(t.Context(), config(noLines{store}, 0))
 		require.NoError(t, err)
 		once(t, c, "inbox", 0)
-		_, err = compensator.Declare[string](c, "inbox", compensator.TypeConfig{Keep: time.Hour, Serial: func(*compensator.Entry) string { return "one" }})
+		_, err = compensator.Declare[string](t.Context(), c, "inbox", &compensator.TypeConfig{Keep: time.Hour, Serial: func(*compensator.Entry) string { return "one" }})
 		require.ErrorContains(t, err, "gone away")
 		handle := func(keep time.Duration) error {
-			_, err := compensator.Handle(c, "usual", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{Keep: keep})
+			_, err := compensator.Handle(t.Context(), c, "usual", func(context.Context, *compensator.Entry, string) error { return nil }, &compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{Keep: keep}})
 			return err
 		}
 		require.NoError(t, handle(5*time.Hour))
@@ -285,7 +286,7 @@ func TestTypeThatIsRefusedIsNotPurged(t *testing.T) {
 		require.NoError(t, err)
 		stop = compensatortest.Run(t, c)
 		synctest.Wait()
-		_, err = compensator.Declare[string](c, "late", compensator.TypeConfig{Keep: time.Hour})
+		_, err = compensator.Declare[string](t.Context(), c, "late", &compensator.TypeConfig{Keep: time.Hour})
 		require.ErrorIs(t, err, compensator.ErrRunning)
 		stop()
 		require.NoError(t, c.Close())
@@ -458,7 +459,7 @@ func TestPurgeGoesOnBehindALockedRow(t *testing.T) {
 		c, stop := start(t, config(store, 0), map[string]time.Duration{"usual": 0})
 		fill(t, c, store, 3000, "usual")
 		time.Sleep(time.Hour)
-		n, err := c.Purge(t.Context(), time.Minute)
+		n, err := admin.Of(c).Purge(t.Context(), time.Minute)
 		require.NoError(t, err)
 		require.Equal(t, 3000, n)
 		require.Empty(t, left(store))
@@ -506,7 +507,7 @@ func TestRoundTakesTheRestOfARefusedEntry(t *testing.T) {
 		store.refers = 1
 		store.mu.Unlock()
 		time.Sleep(2 * time.Minute)
-		n, err := c.Purge(t.Context(), time.Minute)
+		n, err := admin.Of(c).Purge(t.Context(), time.Minute)
 		require.Equal(t, 2500, n)
 		if err != nil { // An earlier round may have reported this row already.
 			require.ErrorAs(t, err, new(*processlog.RefusedError))
@@ -581,7 +582,7 @@ func TestKeepIsAtLeastAnHour(t *testing.T) {
 	c, err := compensator.New(t.Context(), config(newPurgeStore(), 0))
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = compensator.Handle(c, "short", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{Keep: time.Minute})
+	_, err = compensator.Handle(t.Context(), c, "short", func(context.Context, *compensator.Entry, string) error { return nil }, &compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{Keep: time.Minute}})
 	require.ErrorContains(t, err, "Keep")
 }
 
@@ -596,7 +597,7 @@ func TestLogWithoutTheTableOfSlotsKeepsForEverOrSaysSo(t *testing.T) {
 	_, err = compensator.New(t.Context(), cfg)
 	require.ErrorContains(t, err, "table `common_process_log_slots`: does not exist")
 	c := w.New(w.Quick())
-	_, err = compensator.Handle(c, "kept", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{Keep: 2 * time.Hour})
+	_, err = compensator.Handle(t.Context(), c, "kept", func(context.Context, *compensator.Entry, string) error { return nil }, &compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{Keep: 2 * time.Hour}})
 	require.ErrorContains(t, err, "table `common_process_log_slots`: does not exist")
 }
 
@@ -606,7 +607,7 @@ func TestLogWithoutTheTableOfSlotsKeepsForEverOrSaysSo(t *testing.T) {
 func TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	for _, state := range compensator.States {
+	for _, state := range processlog.States {
 		for i, age := range []time.Duration{3 * time.Hour, time.Minute} {
 			for _, businessType := range []string{"kept", "other"} {
 				_, err := w.DB.ExecContext(t.Context(), "INSERT INTO common_process_log (idempotent_id, business_type, content, state, ended_by, process_count, next_at, created_at, updated_at) "+
@@ -621,17 +622,17 @@ func TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest(t *testing.T) {
 	cfg := w.Quick()
 	cfg.Keep = 2 * time.Hour
 	c := w.New(cfg)
-	_, err = compensator.Handle(c, "kept", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+	_, err = compensator.Handle(t.Context(), c, "kept", func(context.Context, *compensator.Entry, string) error { return nil }, nil)
 	require.NoError(t, err)
 	stop := w.Run(c)
 	w.Eventually(func() bool {
-		return w.Count("common_process_log WHERE business_type='kept'") == 2*len(compensator.States)-3
+		return w.Count("common_process_log WHERE business_type='kept'") == 2*len(processlog.States)-3
 	}, "what is old is purged")
 	require.NoError(t, stop())
 	for _, state := range []compensator.State{compensator.Succeeded, compensator.Compensated, compensator.Cancelled} {
 		require.Equal(t, 1, w.Count(fmt.Sprintf("common_process_log WHERE business_type='kept' AND state=%d AND idempotent_id LIKE '%%1'", state)), "the young %s one", state)
 	}
-	require.Equal(t, 2*len(compensator.States), w.Count("common_process_log WHERE business_type='other'"))
+	require.Equal(t, 2*len(processlog.States), w.Count("common_process_log WHERE business_type='other'"))
 }
 
 // silentMarks is a store whose Marks method does not answer until silent is closed.
@@ -664,14 +665,14 @@ func TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother(t *testing.T) {
 		require.NoError(t, err)
 		first := make(chan error, 1)
 		go func() {
-			_, err := compensator.Declare[string](c, "one", compensator.TypeConfig{Keep: time.Hour})
+			_, err := compensator.Declare[string](t.Context(), c, "one", &compensator.TypeConfig{Keep: time.Hour})
 			first <- err
 		}()
 		<-store.asked
 		ended := make(chan error, 1)
 		began := time.Now()
 		go func() {
-			_, err := compensator.Declare[string](c, "two", compensator.TypeConfig{Keep: time.Hour})
+			_, err := compensator.Declare[string](t.Context(), c, "two", &compensator.TypeConfig{Keep: time.Hour})
 			ended <- err
 		}()
 		// Each call fails at its own deadline, counted from its own start. A third call works.
@@ -679,7 +680,7 @@ func TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother(t *testing.T) {
 		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 		require.Equal(t, 10*time.Second, time.Since(began), "the second has waited in its own time, not behind the first one's")
 		close(store.silent)
-		_, err = compensator.Declare[string](c, "three", compensator.TypeConfig{Keep: time.Hour})
+		_, err = compensator.Declare[string](t.Context(), c, "three", &compensator.TypeConfig{Keep: time.Hour})
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 	})

@@ -88,12 +88,12 @@ func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 		c := w.New(cfg)
 		var mu sync.Mutex
 		var calls []int
-		_, err := compensator.HandleBatch(c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+		_, err := compensator.HandleBatch(t.Context(), c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 			mu.Lock()
 			defer mu.Unlock()
 			calls = append(calls, len(items))
 			return nil
-		}, compensator.TypeConfig{Concurrency: concurrency, BatchSize: size})
+		}, &compensator.BatchConfig[harness.Order]{Concurrency: concurrency, BatchSize: size})
 		require.NoError(t, err)
 		w.Backlog("close_order", concurrency*size)
 		w.Exec("UPDATE common_process_log SET delivery_count=1")
@@ -137,13 +137,13 @@ func TestEntriesOfAPlainKillAreWorkedOffAmongFew(t *testing.T) {
 				harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 					c := w.New(cfg)
 					var running, most atomic.Int64
-					_, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+					_, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 						for now, before := running.Add(1), most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
 						}
 						defer running.Add(-1)
 						<-time.After(10 * time.Millisecond)
 						return nil
-					}, compensator.TypeConfig{Concurrency: concurrency})
+					}, &compensator.HandlerConfig[harness.Order]{Concurrency: concurrency})
 					require.NoError(t, err)
 					w.Backlog("close_order", concurrency)
 					w.Exec("UPDATE common_process_log SET delivery_count=1")

@@ -43,10 +43,10 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *tes
 			cfg.DB, cfg.Lease = db, harness.Timeout // A test that waits for the end of this lease times out.
 			shop := w.New(cfg)
 			var ran harness.Calls
-			orders, err := compensator.Handle(shop, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+			orders, err := compensator.Handle(t.Context(), shop, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 				ran.Add(e.ID)
 				return nil
-			}, compensator.TypeConfig{})
+			}, nil)
 			require.NoError(t, err)
 			w.Run(shop)
 			w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // By now Run has started.
@@ -102,10 +102,10 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackOnceItsIDIsTold(t *testing.T) 
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Lease: 24 * time.Hour, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		ran := new(harness.Calls)
-		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 			ran.Add(e.ID)
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, c)
 		synctest.Wait()

@@ -29,10 +29,10 @@ func TestClaimAnsweredAfterItsLeaseStartsNothing(t *testing.T) {
 			cfg := w.Quick()
 			cfg.DB, cfg.Lease = db, time.Second
 			c := w.New(cfg)
-			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			cfg.DB = w.DB
 			other := w.New(cfg)
-			_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+			_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			w.Backlog("close_order", 1)
 			lateAnswer(proxy)
 			givenBack := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=delivery_count-1")})
@@ -57,7 +57,7 @@ func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
 	cfg.DB, cfg.Lease = db, time.Second
 	c := w.New(cfg)
 	var leased atomic.Int64
-	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error {
+	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error {
 		leased.Add(int64(w.Count("common_process_log WHERE lease_until>" + harness.NowMillis)))
 		return nil
 	})
@@ -82,7 +82,7 @@ func TestClaimsOfUnknownEndCostNoDelivery(t *testing.T) {
 			cfg := w.Quick()
 			cfg.DB, cfg.Lease = db, time.Second
 			c := w.New(cfg)
-			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			w.Backlog("close_order", 1)
 			commit := func(r faultproxy.Request) bool { return r.Text == "COMMIT" }
 			proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("delivery_count=delivery_count+1"), commit), Fault: faultproxy.DropReply})

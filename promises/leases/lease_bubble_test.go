@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
 )
@@ -28,7 +29,7 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 		require.NoError(t, err)
 		var fresh atomic.Int64
 		both := make(chan struct{})
-		_, err = compensator.Handle(c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		_, err = compensator.Handle(t.Context(), c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			switch {
 			case e.ProcessCount == 0 && e.Epoch == 0:
 				return errors.New("again") // Return an error, because only a failed entry can be requeued.
@@ -44,12 +45,12 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 				assert.Fail(t, "the new attempt is interrupted", "%v", context.Cause(ctx))
 				return ctx.Err()
 			}
-		}, compensator.TypeConfig{Retry: compensator.Fixed(time.Second), Timeout: time.Minute})
+		}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(time.Second), Timeout: time.Minute})
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, c)
 		id := harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)}).ID()
 		time.Sleep(5 * time.Second)
-		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "somebody", Reason: "it hangs"}}))
+		require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "somebody", Reason: "it hangs"}}))
 		time.Sleep(20 * time.Second) // 20 s are several leases.
 		synctest.Wait()
 		assert.EqualValues(t, 1, fresh.Load())
@@ -77,11 +78,11 @@ func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 		}
 		c, recorder := open(), open()
 		late := new(harness.Lateness)
-		_, err := compensator.Handle(c, "quiet", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
+		_, err := compensator.Handle(t.Context(), c, "quiet", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
 			_ = late.Note(ctx, e, o)
 			<-ctx.Done()
 			return ctx.Err()
-		}, compensator.TypeConfig{Timeout: time.Minute})
+		}, &compensator.HandlerConfig[harness.Order]{Timeout: time.Minute})
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, c)
 		time.Sleep(10*time.Second + 100*time.Millisecond)
@@ -105,14 +106,14 @@ func TestEntryRescheduledUnderItsAttemptRunsWhenThatLeaseHasEnded(t *testing.T) 
 		c, err := compensator.New(t.Context(), cfg)
 		require.NoError(t, err)
 		began := make(chan time.Time, 2)
-		_, err = compensator.Handle(c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		_, err = compensator.Handle(t.Context(), c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			began <- time.Now()
 			if len(began) == 2 {
 				return nil
 			}
 			assert.NoError(t, c.Reschedule(ctx, e.ID, 3*time.Second))
 			return errors.New("too late to count")
-		}, compensator.TypeConfig{MaxProcessCount: 1})
+		}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, c)
 		harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)})

@@ -14,6 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -23,8 +24,8 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
 		c, other := w.New(cfg), w.New(cfg)
-		orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
-		_, ran := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+		orders, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		_, ran := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
 		g.Await(t)
@@ -49,28 +50,28 @@ type overtaking struct {
 	first, second *compensator.Compensator
 	id            compensator.EntryID
 	gate          *harness.Gate
-	dropped       chan compensator.SettledEvent // events of outcomes that the first instance dropped
-	settled       chan compensator.SettledEvent // events of outcomes that the first instance stored
-	ran           *harness.Calls                // calls in the second instance
+	dropped       chan observe.SettledEvent // events of outcomes that the first instance dropped
+	settled       chan observe.SettledEvent // events of outcomes that the first instance stored
+	ran           *harness.Calls            // calls in the second instance
 }
 
 // overtake lets the second instance run the entry while the first instance still runs it. It returns once the second
 // instance has stored fresh as the outcome. A nil error means success.
-func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compensator.TypeConfig, stale, fresh error) *overtaking {
+func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compensator.HandlerConfig[harness.Order], stale, fresh error) *overtaking {
 	t.Helper()
 	cfg.Lease = 30 * time.Second // The lease is long enough that it is not renewed during the test.
-	o := &overtaking{World: w, gate: harness.NewGate(), dropped: make(chan compensator.SettledEvent, 10), settled: make(chan compensator.SettledEvent, 10)}
+	o := &overtaking{World: w, gate: harness.NewGate(), dropped: make(chan observe.SettledEvent, 10), settled: make(chan observe.SettledEvent, 10)}
 	o.gate.OpenAtEnd(t)
 	o.second = w.New(cfg)
-	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { o.dropped <- e }
-	cfg.Observer.Settled = func(e compensator.SettledEvent) { o.settled <- e }
+	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { o.dropped <- e }
+	cfg.Observer.Settled = func(e observe.SettledEvent) { o.settled <- e }
 	o.first = w.New(cfg)
 	_, o.ran = harness.Numbered(t, o.second, "close_order", typ, func(*compensator.Entry, int) error { return fresh })
 	typ.Concurrency = 1 // With one slot, the first instance cannot claim the entry again.
-	orders, err := compensator.Handle(o.first, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), o.first, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 		_ = o.gate.PassDeaf(e)
 		return stale
-	}, typ)
+	}, &typ)
 	require.NoError(t, err)
 	w.Run(o.first)
 	o.id = w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
@@ -86,7 +87,7 @@ func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compen
 func TestStaleFailureIsDropped(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		o := overtake(t, w, cfg, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)}, compensator.Permanent(errors.New("stale")), errors.New("fresh"))
+		o := overtake(t, w, cfg, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(time.Hour)}, compensator.Permanent(errors.New("stale")), errors.New("fresh"))
 		stored := w.Row(o.id)
 		o.gate.Open()
 		require.Equal(t, compensator.Retrying, harness.Next(t, o.dropped).State)
@@ -101,7 +102,7 @@ func TestStaleFailureIsDropped(t *testing.T) {
 func TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		o := overtake(t, w, cfg, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)}, nil, errors.New("fresh"))
+		o := overtake(t, w, cfg, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(time.Hour)}, nil, errors.New("fresh"))
 		o.gate.Open()
 		require.Equal(t, compensator.Succeeded, harness.Next(t, o.settled).State, "the work is done, even if another process holds the lease")
 		require.Equal(t, 1, w.Entry(o.first, o.id).ProcessCount)
@@ -112,7 +113,7 @@ func TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay(t *testing.T) {
 func TestStaleSuccessAfterTheExhaustionDoesNotStopTheCompensation(t *testing.T) {
 	t.Parallel()
 	var undone harness.Calls
-	typ := compensator.TypeConfig{MaxProcessCount: 1, Compensate: func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil }}
+	typ := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error { undone.Add(e.ID); return nil }}
 	w := harness.NewWorld(t).WithRedis()
 	o := overtake(t, w, w.Quick(), typ, nil, errors.New("fresh"))
 	w.WaitState(o.id, compensator.Compensated)
@@ -127,7 +128,7 @@ func TestStaleSuccessAfterTheExhaustionDoesNotStopTheCompensation(t *testing.T) 
 func TestExhaustionLosesAgainstASuccessRecordedMeanwhile(t *testing.T) {
 	t.Parallel()
 	var undone harness.Calls
-	typ := compensator.TypeConfig{MaxProcessCount: 1, Compensate: func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil }}
+	typ := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error { undone.Add(e.ID); return nil }}
 	w := harness.NewWorld(t).WithRedis()
 	o := overtake(t, w, w.Quick(), typ, errors.New("stale, and the last"), nil)
 	require.Equal(t, compensator.Succeeded, w.State(o.id))
@@ -143,14 +144,14 @@ func TestStaleTransactionalEffectIsRolledBack(t *testing.T) {
 		cfg.Lease = 30 * time.Second
 		g := harness.NewGate()
 		g.OpenAtEnd(t)
-		dropped := make(chan compensator.SettledEvent, 10)
+		dropped := make(chan observe.SettledEvent, 10)
 		second := w.New(cfg)
-		cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { dropped <- e }
+		cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { dropped <- e }
 		first := w.New(cfg)
-		orders := harness.Transactional(t, first, compensator.TypeConfig{Concurrency: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+		orders := harness.Transactional(t, first, compensator.HandlerConfig[harness.Order]{Concurrency: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
 			return g.PassDeaf(e)
 		})
-		_ = harness.Transactional(t, second, compensator.TypeConfig{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+		_ = harness.Transactional(t, second, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 		w.Run(first)
 		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
 		g.Await(t)
@@ -171,11 +172,11 @@ func TestHandlerIsToldThatItsLeaseIsLost(t *testing.T) {
 	cfg.Lease = time.Second
 	c := w.New(cfg)
 	causes := make(chan error, 10)
-	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
 		<-ctx.Done()
 		causes <- context.Cause(ctx)
 		return ctx.Err()
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
@@ -190,17 +191,17 @@ func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
 		other := w.New(cfg)
-		stuck := make(chan compensator.AttemptEvent, 10)
-		cfg.Observer.Stuck = func(e compensator.AttemptEvent) { stuck <- e }
-		cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) {}
+		stuck := make(chan observe.AttemptEvent, 10)
+		cfg.Observer.Stuck = func(e observe.AttemptEvent) { stuck <- e }
+		cfg.Observer.OutcomeDropped = func(observe.SettledEvent) {}
 		c := w.New(cfg)
 		g := harness.NewGate()
 		g.OpenAtEnd(t)
-		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 			return g.PassDeaf(e)
-		}, compensator.TypeConfig{Timeout: 50 * time.Millisecond, Concurrency: 1})
+		}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Concurrency: 1})
 		require.NoError(t, err)
-		_, ran := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+		_, ran := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
 		g.Await(t)
@@ -231,10 +232,10 @@ func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 			cfg.Lease = time.Second
 			other := w.New(cfg)
 			cfg.DB = db
-			cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { t.Error("the outcome was dropped") }
+			cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { t.Error("the outcome was dropped") }
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return verdict })
-			_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error { return verdict })
+			_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			held := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=0"), Fault: faultproxy.DropRequest, Hang: true})
 			w.Run(c)
 			id := w.Put(orders, 1, compensator.Options{})
@@ -258,18 +259,18 @@ func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
-	stuck := make(chan compensator.AttemptEvent, 10)
-	cfg.Observer.Stuck = func(e compensator.AttemptEvent) { stuck <- e }
+	stuck := make(chan observe.AttemptEvent, 10)
+	cfg.Observer.Stuck = func(e observe.AttemptEvent) { stuck <- e }
 	c := w.New(cfg)
 	g := harness.NewGate()
 	var ran harness.Calls
-	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		ran.Add(e.ID)
 		if o.Number == 0 {
 			return g.PassDeaf(e) // The handler returns only when the test ends.
 		}
 		return nil
-	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
+	}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond})
 	require.NoError(t, err)
 	deaf := w.Put(orders, 0, compensator.Options{})
 	w.Exec("UPDATE common_process_log SET delivery_count=2, next_at=next_at-1000")
@@ -289,8 +290,8 @@ func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	c, other := w.New(cfg), w.New(cfg)
-	orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
-	_, ran := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+	orders, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, ran := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	var ids []compensator.EntryID
 	for i := range 10 {
@@ -322,7 +323,7 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Succeeded)
@@ -348,14 +349,14 @@ func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 		c := w.New(cfg)
 		started, told := make(chan struct{}, 10), make(chan error, 10)
 		ran := new(harness.Calls)
-		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			if started <- struct{}{}; ran.Add(e.ID) > 1 {
 				return nil
 			}
 			<-ctx.Done()
 			told <- context.Cause(ctx)
 			return ctx.Err()
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
@@ -384,7 +385,7 @@ func TestLeaseOutlastsTheTimeoutOnASmallPlainPoolAlone(t *testing.T) {
 			cfg.DB = w.Open(harness.Pools[c.pool](w.DSN))
 			cfg.DB.SetMaxOpenConns(c.conns)
 			log := w.New(cfg)
-			orders, g := harness.Held(t, log, "close_order", compensator.TypeConfig{Timeout: time.Hour, Lease: time.Minute}, nil)
+			orders, g := harness.Held(t, log, "close_order", compensator.HandlerConfig[harness.Order]{Timeout: time.Hour, Lease: time.Minute}, nil)
 			w.Run(log)
 			id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
 			g.Await(t)

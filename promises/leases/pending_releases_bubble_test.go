@@ -69,10 +69,10 @@ func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Lease: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		ran := new(harness.Calls)
-		_, err = compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		_, err = compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 			ran.Add(e.ID)
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		for range 3 {
 			harness.RecordLater(t, c, time.Second)
@@ -141,11 +141,11 @@ func newOwing(t *testing.T) *owing {
 	var err error
 	s.c, err = compensator.New(t.Context(), compensator.Config{Store: s, Lease: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	_, err = compensator.Handle(s.c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+	_, err = compensator.Handle(t.Context(), s.c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 		assert.Equal(t, 1, e.DeliveryCount, "no lease counts as lost")
 		s.ran.Add(e.ID)
 		return nil
-	}, compensator.TypeConfig{Concurrency: 50})
+	}, &compensator.HandlerConfig[harness.Order]{Concurrency: 50})
 	require.NoError(t, err)
 	return s
 }

@@ -10,8 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // A suspect entry has lost leases before. It has run, and its outcome is not stored yet. Its process could still crash,
@@ -44,12 +46,12 @@ func stuckOn(t *testing.T, w *harness.World, cfg compensator.Config) (c *compens
 	c = w.New(cfg)
 	g, ran = harness.NewGate(), new(harness.Calls)
 	g.OpenAtEnd(t)
-	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 		if ran.Add(e.ID); e.Epoch > 0 {
 			return nil
 		}
 		return g.PassDeaf(e)
-	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
+	}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond})
 	require.NoError(t, err)
 	w.Run(c)
 	id = w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
@@ -72,8 +74,8 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 		if stuck := c.Health(t.Context()).Stuck; assert.Len(t, stuck, 1) {
 			require.Equal(t, id, stuck[0].ID)
 		}
-		by := compensator.AuditInfo{Actor: "ops", Reason: "the downstream is back"}
-		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: by}))
+		by := admin.AuditInfo{Actor: "ops", Reason: "the downstream is back"}
+		require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: by}))
 		w.WaitState(id, compensator.Succeeded)
 		require.Equal(t, 2, ran.Of(id), "a manual requeue is enough to run it beside the stuck attempt")
 	})
@@ -88,7 +90,7 @@ func TestEntryIsDeadLetteredAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T)
 		c := w.New(cfg)
 		g := harness.NewGate()
 		g.OpenAtEnd(t)
-		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Timeout: 50 * time.Millisecond, Concurrency: 1}, func(e *compensator.Entry, _ int) error {
+		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Concurrency: 1}, func(e *compensator.Entry, _ int) error {
 			return g.PassDeaf(e)
 		})
 		w.Backlog("close_order", 1)
@@ -119,11 +121,11 @@ func TestStuckCompensationsSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
-		cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+		cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 		c := w.New(cfg)
 		g, undone := harness.NewGate(), new(harness.Calls)
 		g.OpenAtEnd(t)
-		harness.Numbered(t, c, "close_order", compensator.TypeConfig{Timeout: 50 * time.Millisecond, Compensate: func(_ context.Context, e *compensator.Entry) error {
+		harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 			undone.Add(e.ID)
 			return g.PassDeaf(e)
 		}}, nil)
@@ -144,7 +146,7 @@ func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		other := w.New(cfg)
-		_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+		_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		cfg.Lease = time.Second
 		_, id, ran, _ := stuckOn(t, w, cfg)
 		w.Run(other)
@@ -162,13 +164,13 @@ func TestDeadLetteringThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()
 	cfg.DB, cfg.Lease = db, time.Second
-	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 	c := w.New(cfg)
 	g := harness.NewGate()
 	g.OpenAtEnd(t)
-	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+	_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 		return g.PassDeaf(e)
-	}, compensator.TypeConfig{Timeout: 100 * time.Millisecond})
+	}, &compensator.HandlerConfig[harness.Order]{Timeout: 100 * time.Millisecond})
 	require.NoError(t, err)
 	w.Backlog("close_order", 1)
 	deadLetter := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("ended_by='crash'"), Fault: faultproxy.DropRequest})
@@ -193,25 +195,25 @@ func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
 		var dropped, alone atomic.Int64
-		cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { dropped.Add(1) }
+		cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { dropped.Add(1) }
 		c := w.New(cfg)
-		cfg.Observer = compensator.Observer{}
+		cfg.Observer = observe.Observer{}
 		g := harness.NewGate()
 		g.OpenAtEnd(t)
-		_, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+		_, err := compensator.HandleBatch(t.Context(), c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 			if len(items) == 1 {
 				alone.Add(1)
 				return nil
 			}
 			_ = g.PassDeaf(items[0].Entry)
 			return []error{nil, ctx.Err()}
-		}, compensator.TypeConfig{Timeout: 100 * time.Millisecond})
+		}, &compensator.BatchConfig[harness.Order]{Timeout: 100 * time.Millisecond})
 		require.NoError(t, err)
 		w.Backlog("close_order", 2)
 		w.Run(c)
 		g.Await(t)
 		other := w.New(cfg)
-		_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+		_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(other)
 		w.WaitAllEnded()
 		require.Equal(t, 2, ranElsewhere.Total())
@@ -230,18 +232,18 @@ func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	cfg := w.Quick()
 	cfg.Lease = 30 * time.Second
 	reported := make(chan struct{}, 10)
-	cfg.Observer.Stuck = func(compensator.AttemptEvent) { reported <- struct{}{} }
+	cfg.Observer.Stuck = func(observe.AttemptEvent) { reported <- struct{}{} }
 	c := w.New(cfg)
 	g := harness.NewGate()
 	g.OpenAtEnd(t)
-	_, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+	_, err := compensator.HandleBatch(t.Context(), c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 		if len(items) == 1 {
 			return []error{g.PassDeaf(items[0].Entry)}
 		}
 		harness.Next(t, reported)
 		harness.Next(t, reported)
 		return []error{nil, ctx.Err()}
-	}, compensator.TypeConfig{Timeout: time.Second})
+	}, &compensator.BatchConfig[harness.Order]{Timeout: time.Second})
 	require.NoError(t, err)
 	w.Backlog("close_order", 2)
 	w.Run(c)
@@ -266,12 +268,12 @@ func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
 	cfg := w.Quick()
 	cfg.DB, cfg.Lease = db, 30*time.Second
 	reported := make(chan struct{}, 1)
-	cfg.Observer.Stuck = func(compensator.AttemptEvent) { reported <- struct{}{} }
+	cfg.Observer.Stuck = func(observe.AttemptEvent) { reported <- struct{}{} }
 	_, id, ran, _ := stuckOn(t, w, cfg)
 	harness.Next(t, reported)
-	cfg.DB, cfg.Observer = w.DB, compensator.Observer{}
+	cfg.DB, cfg.Observer = w.DB, observe.Observer{}
 	other := w.New(cfg)
-	_, _ = harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, func(_ *compensator.Entry, call int) error {
+	_, _ = harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, func(_ *compensator.Entry, call int) error {
 		if call == 1 {
 			return compensator.RetryAfter(time.Second, harness.ErrSoldOut)
 		}

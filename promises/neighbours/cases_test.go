@@ -20,7 +20,7 @@ func TestCaseIsClosedWhileSomebodyHoldsAnother(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB, cfg.Operations = db, &compensator.Operations{}
 		c := w.New(cfg)
-		harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error {
+		harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error {
 			return compensator.Permanent(errors.New("no such account"))
 		})
 		ids := w.InsertDue("close_order", 1, 6)

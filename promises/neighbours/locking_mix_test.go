@@ -15,6 +15,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // deadlocks returns how many deadlocks the server has resolved since its start.
@@ -40,14 +41,14 @@ func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	const n = 100
 	var ran harness.Calls
 	started, finish := make(chan struct{}, n), make(chan struct{})
-	_, err := compensator.HandleBatch(c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+	_, err := compensator.HandleBatch(t.Context(), c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 		for _, item := range items {
 			ran.Add(item.Entry.ID)
 			started <- struct{}{}
 		}
 		<-finish
 		return nil
-	}, compensator.TypeConfig{Concurrency: n})
+	}, &compensator.BatchConfig[harness.Order]{Concurrency: n})
 	require.NoError(t, err)
 	rounds, before := 0, deadlocks(w)
 	for ; deadlocks(w) == before; rounds++ {
@@ -98,7 +99,7 @@ func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 	// This test purges entries that are younger than Compensator.Purge allows. Without this purge note, the processes
 	// would report them as lost.
 	w.Exec("INSERT INTO common_process_log_audit (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (0,?,'','','{}','{}',UTC_TIMESTAMP(3)+INTERVAL 1 HOUR)",
-		compensator.ActionPurge)
+		processlog.ActionPurge)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	var working sync.WaitGroup
@@ -135,11 +136,11 @@ func mixedProcess(w *harness.World, db *sql.DB) *compensator.Compensator {
 		}
 		return nil
 	}
-	harness.Numbered(w.T, c, "plain", compensator.TypeConfig{Retry: compensator.Fixed(0)}, flaky)
-	_, err := compensator.HandleTx(c, "transactional", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+	harness.Numbered(w.T, c, "plain", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, flaky)
+	_, err := compensator.HandleTx(w.T.Context(), c, "transactional", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('x')")
 		return errors.Join(err, flaky(e, e.Attempt()))
-	}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+	}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)})
 	require.NoError(w.T, err)
 	w.Run(c)
 	return c
@@ -200,7 +201,7 @@ func TestDueEntryRunsBehindTheLeftoversOfAnOldSnapshot(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		w.InsertDue("close_order", 1_000_000, 30)
 		w.WaitAllEnded()

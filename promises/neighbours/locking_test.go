@@ -44,7 +44,7 @@ var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []co
 		return err
 	},
 	"cancel": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
-		_, err := s.Change(ctx, nil, false, processlog.Change{Ref: ids[0], Action: compensator.ActionCancel})
+		_, err := s.Change(ctx, nil, false, processlog.Change{Ref: ids[0], Action: processlog.ActionCancel})
 		return err
 	},
 	"resolve": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
@@ -141,7 +141,7 @@ func TestClaimPassesByAnEntryThatAnOpenTransactionCancels(t *testing.T) {
 			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
-				_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				ids := w.InsertDue("close_order", 1, 20)
 				tx := w.Begin(cfg.DB)
 				result, err := c.CancelTx(t.Context(), tx, ids[7])
@@ -173,7 +173,7 @@ func TestOutcomesOfFreeRowsDoNotWaitForALockedOne(t *testing.T) {
 		const n = 40
 		var started atomic.Int32
 		finish := make(chan struct{})
-		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
+		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
 			started.Add(1)
 			<-finish
 			if e.ID.Row()%2 == 0 && call == 1 {
@@ -207,7 +207,7 @@ func TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked(t *testing.T) {
 		c := w.New(cfg)
 		var started atomic.Int32
 		finish := make(chan struct{})
-		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error {
+		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error {
 			started.Add(1)
 			<-finish
 			return nil
@@ -240,13 +240,13 @@ func TestTransactionalHandlerHoldsNoLockOnItsEntry(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+		orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 			w.Effect(tx, "handler")
 			var id uint64
 			assert.NoError(t, w.DB.QueryRowContext(ctx, "SELECT id FROM common_process_log WHERE id=? FOR UPDATE NOWAIT", e.ID.Row()).Scan(&id),
 				"a process that freezes here would keep the entry locked until the server ends its session")
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 		w.InTx(db, func(tx *sql.Tx) {
@@ -267,12 +267,12 @@ func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testi
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	inside := make(chan struct{}, 1)
-	_, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
+	_, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
 		w.Effect(tx, "never")
 		inside <- struct{}{}
 		<-ctx.Done() // The handler is stuck until its timeout.
 		return ctx.Err()
-	}, compensator.TypeConfig{Timeout: 500 * time.Millisecond, MaxProcessCount: 1})
+	}, &compensator.HandlerConfig[harness.Order]{Timeout: 500 * time.Millisecond, MaxProcessCount: 1})
 	require.NoError(t, err)
 	w.InsertDue("close_order", 1, 1)
 	w.Run(c)

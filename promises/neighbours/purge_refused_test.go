@@ -3,6 +3,7 @@ package neighbours
 import (
 	"crypto/rand"
 	"errors"
+	"github.com/compensator-go/compensator/admin"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete(t *testing.T) 
 				cfg.DB = db
 				c := w.New(cfg)
 				deletes := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("DELETE"), Fault: faultproxy.Count})
-				purged, err := c.Purge(t.Context(), time.Minute)
+				purged, err := admin.Of(c).Purge(t.Context(), time.Minute)
 				require.ErrorAs(t, err, new(*processlog.RefusedError))
 				for _, id := range refusedIDs(w) {
 					assert.ErrorContains(t, err, id)
@@ -58,7 +59,7 @@ func TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete(t *testing.T) 
 				before := deletes.Matched()
 				insertEnded(w, 300) // Purge deletes these without a failing statement.
 				w.Exec("UPDATE common_process_log SET next_at=next_at+1 WHERE idempotent_id='old 300'")
-				purged, err = c.Purge(t.Context(), time.Minute)
+				purged, err = admin.Of(c).Purge(t.Context(), time.Minute)
 				require.NoError(t, err)
 				assert.Equal(t, 1, purged)
 				assert.Equal(t, before+2, deletes.Matched(), "one statement deletes the entry, and one what is remembered of its faults")
@@ -98,7 +99,7 @@ func TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes(t *testing.T) {
 	deletes := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("DELETE"), Fault: faultproxy.Count})
 	for range 3 {
 		before := deletes.Matched()
-		purged, err := c.Purge(t.Context(), time.Minute)
+		purged, err := admin.Of(c).Purge(t.Context(), time.Minute)
 		require.ErrorAs(t, err, new(*processlog.RefusedError))
 		assert.Zero(t, purged)
 		assert.LessOrEqual(t, deletes.Matched()-before, 70)
@@ -124,7 +125,7 @@ func TestPurgeWithoutTheRightToDeleteFailsOnce(t *testing.T) {
 	cfg.DB = db
 	c := w.New(cfg)
 	deletes := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("DELETE"), Fault: faultproxy.Count})
-	purged, err := c.Purge(t.Context(), time.Minute)
+	purged, err := admin.Of(c).Purge(t.Context(), time.Minute)
 	w.RequireNumber(err, 1142)
 	require.False(t, errors.As(err, new(*processlog.RefusedError)))
 	assert.Zero(t, purged)

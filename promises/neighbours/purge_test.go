@@ -16,8 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // insertEnded inserts entries that succeeded two hours ago, with the keys "old 000" and so on.
@@ -94,14 +96,14 @@ func TestPurgePassesByAnEntryThatAnOpenTransactionHolds(t *testing.T) {
 				hold(t, c, tx)
 				ctx, cancel := context.WithTimeout(t.Context(), harness.Timeout)
 				defer cancel()
-				purged, err := c.Purge(ctx, time.Minute)
+				purged, err := admin.Of(c).Purge(ctx, time.Minute)
 				require.NoError(t, err)
 				require.Equal(t, 249, purged)
 				var left string
 				require.NoError(t, w.DB.QueryRow("SELECT idempotent_id FROM common_process_log").Scan(&left))
 				require.Equal(t, "old 007", left)
 				require.NoError(t, tx.Rollback())
-				purged, err = c.Purge(ctx, time.Minute)
+				purged, err = admin.Of(c).Purge(ctx, time.Minute)
 				require.NoError(t, err)
 				require.Equal(t, 1, purged)
 			})
@@ -147,7 +149,7 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 			// This test purges entries that are younger than Compensator.Purge allows. Without this purge note, the
 			// processes would report them as lost.
 			w.Exec("INSERT INTO common_process_log_audit (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (0,?,'','','{}','{}',UTC_TIMESTAMP(3)+INTERVAL 1 HOUR)",
-				compensator.ActionPurge)
+				processlog.ActionPurge)
 			store, err := compensator.OpenStore(t.Context(), w.Open(pool(w.DSN)), compensator.DefaultTable)
 			require.NoError(t, err)
 			cfg := w.Quick()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 var errNoRoute = errors.New("no route")
@@ -22,15 +23,15 @@ type behindBreaker struct {
 	c      *compensator.Compensator
 	orders *compensator.Type[harness.Order]
 	down   atomic.Bool
-	opened chan compensator.OpenBreaker
+	opened chan observe.OpenBreaker
 }
 
 func newBehindBreaker(t *testing.T, w *harness.World, cfg compensator.Config, seen *watch, pause time.Duration) *behindBreaker {
-	p := &behindBreaker{opened: make(chan compensator.OpenBreaker, 1000)}
+	p := &behindBreaker{opened: make(chan observe.OpenBreaker, 1000)}
 	p.down.Store(true)
-	cfg.Observer.BreakerOpened = func(open compensator.OpenBreaker) { p.opened <- open }
+	cfg.Observer.BreakerOpened = func(open observe.OpenBreaker) { p.opened <- open }
 	p.c = w.New(cfg)
-	p.orders = serial(t, p.c, seen, compensator.TypeConfig{Concurrency: 4, Breaker: compensator.Breaker{Of: 3, Pause: pause}}, func(context.Context, *compensator.Entry) error {
+	p.orders = serial(t, p.c, seen, compensator.HandlerConfig[harness.Order]{Concurrency: 4, Breaker: compensator.Breaker{Of: 3, Pause: pause}}, func(context.Context, *compensator.Entry) error {
 		if p.down.Load() {
 			return compensator.Unavailable(errNoRoute)
 		}

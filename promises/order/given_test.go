@@ -47,13 +47,13 @@ func (n *numbers) note(key string, number int) {
 }
 
 // numbered registers a serial type whose handler notes the entries it is called for.
-func numbered(t *testing.T, c *compensator.Compensator, ran *numbers, cfg compensator.TypeConfig) *compensator.Type[harness.Order] {
+func numbered(t *testing.T, c *compensator.Compensator, ran *numbers, cfg compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order] {
 	t.Helper()
 	cfg.Serial = account
-	orders, err := compensator.Handle(c, "book", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "book", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		ran.note(e.UserID, o.Number)
 		return nil
-	}, cfg)
+	}, &cfg)
 	require.NoError(t, err)
 	return orders
 }
@@ -83,7 +83,7 @@ func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven(t *testing.T) {
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
 				var ran numbers
-				orders := numbered(t, c, &ran, compensator.TypeConfig{})
+				orders := numbered(t, c, &ran, compensator.HandlerConfig[harness.Order]{})
 				w.Run(c)
 				var receipt *compensator.Receipt
 				w.InTx(cfg.DB, func(tx *sql.Tx) {
@@ -107,7 +107,7 @@ func TestLargeCallKeepsItsOrderBesideDuplicates(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran numbers
-		orders := numbered(t, c, &ran, compensator.TypeConfig{})
+		orders := numbered(t, c, &ran, compensator.HandlerConfig[harness.Order]{})
 		const n = 1300
 		id := func(i int) compensator.IdempotencyKey {
 			return compensator.IdempotencyKey(fmt.Sprintf("%x", uint32(i)*2654435761))
@@ -139,7 +139,7 @@ func TestCallsOfOneTransactionKeepTheirOrder(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran numbers
-		orders := numbered(t, c, &ran, compensator.TypeConfig{})
+		orders := numbered(t, c, &ran, compensator.HandlerConfig[harness.Order]{})
 		w.Run(c)
 		work := func(key string) func(ctx context.Context, tx *compensator.ScopedTx) error {
 			return func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -165,7 +165,7 @@ func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGivenInMemory(t *testing.T)
 	c, err := compensator.New(t.Context(), compensator.Config{Store: store})
 	require.NoError(t, err)
 	var ran numbers
-	orders := numbered(t, c, &ran, compensator.TypeConfig{})
+	orders := numbered(t, c, &ran, compensator.HandlerConfig[harness.Order]{})
 	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := c.Record(ctx, tx, batch(orders, 40, steps["counted"], "ann")...)
 		return err
@@ -188,7 +188,7 @@ func TestCrossedCallsDoNotDeadlock(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran numbers
-		orders := numbered(t, c, &ran, compensator.TypeConfig{})
+		orders := numbered(t, c, &ran, compensator.HandlerConfig[harness.Order]{})
 		const rounds, n = 25, 120
 		for round := range rounds {
 			key := fmt.Sprint("round ", round)

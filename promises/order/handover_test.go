@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest/memory"
+	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -53,7 +54,7 @@ func runSlow(t *testing.T, store *slow, fail func(row processlog.Row) error) {
 	store.Store, store.leased = memory.NewStore(), make(map[processlog.ID]bool)
 	c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	orders := serial(t, c, newWatch(t), compensator.TypeConfig{}, func(_ context.Context, e *compensator.Entry) error {
+	orders := serial(t, c, newWatch(t), compensator.HandlerConfig[harness.Order]{}, func(_ context.Context, e *compensator.Entry) error {
 		for _, row := range store.Rows() {
 			if row.ID == e.ID {
 				return fail(row)

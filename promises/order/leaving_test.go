@@ -27,7 +27,7 @@ func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(untold(w))
 	seen := newWatch(t)
-	orders := serial(t, c, seen, compensator.TypeConfig{PassDead: true}, nil)
+	orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{PassDead: true}}, nil)
 	first := w.Put(orders, 1, compensator.Options{UserID: "ann", Delay: time.Hour})
 	w.Exec("UPDATE common_process_log SET delivery_count=4 WHERE id=?", first.Row())
 	second := w.Put(orders, 2, of("ann"))
@@ -47,7 +47,7 @@ func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(untold(w))
 	gate := harness.NewGate()
-	orders := serial(t, c, newWatch(t), compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)}, func(ctx context.Context, e *compensator.Entry) error {
+	orders := serial(t, c, newWatch(t), compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(time.Hour)}, func(ctx context.Context, e *compensator.Entry) error {
 		if e.BusinessID != "slow" {
 			return nil
 		}
@@ -77,7 +77,7 @@ func TestEntryWithoutANoteRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(untold(w))
-	serial(t, c, newWatch(t), compensator.TypeConfig{}, nil)
+	serial(t, c, newWatch(t), compensator.HandlerConfig[harness.Order]{}, nil)
 	ids := w.InsertDue("book", 1000, 3)
 	w.Exec("UPDATE common_process_log SET user_id='ann'")
 	w.Run(c)
@@ -94,7 +94,7 @@ func TestNextOfAKeyWaitsForNoNoteToGo(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(untold(w))
 	gate := harness.NewGate()
-	orders := serial(t, c, newWatch(t), compensator.TypeConfig{}, func(ctx context.Context, e *compensator.Entry) error {
+	orders := serial(t, c, newWatch(t), compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, e *compensator.Entry) error {
 		if e.BusinessID == "slow" {
 			return gate.Pass(ctx, e)
 		}

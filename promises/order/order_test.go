@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
@@ -60,16 +61,16 @@ func (w *watch) order(key string) []compensator.EntryID {
 func of(key string) compensator.Options { return compensator.Options{UserID: key} }
 
 // serial registers a serial type. Its handler notes each call in w and then calls more, unless more is nil.
-func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.TypeConfig, more func(ctx context.Context, e *compensator.Entry) error) *compensator.Type[harness.Order] {
+func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.HandlerConfig[harness.Order], more func(ctx context.Context, e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	cfg.Serial = account
-	orders, err := compensator.Handle(c, "book", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "book", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		defer w.enter(e)()
 		if more == nil {
 			return nil
 		}
 		return more(ctx, e)
-	}, cfg)
+	}, &cfg)
 	require.NoError(t, err)
 	return orders
 }
@@ -85,7 +86,7 @@ func TestEntriesOfOneKeyRunOneAtATimeInTheOrderOfTheirIds(t *testing.T) {
 		var orders []*compensator.Type[harness.Order]
 		for range 3 {
 			c := w.New(cfg)
-			orders = append(orders, serial(t, c, seen, compensator.TypeConfig{Concurrency: 4}, nil))
+			orders = append(orders, serial(t, c, seen, compensator.HandlerConfig[harness.Order]{Concurrency: 4}, nil))
 			w.Run(c)
 		}
 		var mu [accounts]sync.Mutex
@@ -115,7 +116,7 @@ func TestManyOfOneRecordRunInOrder(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		seen := newWatch(t)
 		c := w.New(cfg)
-		orders := serial(t, c, seen, compensator.TypeConfig{}, nil)
+		orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		var entries []compensator.NewEntry
 		for i := range 60 {
@@ -147,7 +148,7 @@ func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	gate := harness.NewGate()
-	orders := serial(t, c, newWatch(t), compensator.TypeConfig{}, func(ctx context.Context, e *compensator.Entry) error {
+	orders := serial(t, c, newWatch(t), compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, e *compensator.Entry) error {
 		if e.UserID == "ann" {
 			return gate.Pass(ctx, e)
 		}
@@ -191,7 +192,7 @@ func TestWaitingFirstKeepsTheOthersWaiting(t *testing.T) {
 		c := w.New(cfg)
 		var calls harness.Calls
 		var order sync.Map
-		orders := serial(t, c, seen, compensator.TypeConfig{Retry: compensator.Fixed(50 * time.Millisecond)}, func(_ context.Context, e *compensator.Entry) error {
+		orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(50 * time.Millisecond)}, func(_ context.Context, e *compensator.Entry) error {
 			switch n := calls.Add(e.ID); {
 			case e.BusinessID != "slow":
 				order.Store(e.ID, true)
@@ -223,7 +224,7 @@ func TestCompensationBlocksTheKey(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	seen, gate := newWatch(t), harness.NewGate()
-	orders := serial(t, c, seen, compensator.TypeConfig{Compensate: func(ctx context.Context, e *compensator.Entry) error {
+	orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{Compensate: func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		defer seen.enter(e)()
 		return gate.Pass(ctx, e)
 	}}, func(_ context.Context, e *compensator.Entry) error {
@@ -247,13 +248,13 @@ func TestCompensationBlocksTheKey(t *testing.T) {
 // Failure: F113
 func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
 	t.Parallel()
-	by := compensator.AuditInfo{Actor: "ann", Reason: "because"}
+	by := admin.AuditInfo{Actor: "ann", Reason: "because"}
 	for name, end := range map[string]func(w *harness.World, c *compensator.Compensator, id compensator.EntryID) error{
 		"settled by hand": func(w *harness.World, c *compensator.Compensator, id compensator.EntryID) error {
-			return c.SettleManually(w.T.Context(), id, by)
+			return admin.Of(c).SettleManually(w.T.Context(), id, by)
 		},
 		"requeued": func(w *harness.World, c *compensator.Compensator, id compensator.EntryID) error {
-			return c.Requeue(w.T.Context(), id, compensator.RequeueOptions{AuditInfo: by})
+			return admin.Of(c).Requeue(w.T.Context(), id, admin.RequeueOptions{AuditInfo: by})
 		},
 		"cancelled by a process that does not know the type": func(w *harness.World, _ *compensator.Compensator, id compensator.EntryID) error {
 			return harness.ErrOf(w.New(w.Quick()).Cancel(w.T.Context(), id)) // The running process does not learn of this change.
@@ -265,7 +266,7 @@ func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
 			c := w.New(w.Quick())
 			seen := newWatch(t)
 			var calls harness.Calls
-			orders := serial(t, c, seen, compensator.TypeConfig{}, func(_ context.Context, e *compensator.Entry) error {
+			orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{}, func(_ context.Context, e *compensator.Entry) error {
 				if calls.Add(e.ID) == 1 && e.BusinessID == "bad" {
 					return compensator.Permanent(harness.ErrSoldOut)
 				}
@@ -290,7 +291,7 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	c := w.New(w.Quick())
 	seen, gate := newWatch(t), harness.NewGate()
 	var calls harness.Calls
-	orders := serial(t, c, seen, compensator.TypeConfig{PassDead: true}, func(ctx context.Context, e *compensator.Entry) error {
+	orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{PassDead: true}}, func(ctx context.Context, e *compensator.Entry) error {
 		switch {
 		case e.BusinessID == "slow":
 			return gate.Pass(ctx, e)
@@ -305,7 +306,7 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	require.Equal(t, second, gate.Await(t))
 	require.Equal(t, compensator.Dead, w.State(first))
 	// The requeued entry is the first of its key again. It must not run beside the entry that is running.
-	require.NoError(t, c.Requeue(t.Context(), first, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "because"}}))
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), first, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "because"}}))
 	awaitBlocked(w, first)
 	gate.Open()
 	w.WaitState(first, compensator.Succeeded)
@@ -320,7 +321,7 @@ func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, gate := harness.Held(t, c, "book", compensator.TypeConfig{Concurrency: 3, Serial: account}, nil)
+		orders, gate := harness.Held(t, c, "book", compensator.HandlerConfig[harness.Order]{Concurrency: 3, TypeConfig: compensator.TypeConfig{Serial: account}}, nil)
 		w.Run(c)
 		first := w.PutThrough(cfg.DB, orders, 0, of("ann"))
 		require.Equal(t, first, gate.Await(t))
@@ -343,7 +344,7 @@ func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		seen, gate := newWatch(t), harness.NewGate()
-		orders := serial(t, c, seen, compensator.TypeConfig{}, func(ctx context.Context, e *compensator.Entry) error {
+		orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, e *compensator.Entry) error {
 			if e.BusinessID == "slow" {
 				return gate.Pass(ctx, e)
 			}
@@ -375,7 +376,7 @@ func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	seen, gate := newWatch(t), harness.NewGate()
-	orders := serial(t, c, seen, compensator.TypeConfig{}, func(ctx context.Context, e *compensator.Entry) error {
+	orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, e *compensator.Entry) error {
 		if e.BusinessID == "slow" {
 			return gate.PassDeaf(e)
 		}
@@ -404,7 +405,7 @@ func TestEntriesRecordedWithoutPositionsRunOneAtATime(t *testing.T) {
 		w.Exec("UPDATE common_process_log SET user_id='ann'")
 		for range 2 {
 			c := w.New(cfg)
-			serial(t, c, seen, compensator.TypeConfig{Concurrency: 3}, nil)
+			serial(t, c, seen, compensator.HandlerConfig[harness.Order]{Concurrency: 3}, nil)
 			w.Run(c)
 		}
 		w.WaitAllEnded()
@@ -417,12 +418,12 @@ func TestBatchHoldsOneOfEachKey(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	seen := newWatch(t)
-	orders, err := compensator.HandleBatch(c, "book", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+	orders, err := compensator.HandleBatch(t.Context(), c, "book", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 		for _, item := range items {
 			defer seen.enter(item.Entry)()
 		}
 		return nil
-	}, compensator.TypeConfig{Serial: account})
+	}, &compensator.BatchConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: account}})
 	require.NoError(t, err)
 	want := make(map[string][]compensator.EntryID)
 	for i := range 40 {
@@ -443,7 +444,7 @@ func TestTransactionalHandlersRunInOrder(t *testing.T) {
 	var orders *compensator.Type[harness.Order]
 	for range 2 {
 		c := w.New(w.Quick())
-		orders = harness.Transactional(t, c, compensator.TypeConfig{Serial: account}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+		orders = harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: account}}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
 			defer seen.enter(e)()
 			return nil
 		})
@@ -465,14 +466,14 @@ func TestDeclaredTypeRecordsPositions(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	recorder := w.New(w.Quick())
-	declared, err := compensator.Declare[harness.Order](recorder, "book", compensator.TypeConfig{Serial: account})
+	declared, err := compensator.Declare[harness.Order](t.Context(), recorder, "book", &compensator.TypeConfig{Serial: account})
 	require.NoError(t, err)
 	first := w.Put(declared, 1, compensator.Options{UserID: "ann", Delay: 200 * time.Millisecond})
 	second := w.Put(declared, 2, of("ann"))
 	require.Equal(t, 2, w.Count("common_process_log_turns WHERE turn_key='ann'"))
 	seen := newWatch(t)
 	c := w.New(w.Quick())
-	serial(t, c, seen, compensator.TypeConfig{}, nil)
+	serial(t, c, seen, compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.WaitAllEnded()
 	require.Equal(t, []compensator.EntryID{first, second}, seen.order("ann"))
@@ -485,12 +486,12 @@ func TestSerialTypeWithoutItsTableIsRefused(t *testing.T) {
 	w.Exec("DROP TABLE common_process_log_turns")
 	c := w.New(w.Quick())
 	var field *compensator.FieldError
-	_, err := compensator.Declare[harness.Order](c, "book", compensator.TypeConfig{Serial: account})
+	_, err := compensator.Declare[harness.Order](t.Context(), c, "book", &compensator.TypeConfig{Serial: account})
 	require.ErrorAs(t, err, &field)
 	require.Contains(t, err.Error(), "common_process_log_turns")
-	_, err = compensator.Handle(c, "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{Serial: account})
+	_, err = compensator.Handle(t.Context(), c, "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, &compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: account}})
 	require.ErrorAs(t, err, &field)
-	orders, _ := harness.Numbered(t, c, "plain", compensator.TypeConfig{}, nil)
+	orders, _ := harness.Numbered(t, c, "plain", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.WaitState(w.Put(orders, 1, compensator.Options{}), compensator.Succeeded)
 }
@@ -500,13 +501,13 @@ func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Handle(c, "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil },
-		compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
+	orders, err := compensator.Handle(t.Context(), c, "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil },
+		&compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
 			if e.UserID == "" {
 				panic("no user")
 			}
 			return e.UserID
-		}, Retry: compensator.Fixed(20 * time.Millisecond)})
+		}}, Retry: compensator.Fixed(20 * time.Millisecond)})
 	require.NoError(t, err)
 	tx, err := w.DB.Begin()
 	require.NoError(t, err)
@@ -528,7 +529,7 @@ func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
 func TestPassDeadNeedsSerial(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	_, err := compensator.Handle(w.New(w.Quick()), "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{PassDead: true})
+	_, err := compensator.Handle(t.Context(), w.New(w.Quick()), "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, &compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{PassDead: true}})
 	var field *compensator.FieldError
 	require.ErrorAs(t, err, &field)
 	require.Equal(t, "PassDead", field.Field)
@@ -552,7 +553,7 @@ func TestNextOfAKeyIsNotified(t *testing.T) {
 			var types []*compensator.Type[harness.Order]
 			for range instances {
 				c := w.New(cfg)
-				types = append(types, serial(t, c, seen, compensator.TypeConfig{}, nil))
+				types = append(types, serial(t, c, seen, compensator.HandlerConfig[harness.Order]{}, nil))
 				w.Run(c)
 			}
 			var recorders sync.WaitGroup

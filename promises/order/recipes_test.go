@@ -28,7 +28,7 @@ func TestRowLockLetsOneOfAnAccountWorkAtATime(t *testing.T) {
 	for range 2 {
 		c := w.New(w.Quick())
 		var err error
-		orders, err = compensator.HandleTx(c, "book", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
+		orders, err = compensator.HandleTx(t.Context(), c, "book", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
 			var balance int
 			if err := tx.QueryRowContext(ctx, "SELECT balance FROM accounts WHERE user=? FOR UPDATE NOWAIT", e.UserID).Scan(&balance); err != nil {
 				return compensator.Snooze(20 * time.Millisecond)
@@ -36,7 +36,7 @@ func TestRowLockLetsOneOfAnAccountWorkAtATime(t *testing.T) {
 			// The balance is read and written in separate statements, so two concurrent handlers would lose an update.
 			_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance=? WHERE user=?", balance+o.Number, e.UserID)
 			return err
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 	}
@@ -57,7 +57,7 @@ func TestNumbersOfAnAccountKeepItsOrder(t *testing.T) {
 	for range 2 {
 		c := w.New(w.Quick())
 		var err error
-		orders, err = compensator.HandleTx(c, "book", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
+		orders, err = compensator.HandleTx(t.Context(), c, "book", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
 			res, err := tx.ExecContext(ctx, "UPDATE accounts SET done=done+1 WHERE user=? AND done=?", e.UserID, o.Number-1)
 			if err != nil {
 				return err
@@ -67,7 +67,7 @@ func TestNumbersOfAnAccountKeepItsOrder(t *testing.T) {
 			}
 			_, err = tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", o.Number)
 			return err
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 	}

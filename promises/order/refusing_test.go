@@ -63,7 +63,7 @@ func (s *refusing) Block(ctx context.Context, blocked []processlog.BlockedEntry,
 
 // patient runs a serial type on the store, with reconciler rounds an hour apart. So an entry waits an hour if the
 // library forgets to make it due when it is unblocked.
-func patient(t *testing.T, store *refusing, queue processlog.Queue, cfg compensator.TypeConfig, more func(ctx context.Context, e *compensator.Entry) error) (c *compensator.Compensator, stop func()) {
+func patient(t *testing.T, store *refusing, queue processlog.Queue, cfg compensator.HandlerConfig[harness.Order], more func(ctx context.Context, e *compensator.Entry) error) (c *compensator.Compensator, stop func()) {
 	t.Helper()
 	store.MemoryStore = compensatortest.NewMemoryStore()
 	c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: queue, ReconcileInterval: time.Hour, Logger: slog.New(slog.DiscardHandler)})
@@ -121,7 +121,7 @@ func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 					store, refuses := &refusing{stale: true}, new(atomic.Bool)
 					refuses.Store(true)
 					refuse(store, refuses)
-					c, stop := patient(t, store, queue(), compensator.TypeConfig{Concurrency: 10, Timeout: time.Hour}, func(context.Context, *compensator.Entry) error {
+					c, stop := patient(t, store, queue(), compensator.HandlerConfig[harness.Order]{Concurrency: 10, Timeout: time.Hour}, func(context.Context, *compensator.Entry) error {
 						for refuses.Load() { // Only the first entry of each key gets to this line.
 							time.Sleep(time.Second)
 						}
@@ -166,7 +166,7 @@ func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 					}
 					return nil
 				})
-				c, stop := patient(t, store, compensatortest.NewMemoryQueue().Client(), compensator.TypeConfig{Lease: time.Hour}, taking(30*time.Second))
+				c, stop := patient(t, store, compensatortest.NewMemoryQueue().Client(), compensator.HandlerConfig[harness.Order]{Lease: time.Hour}, taking(30*time.Second))
 				harness.RecordIn(t, c, store.MemoryStore, book("ann", time.Second), book("ann", 10*time.Second))
 				time.Sleep(2 * time.Minute)
 				store.requireSucceeded(t, 2)
@@ -190,7 +190,7 @@ func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 			store.block = nil
 			return cmp.Or(block(), errRefused)
 		}
-		c, stop := patient(t, store, compensatortest.NewMemoryQueue().Client(), compensator.TypeConfig{}, taking(15*time.Second))
+		c, stop := patient(t, store, compensatortest.NewMemoryQueue().Client(), compensator.HandlerConfig[harness.Order]{}, taking(15*time.Second))
 		harness.RecordIn(t, c, store.MemoryStore, book("ann", 0))
 		time.Sleep(12 * time.Second)
 		harness.RecordIn(t, c, store.MemoryStore, book("ann", 0))

@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // deadBy makes a dead entry with the given EndedBy. undone is its number of compensation attempts.
@@ -64,7 +66,7 @@ func TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 		require.NoError(t, err)
 		for name, e := range endings {
 			for _, by := range []compensator.EndedBy{compensator.EndedByPermanent, compensator.EndedByExhausted, compensator.EndedByCrash} {
@@ -91,7 +93,7 @@ func TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun(t *testing.T) {
 				require.Equal(t, stored, w.Row(begun), what)
 				after := w.Entry(c, free)
 				require.Equal(t, []any{e.to, e.by, uint64(8), uint32(0), 1}, []any{after.State, after.EndedBy, after.Version, after.Epoch, after.ProcessCount}, what)
-				require.Empty(t, got[[]compensator.AuditRecord](t)(c.History(t.Context(), free)), "no person did it")
+				require.Empty(t, got[[]admin.AuditRecord](t)(admin.Of(c).History(t.Context(), free)), "no person did it")
 			}
 		}
 	})
@@ -112,7 +114,7 @@ func got[T any](t *testing.T) func(T, error) T {
 func TestCompensationThatCrashedHasBegun(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	cfg := compensator.TypeConfig{Compensate: func(context.Context, *compensator.Entry) error { return nil }}
+	cfg := compensator.HandlerConfig[harness.Order]{Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}
 	_, _ = harness.Numbered(t, c, "close_order", cfg, nil)
 	ids := append(w.InsertDue("close_order", 1, 1), w.InsertDue("close_order", 2, 1)...)
 	w.Exec("UPDATE common_process_log SET delivery_count=4")
@@ -136,10 +138,10 @@ func TestCompensationThatCrashedHasBegun(t *testing.T) {
 func TestRequeuedEntryThatDiesAgainIsAServicesAgain(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := deadBy(w, orders, compensator.EndedByExhausted, 2)
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
 	w.Exec("UPDATE common_process_log SET state=-2, process_count=1, ended_by='permanent' WHERE id=?", id.Row())
 	found, err := c.Cancel(t.Context(), id)
 	require.NoError(t, err, "what came before is a person's, who started it afresh")
@@ -152,7 +154,7 @@ func TestCancelledEntryCanBeCancelledAgain(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 		require.NoError(t, err)
 		id := inState(w, orders, compensator.Pending)
 		w.InTx(db, func(tx *sql.Tx) {
@@ -177,7 +179,7 @@ func TestCancelledEntryCanBeCancelledAgain(t *testing.T) {
 func TestOneOfManyCancellationsChangesTheEntry(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	for range 10 {
 		id := inState(w, orders, compensator.Retrying)
@@ -208,7 +210,7 @@ func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 		require.NoError(t, err)
 		id := inState(w, orders, compensator.Pending)
 		consume := func(id compensator.EntryID) error {
@@ -227,7 +229,7 @@ func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 				require.ErrorIs(t, err, compensator.ErrAlreadySucceeded)
 				var refused *compensator.StateError
 				require.ErrorAs(t, err, &refused)
-				require.Equal(t, compensator.StateError{ID: id, IdempotencyKey: w.Entry(c, id).IdempotencyKey, State: compensator.Succeeded, Action: compensator.ActionComplete}, *refused)
+				require.Equal(t, compensator.StateError{ID: id, IdempotencyKey: w.Entry(c, id).IdempotencyKey, State: compensator.Succeeded, Action: processlog.ActionComplete}, *refused)
 			}
 			require.Equal(t, stored, w.Row(id))
 			_, err := c.Cancel(t.Context(), id)
@@ -244,33 +246,33 @@ func TestSettlingManuallyInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 		require.NoError(t, err)
 		id := deadBy(w, orders, compensator.EndedByExhausted, 2)
 		stored := w.Row(id)
 		tx := w.Begin(db)
-		require.NoError(t, c.SettleManuallyTx(t.Context(), tx, id, harness.ByMei))
+		require.NoError(t, admin.Of(c).SettleManuallyTx(t.Context(), tx, id, harness.ByMei))
 		require.NoError(t, tx.Rollback())
 		require.Equal(t, stored, w.Row(id))
-		require.Empty(t, got[[]compensator.AuditRecord](t)(c.History(t.Context(), id)))
+		require.Empty(t, got[[]admin.AuditRecord](t)(admin.Of(c).History(t.Context(), id)))
 
 		w.InTx(db, func(tx *sql.Tx) {
 			w.Effect(tx, "refunded")
-			for field, by := range map[string]compensator.AuditInfo{"actor": {Reason: "because"}, "reason": {Actor: "mei"}} {
+			for field, by := range map[string]admin.AuditInfo{"actor": {Reason: "because"}, "reason": {Actor: "mei"}} {
 				var refused *compensator.FieldError
-				require.ErrorAs(t, c.SettleManuallyTx(t.Context(), tx, id, by), &refused)
+				require.ErrorAs(t, admin.Of(c).SettleManuallyTx(t.Context(), tx, id, by), &refused)
 				require.Equal(t, field, refused.Field)
 			}
-			require.ErrorIs(t, c.SettleManuallyTx(t.Context(), tx, compensator.IdempotencyKey("nobody's"), harness.ByMei), compensator.ErrNotFound)
-			require.NoError(t, c.SettleManuallyTx(t.Context(), tx, id, harness.ByMei))
-			require.ErrorAs(t, c.SettleManuallyTx(t.Context(), tx, id, harness.ByMei), new(*compensator.StateError), "it is settled")
+			require.ErrorIs(t, admin.Of(c).SettleManuallyTx(t.Context(), tx, compensator.IdempotencyKey("nobody's"), harness.ByMei), compensator.ErrNotFound)
+			require.NoError(t, admin.Of(c).SettleManuallyTx(t.Context(), tx, id, harness.ByMei))
+			require.ErrorAs(t, admin.Of(c).SettleManuallyTx(t.Context(), tx, id, harness.ByMei), new(*compensator.StateError), "it is settled")
 		})
 		after := w.Entry(c, id)
 		require.Equal(t, []any{compensator.SettledManually, compensator.EndedByPerson, uint32(1)}, []any{after.State, after.EndedBy, after.Epoch})
-		history := got[[]compensator.AuditRecord](t)(c.History(t.Context(), id))
+		history := got[[]admin.AuditRecord](t)(admin.Of(c).History(t.Context(), id))
 		require.Len(t, history, 1)
-		require.Equal(t, []any{compensator.ActionSettleManually, "mei"}, []any{history[0].Action, history[0].Actor})
-		require.ErrorIs(t, c.SettleManuallyTx(t.Context(), db, id, harness.ByMei), compensator.ErrNoTransaction)
+		require.Equal(t, []any{processlog.ActionSettleManually, "mei"}, []any{history[0].Action, history[0].Actor})
+		require.ErrorIs(t, admin.Of(c).SettleManuallyTx(t.Context(), db, id, harness.ByMei), compensator.ErrNoTransaction)
 	})
 }
 
@@ -279,12 +281,12 @@ func TestSettlingManuallyInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 func TestSettlingManuallyThatCannotBeKeptChangesNothing(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := deadBy(w, orders, compensator.EndedByExhausted, 2)
 	stored := w.Row(id)
 	w.Exec("RENAME TABLE common_process_log_audit TO lost")
-	w.InTx(w.DB, func(tx *sql.Tx) { require.Error(t, c.SettleManuallyTx(t.Context(), tx, id, harness.ByMei)) })
+	w.InTx(w.DB, func(tx *sql.Tx) { require.Error(t, admin.Of(c).SettleManuallyTx(t.Context(), tx, id, harness.ByMei)) })
 	require.Equal(t, stored, w.Row(id))
 }
 
@@ -323,7 +325,7 @@ func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	typ := compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 1, Retry: compensator.Fixed(time.Millisecond), Concurrency: 8}
+	typ := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, MaxCompensateCount: 1, Retry: compensator.Fixed(time.Millisecond), Concurrency: 8}
 	closes := func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		if e.ID.Row()%3 == 0 {
 			return errors.New("the store is closed")
@@ -331,13 +333,13 @@ func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", "closed "+e.ID.String())
 		return err
 	}
-	plain, err := compensator.HandleTx(c, "close_order", closes, typ)
+	plain, err := compensator.HandleTx(t.Context(), c, "close_order", closes, &typ)
 	require.NoError(t, err)
-	typ.Compensate = func(ctx context.Context, e *compensator.Entry) error {
+	typ.Compensate = func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		_, err := w.DB.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", "undone "+e.ID.String())
 		return cmp.Or(err, errors.New("the bank is closed"))
 	}
-	_, err = compensator.HandleTx(c, "close_undone", closes, typ)
+	_, err = compensator.HandleTx(t.Context(), c, "close_undone", closes, &typ)
 	require.NoError(t, err)
 	w.Run(c)
 	rounds, paid, late := 60, 0, 0

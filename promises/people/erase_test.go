@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // everything returns the whole content of the log as text.
@@ -29,9 +31,9 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	letters, err := compensator.Handle(c, "letter", func(_ context.Context, _ *compensator.Entry, address string) error {
+	letters, err := compensator.Handle(t.Context(), c, "letter", func(_ context.Context, _ *compensator.Entry, address string) error {
 		return compensator.Permanent(&compensator.FieldError{Field: "address", Reason: address + " is unknown"})
-	}, compensator.TypeConfig{RefuseOtherContent: true})
+	}, &compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{RefuseOtherContent: true}})
 	require.NoError(t, err)
 	opts := compensator.Options{IdempotencyKey: "letter-1", BusinessID: "order-1", UserID: "u7", UserName: "Mei Chen", Headers: map[string]string{"to": "Mei Chen"}}
 	write := func() *compensator.Receipt {
@@ -46,14 +48,14 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	id := write().ID()
 	w.Run(c)
 	w.WaitState(id, compensator.Dead)
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "Mrs Chen has called"}}))
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "Mrs Chen has called"}}))
 	w.Eventually(func() bool { e := w.Entry(c, id); return e.State == compensator.Dead && e.Epoch == 1 }, "it dies again")
 	before := w.Entry(c, id)
 	require.Contains(t, everything(w), "Chen Street")
 	require.Contains(t, everything(w), "Mrs Chen")
 
-	by := compensator.AuditInfo{Actor: "bob", Reason: "request 815"}
-	result, err := c.Erase(t.Context(), compensator.IdempotencyKey("letter-1"), by)
+	by := admin.AuditInfo{Actor: "bob", Reason: "request 815"}
+	result, err := admin.Of(c).Erase(t.Context(), compensator.IdempotencyKey("letter-1"), by)
 	require.NoError(t, err)
 	require.False(t, result.WasAlready)
 	require.NotContains(t, everything(w), "Chen")
@@ -61,13 +63,13 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	require.True(t, after.Erased)
 	require.Equal(t, []any{before.State, before.EndedBy, before.NextAt, before.CreatedAt, before.ProcessCount, compensator.IdempotencyKey("letter-1"), "order-1", "u7"},
 		[]any{after.State, after.EndedBy, after.NextAt, after.CreatedAt, after.ProcessCount, after.IdempotencyKey, after.BusinessID, after.UserID})
-	history, err := c.History(t.Context(), id)
+	history, err := admin.Of(c).History(t.Context(), id)
 	require.NoError(t, err)
 	require.Len(t, history, 2)
 	require.Equal(t, []string{"ann", "", "bob", "request 815"}, []string{history[0].Actor, history[0].Reason, history[1].Actor, history[1].Reason})
 
 	stored := w.Row(id)
-	result, err = c.Erase(t.Context(), id, by)
+	result, err = admin.Of(c).Erase(t.Context(), id, by)
 	require.NoError(t, err)
 	require.True(t, result.WasAlready)
 	require.Equal(t, stored, w.Row(id), "a second time nothing is written")
@@ -76,12 +78,12 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	require.True(t, receipt.Entries[0].ContentMatches, "what the content was nobody can say: the event is not refused")
 
 	for _, dry := range []bool{true, false} {
-		requeue := compensator.RequeueOptions{AuditInfo: by, DryRun: dry}
+		requeue := admin.RequeueOptions{AuditInfo: by, DryRun: dry}
 		var refused *compensator.StateError
-		require.ErrorAs(t, c.Requeue(t.Context(), id, requeue), &refused)
+		require.ErrorAs(t, admin.Of(c).Requeue(t.Context(), id, requeue), &refused)
 		require.True(t, refused.Erased)
 		require.Contains(t, refused.Error(), "erased")
-		answers, err := c.RequeueAll(t.Context(), []compensator.Entry{*after}, requeue)
+		answers, err := admin.Of(c).RequeueAll(t.Context(), []compensator.Entry{*after}, requeue)
 		require.NoError(t, err)
 		require.ErrorAs(t, answers[0], &refused)
 		require.True(t, refused.Erased)
@@ -107,16 +109,16 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	letters, err := compensator.Handle(c, "letter", func(_ context.Context, e *compensator.Entry, _ string) error {
+	letters, err := compensator.Handle(t.Context(), c, "letter", func(_ context.Context, e *compensator.Entry, _ string) error {
 		if e.BusinessID == "last" {
 			return nil
 		}
 		return compensator.Permanent(errors.New("unknown"))
-	}, compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
+	}, &compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
 		var address string
 		_ = e.Decode(&address)
 		return address
-	}})
+	}}})
 	require.NoError(t, err)
 	put := func(address, id string) (entry compensator.EntryID) {
 		w.InTx(w.DB, func(tx *sql.Tx) {
@@ -139,11 +141,11 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	}
 	require.Equal(t, []int{1, 1, 1}, []int{standing(first), standing(called), standing(alone)})
 	for _, id := range []compensator.EntryID{called, alone, first} {
-		require.NoError(t, harness.ErrOf(c.Erase(t.Context(), id, harness.ByMei)))
+		require.NoError(t, harness.ErrOf(admin.Of(c).Erase(t.Context(), id, harness.ByMei)))
 	}
 	require.Zero(t, standing(called))
 	require.Contains(t, keys(w), "Lin", "a dead entry keeps its position, also after it is erased")
-	require.NoError(t, c.SettleManually(t.Context(), alone, harness.ByMei))
+	require.NoError(t, admin.Of(c).SettleManually(t.Context(), alone, harness.ByMei))
 	require.NotContains(t, keys(w), "Lin")
 	w.InTx(w.DB, func(tx *sql.Tx) { require.NoError(t, harness.ErrOf(c.CancelTx(t.Context(), tx, first))) })
 	require.Zero(t, standing(first))
@@ -158,14 +160,14 @@ func TestErasureNeedsNoTableOfPositions(t *testing.T) {
 	w := harness.NewWorld(t)
 	w.Exec("DROP TABLE common_process_log_turns")
 	c := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Succeeded)
-	require.NoError(t, harness.ErrOf(c.Erase(t.Context(), id, harness.ByMei)))
+	require.NoError(t, harness.ErrOf(admin.Of(c).Erase(t.Context(), id, harness.ByMei)))
 	require.True(t, w.Entry(c, id).Erased)
 	id = inState(w, orders, compensator.Dead)
 	w.Exec("UPDATE common_process_log SET compensate_count=0")
-	require.NoError(t, harness.ErrOf(c.Erase(t.Context(), id, harness.ByMei)))
+	require.NoError(t, harness.ErrOf(admin.Of(c).Erase(t.Context(), id, harness.ByMei)))
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		w.Effect(tx, "cancelled")
 		require.NoError(t, harness.ErrOf(c.CancelTx(t.Context(), tx, id)))
@@ -179,24 +181,24 @@ func TestEntryOnItsWayIsNotErased(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
-	for _, state := range compensator.States {
+	for _, state := range processlog.States {
 		id := inState(w, orders, state)
 		stored := w.Row(id)
-		_, err := c.Erase(t.Context(), id, compensator.AuditInfo{Actor: "bob"})
+		_, err := admin.Of(c).Erase(t.Context(), id, admin.AuditInfo{Actor: "bob"})
 		require.ErrorAs(t, err, new(*compensator.FieldError), "why?")
-		_, err = c.Erase(t.Context(), id, harness.ByMei)
+		_, err = admin.Of(c).Erase(t.Context(), id, harness.ByMei)
 		if state.Terminal() {
 			require.NoError(t, err)
 			continue
 		}
 		var refused *compensator.StateError
 		require.ErrorAs(t, err, &refused)
-		require.Equal(t, compensator.StateError{ID: id, IdempotencyKey: w.Entry(c, id).IdempotencyKey, State: state, Action: compensator.ActionErase}, *refused)
+		require.Equal(t, compensator.StateError{ID: id, IdempotencyKey: w.Entry(c, id).IdempotencyKey, State: state, Action: processlog.ActionErase}, *refused)
 		require.Equal(t, stored, w.Row(id))
 	}
-	_, err = c.Erase(t.Context(), compensator.IdempotencyKey("nobody's"), harness.ByMei)
+	_, err = admin.Of(c).Erase(t.Context(), compensator.IdempotencyKey("nobody's"), harness.ByMei)
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 }
 
@@ -206,14 +208,14 @@ func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Succeeded)
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: harness.ByMei}))
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: harness.ByMei}))
 	require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), id)))
 	w.Exec("CREATE TRIGGER kept BEFORE UPDATE ON common_process_log_audit FOR EACH ROW SIGNAL SQLSTATE '45000'")
 	stored := w.Row(id)
-	_, err = c.Erase(t.Context(), id, harness.ByMei)
+	_, err = admin.Of(c).Erase(t.Context(), id, harness.ByMei)
 	require.Error(t, err)
 	require.Equal(t, stored, w.Row(id))
 	require.Equal(t, 1, w.Count("common_process_log_audit"))
@@ -225,9 +227,9 @@ func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	letters, err := compensator.Handle(c, "letter", func(_ context.Context, _ *compensator.Entry, address string) error {
+	letters, err := compensator.Handle(t.Context(), c, "letter", func(_ context.Context, _ *compensator.Entry, address string) error {
 		return compensator.Permanent(errors.New(address + " is unknown"))
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	var id compensator.EntryID
 	w.InTx(w.DB, func(tx *sql.Tx) {
@@ -237,11 +239,11 @@ func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	})
 	stop := w.Run(c)
 	w.WaitState(id, compensator.Dead)
-	require.NoError(t, c.SettleManually(t.Context(), id, compensator.AuditInfo{Actor: "ann", Reason: "Mrs Chen has called"}))
+	require.NoError(t, admin.Of(c).SettleManually(t.Context(), id, admin.AuditInfo{Actor: "ann", Reason: "Mrs Chen has called"}))
 	require.NoError(t, stop())
 	w.Exec("DELETE FROM common_process_log") // Delete like a purge, but at once.
 	require.Contains(t, everything(w), "Mrs Chen")
-	_, err = c.Erase(t.Context(), id, compensator.AuditInfo{Actor: "bob", Reason: "request 815"})
+	_, err = admin.Of(c).Erase(t.Context(), id, admin.AuditInfo{Actor: "bob", Reason: "request 815"})
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 
 	page, err := os.ReadFile("../../docs/how-to/erase.md")
@@ -251,7 +253,7 @@ func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	statement, _, _ = strings.Cut(statement, ";")
 	w.Exec("UPDATE common_process_log_audit" + strings.Replace(statement, "entry_id=42", "entry_id="+id.String(), 1))
 	require.NotContains(t, everything(w), "Chen")
-	history, err := c.History(t.Context(), id)
+	history, err := admin.Of(c).History(t.Context(), id)
 	require.NoError(t, err, "and they can still be read")
 	require.Len(t, history, 1)
 	require.Equal(t, []any{"ann", "", compensator.Dead, compensator.SettledManually}, []any{history[0].Actor, history[0].Reason, history[0].Before.State, history[0].After.State})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // Failure: F85
@@ -41,7 +42,7 @@ func TestProcessWithHandlersIsReadyWhileRunIsAtWork(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	require.NoError(t, c.Health(t.Context()).Ready(), "it only records")
-	harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
+	harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	require.ErrorContains(t, c.Health(t.Context()).Ready(), "Run is not at work")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -60,7 +61,7 @@ func TestHealthDoesNotCountWhatRuns(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
-	_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
+	_, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.InsertDue("close_order", 1, 1)
 	g.Await(t)
@@ -99,14 +100,14 @@ func TestHealthNamesTheServerThatDoesNotAnswer(t *testing.T) {
 }
 
 // panicking returns an observer whose functions all panic.
-func panicking() compensator.Observer {
-	attempt := func(compensator.AttemptEvent) { panic("metrics are broken") }
-	settled := func(compensator.SettledEvent) { panic("metrics are broken") }
-	return compensator.Observer{
-		Recorded:       func(compensator.RecordedEvent) { panic("metrics are broken") },
+func panicking() observe.Observer {
+	attempt := func(observe.AttemptEvent) { panic("metrics are broken") }
+	settled := func(observe.SettledEvent) { panic("metrics are broken") }
+	return observe.Observer{
+		Recorded:       func(observe.RecordedEvent) { panic("metrics are broken") },
 		AttemptStarted: attempt, AttemptEnded: attempt, Stuck: attempt, Settled: settled, OutcomeDropped: settled,
 		QueueDown: func(error) { panic("metrics are broken") }, QueueUp: func() { panic("metrics are broken") },
-		Reconciled: func(compensator.ReconciledEvent) { panic("metrics are broken") },
+		Reconciled: func(observe.ReconciledEvent) { panic("metrics are broken") },
 	}
 }
 
@@ -118,8 +119,8 @@ func TestPanickingObserverHarmsNoEntry(t *testing.T) {
 	cfg.Observer = panicking()
 	proxy := w.ThroughProxy(&cfg)
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0), MaxProcessCount: 3,
-		Compensate: func(context.Context, *compensator.Entry) error { return nil }}, func(e *compensator.Entry, call int) error {
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0), MaxProcessCount: 3,
+		Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}, func(e *compensator.Entry, call int) error {
 		if call == 1 || e.BusinessID == "bad" {
 			return errors.New("no")
 		}
@@ -169,29 +170,29 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 		assert.Equal(t, "close-42", idempotencyKey)
 		assert.Equal(t, "42", businessID)
 	}
-	attempt := func(what string) func(compensator.AttemptEvent) {
-		return func(e compensator.AttemptEvent) {
+	attempt := func(what string) func(observe.AttemptEvent) {
+		return func(e observe.AttemptEvent) {
 			whose(e.Context, string(e.IdempotencyKey), e.BusinessID)
 			steps <- step{what, e.Attempt, e.Compensation, 0}
 		}
 	}
 	cfg.Propagator = tenants{}
-	cfg.Observer = compensator.Observer{
-		Recorded: func(e compensator.RecordedEvent) {
+	cfg.Observer = observe.Observer{
+		Recorded: func(e observe.RecordedEvent) {
 			assert.Equal(t, "42", e.BusinessID)
 			assert.False(t, e.ID.IsZero())
 			steps <- step{string("recorded "+e.IdempotencyKey+" ") + e.BusinessType, 0, false, 0}
 		},
 		AttemptStarted: attempt("started"),
 		AttemptEnded:   attempt("ended"),
-		Settled: func(e compensator.SettledEvent) {
+		Settled: func(e observe.SettledEvent) {
 			whose(e.Context, string(e.IdempotencyKey), e.BusinessID)
 			steps <- step{"settled", e.Attempt, false, e.State}
 		},
 	}
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0),
-		Compensate: func(context.Context, *compensator.Entry) error { return nil }}, harness.Failing)
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0),
+		Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}, harness.Failing)
 	w.Run(c)
 	w.WaitState(w.Put(orders, 1, compensator.Options{IdempotencyKey: "close-42", BusinessID: "42"}), compensator.Compensated)
 	w.Put(orders, 1, compensator.Options{IdempotencyKey: "close-42", BusinessID: "42"}) // This duplicate is not recorded.

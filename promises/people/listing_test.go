@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
@@ -14,15 +15,15 @@ func TestEntriesReadBackDecodeAsTheirTypeDoes(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error { return nil },
-		compensator.TypeConfig{Codec: reversed{}})
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error { return nil },
+		&compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Codec: reversed{}}})
 	require.NoError(t, err)
 	id := w.Put(orders, 7, compensator.Options{})
 	got, err := c.Get(t.Context(), id)
 	require.NoError(t, err)
 	resolved, err := c.Resolve(t.Context(), id)
 	require.NoError(t, err)
-	page, err := c.List(t.Context(), compensator.Filter{})
+	page, err := admin.Of(c).List(t.Context(), admin.Filter{})
 	require.NoError(t, err)
 	for name, e := range map[string]*compensator.Entry{"Get": got, "Resolve": resolved, "List": &page.Entries[0]} {
 		var o harness.Order

@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // underWay is an entry whose handler waits at a gate and ignores its context. Then the handler returns an error or nil.
@@ -23,8 +25,8 @@ type underWay struct {
 	id      compensator.EntryID
 	gate    *harness.Gate
 	ctx     context.Context // context of the waiting handler
-	dropped chan compensator.SettledEvent
-	settled chan compensator.SettledEvent
+	dropped chan observe.SettledEvent
+	settled chan observe.SettledEvent
 }
 
 // startDeaf records an entry and waits until its handler is at the gate. The first attempt ignores its context and then
@@ -33,20 +35,20 @@ func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 	t.Helper()
 	cfg := w.Quick()
 	cfg.Lease = 20 * time.Second
-	u := &underWay{World: w, gate: harness.NewGate(), dropped: make(chan compensator.SettledEvent, 10), settled: make(chan compensator.SettledEvent, 10)}
-	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { u.dropped <- e }
-	cfg.Observer.Settled = func(e compensator.SettledEvent) { u.settled <- e }
+	u := &underWay{World: w, gate: harness.NewGate(), dropped: make(chan observe.SettledEvent, 10), settled: make(chan observe.SettledEvent, 10)}
+	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { u.dropped <- e }
+	cfg.Observer.Settled = func(e observe.SettledEvent) { u.settled <- e }
 	u.c = w.New(cfg)
-	_, _ = harness.Numbered(t, u.c, "other", compensator.TypeConfig{}, nil)
+	_, _ = harness.Numbered(t, u.c, "other", compensator.HandlerConfig[harness.Order]{}, nil)
 	var ran harness.Calls
-	orders, err := compensator.Handle(u.c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), u.c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		if ran.Add(e.ID) > 1 {
 			return nil
 		}
 		u.ctx = ctx
 		_ = u.gate.PassDeaf(e)
 		return verdict
-	}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+	}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)})
 	require.NoError(t, err)
 	w.Run(u.c)
 	u.gate.OpenAtEnd(t)
@@ -57,7 +59,7 @@ func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 
 // awaitCompleted waits for the event of an attempt whose entry was completed meanwhile. A success agrees with the
 // completion, so it counts as settled. Any other outcome is dropped.
-func (u *underWay) awaitCompleted(verdict error) compensator.SettledEvent {
+func (u *underWay) awaitCompleted(verdict error) observe.SettledEvent {
 	u.T.Helper()
 	if verdict != nil {
 		return harness.Next(u.T, u.dropped)
@@ -118,7 +120,7 @@ func TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration(t *testing.T) {
 			u := startDeaf(t, harness.NewWorld(t).WithRedis(), verdict)
 			w, before := u.World, u.Entry(u.c, u.id).CallKey()
 			w.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row()) // Manual actions do not apply to pending entries.
-			require.NoError(t, u.c.Requeue(t.Context(), u.id, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
+			require.NoError(t, admin.Of(u.c).Requeue(t.Context(), u.id, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
 			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
 			stored := w.Row(u.id)
 			u.gate.Open()
@@ -136,7 +138,7 @@ func TestRequeuedEntryRunsWhileItsFormerAttemptStillDoes(t *testing.T) {
 	t.Parallel()
 	u := startDeaf(t, harness.NewWorld(t).WithRedis(), errors.New("too late"))
 	u.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row())
-	require.NoError(t, u.c.Requeue(t.Context(), u.id, compensator.RequeueOptions{AuditInfo: harness.ByMei}))
+	require.NoError(t, admin.Of(u.c).Requeue(t.Context(), u.id, admin.RequeueOptions{AuditInfo: harness.ByMei}))
 	u.WaitState(u.id, compensator.Succeeded)
 	stored := u.Row(u.id)
 	u.gate.Open()
@@ -148,7 +150,7 @@ func TestEntrySettledManuallyTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
 	t.Parallel()
 	u := startDeaf(t, harness.NewWorld(t), nil)
 	u.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row())
-	require.NoError(t, u.c.SettleManually(t.Context(), u.id, harness.ByMei))
+	require.NoError(t, admin.Of(u.c).SettleManually(t.Context(), u.id, harness.ByMei))
 	u.gate.Open()
 	require.Equal(t, compensator.SettledManually, harness.Next(t, u.dropped).State)
 }
@@ -207,14 +209,14 @@ func TestCancellationThatASavepointUndoesCostsNothing(t *testing.T) {
 	c := w.New(cfg)
 	begun := make(chan compensator.EntryID, 1)
 	var ran harness.Calls
-	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		if ran.Add(e.ID) > 1 {
 			return nil
 		}
 		begun <- e.ID
 		<-ctx.Done()
 		return ctx.Err()
-	}, compensator.TypeConfig{MaxProcessCount: 1})
+	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
@@ -253,7 +255,7 @@ func TestSuccessWaitsForAnOpenCancellationAndIsDroppedWhenItCommits(t *testing.T
 	_, err := u.c.CancelTx(t.Context(), tx, u.id)
 	require.NoError(t, err)
 	u.gate.Open()
-	free, _ := compensator.Declare[harness.Order](u.c, "other", compensator.TypeConfig{})
+	free, _ := compensator.Declare[harness.Order](t.Context(), u.c, "other", nil)
 	u.WaitState(u.World.Put(free, 2, compensator.Options{}), compensator.Succeeded) // The locked entry must not delay this one.
 	require.Equal(t, "other", harness.Next(t, u.settled).BusinessType)
 	require.NoError(t, tx.Commit())
@@ -264,7 +266,7 @@ func TestOneOfTwoRacingActionsWins(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	for range 30 {
 		id := inState(w, orders, compensator.Pending)
@@ -287,7 +289,7 @@ func TestEntryRescheduledInATransactionRunsWhenItsNewMomentComes(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		sooner := w.PutThrough(cfg.DB, orders, 1, compensator.Options{Delay: time.Hour})
 		w.InTx(cfg.DB, func(tx *sql.Tx) { assert.NoError(t, c.RescheduleTx(t.Context(), tx, sooner, 0)) })
@@ -306,7 +308,7 @@ func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T
 	elsewhere := w.New(cfg)
 	cfg.DB = db
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 1}, nil)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 1}, nil)
 	w.Run(c)
 	w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // By now Run starts entries as they are recorded.
 	readBack := proxy.Arm(faultproxy.Rule{Fault: faultproxy.DelayRequest, Delay: 2 * time.Second, Nth: 1, Match: func(r faultproxy.Request) bool {

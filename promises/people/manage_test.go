@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -23,7 +24,7 @@ func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
 		cfg, ready := w.HooksOnly(cfg)
 		cfg.Lease = time.Hour // With a short lease, the queue's entry could come from the end of a lease.
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		ready()
 		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{Delay: 5 * time.Minute})
@@ -38,7 +39,7 @@ func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
 
 // deed is an action of a service or a person. If inTx is set, the action also exists for the caller's transaction.
 type deed struct {
-	action compensator.Action
+	action processlog.Action
 	from   []compensator.State
 	to     func(before compensator.State) compensator.State
 	epochs uint32
@@ -53,14 +54,14 @@ func always(s compensator.State) func(compensator.State) compensator.State {
 
 // deeds are the actions of services and people that the contract lists.
 var deeds = map[string]deed{
-	"complete": {compensator.ActionComplete, []compensator.State{compensator.Pending, compensator.Retrying}, always(compensator.Succeeded), 0, true,
+	"complete": {processlog.ActionComplete, []compensator.State{compensator.Pending, compensator.Retrying}, always(compensator.Succeeded), 0, true,
 		func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error {
 			return harness.ErrOf(c.Complete(ctx, ref))
 		},
 		func(ctx context.Context, c *compensator.Compensator, tx *sql.Tx, ref compensator.Ref) error {
 			return harness.ErrOf(c.CompleteTx(ctx, tx, ref))
 		}},
-	"cancel": {compensator.ActionCancel, []compensator.State{compensator.Pending, compensator.Retrying}, always(compensator.Cancelled), 0, true,
+	"cancel": {processlog.ActionCancel, []compensator.State{compensator.Pending, compensator.Retrying}, always(compensator.Cancelled), 0, true,
 		func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error {
 			_, err := c.Cancel(ctx, ref)
 			return err
@@ -69,7 +70,7 @@ var deeds = map[string]deed{
 			_, err := c.CancelTx(ctx, tx, ref)
 			return err
 		}},
-	"reschedule": {compensator.ActionReschedule, []compensator.State{compensator.Pending, compensator.Retrying},
+	"reschedule": {processlog.ActionReschedule, []compensator.State{compensator.Pending, compensator.Retrying},
 		func(before compensator.State) compensator.State { return before }, 0, true,
 		func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error {
 			return c.Reschedule(ctx, ref, 2*time.Hour)
@@ -77,25 +78,25 @@ var deeds = map[string]deed{
 		func(ctx context.Context, c *compensator.Compensator, tx *sql.Tx, ref compensator.Ref) error {
 			return c.RescheduleTx(ctx, tx, ref, 2*time.Hour)
 		}},
-	"requeue": {compensator.ActionRequeue,
+	"requeue": {processlog.ActionRequeue,
 		[]compensator.State{compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled, compensator.SettledManually, compensator.Retrying},
 		always(compensator.Pending), 1, false,
 		func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error {
-			return c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: 2 * time.Hour})
+			return admin.Of(c).Requeue(ctx, ref, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: 2 * time.Hour})
 		}, nil},
-	"requeue to compensate": {compensator.ActionRequeue,
+	"requeue to compensate": {processlog.ActionRequeue,
 		[]compensator.State{compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled, compensator.SettledManually, compensator.Retrying},
 		always(compensator.Compensating), 1, false,
 		func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error {
-			return c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: 2 * time.Hour, Compensate: true})
+			return admin.Of(c).Requeue(ctx, ref, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: 2 * time.Hour, Compensate: true})
 		}, nil},
-	"settle by hand": {compensator.ActionSettleManually, []compensator.State{compensator.Dead, compensator.Retrying, compensator.Compensating},
+	"settle by hand": {processlog.ActionSettleManually, []compensator.State{compensator.Dead, compensator.Retrying, compensator.Compensating},
 		always(compensator.SettledManually), 1, true,
 		func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error {
-			return c.SettleManually(ctx, ref, harness.ByMei)
+			return admin.Of(c).SettleManually(ctx, ref, harness.ByMei)
 		},
 		func(ctx context.Context, c *compensator.Compensator, tx *sql.Tx, ref compensator.Ref) error {
-			return c.SettleManuallyTx(ctx, tx, ref, harness.ByMei)
+			return admin.Of(c).SettleManuallyTx(ctx, tx, ref, harness.ByMei)
 		}},
 }
 
@@ -144,15 +145,15 @@ func TestActionsFollowTheContract(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	for name, d := range deeds {
-		for _, state := range compensator.States {
+		for _, state := range processlog.States {
 			t.Run(fmt.Sprintf("%s/%s", name, state), func(t *testing.T) {
 				id := inState(w, orders, state)
 				before, stored := w.Entry(c, id), w.Row(id)
 				err := d.alone(t.Context(), c, id)
-				if d.action == compensator.ActionCancel && state == compensator.Cancelled {
+				if d.action == processlog.ActionCancel && state == compensator.Cancelled {
 					require.NoError(t, err)
 					require.Equal(t, stored, w.Row(id))
 					return
@@ -160,7 +161,7 @@ func TestActionsFollowTheContract(t *testing.T) {
 				if !slices.Contains(d.from, state) {
 					var refused *compensator.StateError
 					require.ErrorAs(t, err, &refused)
-					begun := state == compensator.Dead && d.action != compensator.ActionReschedule // A dead entry has begun its compensation: see inState.
+					begun := state == compensator.Dead && d.action != processlog.ActionReschedule // A dead entry has begun its compensation: see inState.
 					require.Equal(t, compensator.StateError{ID: id, IdempotencyKey: before.IdempotencyKey, State: state, Action: d.action, CompensationBegun: begun}, *refused)
 					require.Equal(t, stored, w.Row(id))
 					return
@@ -178,7 +179,7 @@ func TestActionsInATransactionHappenExactlyIfItCommits(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 		require.NoError(t, err)
 		for name, d := range deeds {
 			if d.inTx == nil {
@@ -206,7 +207,7 @@ func TestRefusedActionLeavesTheTransactionUsable(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 		require.NoError(t, err)
 		for name, d := range deeds {
 			if d.inTx == nil {
@@ -230,7 +231,7 @@ func TestActionsTakeAnIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	for name, d := range deeds {
 		id := inState(w, orders, d.from[0])
@@ -248,7 +249,7 @@ func TestActionsInATransactionNeedAnOpenOne(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 		require.NoError(t, err)
 		id := inState(w, orders, compensator.Pending)
 		stored := w.Row(id)
@@ -272,7 +273,7 @@ func TestActionOnALockedEntryIsBusy(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Retrying)
 	release := w.LockRow(id)
@@ -285,23 +286,23 @@ func TestWhatPeopleDoIsKeptWithTheChange(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Dead)
 	w.Exec("UPDATE common_process_log SET last_error='sold out' WHERE id=?", id.Row())
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
-	require.Error(t, c.SettleManually(t.Context(), id, harness.ByMei), "it is pending")
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
+	require.Error(t, admin.Of(c).SettleManually(t.Context(), id, harness.ByMei), "it is pending")
 	require.NoError(t, harness.ErrOf(c.Complete(t.Context(), id)), "a service's action is not a person's")
-	history, err := c.History(t.Context(), id)
+	history, err := admin.Of(c).History(t.Context(), id)
 	require.NoError(t, err)
 	require.Len(t, history, 1, "what was refused is not kept")
 	record := history[0]
 	require.WithinDuration(t, time.Now(), record.At, harness.Timeout)
 	record.At, record.Ago = time.Time{}, 0
-	require.Equal(t, compensator.AuditRecord{
-		EntryID: id, Action: compensator.ActionRequeue, Actor: "mei", Reason: "the customer called",
-		Before: compensator.AuditState{State: compensator.Dead, Version: 7, Epoch: 0, ProcessCount: 3, LastError: "sold out"},
-		After:  compensator.AuditState{State: compensator.Pending, Version: 8, Epoch: 1, ProcessCount: 0, LastError: "sold out"},
+	require.Equal(t, admin.AuditRecord{
+		EntryID: id, Action: processlog.ActionRequeue, Actor: "mei", Reason: "the customer called",
+		Before: admin.AuditState{State: compensator.Dead, Version: 7, Epoch: 0, ProcessCount: 3, LastError: "sold out"},
+		After:  admin.AuditState{State: compensator.Pending, Version: 8, Epoch: 1, ProcessCount: 0, LastError: "sold out"},
 	}, record)
 }
 
@@ -310,19 +311,19 @@ func TestPeopleMustSayWhoTheyAreAndWhy(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Dead)
 	stored := w.Row(id)
-	for field, by := range map[string]compensator.AuditInfo{"actor": {Reason: "because"}, "reason": {Actor: "mei"}} {
+	for field, by := range map[string]admin.AuditInfo{"actor": {Reason: "because"}, "reason": {Actor: "mei"}} {
 		var refused *compensator.FieldError
-		require.ErrorAs(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: by}), &refused)
+		require.ErrorAs(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: by}), &refused)
 		require.Equal(t, field, refused.Field)
-		require.ErrorAs(t, c.SettleManually(t.Context(), id, by), &refused)
+		require.ErrorAs(t, admin.Of(c).SettleManually(t.Context(), id, by), &refused)
 		require.Equal(t, field, refused.Field)
 	}
 	for _, delay := range []time.Duration{-1, 1<<63 - 1} {
-		require.Error(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: delay}))
+		require.Error(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: delay}))
 		require.Error(t, c.Reschedule(t.Context(), id, delay))
 	}
 	require.Equal(t, stored, w.Row(id))

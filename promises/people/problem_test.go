@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // The library cannot do work that it needs to do. It must log each cause, at most once a minute.
@@ -23,12 +24,12 @@ func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 		cfg.DB = db
 		lines := harness.LogInto(&cfg)
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		w.Exec("RENAME TABLE common_process_log TO elsewhere")
 		defer func() { _, _ = w.DB.Exec("RENAME TABLE elsewhere TO common_process_log") }()
 		lines.Contains(w, "level=WARN", "could not be searched", "1146")
-		var problem compensator.Problem
+		var problem observe.Problem
 		w.Eventually(func() bool {
 			for _, problem = range c.Health(t.Context()).Problems {
 				if problem.Times > 3 {
@@ -56,13 +57,13 @@ func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	waiting, dropped := make(chan struct{}), make(chan struct{})
-	cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { close(dropped) }
+	cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { close(dropped) }
 	c := w.New(cfg)
-	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		close(waiting)
 		<-ctx.Done()
 		return compensator.Unavailable(context.Cause(ctx))
-	}, compensator.TypeConfig{Concurrency: 1})
+	}, &compensator.HandlerConfig[harness.Order]{Concurrency: 1})
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
@@ -81,14 +82,14 @@ func TestWhatMakesAttemptsUnavailableIsLoggedAndShownInHealth(t *testing.T) {
 	lines := harness.LogInto(&cfg)
 	c := w.New(cfg)
 	down := make(chan struct{})
-	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 		select {
 		case <-down:
 			return nil
 		default:
 			return compensator.Unavailable(fmt.Errorf("the bank does not answer"))
 		}
-	}, compensator.TypeConfig{Retry: compensator.Fixed(time.Millisecond)})
+	}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(time.Millisecond)})
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})

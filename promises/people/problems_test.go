@@ -61,10 +61,10 @@ func newBreakable(t *testing.T, watched bool) (*breakable, harness.Log) {
 	cfg.Redis, cfg.Queue = nil, b.queue
 	lines := harness.LogInto(&cfg)
 	b.c = b.New(cfg)
-	b.plain, _ = harness.Numbered(t, b.c, "plain", compensator.TypeConfig{}, nil)
-	b.holding, err = compensator.Handle(b.c, "holding", func(_ context.Context, e *compensator.Entry, _ harness.Order) error { return b.held.PassDeaf(e) }, compensator.TypeConfig{})
+	b.plain, _ = harness.Numbered(t, b.c, "plain", compensator.HandlerConfig[harness.Order]{}, nil)
+	b.holding, err = compensator.Handle(t.Context(), b.c, "holding", func(_ context.Context, e *compensator.Entry, _ harness.Order) error { return b.held.PassDeaf(e) }, nil)
 	require.NoError(t, err)
-	b.inTx = harness.Transactional(t, b.c, compensator.TypeConfig{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	b.inTx = harness.Transactional(t, b.c, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 	b.Run(b.c)
 	b.held.OpenAtEnd(t)
 	return b, lines

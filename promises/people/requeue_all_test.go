@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
@@ -20,8 +21,8 @@ func insertDead(w *harness.World, businessType string, n int) {
 }
 
 // soldOut filters the entries with the common error.
-func soldOut(businessType string) compensator.Filter {
-	return compensator.Filter{States: []compensator.State{compensator.Dead}, BusinessType: businessType, LastError: "100% sold", Limit: 1000}
+func soldOut(businessType string) admin.Filter {
+	return admin.Filter{States: []compensator.State{compensator.Dead}, BusinessType: businessType, LastError: "100% sold", Limit: 1000}
 }
 
 // Failure: F120
@@ -29,21 +30,21 @@ func TestDeadEntriesOfOneErrorRunAgainAndAreKeptOneByOne(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		insertDead(w, "close_order", 900)
-		page, err := c.List(t.Context(), soldOut("close_order"))
+		page, err := admin.Of(c).List(t.Context(), soldOut("close_order"))
 		require.NoError(t, err)
 		require.Len(t, page.Entries, 600)
 		w.Run(c)
-		opts := compensator.RequeueOptions{AuditInfo: harness.ByMei, DryRun: true}
-		answers, err := c.RequeueAll(t.Context(), page.Entries, opts)
+		opts := admin.RequeueOptions{AuditInfo: harness.ByMei, DryRun: true}
+		answers, err := admin.Of(c).RequeueAll(t.Context(), page.Entries, opts)
 		require.NoError(t, err)
 		require.Len(t, answers, 600)
 		require.Equal(t, 900, w.Count("common_process_log WHERE state=-2"), "a dry run")
 		require.Zero(t, w.Count("common_process_log_audit"))
 
 		opts.DryRun = false
-		done, err := c.RequeueAll(t.Context(), page.Entries, opts)
+		done, err := admin.Of(c).RequeueAll(t.Context(), page.Entries, opts)
 		require.NoError(t, err)
 		require.Equal(t, answers, done, "as it was foretold")
 		for _, refusal := range done {
@@ -65,7 +66,7 @@ func deadEntries(w *harness.World, c *compensator.Compensator, n int) []compensa
 	insertDead(w, "close_order", n)
 	filter := soldOut("close_order")
 	filter.LastError = ""
-	page, err := c.List(w.T.Context(), filter)
+	page, err := admin.Of(c).List(w.T.Context(), filter)
 	require.NoError(w.T, err)
 	require.Len(w.T, page.Entries, n)
 	return page.Entries
@@ -80,7 +81,7 @@ func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
 	c := w.New(w.Quick())
 	seen := deadEntries(w, c, 5)
 	settled, cancelled, purged, locked, free := seen[0].ID, seen[1].ID, seen[2].ID, seen[3].ID, seen[4].ID
-	require.NoError(t, c.Requeue(t.Context(), settled, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), settled, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
 	require.NoError(t, harness.ErrOf(c.Complete(t.Context(), settled)))
 	require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), cancelled)))
 	w.Exec("DELETE FROM common_process_log WHERE id=?", purged.Row())
@@ -88,10 +89,10 @@ func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
 	defer release()
 	before := w.Row(cancelled)
 	for _, dry := range []bool{true, false} {
-		answers, err := c.RequeueAll(t.Context(), seen, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour, DryRun: dry})
+		answers, err := admin.Of(c).RequeueAll(t.Context(), seen, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour, DryRun: dry})
 		require.NoError(t, err)
-		require.ErrorIs(t, answers[0], compensator.ErrChanged)
-		require.ErrorIs(t, answers[1], compensator.ErrChanged)
+		require.ErrorIs(t, answers[0], admin.ErrChanged)
+		require.ErrorIs(t, answers[1], admin.ErrChanged)
 		require.ErrorIs(t, answers[2], compensator.ErrNotFound)
 		if !dry { // A dry run takes no locks, so it cannot see that the row is locked.
 			require.ErrorIs(t, answers[3], compensator.ErrBusy)
@@ -107,22 +108,24 @@ func TestRequeueAllRefusesWhatItCannotBeAsked(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	one, by := deadEntries(w, c, 1), compensator.RequeueOptions{AuditInfo: harness.ByMei}
+	one, by := deadEntries(w, c, 1), admin.RequeueOptions{AuditInfo: harness.ByMei}
 	for name, call := range map[string]func() ([]error, error){
-		"nobody":    func() ([]error, error) { return c.RequeueAll(t.Context(), one, compensator.RequeueOptions{}) },
-		"1,001":     func() ([]error, error) { return c.RequeueAll(t.Context(), make([]compensator.Entry, 1001), by) },
-		"one twice": func() ([]error, error) { return c.RequeueAll(t.Context(), append(one, one...), by) },
+		"nobody": func() ([]error, error) { return admin.Of(c).RequeueAll(t.Context(), one, admin.RequeueOptions{}) },
+		"1,001": func() ([]error, error) {
+			return admin.Of(c).RequeueAll(t.Context(), make([]compensator.Entry, 1001), by)
+		},
+		"one twice": func() ([]error, error) { return admin.Of(c).RequeueAll(t.Context(), append(one, one...), by) },
 		"a past delay": func() ([]error, error) {
-			return c.RequeueAll(t.Context(), one, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: -1})
+			return admin.Of(c).RequeueAll(t.Context(), one, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: -1})
 		},
 	} {
 		_, err := call()
 		require.ErrorAs(t, err, new(*compensator.FieldError), name)
 	}
-	none, err := c.RequeueAll(t.Context(), nil, by)
+	none, err := admin.Of(c).RequeueAll(t.Context(), nil, by)
 	require.NoError(t, err)
 	require.Empty(t, none)
-	require.NoError(t, c.Requeue(t.Context(), one[0].ID, compensator.RequeueOptions{AuditInfo: harness.ByMei, DryRun: true}))
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), one[0].ID, admin.RequeueOptions{AuditInfo: harness.ByMei, DryRun: true}))
 	require.Equal(t, compensator.Dead, w.State(one[0].ID), "a dry run of one")
 }
 
@@ -135,11 +138,11 @@ func TestRequeueAllThatCannotBeKeptChangesNothing(t *testing.T) {
 	insertDead(w, "close_order", 450)
 	filter := soldOut("close_order")
 	filter.LastError = ""
-	page, err := c.List(t.Context(), filter)
+	page, err := admin.Of(c).List(t.Context(), filter)
 	require.NoError(t, err)
 	// RequeueAll needs three statements here. The database refuses the audit records of the last one.
 	w.Exec("ALTER TABLE common_process_log_audit ADD CONSTRAINT CHECK (entry_id<>" + page.Entries[440].ID.String() + ")")
-	_, err = c.RequeueAll(t.Context(), page.Entries, compensator.RequeueOptions{AuditInfo: harness.ByMei})
+	_, err = admin.Of(c).RequeueAll(t.Context(), page.Entries, admin.RequeueOptions{AuditInfo: harness.ByMei})
 	require.Error(t, err)
 	require.Equal(t, 450, w.Count("common_process_log WHERE state=-2"))
 	require.Zero(t, w.Count("common_process_log_audit"))

@@ -48,7 +48,7 @@ func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 			t.Cleanup(func() { assert.NoError(t, w.Redis.Close()) })
 			c := w.New(w.Quick())
 			if runs {
-				harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				w.Run(c)
 				w.Eventually(func() bool { return c.Health(t.Context()).Running }, "Run is at work")
 			}
@@ -164,7 +164,7 @@ func TestQueueThatNewFoundDownIsToldToAnswerAgainAfterTheTimeSinceNew(t *testing
 	lines := harness.LogInto(&cfg)
 	c := w.New(cfg)
 	lines.Contains(w, "the queue cannot be used")
-	harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	proxy.Heal()
 	line := lines.Contains(w, "the queue answers again", "after=")

@@ -52,9 +52,9 @@ func start(t *testing.T, cfg compensator.Config, s compensator.Schedule, catchUp
 	t.Helper()
 	c, err := compensator.New(t.Context(), cfg)
 	require.NoError(t, err)
-	report, err := compensator.Handle(c, "report", func(context.Context, *compensator.Entry, time.Time) error { return nil }, compensator.TypeConfig{})
+	report, err := compensator.Handle(t.Context(), c, "report", func(context.Context, *compensator.Entry, time.Time) error { return nil }, nil)
 	require.NoError(t, err)
-	require.NoError(t, compensator.Periodic(t.Context(), report, s, compensator.PeriodicConfig{CatchUp: catchUp}))
+	require.NoError(t, compensator.Periodic(t.Context(), report, s, &compensator.PeriodicConfig{CatchUp: catchUp}))
 	stop := compensatortest.Run(t, c)
 	return process{c, func() {
 		stop()
@@ -275,9 +275,9 @@ func TestSlotThatCannotBeEncodedIsMadeOnceItCan(t *testing.T) {
 		require.NoError(t, err)
 		codec := &encoding{Codec: compensator.JSON}
 		codec.fails.Store(true)
-		report, err := compensator.Declare[time.Time](c, "report", compensator.TypeConfig{Codec: codec})
+		report, err := compensator.Declare[time.Time](t.Context(), c, "report", &compensator.TypeConfig{Codec: codec})
 		require.NoError(t, err)
-		require.NoError(t, compensator.Periodic(t.Context(), report, compensator.Every(time.Hour), compensator.PeriodicConfig{}))
+		require.NoError(t, compensator.Periodic(t.Context(), report, compensator.Every(time.Hour), nil))
 		stop := compensatortest.Run(t, c)
 		time.Sleep(90 * time.Minute)
 		synctest.Wait()

@@ -68,7 +68,7 @@ func slotsOf(w *harness.World) (slots []time.Time) {
 		require.NoError(w.T, rows.Scan(&id, &content, &created))
 		var slot time.Time
 		require.NoError(w.T, slot.UnmarshalJSON([]byte(content)))
-		require.Equal(w.T, string(compensator.SlotID("tick", slot)), id)
+		require.Equal(w.T, string(compensator.SlotKey("tick", slot)), id)
 		require.LessOrEqual(w.T, slot.UnixMilli(), created, "not before its time")
 		slots = append(slots, slot)
 	}

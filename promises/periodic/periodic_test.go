@@ -57,7 +57,7 @@ func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	_, err := w.DB.ExecContext(t.Context(), "DROP TABLE common_process_log_slots") // A log of an earlier version lacks this table.
 	require.NoError(t, err)
 	c := w.New(w.Quick())
-	pay, _ := harness.Numbered(t, c, "pay", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return nil })
+	pay, _ := harness.Numbered(t, c, "pay", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error { return nil })
 	err = harness.Tick(c, time.Second)
 	var field *compensator.FieldError
 	require.ErrorAs(t, err, &field)
@@ -82,26 +82,26 @@ func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		log := harness.LogInto(&cfg)
 		c := w.New(cfg)
-		tick, err := compensator.Handle(c, "tick", func(context.Context, *compensator.Entry, time.Time) error { return nil }, compensator.TypeConfig{RefuseOtherContent: true})
+		tick, err := compensator.Handle(t.Context(), c, "tick", func(context.Context, *compensator.Entry, time.Time) error { return nil }, &compensator.HandlerConfig[time.Time]{TypeConfig: compensator.TypeConfig{RefuseOtherContent: true}})
 		require.NoError(t, err)
-		other, err := compensator.Declare[string](c, "other", compensator.TypeConfig{})
+		other, err := compensator.Declare[string](t.Context(), c, "other", nil)
 		require.NoError(t, err)
 		const every = 50 * time.Millisecond
-		require.NoError(t, compensator.Periodic(t.Context(), tick, compensator.Every(every), compensator.PeriodicConfig{CatchUp: 500}))
+		require.NoError(t, compensator.Periodic(t.Context(), tick, compensator.Every(every), &compensator.PeriodicConfig{CatchUp: 500}))
 		manual := time.Now().UTC().Truncate(every).Add(2 * every)
 		taken := manual.Add(every)
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-			_, err := c.Record(ctx, tx, tick.Entry(manual.In(time.FixedZone("CST", 8*60*60)), compensator.Options{IdempotencyKey: compensator.SlotID("tick", manual)}),
-				other.Entry("", compensator.Options{IdempotencyKey: compensator.SlotID("tick", taken)}))
+			_, err := c.Record(ctx, tx, tick.Entry(manual.In(time.FixedZone("CST", 8*60*60)), compensator.Options{IdempotencyKey: compensator.SlotKey("tick", manual)}),
+				other.Entry("", compensator.Options{IdempotencyKey: compensator.SlotKey("tick", taken)}))
 			return err
 		}))
 		w.Run(c)
 		w.Eventually(func() bool { return w.Count("common_process_log WHERE business_type='tick' AND state=1") >= 10 }, "slots go on")
 		for slot, entries := range map[time.Time]int{manual.Add(-every): 1, manual: 1, taken: 0, taken.Add(every): 1, taken.Add(2 * every): 1} {
-			require.Equal(t, entries, w.Count("common_process_log WHERE business_type='tick' AND idempotent_id=?", compensator.SlotID("tick", slot)), slot)
+			require.Equal(t, entries, w.Count("common_process_log WHERE business_type='tick' AND idempotent_id=?", compensator.SlotKey("tick", slot)), slot)
 		}
 		line := log.Contains(w, "level=WARN", "slots of a periodic type are not made", "type=tick", "slots=1")
-		require.Contains(t, line, string(compensator.SlotID("tick", taken)))
+		require.Contains(t, line, string(compensator.SlotKey("tick", taken)))
 		require.Empty(t, c.Health(t.Context()).Problems)
 	})
 }
@@ -114,9 +114,9 @@ func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	require.NoError(t, harness.Tick(c, 50*time.Millisecond))
-	tock, err := compensator.Handle(c, "tock", func(context.Context, *compensator.Entry, time.Time) error { return nil }, compensator.TypeConfig{})
+	tock, err := compensator.Handle(t.Context(), c, "tock", func(context.Context, *compensator.Entry, time.Time) error { return nil }, nil)
 	require.NoError(t, err)
-	require.NoError(t, compensator.Periodic(t.Context(), tock, compensator.Every(50*time.Millisecond), compensator.PeriodicConfig{}))
+	require.NoError(t, compensator.Periodic(t.Context(), tock, compensator.Every(50*time.Millisecond), nil))
 	tx, err := w.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	_, err = tx.ExecContext(t.Context(), "SELECT * FROM common_process_log_slots WHERE business_type='tick' FOR UPDATE")
@@ -162,7 +162,7 @@ func TestPeriodicRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	tick, err := compensator.Declare[time.Time](c, "tick", compensator.TypeConfig{})
+	tick, err := compensator.Declare[time.Time](t.Context(), c, "tick", nil)
 	require.NoError(t, err)
 	for what, s := range map[string]compensator.Schedule{
 		"is nil":           nil,
@@ -170,18 +170,18 @@ func TestPeriodicRefusesWhatCannotWork(t *testing.T) {
 		"does not go on: ": schedule(func(after time.Time) time.Time { return after.Add(-time.Hour) }),
 		"panicked: oh":     schedule(func(time.Time) time.Time { panic("oh") }),
 	} {
-		require.ErrorContains(t, compensator.Periodic(t.Context(), tick, s, compensator.PeriodicConfig{}), what)
+		require.ErrorContains(t, compensator.Periodic(t.Context(), tick, s, nil), what)
 	}
 	for _, n := range []int{-1, 501} {
-		require.ErrorContains(t, compensator.Periodic(t.Context(), tick, compensator.Every(time.Hour), compensator.PeriodicConfig{CatchUp: n}), "CatchUp")
+		require.ErrorContains(t, compensator.Periodic(t.Context(), tick, compensator.Every(time.Hour), &compensator.PeriodicConfig{CatchUp: n}), "CatchUp")
 	}
-	require.NoError(t, compensator.Periodic(t.Context(), tick, compensator.Every(time.Hour), compensator.PeriodicConfig{}))
-	require.ErrorContains(t, compensator.Periodic(t.Context(), tick, compensator.Every(time.Hour), compensator.PeriodicConfig{}), "periodic already")
+	require.NoError(t, compensator.Periodic(t.Context(), tick, compensator.Every(time.Hour), nil))
+	require.ErrorContains(t, compensator.Periodic(t.Context(), tick, compensator.Every(time.Hour), nil), "periodic already")
 	w.Run(c)
-	late, err := compensator.Declare[time.Time](c, "late", compensator.TypeConfig{})
+	late, err := compensator.Declare[time.Time](t.Context(), c, "late", nil)
 	require.NoError(t, err)
 	w.Eventually(func() bool {
-		return errors.Is(compensator.Periodic(t.Context(), late, compensator.Every(time.Hour), compensator.PeriodicConfig{}), compensator.ErrRunning)
+		return errors.Is(compensator.Periodic(t.Context(), late, compensator.Every(time.Hour), nil), compensator.ErrRunning)
 	}, "it comes before Run") // Run may not have begun yet, but the type is registered already.
 }
 
@@ -192,9 +192,9 @@ func TestScheduleThatNeverFiresIsLogged(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	lines := harness.LogInto(&cfg)
-	tick, err := compensator.Declare[time.Time](w.New(cfg), "tick", compensator.TypeConfig{})
+	tick, err := compensator.Declare[time.Time](t.Context(), w.New(cfg), "tick", nil)
 	require.NoError(t, err)
 	never := schedule(func(time.Time) time.Time { return time.Time{} })
-	require.NoError(t, compensator.Periodic(t.Context(), tick, never, compensator.PeriodicConfig{}), "it may have ended")
+	require.NoError(t, compensator.Periodic(t.Context(), tick, never, nil), "it may have ended")
 	lines.Contains(w, "has no slot any more", "tick")
 }

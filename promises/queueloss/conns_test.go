@@ -74,7 +74,7 @@ const manyTypes = 20
 func runManyTypes(t *testing.T, w *harness.World, c *compensator.Compensator) {
 	t.Helper()
 	for i := range manyTypes {
-		_, err := compensator.Handle(c, fmt.Sprint("type-", i), func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+		_, err := compensator.Handle(t.Context(), c, fmt.Sprint("type-", i), func(context.Context, *compensator.Entry, harness.Order) error { return nil }, nil)
 		require.NoError(t, err)
 	}
 	w.Run(c)

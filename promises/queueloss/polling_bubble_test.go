@@ -63,10 +63,10 @@ func TestProcessThatOthersWereFasterThanLooksAgainSoon(t *testing.T) {
 		require.NoError(t, err)
 		const slots, lost, left = 4, 3, 20
 		var ran atomic.Int64
-		_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+		_, err = compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 			ran.Add(1)
 			return nil
-		}, compensator.TypeConfig{Concurrency: slots})
+		}, &compensator.HandlerConfig[harness.Order]{Concurrency: slots})
 		require.NoError(t, err)
 		for range lost*slots + left {
 			harness.RecordLater(t, c, time.Second)

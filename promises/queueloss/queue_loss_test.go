@@ -24,6 +24,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -31,7 +32,7 @@ func TestEntryTheQueueForgotIsEnqueuedAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
-	harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	id := w.RecordDelayed(c, time.Minute)
 	w.WaitInQueue(id)
@@ -59,7 +60,7 @@ func TestProcessStartsWithoutRedisAndFindsItLater(t *testing.T) {
 	lines := harness.LogInto(&cfg)
 	c := w.New(cfg)
 	lines.Contains(w, "level=WARN", "the queue cannot be used")
-	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.InsertDue("close_order", 1000, 10)
 	w.RecordDelayed(c, 50*time.Millisecond)
@@ -95,7 +96,7 @@ func TestRecordOnlyProcessEnqueuesAgainOnceRedisIsBack(t *testing.T) {
 	w.Eventually(func() bool { return w.InQueue(w.RecordDelayed(c, time.Minute)) || w.Queued() > 1 }, "entries are announced again")
 	assert.False(t, w.InQueue(missed), "only the reconciler does that")
 	worker := w.New(w.Quick())
-	harness.Numbered(t, worker, "close_order", compensator.TypeConfig{}, nil)
+	harness.Numbered(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(worker)
 	w.WaitInQueue(missed)
 }
@@ -107,14 +108,14 @@ func TestEntriesBeyondTheQueuesLimitStayOutOfRedis(t *testing.T) {
 	cfg := w.Quick()
 	cfg.QueueLimit, cfg.Horizon = 1000, 2*time.Hour
 	reconciled := make(chan struct{}, 10)
-	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) {
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) {
 		select {
 		case reconciled <- struct{}{}:
 		default:
 		}
 	}
 	c := w.New(cfg)
-	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		entries := harness.Untyped(1500)
@@ -142,7 +143,7 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	cfg := w.Quick()
 	cfg.Horizon, cfg.ReconcileInterval = time.Second, 200*time.Millisecond
 	c := w.New(cfg)
-	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	far, beyond := w.RecordDelayed(c, time.Hour), w.RecordDelayed(c, 2*time.Second)
 	for range 5 {
@@ -185,7 +186,7 @@ func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	cfg := w.Quick()
 	cfg.Lease = time.Minute
 	c := w.New(cfg)
-	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	shipped := w.RecordDelayed(c, 1500*time.Millisecond)
 	key := w.DueKey("close_order")
@@ -216,10 +217,10 @@ func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 		cfg := w.Quick()
 		cfg.Lease, cfg.Grace, cfg.ReconcileInterval = time.Minute, 100*time.Millisecond, 100*time.Millisecond
 		c := w.New(cfg)
-		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 			ran.Add(e.ID)
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 	}
@@ -238,7 +239,7 @@ func TestProcessWhosePrefixWasTakenOverPollsItsDatabase(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
-	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.WaitInQueue(w.RecordDelayed(c, time.Minute))
 	steal := w.Redis.TxPipeline()
@@ -330,14 +331,14 @@ func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testi
 	idle := w.Quick()
 	idle.ReconcileInterval = time.Hour // This process enqueues entries at its start, and nothing more.
 	leader := w.New(idle)
-	harness.Numbered(t, leader, "close_order", compensator.TypeConfig{}, nil)
+	harness.Numbered(t, leader, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(leader)
 	w.WaitInQueue(w.RecordDelayed(leader, time.Minute))
 	w.Eventually(func() bool { return w.Redis.Exists(t.Context(), "{"+w.Name+":v1:0}:lead").Val() == 1 }, "it leads")
 
 	cfg, ready := w.Quick(), make(chan struct{}, 1)
 	cfg.ReconcileInterval = 3 * time.Second // This process enqueues entries due within four intervals.
-	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) {
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) {
 		select {
 		case ready <- struct{}{}:
 		default:
@@ -348,7 +349,7 @@ func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testi
 	cfg.Observer.QueueDown = func(error) { first() }
 	proxy := w.ThroughProxy(&cfg)
 	other := w.New(cfg)
-	harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+	harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(other)
 	w.Wait(ready, "what a process does at its start is done")
 	proxy.Refuse()
@@ -366,7 +367,7 @@ func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 	cfg := w.Quick()
 	cfg.Lease, cfg.Grace = 10*time.Minute, 10*time.Minute // Neither of them ends during the test.
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(_ *compensator.Entry, call int) error {
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(_ *compensator.Entry, call int) error {
 		if call == 1 {
 			return compensator.RetryAfter(0, errors.New("once more"))
 		}

@@ -167,14 +167,14 @@ func newUpset(t *testing.T) *upset {
 
 // numberedNeverEarly registers a handler that reads the database's clock and requires that it was not called early.
 func numberedNeverEarly(t *testing.T, u *upset, c *compensator.Compensator) {
-	_, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+	_, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		u.ran.Add(e.ID)
 		var early bool
 		err := u.DB.QueryRowContext(ctx, "SELECT next_at > TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))/1000 FROM common_process_log WHERE id=?", e.ID.Row()).Scan(&early)
 		assert.NoError(t, err)
 		assert.False(t, early, "entry %s runs before it is due", e.ID)
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	u.Run(c)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -31,7 +32,7 @@ func evict(w *harness.World, businessType string) {
 func rarely(w *harness.World) compensator.Config {
 	cfg := w.Quick()
 	cfg.ReconcileInterval, cfg.PollInterval, cfg.Grace, cfg.Lease = time.Hour, time.Hour, time.Hour, time.Minute
-	cfg.Observer.AttemptStarted = func(e compensator.AttemptEvent) {
+	cfg.Observer.AttemptStarted = func(e observe.AttemptEvent) {
 		assert.GreaterOrEqual(w.T, e.Late, time.Duration(0), "entry %s runs before it is due", e.ID)
 	}
 	return cfg
@@ -50,7 +51,7 @@ func TestEntriesOfATypeThatRedisLostAreRunByAllProcesses(t *testing.T) {
 	for range instances {
 		c := w.New(rarely(w))
 		help := sync.OnceFunc(idle.Done)
-		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 			ran.Add(e.ID)
 			if began.Add(1) <= instances*slots {
 				<-lost
@@ -59,7 +60,7 @@ func TestEntriesOfATypeThatRedisLostAreRunByAllProcesses(t *testing.T) {
 			help()
 			<-helped
 			return nil
-		}, compensator.TypeConfig{Concurrency: slots, Timeout: 2 * harness.Timeout})
+		}, &compensator.HandlerConfig[harness.Order]{Concurrency: slots, Timeout: 2 * harness.Timeout})
 		require.NoError(t, err)
 		w.Run(c)
 	}
@@ -90,10 +91,10 @@ func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	rebuilt := make(chan []string, 100)
 	cfg := rarely(w)
-	cfg.Observer.Reconciled = func(e compensator.ReconciledEvent) { rebuilt <- e.RebuiltTypes }
+	cfg.Observer.Reconciled = func(e observe.ReconciledEvent) { rebuilt <- e.RebuiltTypes }
 	c := w.New(cfg)
-	harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
-	users, _ := harness.Numbered(t, c, "sync_user", compensator.TypeConfig{}, nil)
+	harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	users, _ := harness.Numbered(t, c, "sync_user", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.WaitWhole("close_order")
 	w.WaitWhole("sync_user")
@@ -124,7 +125,7 @@ func TestRecordingNoticesThatRedisLostAType(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(rarely(w))
-	harness.Numbered(t, c, "sync_user", compensator.TypeConfig{}, nil)
+	harness.Numbered(t, c, "sync_user", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	first := w.RecordDelayed(c, time.Minute)
 	w.WaitWhole("close_order")
@@ -186,14 +187,14 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	cfg := rarely(w)
 	first := make(chan struct{}, 10)
-	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { first <- struct{}{} }
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { first <- struct{}{} }
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
 	blind := &blindLater{Store: store}
 	cfg.DB, cfg.Store = nil, blind
 	busy := w.New(cfg)
-	_, gate := harness.Held(t, busy, "close_order", compensator.TypeConfig{Concurrency: 1, Timeout: 2 * harness.Timeout}, nil)
+	_, gate := harness.Held(t, busy, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 1, Timeout: 2 * harness.Timeout}, nil)
 	gate.OpenAtEnd(t)
 	w.Run(busy)
 	w.Wait(first, "the first round of the process that is busy")
@@ -206,7 +207,7 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	calm := &farsighted{Queue: queue, asked: make(chan struct{}, 1)}
 	cfg.DB, cfg.Store, cfg.Redis, cfg.Queue = w.DB, nil, nil, calm
 	idle := w.New(cfg)
-	_, ran := harness.Numbered(t, idle, "close_order", compensator.TypeConfig{}, nil)
+	_, ran := harness.Numbered(t, idle, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(idle)
 	w.Wait(first, "the first round of the idle one")
 	calm.calm.Store(true)
@@ -227,10 +228,10 @@ func oneOnly(t *testing.T, store processlog.Store, queue *compensatortest.Memory
 	c, err := compensator.New(t.Context(), compensator.Config{
 		Store: store, Queue: queue.Client(), ReconcileInterval: 24 * time.Hour, Grace: 24 * time.Hour, Horizon: 200 * time.Hour, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+	_, err = compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 		ran.Add(1)
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	stop := compensatortest.Run(t, c)
 	t.Cleanup(func() {

@@ -42,10 +42,10 @@ func TestReconcilerOutlivesAQueueThatGoesSilent(t *testing.T) {
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: queue, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		var runs atomic.Int64
-		_, err = compensator.Handle(c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error {
+		_, err = compensator.Handle(t.Context(), c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error {
 			runs.Add(1)
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, c)
 		unqueued := func(delay time.Duration) {

@@ -36,8 +36,8 @@ func newTwoTypes(t *testing.T) *twoTypes {
 		w.missed = append(w.missed, err)
 	}
 	w.c = w.New(cfg)
-	_, w.ran["close_order"] = harness.Numbered(t, w.c, "close_order", compensator.TypeConfig{}, nil)
-	w.users, w.ran["sync_user"] = harness.Numbered(t, w.c, "sync_user", compensator.TypeConfig{}, nil)
+	_, w.ran["close_order"] = harness.Numbered(t, w.c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	w.users, w.ran["sync_user"] = harness.Numbered(t, w.c, "sync_user", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(w.c)
 	w.WaitWhole("close_order")
 	w.WaitWhole("sync_user")

@@ -19,7 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 var sqlBlock = regexp.MustCompile("(?s)```sql\n(.*?)```")
@@ -123,12 +126,12 @@ func byEveryClient(t *testing.T, test func(t *testing.T, w *harness.World, run f
 // closing registers a type whose handler stores the content, headers and due time.
 func closing(t *testing.T, w *harness.World, c *compensator.Compensator) *sync.Map {
 	closed := new(sync.Map)
-	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, o struct{ ID string }) error {
+	_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, o struct{ ID string }) error {
 		closed.Store(string(e.IdempotencyKey), o.ID)
 		assert.Equal(t, map[string]string{"tenant": "acme"}, e.Headers)
 		assert.Zero(t, w.Count("common_process_log WHERE id=? AND next_at > "+harness.NowMillis, e.ID.Row()), "early")
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	return closed
 }
@@ -186,15 +189,15 @@ func TestEntryTakenBackByPlainSQLDoesNotRun(t *testing.T) {
 		record, _, cancel, _, _ := bySQL(t)
 		cfg := w.Quick()
 		dropped := make(chan struct{}, 10)
-		cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { dropped <- struct{}{} }
+		cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { dropped <- struct{}{} }
 		c := w.New(cfg)
 		begun, goOn := make(chan struct{}), make(chan struct{})
-		_, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ struct{}) error {
+		_, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ struct{}) error {
 			begun <- struct{}{}
 			<-goOn
 			_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('closed')")
 			return err
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 		_, err = run("BEGIN;\n" + record + "COMMIT;\nBEGIN;\n" + cancel + "COMMIT;\n")
@@ -248,7 +251,7 @@ func TestProcedureRecordsAndRefusesWhatIsWrong(t *testing.T) {
 		}
 		assert.Zero(t, w.Count("common_process_log"))
 		c := w.New(w.Quick())
-		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		_, err = run(call)
 		require.NoError(t, err)
@@ -317,7 +320,7 @@ func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 		var log lockedBuffer
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		c := w.New(cfg)
-		_, _ = harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 1, Retry: compensator.Fixed(time.Millisecond)}, func(e *compensator.Entry, call int) error {
+		_, _ = harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 1, Retry: compensator.Fixed(time.Millisecond)}, func(e *compensator.Entry, call int) error {
 			if e.ProcessCount > 0 {
 				return harness.ErrSoldOut
 			}
@@ -343,8 +346,8 @@ func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 			assert.Contains(t, text, why)
 		}
 		seen := 0
-		for _, state := range compensator.States {
-			page, err := c.List(t.Context(), compensator.Filter{States: []compensator.State{state}, Limit: 500})
+		for _, state := range processlog.States {
+			page, err := admin.Of(c).List(t.Context(), admin.Filter{States: []compensator.State{state}, Limit: 500})
 			require.NoError(t, err)
 			seen += len(page.Entries)
 		}

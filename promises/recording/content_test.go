@@ -34,10 +34,10 @@ func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
 			cfg := w.Quick()
 			cfg.DB = w.Open(harness.Watched(harness.WithParams(t, w.DSN, params)))
 			c := w.New(cfg)
-			_, err := compensator.Handle(c, "raw", func(_ context.Context, e *compensator.Entry, content []byte) error {
+			_, err := compensator.Handle(t.Context(), c, "raw", func(_ context.Context, e *compensator.Entry, content []byte) error {
 				assert.True(t, bytes.Equal(contents[e.MaxProcessCount-1], content), "content %d", e.MaxProcessCount-1)
 				return nil
-			}, compensator.TypeConfig{Codec: raw{}})
+			}, &compensator.HandlerConfig[[]byte]{TypeConfig: compensator.TypeConfig{Codec: raw{}}})
 			require.NoError(t, err)
 			w.Run(c)
 			w.InTx(cfg.DB, func(tx *sql.Tx) {
@@ -93,7 +93,7 @@ func TestBatchOfThousandsIsRecordedWhole(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		const n = 2000
 		c := w.New(cfg)
-		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 500}, nil)
+		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 500}, nil)
 		w.Run(c)
 		var receipt *compensator.Receipt
 		w.InTx(cfg.DB, func(tx *sql.Tx) {

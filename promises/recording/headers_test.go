@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
@@ -25,13 +26,13 @@ func TestChosenHeadersTravelWithTheirEntry(t *testing.T) {
 		cfg.Propagator = traced{}
 		c := w.New(cfg)
 		seen := make(chan map[string]string, 10)
-		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 			seen <- e.Headers
 			if e.Epoch == 0 {
 				return compensator.Permanent(harness.ErrSoldOut)
 			}
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 		chosen := map[string]string{"tenant": "ä<7>", "empty": ""}
@@ -40,7 +41,7 @@ func TestChosenHeadersTravelWithTheirEntry(t *testing.T) {
 		chosen["tenant"] = "changed since"
 		assert.Equal(t, want, harness.Next(t, seen))
 		w.WaitState(id, compensator.Dead)
-		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "again"}}))
+		require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "again"}}))
 		assert.Equal(t, want, harness.Next(t, seen), "after a requeue")
 		w.WaitState(id, compensator.Succeeded)
 		e, err := c.Get(t.Context(), id)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
@@ -76,7 +77,7 @@ func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		batch := harness.Keyed("key", 100)
 		var existing *compensator.Receipt
@@ -486,8 +487,8 @@ func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	strict := compensator.TypeConfig{RefuseOtherContent: true}
-	handled, _ := harness.Numbered(t, c, "close_order", strict, nil)
-	declared, err := compensator.Declare[harness.Order](c, "notify", strict)
+	handled, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{TypeConfig: strict}, nil)
+	declared, err := compensator.Declare[harness.Order](t.Context(), c, "notify", &strict)
 	require.NoError(t, err)
 	for _, of := range []*compensator.Type[harness.Order]{handled, declared} {
 		opts := compensator.Options{IdempotencyKey: compensator.IdempotencyKey(of.Name())}
@@ -523,8 +524,8 @@ func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		closings, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
-		notices, _ := harness.Numbered(t, c, "notify", compensator.TypeConfig{}, nil)
+		closings, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		notices, _ := harness.Numbered(t, c, "notify", compensator.HandlerConfig[harness.Order]{}, nil)
 		for key, change := range map[string]func(of *compensator.Type[harness.Order], tx *sql.Tx, ref compensator.Ref) error{
 			"cancel": func(of *compensator.Type[harness.Order], tx *sql.Tx, ref compensator.Ref) error {
 				_, err := of.CancelTx(t.Context(), tx, ref)
@@ -561,7 +562,7 @@ func TestKeyGuardsAsLongAsItsEntryIsKept(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	record := func() (r *compensator.Receipt) {
 		w.InTx(w.DB, func(tx *sql.Tx) {
@@ -573,12 +574,12 @@ func TestKeyGuardsAsLongAsItsEntryIsKept(t *testing.T) {
 		return r
 	}
 	first := record()
-	n, err := c.Purge(t.Context(), time.Hour)
+	n, err := admin.Of(c).Purge(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.Zero(t, n)
 	assert.True(t, record().Entries[0].Duplicate)
 	w.Exec("UPDATE common_process_log SET next_at=next_at-7200000") // The entries have now ended two hours ago.
-	n, err = c.Purge(t.Context(), time.Hour)
+	n, err = admin.Of(c).Purge(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	second := record()
@@ -592,8 +593,8 @@ func TestDuplicateResurrectsNothing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 1}, func(*compensator.Entry, int) error { return errors.New("no") })
-		undone, _ := harness.Numbered(t, c, "take_stock", compensator.TypeConfig{MaxProcessCount: 1, Compensate: func(context.Context, *compensator.Entry) error { return nil }},
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, func(*compensator.Entry, int) error { return errors.New("no") })
+		undone, _ := harness.Numbered(t, c, "take_stock", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }},
 			func(*compensator.Entry, int) error { return errors.New("no") })
 		stop := w.Run(c)
 		record := func(of *compensator.Type[harness.Order], key string, delay time.Duration) (r *compensator.Receipt) {

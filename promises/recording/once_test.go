@@ -20,7 +20,7 @@ var errSpoilt = errors.New("spoilt")
 // inbox declares a type whose entries are processed messages.
 func inbox(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig) *compensator.Type[harness.Order] {
 	t.Helper()
-	messages, err := compensator.Declare[harness.Order](c, "inbox", cfg)
+	messages, err := compensator.Declare[harness.Order](t.Context(), c, "inbox", &cfg)
 	require.NoError(t, err)
 	return messages
 }
@@ -91,7 +91,7 @@ func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		one := func(*compensator.Entry) string { return "one" }
-		messages, ran := harness.Numbered(t, c, "inbox", compensator.TypeConfig{Serial: one}, nil)
+		messages, ran := harness.Numbered(t, c, "inbox", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: one}}, nil)
 		w.Run(c)
 		for i := range 10 {
 			first, err := take(t.Context(), cfg.DB, messages, fmt.Sprint(i), nil)
@@ -150,7 +150,7 @@ func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 		}
 		_, err := c.Cancel(t.Context(), compensator.IdempotencyKey("pending"))
 		require.ErrorAs(t, err, new(*compensator.StateError), "it is done")
-		w.PutThrough(db, got(t)(compensator.Declare[harness.Order](c, "other", compensator.TypeConfig{})), 1, compensator.Options{IdempotencyKey: "other's"})
+		w.PutThrough(db, got(t)(compensator.Declare[harness.Order](t.Context(), c, "other", nil)), 1, compensator.Options{IdempotencyKey: "other's"})
 		_, err = take(t.Context(), db, messages, "other's", nil)
 		require.ErrorAs(t, err, new(*compensator.OtherTypeError))
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // repository is a caller's type that wraps a handle. It has the methods of a transaction, but is none itself.
@@ -71,7 +72,7 @@ func TestEntryRecordedThroughAWrappedTransactionRuns(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg, ready := w.HooksOnly(cfg)
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		ready()
 		tx, err := sqlx.NewDb(cfg.DB, "mysql").BeginTxx(t.Context(), nil)
@@ -156,13 +157,13 @@ var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, o
 		return err
 	},
 	"value that cannot be encoded": func(t *testing.T, c *compensator.Compensator, _ *compensator.Type[harness.Order], tx compensator.Tx) error {
-		channels, err := compensator.Declare[chan int](c, "close_order", compensator.TypeConfig{})
+		channels, err := compensator.Declare[chan int](t.Context(), c, "close_order", nil)
 		assert.NoError(t, err)
 		_, err = channels.Record(t.Context(), tx, nil, compensator.Options{})
 		return err
 	},
 	"value that could not be encoded, among others": func(t *testing.T, c *compensator.Compensator, orders *compensator.Type[harness.Order], tx compensator.Tx) error {
-		channels, err := compensator.Declare[chan int](c, "close_order", compensator.TypeConfig{})
+		channels, err := compensator.Declare[chan int](t.Context(), c, "close_order", nil)
 		assert.NoError(t, err)
 		_, err = c.Record(t.Context(), tx, orders.Entry(harness.Order{}, compensator.Options{}), channels.Entry(nil, compensator.Options{}))
 		assert.ErrorContains(t, err, "entry 2 of 2: ")
@@ -179,14 +180,14 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB, cfg.MaxContent = db, 1000
 		ended := make(chan error, 1)
-		cfg.Observer.AttemptEnded = func(e compensator.AttemptEvent) { ended <- e.Err }
+		cfg.Observer.AttemptEnded = func(e observe.AttemptEvent) { ended <- e.Err }
 		c := w.New(cfg)
-		orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 		require.NoError(t, err)
 		handled := make(chan func(tx compensator.Tx) error, 1)
-		pays, err := compensator.HandleTx(c, "pay_order", func(_ context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
+		pays, err := compensator.HandleTx(t.Context(), c, "pay_order", func(_ context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
 			return (<-handled)(tx)
-		}, compensator.TypeConfig{MaxProcessCount: 1})
+		}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 		require.NoError(t, err)
 		w.Run(c)
 		for name, refused := range refusedEntries {
@@ -239,7 +240,7 @@ func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, opts := range map[string]compensator.Options{"sound": {}, "refused": {Delay: -1}} {
@@ -289,7 +290,7 @@ func TestContentIsWhatItWasWhenRecorded(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		want := []byte("{\"note\":\"\xff ' \\ \x00 😀\"}") // This content is neither valid JSON nor valid UTF-8.
-		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, content []byte) error {
+		_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, content []byte) error {
 			assert.Equal(t, want, content)
 			assert.Equal(t, want, e.Content)
 			clear(content)
@@ -298,7 +299,7 @@ func TestContentIsWhatItWasWhenRecorded(t *testing.T) {
 				return errors.New("again")
 			}
 			return nil
-		}, compensator.TypeConfig{Codec: raw{}, Retry: compensator.Fixed(0)})
+		}, &compensator.HandlerConfig[[]byte]{TypeConfig: compensator.TypeConfig{Codec: raw{}}, Retry: compensator.Fixed(0)})
 		require.NoError(t, err)
 		w.Run(c)
 		buffer := bytes.Clone(want)
@@ -403,7 +404,7 @@ func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg, ready := w.HooksOnly(cfg) // Let only the hooks start entries, because the reconciler would hide a wrong id.
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(20 * time.Millisecond)}, func(_ *compensator.Entry, call int) error {
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(20 * time.Millisecond)}, func(_ *compensator.Entry, call int) error {
 			if call == 1 {
 				return errors.New("again") // Fail, because storing a failure uses the id of the row, too.
 			}
@@ -439,7 +440,7 @@ func TestLogOutOfIdsRefusesAndCommitsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.Exec(fmt.Sprintf("ALTER TABLE common_process_log AUTO_INCREMENT=%d", uint64(math.MaxUint64-1)))
 	var last *compensator.Receipt
@@ -474,7 +475,7 @@ func TestBusinessIsNotCommittedAfterAPanicInRecord(t *testing.T) {
 	t.Parallel()
 	for name, record := range map[string]func(ctx context.Context, c *compensator.Compensator, tx compensator.Tx) error{
 		"codec": func(ctx context.Context, c *compensator.Compensator, tx compensator.Tx) error {
-			broken, err := compensator.Declare[unencodable](c, "close_order", compensator.TypeConfig{})
+			broken, err := compensator.Declare[unencodable](ctx, c, "close_order", nil)
 			require.NoError(t, err)
 			_, err = broken.Record(ctx, tx, unencodable{}, compensator.Options{})
 			return err

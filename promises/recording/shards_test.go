@@ -31,7 +31,7 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 				cfg := here.Quick()
 				cfg.DB = here.Open(open(here.DSN))
 				c := here.New(cfg)
-				orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				ids := here.InsertDue("close_order", 1, 1)
 				there.InsertDue("close_order", 1, 1)
 				tx := there.Begin(there.Open(openOther(there.DSN)))

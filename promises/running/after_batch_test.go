@@ -15,8 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // afterItsSubject returns the batch that an entry follows. The batch's id is the entry's business id.
@@ -29,7 +31,7 @@ const unfinished = "SELECT COUNT(*) FROM common_process_log WHERE batch_id=? AND
 // has ended when it runs.
 func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compensator.Type[harness.Order] {
 	t.Helper()
-	report, err := compensator.HandleTx(c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+	report, err := compensator.HandleTx(t.Context(), c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		var open int
 		if err := w.DB.QueryRowContext(ctx, unfinished, e.BusinessID).Scan(&open); err != nil {
 			return err
@@ -38,7 +40,7 @@ func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compe
 		assert.Zero(t, e.ProcessCount, "to wait costs no attempt")
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
 		return err
-	}, compensator.TypeConfig{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits the handler's own waits only, not the wait for the batch.
+	}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits the handler's own waits only, not the wait for the batch.
 	require.NoError(t, err)
 	return report
 }
@@ -65,7 +67,7 @@ func TestFollowUpRunsOnceAllOfItsBatchHaveEnded(t *testing.T) {
 			c = w.New(cfg)
 			types = types[:0]
 			for _, name := range []string{"row", "picture"} {
-				typ, err := compensator.Handle(c, name, handler, compensator.TypeConfig{Retry: compensator.Fixed(300 * time.Millisecond)})
+				typ, err := compensator.Handle(t.Context(), c, name, handler, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(300 * time.Millisecond)})
 				require.NoError(t, err)
 				types = append(types, typ)
 			}
@@ -87,7 +89,7 @@ func TestFollowUpRunsOnceAllOfItsBatchHaveEnded(t *testing.T) {
 		}
 		for upload := range uploads {
 			name := fmt.Sprint("upload-", upload)
-			p, err := c.WaitBatch(t.Context(), name)
+			p, err := c.Batch(name).Wait(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, rows, p.Total)
 			require.Equal(t, rows, p.Done)
@@ -129,8 +131,8 @@ func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	double.DB, double.Store = nil, compensatortest.NewMemoryStore()
 	for name, cfg := range map[string]compensator.Config{"MariaDB": cfg, "the double": double} {
 		c := w.New(cfg)
-		report, err := compensator.Handle(c, "report", func(context.Context, *compensator.Entry, harness.Order) error { return nil },
-			compensator.TypeConfig{AfterBatch: afterItsSubject})
+		report, err := compensator.Handle(t.Context(), c, "report", func(context.Context, *compensator.Entry, harness.Order) error { return nil },
+			&compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject})
 		require.NoError(t, err)
 		put := func(opts compensator.Options) (id compensator.EntryID, err error) {
 			err = c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -149,8 +151,8 @@ func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 			require.Contains(t, field.Reason, "ends with a space", name)
 		}
 		refused(harness.ErrOf(put(compensator.Options{BatchID: "b "})))
-		refused(harness.ErrOf(c.BatchProgress(t.Context(), "b ")))
-		refused(harness.ErrOf(c.WaitBatch(t.Context(), "b ")))
+		refused(harness.ErrOf(c.Batch("b ").Progress(t.Context())))
+		refused(harness.ErrOf(c.Batch("b ").Wait(t.Context())))
 		_, err = put(compensator.Options{BatchID: " b"})
 		require.NoError(t, err, "in front it is another id: %s", name)
 		id, err := put(compensator.Options{BusinessID: "b "})
@@ -182,11 +184,11 @@ func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	w := harness.NewWorld(t)
 	w.DB.SetMaxOpenConns(1)
 	c := w.New(w.Quick())
-	rows, gate := harness.Held(t, c, "row", compensator.TypeConfig{Timeout: harness.Timeout, Lease: 2 * harness.Timeout}, nil)
-	report, err := compensator.HandleTx(c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+	rows, gate := harness.Held(t, c, "row", compensator.HandlerConfig[harness.Order]{Timeout: harness.Timeout, Lease: 2 * harness.Timeout}, nil)
+	report, err := compensator.HandleTx(t.Context(), c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
 		return err
-	}, compensator.TypeConfig{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits the handler's own waits only, not the wait for the batch.
+	}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits the handler's own waits only, not the wait for the batch.
 	require.NoError(t, err)
 	w.Run(c)
 	w.WaitState(w.Put(report, 0, compensator.Options{}), compensator.Succeeded) // This entry follows no batch.
@@ -209,25 +211,25 @@ func TestFollowUpIsLateByAPartOfWhatItsBatchTook(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := compensatortest.NewMemoryStore()
 			var snoozed atomic.Int64
-			c, err := compensator.New(t.Context(), compensator.Config{Store: store, PollInterval: 10 * time.Minute, Observer: compensator.Observer{
-				AttemptEnded: func(e compensator.AttemptEvent) {
-					if compensator.VerdictOf(e.Err) == compensator.VerdictSnooze {
+			c, err := compensator.New(t.Context(), compensator.Config{Store: store, PollInterval: 10 * time.Minute, Observer: observe.Observer{
+				AttemptEnded: func(e observe.AttemptEvent) {
+					if compensator.VerdictOf(e.Err) == observe.Snooze {
 						snoozed.Add(1)
 					}
 				},
 			}})
 			require.NoError(t, err)
 			began := time.Now()
-			_, err = compensator.Handle(c, "row", nothing, compensator.TypeConfig{})
+			_, err = compensator.Handle(t.Context(), c, "row", nothing, nil)
 			require.NoError(t, err)
 			var mu sync.Mutex
 			var late []time.Duration
-			_, err = compensator.Handle(c, "report", func(context.Context, *compensator.Entry, harness.Order) error {
+			_, err = compensator.Handle(t.Context(), c, "report", func(context.Context, *compensator.Entry, harness.Order) error {
 				mu.Lock()
 				defer mu.Unlock()
 				late = append(late, time.Since(began)-took)
 				return nil
-			}, compensator.TypeConfig{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits the handler's own waits only, not the wait for the batch.
+			}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits the handler's own waits only, not the wait for the batch.
 			require.NoError(t, err)
 			stop := compensatortest.Run(t, c)
 			harness.RecordIn(t, c, store,
@@ -251,20 +253,20 @@ func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	_, err := c.WaitBatch(t.Context(), "")
+	_, err := c.Batch("").Wait(t.Context())
 	var field *compensator.FieldError
 	require.ErrorAs(t, err, &field)
 	require.Equal(t, "batch id", field.Field)
-	_, err = c.WaitBatch(t.Context(), "nobody's")
+	_, err = c.Batch("nobody's").Wait(t.Context())
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 
-	rows, err := compensator.Declare[harness.Order](c, "row", compensator.TypeConfig{})
+	rows, err := compensator.Declare[harness.Order](t.Context(), c, "row", nil)
 	require.NoError(t, err)
 	w.Put(rows, 0, compensator.Options{BatchID: "b"})
 	lost := errors.New("the caller's timeout")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, lost)
 	defer cancel()
-	_, err = c.WaitBatch(ctx, "b")
+	_, err = c.Batch("b").Wait(ctx)
 	require.ErrorIs(t, err, lost)
 }
 
@@ -277,15 +279,15 @@ func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 	var rows, sour *compensator.Type[harness.Order]
 	var gate, again *harness.Gate
 	harness.InBubble(t, func(c *compensator.Compensator) {
-		rows, gate = harness.Held(t, c, "held", compensator.TypeConfig{Timeout: time.Hour}, nil)
+		rows, gate = harness.Held(t, c, "held", compensator.HandlerConfig[harness.Order]{Timeout: time.Hour}, nil)
 		again = harness.NewGate()
 		var err error
-		sour, err = compensator.Handle(c, "sour", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		sour, err = compensator.Handle(t.Context(), c, "sour", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			if healed.Load() {
 				return again.Pass(ctx, e)
 			}
 			return compensator.Permanent(harness.ErrSoldOut)
-		}, compensator.TypeConfig{Timeout: time.Hour})
+		}, &compensator.HandlerConfig[harness.Order]{Timeout: time.Hour})
 		require.NoError(t, err)
 	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 		batch := compensator.Options{BatchID: "b"}
@@ -298,12 +300,12 @@ func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 		}
 		done := make(chan result, 1)
 		go func() {
-			p, err := c.WaitBatch(t.Context(), "b")
+			p, err := c.Batch("b").Wait(t.Context())
 			done <- result{p, err}
 		}()
 		time.Sleep(time.Minute) // By now WaitBatch has read the batch and found the first held entry.
 		healed.Store(true)
-		require.NoError(t, c.Requeue(t.Context(), dead, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ops", Reason: "healed"}}))
+		require.NoError(t, admin.Of(c).Requeue(t.Context(), dead, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ops", Reason: "healed"}}))
 		gate.Open()
 		time.Sleep(time.Minute)
 		require.Empty(t, done, "the one in front runs")

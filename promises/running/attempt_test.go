@@ -27,13 +27,13 @@ func TestReschedulingDuringAnAttemptIsNoCrash(t *testing.T) {
 	var runs atomic.Int64
 	harness.InBubble(t, func(made *compensator.Compensator) {
 		c = made
-		_, err := compensator.Handle(c, "postponed", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		_, err := compensator.Handle(t.Context(), c, "postponed", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			if runs.Add(1) > 5 {
 				return nil
 			}
 			assert.NoError(t, c.Reschedule(ctx, e.ID, 0))
 			return errors.New("dropped: the entry was moved meanwhile")
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 		harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "postponed", Content: []byte(`{}`)})
@@ -51,7 +51,7 @@ func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
 	var proceed chan struct{}
 	harness.InBubble(t, func(c *compensator.Compensator) {
 		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // Make the channels here, so that they belong to the bubble.
-		_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+		_, err := compensator.HandleBatch(t.Context(), c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 			ids := make([]compensator.EntryID, len(items))
 			verdicts := make([]error, len(items))
 			for i := range items {
@@ -63,7 +63,7 @@ func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
 				verdicts[i] = ctx.Err()
 			}
 			return verdicts
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 		entry := compensator.NewEntry{BusinessType: "batch", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Second}}
@@ -94,7 +94,7 @@ func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 	var alone harness.Calls
 	harness.InBubble(t, func(c *compensator.Compensator) {
 		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // Make the channels here, so that they belong to the bubble.
-		_, err := compensator.HandleBatch(c, "batch", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+		_, err := compensator.HandleBatch(t.Context(), c, "batch", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 			if len(items) == 1 {
 				alone.Add(items[0].Entry.ID)
 				return nil
@@ -102,7 +102,7 @@ func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 			entered <- []compensator.EntryID{items[0].Entry.ID, items[1].Entry.ID}
 			<-proceed
 			panic("no verdict")
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 		entry := compensator.NewEntry{BusinessType: "batch", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Second}}
@@ -126,14 +126,14 @@ func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
 			t.Parallel()
 			var alone harness.Calls
 			harness.InBubble(t, func(c *compensator.Compensator) {
-				_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+				_, err := compensator.HandleBatch(t.Context(), c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 					if len(items) > 1 {
 						<-time.After(1900 * time.Millisecond) // Ignore the context.
 						return []error{ctx.Err(), ctx.Err()}
 					}
 					alone.Add(items[0].Entry.ID)
 					return nil
-				}, compensator.TypeConfig{Timeout: time.Second, Lease: time.Second})
+				}, &compensator.BatchConfig[harness.Order]{Timeout: time.Second, Lease: time.Second})
 				require.NoError(t, err)
 			}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 				canceller := c
@@ -165,7 +165,7 @@ func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	const timeout, lease = 20 * time.Second, 2 * time.Second
 	var alone harness.Calls
 	inSlowBubble(t, func(c *compensator.Compensator, store *slowlyRenewing) {
-		_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+		_, err := compensator.HandleBatch(t.Context(), c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 			if len(items) > 1 {
 				<-time.After(timeout + 2*lease) // Ignore the context.
 				return []error{ctx.Err(), ctx.Err()}
@@ -175,7 +175,7 @@ func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 			<-time.After(timeout - lease)       // This is long enough for four leases to end and be counted.
 			store.takes.Store(0)
 			return nil
-		}, compensator.TypeConfig{Timeout: timeout, Lease: lease})
+		}, &compensator.BatchConfig[harness.Order]{Timeout: timeout, Lease: lease})
 		require.NoError(t, err)
 	}, func(t *testing.T, store *slowlyRenewing) {
 		for _, row := range store.Rows() {
@@ -226,7 +226,7 @@ func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.
 	const lease = 30 * time.Second
 	var alone harness.Calls
 	inSlowBubble(t, func(c *compensator.Compensator, store *slowlyRenewing) {
-		_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+		_, err := compensator.HandleBatch(t.Context(), c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 			if len(items) == 1 {
 				alone.Add(items[0].Entry.ID)
 				return nil
@@ -236,7 +236,7 @@ func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.
 			}
 			store.takes.Store(int64(lease / 4))
 			return []error{ctx.Err(), ctx.Err()}
-		}, compensator.TypeConfig{Timeout: 10 * time.Second, Lease: lease})
+		}, &compensator.BatchConfig[harness.Order]{Timeout: 10 * time.Second, Lease: lease})
 		require.NoError(t, err)
 	}, func(t *testing.T, store *slowlyRenewing) {
 		for _, row := range store.Rows() {
@@ -264,8 +264,8 @@ func TestPanicInTheErrorOrTheScheduleIsAFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			harness.InBubble(t, func(c *compensator.Compensator) {
-				_, err := compensator.Handle(c, "broken", func(context.Context, *compensator.Entry, harness.Order) error { return broken.err },
-					compensator.TypeConfig{MaxProcessCount: 3, Retry: broken.retry})
+				_, err := compensator.Handle(t.Context(), c, "broken", func(context.Context, *compensator.Entry, harness.Order) error { return broken.err },
+					&compensator.HandlerConfig[harness.Order]{MaxProcessCount: 3, Retry: broken.retry})
 				require.NoError(t, err)
 			}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 				harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "broken", Content: []byte(`{}`)})
@@ -290,10 +290,10 @@ func TestEntryAdvancesWhateverItsErrorSays(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, nil)
-		failing, err := compensator.Handle(c, "failing", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, nil)
+		failing, err := compensator.Handle(t.Context(), c, "failing", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
 			return errors.New(texts[o.Number])
-		}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+		}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
 		require.NoError(t, err)
 		w.Run(c)
 		var receipts []*compensator.Receipt

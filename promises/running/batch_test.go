@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
@@ -56,13 +57,13 @@ func (b *batches) largest() (n int) {
 
 // batched registers a batch type and records n entries, numbered from 0, that are due together. It runs until all have
 // ended.
-func batched(t *testing.T, w *harness.World, n int, cfg compensator.TypeConfig, answer func(ctx context.Context, numbers []int) []error) (*compensator.Compensator, *batches) {
+func batched(t *testing.T, w *harness.World, n int, cfg compensator.BatchConfig[harness.Order], answer func(ctx context.Context, numbers []int) []error) (*compensator.Compensator, *batches) {
 	t.Helper()
 	c := w.New(w.Quick())
 	var seen batches
-	orders, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+	orders, err := compensator.HandleBatch(t.Context(), c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 		return answer(ctx, seen.add(items))
-	}, cfg)
+	}, &cfg)
 	require.NoError(t, err)
 	w.PutMany(c, orders, n, compensator.Options{})
 	w.Run(c)
@@ -74,7 +75,7 @@ func batched(t *testing.T, w *harness.World, n int, cfg compensator.TypeConfig, 
 func TestBatchWithoutErrorsSucceedsAsAWhole(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	_, seen := batched(t, w, 100, compensator.TypeConfig{BatchSize: 40}, func(context.Context, []int) []error { return nil })
+	_, seen := batched(t, w, 100, compensator.BatchConfig[harness.Order]{BatchSize: 40}, func(context.Context, []int) []error { return nil })
 	require.Equal(t, 100, w.Ended(compensator.Succeeded, 0))
 	require.LessOrEqual(t, seen.largest(), 40)
 	require.Greater(t, seen.largest(), 1, "entries that are due together run together")
@@ -95,7 +96,7 @@ func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
 	var seen batches
 	var mu sync.Mutex // guards owns
 	var owns []context.Context
-	orders, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+	orders, err := compensator.HandleBatch(t.Context(), c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 		seen.add(items)
 		assert.Nil(t, ctx.Value(traceKey{}), "the batch of %d has one entry's values", len(items))
 		for _, item := range items {
@@ -108,7 +109,7 @@ func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
 			mu.Unlock()
 		}
 		return nil
-	}, compensator.TypeConfig{BatchMiddleware: []compensator.BatchMiddleware{func(next compensator.BatchFunc) compensator.BatchFunc {
+	}, &compensator.BatchConfig[harness.Order]{BatchMiddleware: []compensator.BatchMiddleware{func(next compensator.BatchFunc) compensator.BatchFunc {
 		return func(ctx context.Context, entries []*compensator.Entry) []error {
 			assert.Nil(t, ctx.Value(traceKey{}))
 			for _, e := range entries {
@@ -149,12 +150,12 @@ func TestBatchRunsThoughItsPropagatorPanics(t *testing.T) {
 	cfg := w.Quick()
 	cfg.Propagator = trippedUp{}
 	c := w.New(cfg)
-	orders, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+	orders, err := compensator.HandleBatch(t.Context(), c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 		for _, item := range items {
 			assert.Equal(t, ctx, item.Context(), "the batch's own, with nothing more")
 		}
 		return nil
-	}, compensator.TypeConfig{MaxProcessCount: 1})
+	}, &compensator.BatchConfig[harness.Order]{MaxProcessCount: 1})
 	require.NoError(t, err)
 	w.PutMany(c, orders, 3, compensator.Options{})
 	w.Run(c)
@@ -167,7 +168,7 @@ func TestFailuresOfABatchAreEachTheirOwnEntrys(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	bad := []int{2, 5, 7}
-	c, seen := batched(t, w, 10, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(_ context.Context, numbers []int) []error {
+	c, seen := batched(t, w, 10, compensator.BatchConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(_ context.Context, numbers []int) []error {
 		verdicts := make([]error, len(numbers))
 		for i, n := range numbers {
 			if slices.Contains(bad, n) {
@@ -182,7 +183,7 @@ func TestFailuresOfABatchAreEachTheirOwnEntrys(t *testing.T) {
 	require.Equal(t, 7, w.Ended(compensator.Succeeded, 0))
 	require.Equal(t, 2, w.Ended(compensator.Dead, 2))
 	require.Equal(t, 1, w.Ended(compensator.Dead, 1))
-	dead, err := c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Dead}})
+	dead, err := admin.Of(c).List(t.Context(), admin.Filter{States: []compensator.State{compensator.Dead}})
 	require.NoError(t, err)
 	for _, e := range dead.Entries {
 		var o harness.Order
@@ -207,7 +208,7 @@ func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
-			_, seen := batched(t, w, 20, compensator.TypeConfig{MaxProcessCount: 1, Timeout: 300 * time.Millisecond}, func(ctx context.Context, numbers []int) []error {
+			_, seen := batched(t, w, 20, compensator.BatchConfig[harness.Order]{MaxProcessCount: 1, Timeout: 300 * time.Millisecond}, func(ctx context.Context, numbers []int) []error {
 				switch {
 				case len(numbers) > 1:
 					return fail(ctx, len(numbers))
@@ -232,14 +233,14 @@ func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
 func TestEntryThatFailsAloneIsFailedByItsOwnPanic(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c, _ := batched(t, w, 20, compensator.TypeConfig{MaxProcessCount: 1}, func(_ context.Context, numbers []int) []error {
+	c, _ := batched(t, w, 20, compensator.BatchConfig[harness.Order]{MaxProcessCount: 1}, func(_ context.Context, numbers []int) []error {
 		if slices.Contains(numbers, 13) {
 			panic("thirteen")
 		}
 		return nil
 	})
 	require.Equal(t, 19, w.Ended(compensator.Succeeded, 0))
-	dead, err := c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Dead}})
+	dead, err := admin.Of(c).List(t.Context(), admin.Filter{States: []compensator.State{compensator.Dead}})
 	require.NoError(t, err)
 	require.Len(t, dead.Entries, 1)
 	require.Contains(t, dead.Entries[0].LastError, "handler panicked: thirteen")
@@ -256,7 +257,7 @@ func TestBatchOfOneComesToItsVerdictAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			_, seen := batched(t, w, 1, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0), Timeout: 300 * time.Millisecond},
+			_, seen := batched(t, w, 1, compensator.BatchConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0), Timeout: 300 * time.Millisecond},
 				func(ctx context.Context, _ []int) []error { return fail(ctx) })
 			require.Equal(t, 1, w.Ended(compensator.Dead, 2))
 			require.Len(t, seen.of(0), 2, "a run for each attempt")
@@ -270,10 +271,10 @@ func TestUndecodableEntryLeavesItsBatch(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	var seen batches
-	orders, err := compensator.HandleBatch(c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+	orders, err := compensator.HandleBatch(t.Context(), c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 		seen.add(items)
 		return make([]error, len(items))
-	}, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)})
+	}, &compensator.BatchConfig[harness.Order]{Retry: compensator.Fixed(time.Hour)})
 	require.NoError(t, err)
 	w.PutMany(c, orders, 10, compensator.Options{})
 	w.Exec("UPDATE common_process_log SET content='[]' WHERE business_id=4")
@@ -291,10 +292,10 @@ func TestSuspectsStayOutOfBatches(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	var seen batches
-	orders, err := compensator.HandleBatch(c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+	orders, err := compensator.HandleBatch(t.Context(), c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 		seen.add(items)
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	w.PutMany(c, orders, 20, compensator.Options{})
 	w.Exec("UPDATE common_process_log SET delivery_count=1 WHERE business_id IN (3,4)") // These entries have lost one lease.
@@ -320,13 +321,13 @@ func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	var undone harness.Calls
-	_, _ = batched(t, w, 10, compensator.TypeConfig{
+	_, _ = batched(t, w, 10, compensator.BatchConfig[harness.Order]{
 		MaxProcessCount: 1,
-		Compensate: compensator.Typed(func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+		Compensate: func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 			assert.Equal(t, fmt.Sprintf("order %d", o.Number), e.LastError)
 			undone.Add(e.ID)
 			return nil
-		}),
+		},
 	}, func(_ context.Context, numbers []int) []error {
 		verdicts := make([]error, len(numbers))
 		for i, n := range numbers {
@@ -347,7 +348,7 @@ func TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict(t *testing.T) {
 	c := w.New(w.Quick())
 	sizes := make(chan int, 10)
 	var seen harness.Calls
-	_, err := compensator.HandleBatch(c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+	_, err := compensator.HandleBatch(t.Context(), c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 		for _, item := range items {
 			seen.Add(item.Entry.ID)
 		}
@@ -356,7 +357,7 @@ func TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict(t *testing.T) {
 			return make([]error, len(items)+1)
 		}
 		return nil
-	}, compensator.TypeConfig{BatchSize: 3})
+	}, &compensator.BatchConfig[harness.Order]{BatchSize: 3})
 	require.NoError(t, err)
 	ids := w.InsertDue("close_order", 1, 3)
 	w.Exec("UPDATE common_process_log SET content='no order' WHERE id=2")

@@ -17,6 +17,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -60,21 +61,21 @@ type service struct {
 	released      atomic.Int64
 
 	mu           sync.Mutex // guards the fields below it
-	opens, ended []compensator.OpenBreaker
+	opens, ended []observe.OpenBreaker
 }
 
 // opened returns the events of Observer.BreakerOpened. closed returns those of BreakerClosed.
-func (s *service) opened() []compensator.OpenBreaker { return s.told(&s.opens) }
-func (s *service) closed() []compensator.OpenBreaker { return s.told(&s.ended) }
+func (s *service) opened() []observe.OpenBreaker { return s.told(&s.opens) }
+func (s *service) closed() []observe.OpenBreaker { return s.told(&s.ended) }
 
-func (s *service) told(list *[]compensator.OpenBreaker) []compensator.OpenBreaker {
+func (s *service) told(list *[]observe.OpenBreaker) []observe.OpenBreaker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(*list)
 }
 
-func (s *service) note(list *[]compensator.OpenBreaker) func(compensator.OpenBreaker) {
-	return func(open compensator.OpenBreaker) {
+func (s *service) note(list *[]observe.OpenBreaker) func(observe.OpenBreaker) {
+	return func(open observe.OpenBreaker) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		*list = append(*list, open)
@@ -94,7 +95,7 @@ func newService(t *testing.T, onClaim func()) *service {
 		return nil
 	}}
 	c, err := compensator.New(t.Context(), compensator.Config{Store: countedStore{store, &s.claims, &s.released}, Queue: countedQueue{s.queue.Client(), &s.claims}, Logger: slog.New(slog.DiscardHandler),
-		Observer: compensator.Observer{
+		Observer: observe.Observer{
 			BreakerOpened: s.note(&s.opens), BreakerClosed: s.note(&s.ended),
 		}})
 	require.NoError(t, err)
@@ -119,8 +120,8 @@ func (s *service) call(context.Context, *compensator.Entry) error {
 }
 
 // handle registers the type "quiet", whose handlers call the dependency.
-func (s *service) handle(cfg compensator.TypeConfig) {
-	_, err := compensator.Handle(s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error { return s.call(ctx, e) }, cfg)
+func (s *service) handle(cfg compensator.HandlerConfig[harness.Order]) {
+	_, err := compensator.Handle(s.t.Context(), s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error { return s.call(ctx, e) }, &cfg)
 	require.NoError(s.t, err)
 }
 
@@ -175,7 +176,7 @@ func TestOpenBreakerCostsNoClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		s.handle(compensator.TypeConfig{Breaker: compensator.Breaker{Of: 3, Pause: 80 * time.Minute}})
+		s.handle(compensator.HandlerConfig[harness.Order]{Breaker: compensator.Breaker{Of: 3, Pause: 80 * time.Minute}})
 		stop := compensatortest.Run(t, s.c)
 		s.outage(200)
 		calls, claims := s.calls.Load(), s.claims.Load()
@@ -205,13 +206,13 @@ func TestOpenBreakerProbesWithTheEntryThatHasWaitedLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		var probed []compensator.EntryID
-		_, err := compensator.Handle(s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		_, err := compensator.Handle(t.Context(), s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			if len(s.opened()) > 0 && len(s.closed()) == 0 {
 				probed = append(probed, e.ID)     // Only one probe runs at a time, so no mutex is needed.
 				defer time.Sleep(5 * time.Second) // No other entry may start while the probe runs.
 			}
 			return s.call(ctx, e)
-		}, compensator.TypeConfig{Concurrency: 3, Retry: compensator.Fixed(time.Hour), Breaker: compensator.Breaker{Of: 3, Pause: time.Minute}})
+		}, &compensator.HandlerConfig[harness.Order]{Concurrency: 3, Retry: compensator.Fixed(time.Hour), Breaker: compensator.Breaker{Of: 3, Pause: time.Minute}})
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, s.c)
 		s.record(3) // These entries fail and ask for a retry in an hour.
@@ -242,7 +243,7 @@ func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		s.handle(compensator.TypeConfig{Concurrency: 3, Timeout: 10 * time.Second, Lease: 2 * time.Minute, Breaker: compensator.Breaker{Of: 3, Pause: 30 * time.Second}})
+		s.handle(compensator.HandlerConfig[harness.Order]{Concurrency: 3, Timeout: 10 * time.Second, Lease: 2 * time.Minute, Breaker: compensator.Breaker{Of: 3, Pause: 30 * time.Second}})
 		stop := compensatortest.Run(t, s.c)
 		s.record(20)
 		time.Sleep(10 * time.Second)
@@ -274,14 +275,14 @@ func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T)
 		s := &service{t: t, store: compensatortest.NewMemoryStore()}
 		told, returned := make(chan struct{}, 2), make(chan struct{})
 		c, err := compensator.New(t.Context(), compensator.Config{Store: s.store, Logger: slog.New(slog.DiscardHandler),
-			Observer: compensator.Observer{BreakerOpened: s.note(&s.opens), Stuck: func(compensator.AttemptEvent) {
+			Observer: observe.Observer{BreakerOpened: s.note(&s.opens), Stuck: func(observe.AttemptEvent) {
 				told <- struct{}{}
 				<-returned
 				time.Sleep(time.Second) // The entries run alone during this time.
 			}}})
 		require.NoError(t, err)
 		s.c = c
-		_, err = compensator.HandleBatch(c, "quiet", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+		_, err = compensator.HandleBatch(t.Context(), c, "quiet", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 			if len(items) == 1 {
 				s.calls.Add(1)
 				time.Sleep(5 * time.Second)
@@ -290,7 +291,7 @@ func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T)
 			<-told // Ignore the context.
 			close(returned)
 			return make([]error, len(items)+1)
-		}, compensator.TypeConfig{Timeout: 10 * time.Second, Breaker: compensator.Breaker{Of: 2, Share: 1, Pause: time.Hour}})
+		}, &compensator.BatchConfig[harness.Order]{Timeout: 10 * time.Second, Breaker: compensator.Breaker{Of: 2, Share: 1, Pause: time.Hour}})
 		require.NoError(t, err)
 		s.record(2)
 		stop := compensatortest.Run(t, c)
@@ -315,10 +316,10 @@ func TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack(t *testing.T) {
 				time.Sleep(2 * time.Second)
 			}
 		})
-		_, err := compensator.Handle(s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		_, err := compensator.Handle(t.Context(), s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			time.Sleep(time.Second)
 			return s.call(ctx, e)
-		}, compensator.TypeConfig{Concurrency: 20, Breaker: compensator.Breaker{Of: 5, Pause: time.Hour}})
+		}, &compensator.HandlerConfig[harness.Order]{Concurrency: 20, Breaker: compensator.Breaker{Of: 5, Pause: time.Hour}})
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, s.c)
 		s.record(5)
@@ -348,14 +349,14 @@ func TestBatchThatOpensTheBreakerIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		_, err := compensator.HandleBatch(s.c, "quiet", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+		_, err := compensator.HandleBatch(t.Context(), s.c, "quiet", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 			s.calls.Add(1)
 			if s.up.Load() {
 				return nil
 			}
 			<-ctx.Done()
 			return make([]error, len(items)+1)
-		}, compensator.TypeConfig{Timeout: 10 * time.Second, Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
+		}, &compensator.BatchConfig[harness.Order]{Timeout: 10 * time.Second, Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
 		require.NoError(t, err)
 		s.record(30)
 		stop := compensatortest.Run(t, s.c)
@@ -378,9 +379,9 @@ func TestCompensationsCountAndWaitWithTheirHandlers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		_, err := compensator.Handle(s.c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error {
+		_, err := compensator.Handle(t.Context(), s.c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error {
 			return compensator.Permanent(errNoRoute)
-		}, compensator.TypeConfig{Compensate: s.call, Breaker: compensator.Breaker{Of: 20, Share: 0.1, Pause: time.Hour}})
+		}, &compensator.HandlerConfig[harness.Order]{Compensate: func(ctx context.Context, e *compensator.Entry, _ harness.Order) error { return s.call(ctx, e) }, Breaker: compensator.Breaker{Of: 20, Share: 0.1, Pause: time.Hour}})
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, s.c)
 		s.outage(30)
@@ -402,7 +403,7 @@ func TestStopWhileTheBreakerIsOpenWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		s.handle(compensator.TypeConfig{Breaker: compensator.Breaker{Of: 3, Pause: 24 * time.Hour}})
+		s.handle(compensator.HandlerConfig[harness.Order]{Breaker: compensator.Breaker{Of: 3, Pause: 24 * time.Hour}})
 		stop := compensatortest.Run(t, s.c)
 		s.outage(10)
 		asked := time.Now()
@@ -424,7 +425,7 @@ func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		s.handle(compensator.TypeConfig{MaxWait: time.Hour, MaxProcessCount: 5, Retry: compensator.Exponential(time.Second, 10*time.Minute), Breaker: compensator.Breaker{Of: 5, Pause: time.Second}})
+		s.handle(compensator.HandlerConfig[harness.Order]{MaxWait: time.Hour, MaxProcessCount: 5, Retry: compensator.Exponential(time.Second, 10*time.Minute), Breaker: compensator.Breaker{Of: 5, Pause: time.Second}})
 		stop := compensatortest.Run(t, s.c)
 		s.record(20)
 		time.Sleep(59 * time.Minute)
@@ -449,8 +450,8 @@ func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		s.claims.Store(-1_000_000) // Allow many claims, because each of these entries is claimed many times.
-		s.handle(compensator.TypeConfig{Breaker: compensator.Breaker{Of: 3, Pause: 2 * time.Minute}, AfterBatch: func(e *compensator.Entry) string { return e.BusinessExtID }})
-		_, err := compensator.Handle(s.c, "part", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+		s.handle(compensator.HandlerConfig[harness.Order]{Breaker: compensator.Breaker{Of: 3, Pause: 2 * time.Minute}, AfterBatch: func(e *compensator.Entry) string { return e.BusinessExtID }})
+		_, err := compensator.Handle(t.Context(), s.c, "part", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, nil)
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, s.c)
 		after := make([]compensator.NewEntry, 50)
@@ -482,7 +483,7 @@ func TestEntriesThatNobodyHereCanReadGiveWayToTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		s.claims.Store(-1_000_000) // Allow many claims, because each of these entries is claimed many times.
-		s.handle(compensator.TypeConfig{Retry: compensator.Fixed(time.Minute), Breaker: compensator.Breaker{Of: 3, Pause: 2 * time.Minute}})
+		s.handle(compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(time.Minute), Breaker: compensator.Breaker{Of: 3, Pause: 2 * time.Minute}})
 		stop := compensatortest.Run(t, s.c)
 		unread := make([]compensator.NewEntry, 50)
 		for i := range unread {

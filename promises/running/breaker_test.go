@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // One of two processes cannot reach the dependency. It must leave the entries to the other process.
@@ -19,20 +20,20 @@ import (
 func TestEntriesThatAnOpenBreakerLeavesAloneAreRunByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		opened := make(chan compensator.OpenBreaker, 1)
+		opened := make(chan observe.OpenBreaker, 1)
 		cut := cfg
-		cut.Observer.BreakerOpened = func(open compensator.OpenBreaker) { opened <- open }
+		cut.Observer.BreakerOpened = func(open observe.OpenBreaker) { opened <- open }
 		here, there := w.New(cut), w.New(cfg)
 		var down atomic.Bool
 		var late atomic.Int64
-		refunds, err := compensator.Handle(here, "refund", func(context.Context, *compensator.Entry, harness.Order) error {
+		refunds, err := compensator.Handle(t.Context(), here, "refund", func(context.Context, *compensator.Entry, harness.Order) error {
 			if down.Load() {
 				late.Add(1)
 			}
 			return compensator.Unavailable(errNoRoute)
-		}, compensator.TypeConfig{Concurrency: 1, Breaker: compensator.Breaker{Of: 4, Pause: time.Hour}})
+		}, &compensator.HandlerConfig[harness.Order]{Concurrency: 1, Breaker: compensator.Breaker{Of: 4, Pause: time.Hour}})
 		require.NoError(t, err)
-		_, ran := harness.Numbered(t, there, "refund", compensator.TypeConfig{Breaker: compensator.Breaker{Of: 4}}, nil)
+		_, ran := harness.Numbered(t, there, "refund", compensator.HandlerConfig[harness.Order]{Breaker: compensator.Breaker{Of: 4}}, nil)
 		w.Run(here)
 		w.PutMany(here, refunds, 30, compensator.Options{})
 		open := harness.Next(t, opened)
@@ -61,14 +62,14 @@ func TestEntriesThatAnOpenBreakerLeavesAloneAreRunByAnotherProcess(t *testing.T)
 func TestBreakerClosesByItselfWhenTheServiceIsBack(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		opened, closed := make(chan compensator.OpenBreaker, 1000), make(chan compensator.OpenBreaker, 1000)
-		cfg.Observer.BreakerOpened = func(open compensator.OpenBreaker) { opened <- open }
-		cfg.Observer.BreakerClosed = func(open compensator.OpenBreaker) { closed <- open }
+		opened, closed := make(chan observe.OpenBreaker, 1000), make(chan observe.OpenBreaker, 1000)
+		cfg.Observer.BreakerOpened = func(open observe.OpenBreaker) { opened <- open }
+		cfg.Observer.BreakerClosed = func(open observe.OpenBreaker) { closed <- open }
 		lines := harness.LogInto(&cfg)
 		c := w.New(cfg)
 		var up atomic.Bool
 		var at, probes atomic.Int64
-		refunds, err := compensator.Handle(c, "refund", func(context.Context, *compensator.Entry, harness.Order) error {
+		refunds, err := compensator.Handle(t.Context(), c, "refund", func(context.Context, *compensator.Entry, harness.Order) error {
 			if up.Load() {
 				return nil
 			}
@@ -78,7 +79,7 @@ func TestBreakerClosesByItselfWhenTheServiceIsBack(t *testing.T) {
 				defer at.Add(-1)
 			}
 			return compensator.Unavailable(errNoRoute)
-		}, compensator.TypeConfig{Concurrency: 1, Retry: compensator.Fixed(100 * time.Millisecond), Breaker: compensator.Breaker{Of: 3, Pause: 20 * time.Millisecond}})
+		}, &compensator.HandlerConfig[harness.Order]{Concurrency: 1, Retry: compensator.Fixed(100 * time.Millisecond), Breaker: compensator.Breaker{Of: 3, Pause: 20 * time.Millisecond}})
 		require.NoError(t, err)
 		w.Run(c)
 		w.PutMany(c, refunds, 30, compensator.Options{})
@@ -101,9 +102,9 @@ func TestDatabasesConditionOpensNoBreaker(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
-	cfg.Observer.BreakerOpened = func(open compensator.OpenBreaker) { assert.Fail(t, "it has opened", "%v", open) }
+	cfg.Observer.BreakerOpened = func(open observe.OpenBreaker) { assert.Fail(t, "it has opened", "%v", open) }
 	c := w.New(cfg)
-	orders, tries, unlock := lockedOut(t, w, c, compensator.TypeConfig{MaxProcessCount: 1000, Retry: compensator.Fixed(0), Breaker: compensator.Breaker{Of: 1, Share: 0.1}})
+	orders, tries, unlock := lockedOut(t, w, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1000, Retry: compensator.Fixed(0), Breaker: compensator.Breaker{Of: 1, Share: 0.1}})
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
 	w.Eventually(func() bool { return tries.Load() >= 3 }, "three attempts have met the lock")

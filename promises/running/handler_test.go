@@ -16,6 +16,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // Failure: F63
@@ -23,12 +24,12 @@ func TestPanicFailsItsEntryOnly(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
-	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
 		if o.Number == 4 {
 			panic(fmt.Sprintf("order %d is cursed", o.Number))
 		}
 		return nil
-	}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
 	require.NoError(t, err)
 	w.Run(c)
 	var cursed compensator.EntryID
@@ -53,12 +54,12 @@ func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
 		if o.Number < 6 {
 			runtime.Goexit()
 		}
 		return nil
-	}, compensator.TypeConfig{Concurrency: 2, MaxProcessCount: 1})
+	}, &compensator.HandlerConfig[harness.Order]{Concurrency: 2, MaxProcessCount: 1})
 	require.NoError(t, err)
 	w.Run(c)
 	for i := range 40 { // If each Goexit kept its slot, six slots would be lost, and the type has two.
@@ -74,14 +75,14 @@ func TestGoexitInATransactionalHandlerRollsItBack(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.HandleTx(c, "close_order", func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
+	orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
 		_, err := tx.ExecContext(t.Context(), "INSERT INTO effects (what) VALUES (?)", e.ID.String())
 		assert.NoError(t, err)
 		if o.Number == 0 {
 			runtime.Goexit()
 		}
 		panic("after the effect")
-	}, compensator.TypeConfig{MaxProcessCount: 1})
+	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 	require.NoError(t, err)
 	w.Run(c)
 	w.Put(orders, 0, compensator.Options{})
@@ -97,12 +98,12 @@ func TestSuccessAfterTheTimeoutIsSuccess(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran harness.Calls
-		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			ran.Add(e.ID)
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), compensator.ErrTimeout)
 			return nil // Return success, because the order is now closed, although late.
-		}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
+		}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond})
 		require.NoError(t, err)
 		w.Run(c)
 		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
@@ -116,10 +117,10 @@ func TestTimeoutIsAFailureThatSaysSo(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
 		<-ctx.Done()
 		return ctx.Err()
-	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond, MaxProcessCount: 1})
+	}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, MaxProcessCount: 1})
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
@@ -135,65 +136,60 @@ func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	_, err := compensator.Handle(c, "close_order", nothing, compensator.TypeConfig{})
+	_, err := compensator.Handle(t.Context(), c, "close_order", nothing, nil)
 	require.NoError(t, err)
-	undo := func(context.Context, *compensator.Entry) error { return nil }
-	undoTx := func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil }
+	undoTx := func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil }
 	refuse := func(field string, err error) {
 		t.Helper()
 		var refused *compensator.FieldError
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, field, refused.Field)
 	}
-	with := func(name string, cfg compensator.TypeConfig) error {
-		_, err := compensator.Handle(c, name, nothing, cfg)
+	with := func(name string, cfg compensator.HandlerConfig[harness.Order]) error {
+		_, err := compensator.Handle(t.Context(), c, name, nothing, &cfg)
 		return err
 	}
-	refuse("business type", with("close_order", compensator.TypeConfig{}))
-	refuse("business type", with("", compensator.TypeConfig{}))
-	refuse("business type", with(" padded", compensator.TypeConfig{}))
-	refuse("business type", with("line\nbreak", compensator.TypeConfig{}))
-	refuse("business type", with(strings.Repeat("x", 65), compensator.TypeConfig{}))
-	refuse("MaxProcessCount", with("a", compensator.TypeConfig{MaxProcessCount: -1}))
-	refuse("MaxCompensateCount", with("a", compensator.TypeConfig{MaxCompensateCount: -1}))
-	refuse("Concurrency", with("a", compensator.TypeConfig{Concurrency: -1}))
-	refuse("BatchSize", with("a", compensator.TypeConfig{BatchSize: 20}))
-	refuse("BatchWait", with("a", compensator.TypeConfig{BatchWait: time.Second}))
-	inTx := func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil }
-	refuse("BatchSize", harness.ErrOf(compensator.HandleTx(c, "a", inTx, compensator.TypeConfig{BatchSize: 20})))
-	refuse("BatchWait", harness.ErrOf(compensator.HandleTx(c, "a", inTx, compensator.TypeConfig{BatchWait: time.Second})))
-	batch := func(cfg compensator.TypeConfig) error {
-		return harness.ErrOf(compensator.HandleBatch(c, "a", func(context.Context, []compensator.Item[harness.Order]) []error { return nil }, cfg))
+	refuse("business type", with("close_order", compensator.HandlerConfig[harness.Order]{}))
+	refuse("business type", with("", compensator.HandlerConfig[harness.Order]{}))
+	refuse("business type", with(" padded", compensator.HandlerConfig[harness.Order]{}))
+	refuse("business type", with("line\nbreak", compensator.HandlerConfig[harness.Order]{}))
+	refuse("business type", with(strings.Repeat("x", 65), compensator.HandlerConfig[harness.Order]{}))
+	refuse("MaxProcessCount", with("a", compensator.HandlerConfig[harness.Order]{MaxProcessCount: -1}))
+	refuse("MaxCompensateCount", with("a", compensator.HandlerConfig[harness.Order]{MaxCompensateCount: -1}))
+	refuse("Concurrency", with("a", compensator.HandlerConfig[harness.Order]{Concurrency: -1}))
+	batch := func(cfg compensator.BatchConfig[harness.Order]) error {
+		return harness.ErrOf(compensator.HandleBatch(t.Context(), c, "a", func(context.Context, []compensator.Item[harness.Order]) []error { return nil }, &cfg))
 	}
-	refuse("BatchSize", batch(compensator.TypeConfig{BatchSize: -1}))
-	refuse("BatchSize", batch(compensator.TypeConfig{BatchSize: 501}))
-	refuse("BatchWait", batch(compensator.TypeConfig{BatchWait: -1}))
-	refuse("BatchWait", batch(compensator.TypeConfig{BatchWait: 2 * time.Second, Lease: time.Second}))
-	refuse("BatchWait", batch(compensator.TypeConfig{BatchWait: time.Second, BatchSize: 1}))
-	refuse("AfterBatch", batch(compensator.TypeConfig{AfterBatch: func(*compensator.Entry) string { return "" }}))
-	refuse("Breaker.Of", with("a", compensator.TypeConfig{Breaker: compensator.Breaker{Of: -1}}))
-	refuse("Breaker.Of", with("a", compensator.TypeConfig{Breaker: compensator.Breaker{Of: 1001}}))
-	refuse("Breaker.Share", with("a", compensator.TypeConfig{Breaker: compensator.Breaker{Share: -0.1}}))
-	refuse("Breaker.Share", with("a", compensator.TypeConfig{Breaker: compensator.Breaker{Share: 1.1}}))
-	refuse("Breaker.Share", with("a", compensator.TypeConfig{Breaker: compensator.Breaker{Share: math.NaN()}}))
-	refuse("Breaker.Pause", with("a", compensator.TypeConfig{Breaker: compensator.Breaker{Pause: time.Microsecond}}))
-	refuse("Timeout", with("a", compensator.TypeConfig{Timeout: time.Microsecond}))
-	refuse("Lease", with("a", compensator.TypeConfig{Lease: 999 * time.Millisecond}))
-	refuse("Lease", with("a", compensator.TypeConfig{Lease: math.MaxInt64}))
-	refuse("Timeout", with("a", compensator.TypeConfig{Timeout: math.MaxInt64}))
-	refuse("CompensateTx", with("a", compensator.TypeConfig{Compensate: undo, CompensateTx: undoTx}))
-	_, err = compensator.Handle[harness.Order](c, "a", nil, compensator.TypeConfig{})
+	refuse("BatchSize", batch(compensator.BatchConfig[harness.Order]{BatchSize: -1}))
+	refuse("BatchSize", batch(compensator.BatchConfig[harness.Order]{BatchSize: 501}))
+	refuse("BatchWait", batch(compensator.BatchConfig[harness.Order]{BatchWait: -1}))
+	refuse("BatchWait", batch(compensator.BatchConfig[harness.Order]{BatchWait: 2 * time.Second, Lease: time.Second}))
+	refuse("BatchWait", batch(compensator.BatchConfig[harness.Order]{BatchWait: time.Second, BatchSize: 1}))
+	refuse("Breaker.Of", with("a", compensator.HandlerConfig[harness.Order]{Breaker: compensator.Breaker{Of: -1}}))
+	refuse("Breaker.Of", with("a", compensator.HandlerConfig[harness.Order]{Breaker: compensator.Breaker{Of: 1001}}))
+	refuse("Breaker.Share", with("a", compensator.HandlerConfig[harness.Order]{Breaker: compensator.Breaker{Share: -0.1}}))
+	refuse("Breaker.Share", with("a", compensator.HandlerConfig[harness.Order]{Breaker: compensator.Breaker{Share: 1.1}}))
+	refuse("Breaker.Share", with("a", compensator.HandlerConfig[harness.Order]{Breaker: compensator.Breaker{Share: math.NaN()}}))
+	refuse("Breaker.Pause", with("a", compensator.HandlerConfig[harness.Order]{Breaker: compensator.Breaker{Pause: time.Microsecond}}))
+	refuse("Timeout", with("a", compensator.HandlerConfig[harness.Order]{Timeout: time.Microsecond}))
+	refuse("Lease", with("a", compensator.HandlerConfig[harness.Order]{Lease: 999 * time.Millisecond}))
+	refuse("Lease", with("a", compensator.HandlerConfig[harness.Order]{Lease: math.MaxInt64}))
+	refuse("Timeout", with("a", compensator.HandlerConfig[harness.Order]{Timeout: math.MaxInt64}))
+	refuse("CompensateTx", with("a", compensator.HandlerConfig[harness.Order]{Compensate: nothing, CompensateTx: undoTx}))
+	refuse("PassDead", with("a", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{PassDead: true}}))
+	refuse("PassDead", harness.ErrOf(compensator.Declare[harness.Order](t.Context(), c, "a", &compensator.TypeConfig{PassDead: true})))
+	_, err = compensator.Handle[harness.Order](t.Context(), c, "a", nil, nil)
 	refuse("handler", err)
-	_, err = compensator.HandleTx[harness.Order](c, "a", nil, compensator.TypeConfig{})
+	_, err = compensator.HandleTx[harness.Order](t.Context(), c, "a", nil, nil)
 	refuse("handler", err)
-	_, err = compensator.HandleBatch[harness.Order](c, "a", nil, compensator.TypeConfig{})
+	_, err = compensator.HandleBatch[harness.Order](t.Context(), c, "a", nil, nil)
 	refuse("handler", err)
 
-	many := with("", compensator.TypeConfig{Timeout: -1, Concurrency: -1})
+	many := with("", compensator.HandlerConfig[harness.Order]{Timeout: -1, Concurrency: -1})
 	for _, field := range []string{"business type", "Timeout", "Concurrency"} {
 		require.ErrorContains(t, many, field, "all problems are reported at once")
 	}
-	require.NoError(t, with("a", compensator.TypeConfig{}), "nothing of what was refused was registered")
+	require.NoError(t, with("a", compensator.HandlerConfig[harness.Order]{}), "nothing of what was refused was registered")
 }
 
 // Failure: F66
@@ -204,10 +200,10 @@ func TestRegistrationAfterRunIsRefused(t *testing.T) {
 	c := w.New(cfg)
 	stop := w.Run(c)
 	ready()
-	_, err := compensator.Handle(c, "close_order", nothing, compensator.TypeConfig{})
+	_, err := compensator.Handle(t.Context(), c, "close_order", nothing, nil)
 	require.ErrorIs(t, err, compensator.ErrRunning)
 	require.NoError(t, stop())
-	_, err = compensator.Handle(c, "close_order", nothing, compensator.TypeConfig{})
+	_, err = compensator.Handle(t.Context(), c, "close_order", nothing, nil)
 	require.NoError(t, err, "between two Runs")
 }
 
@@ -231,7 +227,7 @@ func TestVerdictsOfAHandlerAreObeyed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := harness.NewWorld(t).WithRedis()
 			comp := w.New(w.Quick())
-			orders, ran := harness.Numbered(t, comp, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
+			orders, ran := harness.Numbered(t, comp, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
 				if call == 1 {
 					return c.verdict
 				}
@@ -260,8 +256,8 @@ func TestWaitThatAHandlerAsksForIsStoredAsGiven(t *testing.T) {
 	wants := []time.Duration{90 * day, 90 * day, 100 * 365 * day, 100 * 365 * day, 400 * day}
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error { return verdicts[o.Number] },
-			compensator.TypeConfig{Retry: compensator.Fixed(400 * day)})
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error { return verdicts[o.Number] },
+			&compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(400 * day)})
 		require.NoError(t, err)
 		w.Run(c)
 		for i, want := range wants {
@@ -279,7 +275,7 @@ func TestSnoozeOfNothingFollowsTheTypesSchedule(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Steps(time.Hour, 2*time.Hour)}, func(*compensator.Entry, int) error { return compensator.Snooze(0) })
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Steps(time.Hour, 2*time.Hour)}, func(*compensator.Entry, int) error { return compensator.Snooze(0) })
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
 	w.Eventually(func() bool { return w.Entry(c, id).NextAt.After(w.Entry(c, id).CreatedAt.Add(time.Minute)) }, "it waits as after a first failure")
@@ -293,7 +289,7 @@ func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	failing := errors.New("no")
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 3, Retry: compensator.Fixed(0)}, func(*compensator.Entry, int) error { return failing })
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 3, Retry: compensator.Fixed(0)}, func(*compensator.Entry, int) error { return failing })
 	w.Run(c)
 	for budget, want := range map[int]int{0: 3, 1: 1, 2: 2, 5: 5} {
 		id := w.Put(orders, budget, compensator.Options{MaxProcessCount: budget})
@@ -312,7 +308,7 @@ func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 1, Retry: compensator.Fixed(0)}, nil)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Retry: compensator.Fixed(0)}, nil)
 	id := w.InsertDue("close_order", 1, 1)[0]
 	w.Exec("UPDATE common_process_log SET content='{\"number\":\"from a newer version\"}' WHERE id=?", id.Row())
 	w.Run(c)
@@ -333,8 +329,8 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	cfg := w.Quick()
 	lines := harness.LogInto(&cfg)
 	c := w.New(cfg)
-	bounded, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0), MaxWait: time.Millisecond}, nil)
-	_, _ = harness.Numbered(t, c, "pay_order", compensator.TypeConfig{}, nil)
+	bounded, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0), MaxWait: time.Millisecond}, nil)
+	_, _ = harness.Numbered(t, c, "pay_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	unread, waits := w.InsertDue("close_order", 1, 1)[0], w.InsertDue("pay_order", 7, 1)[0]
 	w.Exec("UPDATE common_process_log SET content='{\"number\":\"from a newer version\"}'")
 	w.Run(c)
@@ -362,12 +358,12 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		settled := make(chan compensator.SettledEvent, 10)
-		cfg.Observer.Settled = func(e compensator.SettledEvent) { settled <- e }
-		cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { t.Errorf("dropped: %v", e) }
+		settled := make(chan observe.SettledEvent, 10)
+		cfg.Observer.Settled = func(e observe.SettledEvent) { settled <- e }
+		cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { t.Errorf("dropped: %v", e) }
 		lines := harness.LogInto(&cfg)
 		c := w.New(cfg)
-		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			tx, err := cfg.DB.BeginTx(context.WithoutCancel(ctx), nil)
 			if err != nil {
 				return err
@@ -380,7 +376,7 @@ func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 				return err
 			}
 			return tx.Commit()
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 		id := w.Put(orders, 1, compensator.Options{})
@@ -402,14 +398,14 @@ func TestNoMoreHandlersRunThanTheTypeAllows(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	var now, most atomic.Int32
-	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 		n := now.Add(1)
 		defer now.Add(-1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
 		runtime.Gosched()
 		return nil
-	}, compensator.TypeConfig{Concurrency: 3})
+	}, &compensator.HandlerConfig[harness.Order]{Concurrency: 3})
 	require.NoError(t, err)
 	w.Run(c)
 	for range 5 {

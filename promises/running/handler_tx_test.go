@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // Failure: F69
@@ -28,7 +30,7 @@ func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
 			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
-				orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+				orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 					_, err := tx.ExecContext(ctx, statement)
 					return err
 				})
@@ -49,7 +51,7 @@ func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 		_, err := tx.ExecContext(ctx, "BEGIN")
 		return err
 	})
@@ -67,7 +69,7 @@ func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testin
 		cfg.DB = db
 		c := w.New(cfg)
 		var ran harness.Calls
-		orders := harness.Transactional(t, c, compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+		orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 			if ran.Add(e.ID) == 1 {
 				w.Deadlock(tx) // Meet the deadlock without calling Receipt.Committed.
 			}
@@ -95,7 +97,7 @@ func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testi
 			cfg.DB = db
 			c := w.New(cfg)
 			var ran harness.Calls
-			orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+			orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
 				ran.Add(e.ID)
 				return nil
 			})
@@ -119,11 +121,11 @@ func TestTransactionalHandlerThatWasInTimeDoesNotFailBecauseItsRowIsLocked(t *te
 		cfg := w.Quick()
 		cfg.DB = db
 		ended := make(chan struct{}, 100)
-		cfg.Observer.AttemptEnded = func(compensator.AttemptEvent) { ended <- struct{}{} }
+		cfg.Observer.AttemptEnded = func(observe.AttemptEvent) { ended <- struct{}{} }
 		c := w.New(cfg)
 		holder := w.Begin(w.DB)
 		var ran harness.Calls
-		orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 1, Timeout: 500 * time.Millisecond}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+		orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Timeout: 500 * time.Millisecond}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
 			if ran.Add(e.ID) > 1 {
 				return nil
 			}
@@ -148,7 +150,7 @@ func TestTimeoutOfATransactionalHandlerIsNotThatOfItsOutcome(t *testing.T) {
 	cfg := w.Quick()
 	cfg.DB = db
 	c := w.New(cfg)
-	orders := harness.Transactional(t, c, compensator.TypeConfig{Timeout: time.Second, MaxProcessCount: 1}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: time.Second, MaxProcessCount: 1}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 	slow := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET state=1"), Nth: 1, Fault: faultproxy.DelayRequest, Delay: 2 * time.Second})
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
@@ -163,7 +165,7 @@ func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	// Allow several attempts. If the effect alone takes longer than the timeout, the attempt fails with another error.
-	orders := harness.Transactional(t, c, compensator.TypeConfig{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxProcessCount: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
+	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxProcessCount: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
 		<-ctx.Done()
 		return nil
 	})
@@ -178,16 +180,16 @@ func TestHandlerMayCancelItsOwnEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
-	dropped := make(chan compensator.SettledEvent, 10)
-	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { dropped <- e }
+	dropped := make(chan observe.SettledEvent, 10)
+	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { dropped <- e }
 	c := w.New(cfg)
-	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		found, err := c.Cancel(ctx, e.ID)
 		assert.NoError(t, err)
 		assert.True(t, found.WasRunning, "it was this very attempt")
 		assert.ErrorIs(t, context.Cause(ctx), compensator.ErrCancelled)
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
@@ -200,7 +202,7 @@ func TestTransactionalHandlerThatCancelsItsOwnEntryLeavesNoEffect(t *testing.T) 
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders := harness.Transactional(t, c, compensator.TypeConfig{}, func(ctx context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
 		_, err := c.Cancel(context.WithoutCancel(ctx), e.ID)
 		assert.NoError(t, err)
 		return nil
@@ -219,7 +221,7 @@ func TestHandlerThatLocksItsOwnRowIsRefusedNotBlocked(t *testing.T) {
 	cfg := w.Quick()
 	cfg.Lease = 30 * time.Second
 	c := w.New(cfg)
-	orders := harness.Transactional(t, c, compensator.TypeConfig{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE common_process_log SET user_name='me' WHERE id=?", e.ID.Row()); err != nil {
 			return err
 		}
@@ -236,7 +238,7 @@ func TestFailedTransactionalHandlerLeavesOnlyItsFailure(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
+		orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
 			return errors.New("the account is closed")
 		})
 		w.Run(c)
@@ -252,9 +254,9 @@ func TestEntryRecordedByAHandlerExistsExactlyIfItSucceeds(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
-	mails, sent := harness.Numbered(t, c, "send_mail", compensator.TypeConfig{}, nil)
+	mails, sent := harness.Numbered(t, c, "send_mail", compensator.HandlerConfig[harness.Order]{}, nil)
 	var ran harness.Calls
-	orders := harness.Transactional(t, c, compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 		_, err := mails.Record(ctx, tx, harness.Order{}, compensator.Options{BusinessID: e.ID.String()})
 		if ran.Add(e.ID) < 3 {
 			err = errors.Join(err, fmt.Errorf("after the record"))
@@ -278,7 +280,7 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 	cfg := w.Quick()
 	cfg.DB, cfg.Lease = db, time.Hour
 	c := w.New(cfg)
-	_ = harness.Transactional(t, c, compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	_ = harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 	ids := w.InsertDue("pay_order", 1, 1)
 	trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("SET state=1"), faultproxy.Commit()), Nth: 1, Fault: faultproxy.DropRequest})
 	w.Run(c)
@@ -298,7 +300,7 @@ func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 		cfg.DB = db
 		c := w.New(cfg)
 		told := make(chan error, 30)
-		orders := harness.Transactional(t, c, compensator.TypeConfig{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+		orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 			for _, handle := range []compensator.Tx{tx, harness.Traced{Tx: tx}, harness.Known{Traced: harness.Traced{Tx: tx}, On: tx}} {
 				for _, ref := range []compensator.Ref{e.ID, e.IdempotencyKey} {
 					_, completed := c.CompleteTx(ctx, handle, ref)
@@ -306,7 +308,7 @@ func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 					told <- completed
 					told <- cancelled
 					told <- c.RescheduleTx(ctx, handle, ref, time.Hour)
-					told <- c.SettleManuallyTx(ctx, handle, ref, compensator.AuditInfo{Actor: "mei", Reason: "done"})
+					told <- admin.Of(c).SettleManuallyTx(ctx, handle, ref, admin.AuditInfo{Actor: "mei", Reason: "done"})
 				}
 			}
 			return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -100,7 +101,7 @@ func TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther(t *testing.T) {
 			w := harness.NewWorld(t)
 			cfg := w.Quick()
 			ended := make(chan string, 100)
-			cfg.Observer.AttemptEnded = func(e compensator.AttemptEvent) {
+			cfg.Observer.AttemptEnded = func(e observe.AttemptEvent) {
 				if e.Err != nil {
 					ended <- e.Err.Error()
 				}
@@ -140,18 +141,18 @@ func (discard) Write(p []byte) (int, error) { return len(p), nil }
 // exhausted after its first attempt.
 func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) map[string]*compensator.Type[harness.Order] {
 	t.Helper()
-	once := compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 1}
+	once := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, MaxCompensateCount: 1}
 	kinds := make(map[string]*compensator.Type[harness.Order])
 	add := func(name string, orders *compensator.Type[harness.Order], err error) {
 		require.NoError(t, err)
 		kinds[name] = orders
 	}
 	plain := func(context.Context, *compensator.Entry, harness.Order) error { return fail() }
-	orders, err := compensator.Handle(c, "plain", plain, once)
+	orders, err := compensator.Handle(t.Context(), c, "plain", plain, &once)
 	add("plain", orders, err)
-	orders, err = compensator.HandleTx(c, "transactional", func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error {
+	orders, err = compensator.HandleTx(t.Context(), c, "transactional", func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error {
 		return fail()
-	}, once)
+	}, &once)
 	add("transactional", orders, err)
 	batch := func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 		errs := make([]error, len(items))
@@ -160,13 +161,13 @@ func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) m
 		}
 		return errs
 	}
-	orders, err = compensator.HandleBatch(c, "batch", batch, once)
+	orders, err = compensator.HandleBatch(t.Context(), c, "batch", batch, &compensator.BatchConfig[harness.Order]{MaxProcessCount: 1, MaxCompensateCount: 1})
 	add("batch", orders, err)
 	undone := once
-	undone.Compensate = func(context.Context, *compensator.Entry) error { return fail() }
-	orders, err = compensator.Handle(c, "compensation", func(context.Context, *compensator.Entry, harness.Order) error {
+	undone.Compensate = func(context.Context, *compensator.Entry, harness.Order) error { return fail() }
+	orders, err = compensator.Handle(t.Context(), c, "compensation", func(context.Context, *compensator.Entry, harness.Order) error {
 		return compensator.Permanent(errors.New("undo it"))
-	}, undone)
+	}, &undone)
 	add("compensation", orders, err)
 	return kinds
 }
@@ -201,14 +202,14 @@ func TestLoggerScheduleAndObserverThatPanicEndNothing(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	cfg.Logger = slog.New(loud{})
-	cfg.Observer.AttemptEnded = func(compensator.AttemptEvent) { panic(bomb{}) }
-	cfg.Observer.Settled = func(compensator.SettledEvent) { panic(&hostile{stringless: true}) }
+	cfg.Observer.AttemptEnded = func(observe.AttemptEvent) { panic(bomb{}) }
+	cfg.Observer.Settled = func(observe.SettledEvent) { panic(&hostile{stringless: true}) }
 	c := w.New(cfg)
-	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 		return errors.New("sold out")
-	}, compensator.TypeConfig{MaxProcessCount: 2, Retry: func(int) time.Duration { panic(bomb{}) }})
+	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: func(int) time.Duration { panic(bomb{}) }})
 	require.NoError(t, err)
-	serial, err := compensator.Handle(c, "pay_order", nothing, compensator.TypeConfig{Serial: func(*compensator.Entry) string { panic(bomb{}) }})
+	serial, err := compensator.Handle(t.Context(), c, "pay_order", nothing, &compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: func(*compensator.Entry) string { panic(bomb{}) }}})
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})

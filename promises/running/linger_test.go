@@ -18,6 +18,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -73,7 +74,7 @@ func TestConcurrencyCountsBatchesAndCapsNone(t *testing.T) {
 		for _, atOnce := range []int{1, 3} {
 			name := fmt.Sprint("close_order_", atOnce)
 			c, seen := w.New(cfg), newCalls(atOnce)
-			_, err := compensator.HandleBatch(c, name, seen.handler, compensator.TypeConfig{BatchSize: 20, Concurrency: atOnce})
+			_, err := compensator.HandleBatch(t.Context(), c, name, seen.handler, &compensator.BatchConfig[harness.Order]{BatchSize: 20, Concurrency: atOnce})
 			require.NoError(t, err)
 			w.Backlog(name, 400)
 			stop := w.Run(c)
@@ -91,7 +92,7 @@ func TestEntriesOfOneTransactionShareABatch(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c, seen := w.New(w.Quick()), newCalls(1)
-	orders, err := compensator.HandleBatch(c, "close_order", seen.handler, compensator.TypeConfig{Concurrency: 1})
+	orders, err := compensator.HandleBatch(t.Context(), c, "close_order", seen.handler, &compensator.BatchConfig[harness.Order]{Concurrency: 1})
 	require.NoError(t, err)
 	w.Run(c)
 	w.Put(orders, 0, compensator.Options{})
@@ -113,10 +114,10 @@ type bubbled struct {
 	calls []string   // start and number of entries of each call
 }
 
-func inBubble(t *testing.T, cfg compensator.TypeConfig, test func(t *testing.T, b *bubbled)) {
+func inBubble(t *testing.T, cfg compensator.BatchConfig[harness.Order], test func(t *testing.T, b *bubbled)) {
 	b := &bubbled{}
 	harness.InBubble(t, func(c *compensator.Compensator) {
-		_, err := compensator.HandleBatch(c, "close_order", b.handle, cfg)
+		_, err := compensator.HandleBatch(t.Context(), c, "close_order", b.handle, &cfg)
 		require.NoError(t, err)
 	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 		b.Compensator, b.store, b.began = c, store, time.Now()
@@ -151,7 +152,7 @@ func (b *bubbled) seen() []string {
 
 // Failure: F107
 func TestEntriesRecordedApartShareABatch(t *testing.T) {
-	inBubble(t, compensator.TypeConfig{BatchWait: 5 * time.Second}, func(t *testing.T, b *bubbled) {
+	inBubble(t, compensator.BatchConfig[harness.Order]{BatchWait: 5 * time.Second}, func(t *testing.T, b *bubbled) {
 		for range 40 {
 			b.record(t, 100*time.Millisecond, 0)
 		}
@@ -165,7 +166,7 @@ func TestEntriesRecordedApartShareABatch(t *testing.T) {
 
 // Failure: F107
 func TestDelayedEntryWaitsForOthersFromItsMoment(t *testing.T) {
-	inBubble(t, compensator.TypeConfig{BatchWait: 2 * time.Second}, func(t *testing.T, b *bubbled) {
+	inBubble(t, compensator.BatchConfig[harness.Order]{BatchWait: 2 * time.Second}, func(t *testing.T, b *bubbled) {
 		b.record(t, 0, 30*time.Second)
 		b.record(t, 0, 31*time.Second)
 		b.record(t, 0, 33*time.Second)
@@ -176,7 +177,7 @@ func TestDelayedEntryWaitsForOthersFromItsMoment(t *testing.T) {
 
 // Failure: F107
 func TestFullBatchDoesNotWait(t *testing.T) {
-	inBubble(t, compensator.TypeConfig{BatchWait: 20 * time.Second, BatchSize: 5, Concurrency: 1}, func(t *testing.T, b *bubbled) {
+	inBubble(t, compensator.BatchConfig[harness.Order]{BatchWait: 20 * time.Second, BatchSize: 5, Concurrency: 1}, func(t *testing.T, b *bubbled) {
 		<-time.After(500 * time.Millisecond) // Wait until Run has read the log for the first time. A later reconciler round would count some entries again.
 		for range 7 {
 			b.record(t, 10*time.Millisecond, 0)
@@ -190,7 +191,7 @@ func TestFullBatchDoesNotWait(t *testing.T) {
 // full batch.
 // Failure: F107
 func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
-	cfg := compensator.TypeConfig{BatchWait: 30 * time.Second, BatchSize: 3, Concurrency: 2, Timeout: 10 * time.Second, Lease: time.Minute}
+	cfg := compensator.BatchConfig[harness.Order]{BatchWait: 30 * time.Second, BatchSize: 3, Concurrency: 2, Timeout: 10 * time.Second, Lease: time.Minute}
 	inBubble(t, cfg, func(t *testing.T, b *bubbled) {
 		b.hangs = 3 * time.Minute
 		for range 3 {
@@ -226,7 +227,7 @@ func TestStartOfAProcessEndsNoWait(t *testing.T) {
 				var err error
 				b.Compensator, err = compensator.New(t.Context(), compensator.Config{Store: b.store, Queue: compensatortest.NewMemoryQueue().Client(), Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
-				_, err = compensator.HandleBatch(b.Compensator, "close_order", b.handle, compensator.TypeConfig{BatchWait: wait, BatchSize: 5})
+				_, err = compensator.HandleBatch(t.Context(), b.Compensator, "close_order", b.handle, &compensator.BatchConfig[harness.Order]{BatchWait: wait, BatchSize: 5})
 				require.NoError(t, err)
 				stop := compensatortest.Run(t, b.Compensator)
 				<-time.After(time.Minute) // By now the queue holds all entries.
@@ -254,9 +255,9 @@ func TestStartOfAProcessPutsNoCompensationOff(t *testing.T) {
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: compensatortest.NewMemoryQueue().Client(), Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		began, undone := time.Now(), make(chan time.Duration, 1)
-		_, err = compensator.HandleBatch(c, "close_order", func(context.Context, []compensator.Item[harness.Order]) []error {
+		_, err = compensator.HandleBatch(t.Context(), c, "close_order", func(context.Context, []compensator.Item[harness.Order]) []error {
 			return []error{compensator.Permanent(errors.New("no such order"))}
-		}, compensator.TypeConfig{BatchWait: 20 * time.Second, Compensate: func(context.Context, *compensator.Entry) error {
+		}, &compensator.BatchConfig[harness.Order]{BatchWait: 20 * time.Second, Compensate: func(context.Context, *compensator.Entry, harness.Order) error {
 			if time.Since(began) < 10*time.Minute {
 				return compensator.Unavailable(errors.New("the bank is closed"))
 			}
@@ -279,7 +280,7 @@ func TestStartOfAProcessPutsNoCompensationOff(t *testing.T) {
 }
 
 func TestBatchWaitOfNothingWaitsForNobody(t *testing.T) {
-	inBubble(t, compensator.TypeConfig{}, func(t *testing.T, b *bubbled) {
+	inBubble(t, compensator.BatchConfig[harness.Order]{}, func(t *testing.T, b *bubbled) {
 		for range 3 {
 			b.record(t, time.Second, 0)
 		}
@@ -295,13 +296,13 @@ func TestFullBatchDoesNotWaitWhoeverHasRecordedIt(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Hour
 		recorder, worker := w.New(cfg), w.New(cfg)
-		orders, err := compensator.Declare[harness.Order](recorder, "close_order", compensator.TypeConfig{})
+		orders, err := compensator.Declare[harness.Order](t.Context(), recorder, "close_order", nil)
 		require.NoError(t, err)
 		var seen batches
-		_, err = compensator.HandleBatch(worker, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+		_, err = compensator.HandleBatch(t.Context(), worker, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 			seen.add(items)
 			return nil
-		}, compensator.TypeConfig{BatchSize: 10, BatchWait: time.Hour})
+		}, &compensator.BatchConfig[harness.Order]{BatchSize: 10, BatchWait: time.Hour})
 		require.NoError(t, err)
 		w.Run(worker)
 		for i := range 20 {
@@ -314,7 +315,7 @@ func TestFullBatchDoesNotWaitWhoeverHasRecordedIt(t *testing.T) {
 // rounds counts the reconciler rounds of a process with this configuration.
 func rounds(cfg *compensator.Config) *atomic.Int64 {
 	var n atomic.Int64
-	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { n.Add(1) }
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { n.Add(1) }
 	return &n
 }
 
@@ -325,10 +326,10 @@ func TestNothingIsClaimedWhileItWaitsForOthers(t *testing.T) {
 		cfg.Lease = time.Hour
 		made := rounds(&cfg)
 		first := w.New(cfg)
-		orders, err := compensator.HandleBatch(first, "close_order", func(context.Context, []compensator.Item[harness.Order]) []error {
+		orders, err := compensator.HandleBatch(t.Context(), first, "close_order", func(context.Context, []compensator.Item[harness.Order]) []error {
 			assert.Fail(t, "an hour has not passed")
 			return nil
-		}, compensator.TypeConfig{BatchWait: time.Hour})
+		}, &compensator.BatchConfig[harness.Order]{BatchWait: time.Hour})
 		require.NoError(t, err)
 		stop := w.Run(first)
 		w.Eventually(func() bool { return made.Load() > 1 }, "the queue is whole: while it is not, the database is asked, and nothing waits")
@@ -343,10 +344,10 @@ func TestNothingIsClaimedWhileItWaitsForOthers(t *testing.T) {
 
 		second := w.New(cfg)
 		var seen batches
-		_, err = compensator.HandleBatch(second, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+		_, err = compensator.HandleBatch(t.Context(), second, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 			seen.add(items)
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(second)
 		w.WaitAllEnded()
@@ -380,8 +381,8 @@ func TestLooksForAFullBatchAreFew(t *testing.T) {
 		store := &countedLooks{MemoryStore: compensatortest.NewMemoryStore()}
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
-		_, err = compensator.HandleBatch(c, "close_order", func(context.Context, []compensator.Item[harness.Order]) []error { return nil },
-			compensator.TypeConfig{BatchWait: 8 * time.Second, BatchSize: looksFor})
+		_, err = compensator.HandleBatch(t.Context(), c, "close_order", func(context.Context, []compensator.Item[harness.Order]) []error { return nil },
+			&compensator.BatchConfig[harness.Order]{BatchWait: 8 * time.Second, BatchSize: looksFor})
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, c)
 		<-time.After(time.Minute)

@@ -36,7 +36,7 @@ func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 			types := make(map[string]waiting)
 			add := func(name string, bound time.Duration) {
 				it := waiting{called: make(chan int, 100), bounded: bound == 300*time.Millisecond}
-				cfg := compensator.TypeConfig{MaxWait: bound, MaxProcessCount: 2, MaxCompensateCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}
+				cfg := compensator.HandlerConfig[harness.Order]{MaxWait: bound, MaxProcessCount: 2, MaxCompensateCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}
 				call := func(e *compensator.Entry) error {
 					select {
 					case it.called <- e.ProcessCount:
@@ -47,17 +47,16 @@ func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 				var err error
 				switch kind, _, _ := strings.Cut(name, " "); kind {
 				case "plain":
-					cfg.Compensate = func(context.Context, *compensator.Entry) error { return wait() }
-					it.entries, err = compensator.Handle(c, name, func(_ context.Context, e *compensator.Entry, _ harness.Order) error { return call(e) }, cfg)
+					cfg.Compensate = func(context.Context, *compensator.Entry, harness.Order) error { return wait() }
+					it.entries, err = compensator.Handle(t.Context(), c, name, func(_ context.Context, e *compensator.Entry, _ harness.Order) error { return call(e) }, &cfg)
 				case "transactional":
-					it.entries, err = compensator.HandleTx(c, name, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+					it.entries, err = compensator.HandleTx(t.Context(), c, name, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 						return call(e)
-					}, cfg)
+					}, &cfg)
 				case "batch":
-					cfg.BatchSize = 1
-					it.entries, err = compensator.HandleBatch(c, name, func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+					it.entries, err = compensator.HandleBatch(t.Context(), c, name, func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 						return []error{call(items[0].Entry)}
-					}, cfg)
+					}, &compensator.BatchConfig[harness.Order]{BatchSize: 1, MaxWait: bound, MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)})
 				}
 				require.NoError(t, err)
 				types[name] = it

@@ -19,13 +19,13 @@ func TestHandlerOutlivesTheRequestThatRecordedItsEntry(t *testing.T) {
 		cfg.Propagator = tracing{}
 		c := w.New(cfg)
 		cancelled := make(chan struct{})
-		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
 			<-cancelled
 			assert.NoError(t, ctx.Err())
 			assert.Equal(t, "trace-1", ctx.Value(traceKey{}), "carried because the propagator says so")
 			assert.Nil(t, ctx.Value(requestKey{}), "carried without being requested")
 			return ctx.Err()
-		}, compensator.TypeConfig{MaxProcessCount: 1})
+		}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 		require.NoError(t, err)
 		w.Run(c)
 		request, cancel := context.WithCancel(context.WithValue(context.WithValue(t.Context(), traceKey{}, "trace-1"), requestKey{}, "secret"))
@@ -83,7 +83,7 @@ func TestEntryRunsThoughItsPropagatorFails(t *testing.T) {
 			cfg := w.Quick()
 			cfg.Propagator = propagator
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			w.Run(c)
 			id := w.Put(orders, 1, compensator.Options{})
 			w.WaitState(id, compensator.Succeeded)

@@ -21,7 +21,7 @@ import (
 
 // lockedOut registers a transactional handler that needs a certain row. The function locked locks that row, so that the
 // handler waits for it.
-func lockedOut(t *testing.T, w *harness.World, c *compensator.Compensator, cfg compensator.TypeConfig) (orders *compensator.Type[harness.Order], tries *atomic.Int64, unlock func()) {
+func lockedOut(t *testing.T, w *harness.World, c *compensator.Compensator, cfg compensator.HandlerConfig[harness.Order]) (orders *compensator.Type[harness.Order], tries *atomic.Int64, unlock func()) {
 	w.Exec("CREATE TABLE accounts (id INT PRIMARY KEY)")
 	w.Exec("INSERT INTO accounts VALUES (1)")
 	holder := w.Begin(w.DB)
@@ -41,7 +41,7 @@ func TestServersConditionSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, tries, unlock := lockedOut(t, w, c, compensator.TypeConfig{MaxProcessCount: 1000, Retry: compensator.Fixed(0)})
+		orders, tries, unlock := lockedOut(t, w, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1000, Retry: compensator.Fixed(0)})
 		w.Run(c)
 		id := w.Put(orders, 1, compensator.Options{})
 		w.Eventually(func() bool { return tries.Load() >= 3 }, "three attempts have met the lock")
@@ -57,7 +57,7 @@ func TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, tries, unlock := lockedOut(t, w, c, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+	orders, tries, unlock := lockedOut(t, w, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
 	defer unlock()
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
@@ -76,7 +76,7 @@ func TestTextOfAHandlersErrorSeedsNoCount(t *testing.T) {
 	c := w.New(w.Quick())
 	var tries atomic.Int64
 	locked := &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
-	orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 3, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
+	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 3, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
 		switch tries.Add(1) {
 		case 1:
 			return compensator.Unavailable(errors.New("7 in a row, the server's condition: no bank"))
@@ -124,10 +124,10 @@ func TestCommitThatIsAlwaysRefusedReachesAPerson(t *testing.T) {
 			c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 			require.NoError(t, err)
 			ran := 0
-			_, err = compensator.HandleTx(c, "order", func(context.Context, *compensator.ScopedTx, *compensator.Entry, string) error {
+			_, err = compensator.HandleTx(t.Context(), c, "order", func(context.Context, *compensator.ScopedTx, *compensator.Entry, string) error {
 				ran++
 				return nil
-			}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+			}, &compensator.HandlerConfig[string]{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
 			require.NoError(t, err)
 			tx, err := store.BeginTx(t.Context())
 			require.NoError(t, err)

@@ -44,14 +44,14 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 				return nil
 			}
 			run, want := work, compensator.Succeeded
-			cfg := compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 1, Retry: compensator.Fixed(0), Concurrency: entries}
+			cfg := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, MaxCompensateCount: 1, Retry: compensator.Fixed(0), Concurrency: entries}
 			if undo {
-				want, cfg.CompensateTx = compensator.Compensated, compensator.TypedTx(work)
+				want, cfg.CompensateTx = compensator.Compensated, work
 				run = func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error {
 					return compensator.Permanent(errors.New("no such order"))
 				}
 			}
-			orders, err := compensator.HandleTx(c, "pay_order", run, cfg)
+			orders, err := compensator.HandleTx(t.Context(), c, "pay_order", run, &cfg)
 			require.NoError(t, err)
 			w.Run(c)
 			var ids []compensator.EntryID
@@ -94,13 +94,13 @@ func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 			var ran atomic.Int64
 			var full atomic.Bool
 			full.Store(true)
-			_, err = compensator.HandleTx(c, "order", func(context.Context, *compensator.ScopedTx, *compensator.Entry, string) error {
+			_, err = compensator.HandleTx(t.Context(), c, "order", func(context.Context, *compensator.ScopedTx, *compensator.Entry, string) error {
 				ran.Add(1)
 				if full.Load() {
 					return fmt.Errorf("pay: %w", &answer)
 				}
 				return nil
-			}, compensator.TypeConfig{MaxProcessCount: 1, Retry: compensator.Fixed(0), MaxWait: time.Hour})
+			}, &compensator.HandlerConfig[string]{MaxProcessCount: 1, Retry: compensator.Fixed(0), MaxWait: time.Hour})
 			require.NoError(t, err)
 			tx, err := store.BeginTx(t.Context())
 			require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 			c := w.New(cfg)
 			var ended atomic.Int64
 			var free atomic.Bool
-			orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 3, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+			orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 3, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 				if free.Load() {
 					return nil
 				}

@@ -35,7 +35,7 @@ func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 				cfg.DB = w.Open(pool(config.FormatDSN()))
 				cfg.Lease = time.Minute
 				c := w.New(cfg)
-				_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				w.Run(c)
 				w.InsertDue("close_order", 1, 20)
 				w.WaitAllEnded()
@@ -71,7 +71,7 @@ func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		tx := w.Begin(db)
 		rows, err := tx.Query("SELECT 1 UNION SELECT 2")
 		require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 		_ = rows.Close() // The driver can no longer read these rows.
 		_ = tx.Rollback()
 
-		reading := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+		reading := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 			rows, err := tx.QueryContext(ctx, "SELECT 1 UNION SELECT 2")
 			if err != nil {
 				return err

@@ -262,10 +262,10 @@ func TestEntriesRunOnAServerWhose(t *testing.T) {
 				if mariadbOnly := strings.Contains(test.replies[0], "in_transaction") || strings.Contains(test.replies[0], "RETURNING"); !mariadbOnly || testservers.SharedSQL(t).Flavor == "mariadb" {
 					assert.Contains(t, log.String(), test.want)
 				}
-				orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+				orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 					w.Effect(tx, "handler")
 					return nil
-				}, compensator.TypeConfig{})
+				}, nil)
 				require.NoError(t, err)
 				w.Run(c)
 				_, err = orders.Record(t.Context(), cfg.DB, harness.Order{}, compensator.Options{})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 )
@@ -77,8 +78,8 @@ func liveThroughAll(w *harness.World, cfg compensator.Config) {
 	w.T.Helper()
 	c := w.New(cfg)
 	verdicts := []error{errors.New("no"), compensator.Snooze(20 * time.Millisecond), compensator.RetryAfter(20*time.Millisecond, errors.New("no")), nil}
-	orders, _ := harness.Numbered(w.T, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error { return verdicts[call-1] })
-	slow, g := harness.Held(w.T, c, "slow", compensator.TypeConfig{}, nil)
+	orders, _ := harness.Numbered(w.T, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error { return verdicts[call-1] })
+	slow, g := harness.Held(w.T, c, "slow", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	long := w.PutThrough(cfg.DB, slow, 1, compensator.Options{})
 	g.Await(w.T)
@@ -90,7 +91,7 @@ func liveThroughAll(w *harness.World, cfg compensator.Config) {
 	require.NoError(w.T, c.Reschedule(w.T.Context(), at, 10*time.Minute))
 	_, err := c.Cancel(w.T.Context(), at)
 	require.NoError(w.T, err)
-	require.NoError(w.T, c.Requeue(w.T.Context(), at, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Minute}))
+	require.NoError(w.T, admin.Of(c).Requeue(w.T.Context(), at, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Minute}))
 	require.NoError(w.T, harness.ErrOf(c.Complete(w.T.Context(), at)))
 	w.Eventually(func() bool { return w.LeaseOf(long) > lease }, "a lease is renewed")
 	g.Open()

@@ -35,7 +35,7 @@ func TestEntriesLiveThroughARedisCluster(t *testing.T) {
 	var types []*compensator.Type[harness.Order]
 	var ran []*harness.Calls
 	for i := range 12 { // Distribute the entries over all nodes.
-		orders, calls := harness.Numbered(t, c, fmt.Sprint("type ", i), compensator.TypeConfig{}, nil)
+		orders, calls := harness.Numbered(t, c, fmt.Sprint("type ", i), compensator.HandlerConfig[harness.Order]{}, nil)
 		types, ran = append(types, orders), append(ran, calls)
 	}
 	w.Run(c)

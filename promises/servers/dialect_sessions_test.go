@@ -30,7 +30,7 @@ func TestPreparedStatementsOfTheServerAreNotUsedUp(t *testing.T) {
 		cfg.DB = db
 		db.SetMaxOpenConns(5)
 		c := w.New(cfg)
-		harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		prepared := func() int { return w.Status("Prepared_stmt_count") }
 		before := prepared()
@@ -81,7 +81,7 @@ func TestOutcomesWaitOutADatabaseThatTakesNoWrites(t *testing.T) {
 			cfg.Logger = slog.New(slog.NewTextHandler(complained, nil))
 			c := w.New(cfg)
 			inside, finish := make(chan struct{}), make(chan struct{})
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error {
+			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error {
 				inside <- struct{}{}
 				<-finish
 				return nil
@@ -124,7 +124,7 @@ func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 			cfg.PollInterval, cfg.ReconcileInterval, cfg.Lease = 3*time.Second, 3*time.Second, time.Minute // Between two polls, sessions are idle for longer than a second.
 			c := w.New(cfg)
 			var ran harness.Calls
-			orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+			orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 				w.Effect(tx, "handler")
 				if ran.Add(e.ID) > 1 {
 					return nil
@@ -135,7 +135,7 @@ func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 				}
 				w.Eventually(func() bool { return !w.Connected(id) }, "the server ends the silent session")
 				return nil
-			}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+			}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)})
 			require.NoError(t, err)
 			w.Run(c)
 			var receipt *compensator.Receipt
@@ -215,10 +215,10 @@ func TestClaimsHaveOneOwnerWhereRowLocksLockNothing(t *testing.T) {
 				cfg := w.Quick()
 				cfg.DB, cfg.Store, cfg.Lease = nil, &racingStore{Store: store, met: &met, contested: &contested}, time.Minute
 				c := w.New(cfg)
-				_, err = compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+				_, err = compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 					ran.Add(e.ID)
 					return nil
-				}, compensator.TypeConfig{Concurrency: n})
+				}, &compensator.HandlerConfig[harness.Order]{Concurrency: n})
 				require.NoError(t, err)
 				w.Run(c)
 			}

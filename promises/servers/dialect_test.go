@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
@@ -78,7 +79,7 @@ func liveThrough(t *testing.T, w *harness.World, cfg compensator.Config) {
 		}
 		return nil
 	}
-	orders, ran := harness.Numbered(t, c, "plain", compensator.TypeConfig{Retry: compensator.Fixed(0)}, fails)
+	orders, ran := harness.Numbered(t, c, "plain", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, fails)
 	l := &life{World: w, t: t, c: c, db: cfg.DB, orders: orders, ran: ran}
 	l.registerOthers()
 	stop := w.Run(c)
@@ -89,20 +90,20 @@ func liveThrough(t *testing.T, w *harness.World, cfg compensator.Config) {
 	w.WaitAllEnded() // Wait until no entry changes any more. An entry that changes state could be counted twice or not at all.
 	l.everythingCanBeLookedUp()
 	require.NoError(t, stop())
-	_, err := c.Purge(t.Context(), time.Hour)
+	_, err := admin.Of(c).Purge(t.Context(), time.Hour)
 	require.NoError(t, err)
 }
 
 func (l *life) registerOthers() {
-	_, err := compensator.HandleTx(l.c, "transactional", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+	_, err := compensator.HandleTx(l.t.Context(), l.c, "transactional", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BatchID)
 		if e.BusinessID == "twice" && e.ProcessCount < 2 {
 			return fmt.Errorf("failure %d", e.Attempt())
 		}
 		return err
-	}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+	}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)})
 	require.NoError(l.t, err)
-	_, err = compensator.HandleBatch(l.c, "batch", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+	_, err = compensator.HandleBatch(l.t.Context(), l.c, "batch", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 		verdicts := make([]error, len(items))
 		for i, item := range items {
 			if item.Entry.BusinessID == "twice" && item.Entry.ProcessCount < 2 {
@@ -110,10 +111,10 @@ func (l *life) registerOthers() {
 			}
 		}
 		return verdicts
-	}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+	}, &compensator.BatchConfig[harness.Order]{Retry: compensator.Fixed(0)})
 	require.NoError(l.t, err)
-	_, err = compensator.Handle(l.c, "undone", func(context.Context, *compensator.Entry, harness.Order) error { return errors.New("no") },
-		compensator.TypeConfig{MaxProcessCount: 1, CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+	_, err = compensator.Handle(l.t.Context(), l.c, "undone", func(context.Context, *compensator.Entry, harness.Order) error { return errors.New("no") },
+		&compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('undone')")
 			return err
 		}})
@@ -177,7 +178,7 @@ func (l *life) everyKindRuns() {
 		return err
 	}))
 	l.Eventually(func() bool {
-		progress, err := l.c.BatchProgress(l.t.Context(), "life")
+		progress, err := l.c.Batch("life").Progress(l.t.Context())
 		return assert.NoError(l.t, err) && progress.Finished() && progress.Total == len(all)+1
 	}, "the batch ends")
 	assert.Equal(l.t, 3, l.ran.Of(receipt.Entries[1].ID))
@@ -222,15 +223,15 @@ func (l *life) peopleAndServicesAct() {
 	l.InTx(l.db, func(tx *sql.Tx) { require.NoError(l.t, l.c.RescheduleTx(ctx, tx, moved.ID(), 0)) })
 	l.WaitState(moved.ID(), compensator.Succeeded)
 
-	by := compensator.AuditInfo{Actor: "ann 😀", Reason: "it's \"paid\" in \\cash"}
+	by := admin.AuditInfo{Actor: "ann 😀", Reason: "it's \"paid\" in \\cash"}
 	dead := l.record(l.entry("plain", "permanent", compensator.Options{}), l.entry("plain", "permanent", compensator.Options{}))
 	for _, e := range dead.Entries {
 		l.WaitState(e.ID, compensator.Dead)
 	}
-	require.NoError(l.t, l.c.SettleManually(ctx, dead.Entries[0].ID, by))
-	require.NoError(l.t, l.c.Requeue(ctx, dead.Entries[1].ID, compensator.RequeueOptions{AuditInfo: by}))
+	require.NoError(l.t, admin.Of(l.c).SettleManually(ctx, dead.Entries[0].ID, by))
+	require.NoError(l.t, admin.Of(l.c).Requeue(ctx, dead.Entries[1].ID, admin.RequeueOptions{AuditInfo: by}))
 	l.Eventually(func() bool { return l.ran.Of(dead.Entries[1].ID) == 2 }, "a requeued entry runs again")
-	history, err := l.c.History(ctx, dead.Entries[0].ID)
+	history, err := admin.Of(l.c).History(ctx, dead.Entries[0].ID)
 	require.NoError(l.t, err)
 	require.Len(l.t, history, 1)
 	assert.Equal(l.t, by.Reason, history[0].Reason)
@@ -248,15 +249,15 @@ func (l *life) everythingCanBeLookedUp() {
 	assert.ErrorIs(l.t, err, compensator.ErrNotFound)
 
 	var all []compensator.Entry
-	filter := compensator.Filter{Limit: 7, CreatedFrom: entry.CreatedAt.Add(-time.Hour), CreatedTo: entry.CreatedAt.Add(time.Hour)}
+	filter := admin.Filter{Limit: 7, CreatedFrom: entry.CreatedAt.Add(-time.Hour), CreatedTo: entry.CreatedAt.Add(time.Hour)}
 	for first := true; first || filter.Cursor != ""; first = false {
-		page, err := l.c.List(ctx, filter)
+		page, err := admin.Of(l.c).List(ctx, filter)
 		require.NoError(l.t, err)
 		all, filter.Cursor = append(all, page.Entries...), page.Next
 	}
 	assert.Len(l.t, all, l.Count("common_process_log"))
 	assert.True(l.t, slices.ContainsFunc(all, func(e compensator.Entry) bool { return e.ID == entry.ID }))
-	counts, err := l.c.Count(ctx, compensator.CountFilter{})
+	counts, err := admin.Of(l.c).Count(ctx, admin.CountFilter{})
 	require.NoError(l.t, err)
 	total := 0
 	for _, count := range counts {

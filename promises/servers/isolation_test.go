@@ -77,9 +77,9 @@ func transactionsGivenAreReadCommitted(w *harness.World, db *sql.DB) {
 		assert.Equal(w.T, "READ COMMITTED", isolationOf(w, id))
 		return nil
 	}
-	orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.HandleTx(w.T.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
 		return look(ctx, tx)
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(w.T, err)
 	stop := w.Run(c)
 	var receipt *compensator.Receipt
@@ -99,7 +99,7 @@ func TestEntriesRunWhateverTheServersDefaultIsolation(t *testing.T) {
 			cfg := w.Quick()
 			cfg.DB = w.Open(pool(w.DSN))
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
+			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
 				if call == 1 {
 					return errors.New("not yet")
 				}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
@@ -85,18 +86,18 @@ func tryOut(w *harness.World, cfg compensator.Config) {
 	w.T.Helper()
 	ctx := w.T.Context()
 	c := w.New(cfg)
-	failing := compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0), Compensate: func(context.Context, *compensator.Entry) error { return nil }}
+	failing := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0), Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}
 	undone, ran := harness.Numbered(w.T, c, "undone", failing, func(*compensator.Entry, int) error { return errors.New("no") })
-	given, _ := harness.Numbered(w.T, c, "given up", compensator.TypeConfig{}, func(_ *compensator.Entry, call int) error {
+	given, _ := harness.Numbered(w.T, c, "given up", compensator.HandlerConfig[harness.Order]{}, func(_ *compensator.Entry, call int) error {
 		if call == 1 {
 			return compensator.Permanent(errors.New("no"))
 		}
 		return nil
 	})
-	effects, err := compensator.HandleTx(c, "effect", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
+	effects, err := compensator.HandleTx(ctx, c, "effect", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('once')")
 		return err
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(w.T, err)
 	w.Run(c)
 
@@ -127,10 +128,10 @@ func tryOut(w *harness.World, cfg compensator.Config) {
 
 	dead := record(given, compensator.Options{})
 	ends(dead, compensator.Dead)
-	by := compensator.AuditInfo{Actor: "ann", Reason: "downstream repaired"}
-	require.NoError(w.T, c.Requeue(ctx, dead, compensator.RequeueOptions{AuditInfo: by}))
+	by := admin.AuditInfo{Actor: "ann", Reason: "downstream repaired"}
+	require.NoError(w.T, admin.Of(c).Requeue(ctx, dead, admin.RequeueOptions{AuditInfo: by}))
 	ends(dead, compensator.Succeeded)
-	history, err := c.History(ctx, dead)
+	history, err := admin.Of(c).History(ctx, dead)
 	require.NoError(w.T, err)
 	require.Len(w.T, history, 1)
 	assert.Equal(w.T, by.Reason, history[0].Reason)
@@ -145,10 +146,10 @@ func tryOut(w *harness.World, cfg compensator.Config) {
 	require.NoError(w.T, err)
 	assert.Equal(w.T, first, resolved.ID)
 
-	page, err := c.List(ctx, compensator.Filter{BatchID: "b"})
+	page, err := admin.Of(c).List(ctx, admin.Filter{BatchID: "b"})
 	require.NoError(w.T, err)
 	assert.Len(w.T, page.Entries, 1)
-	progress, err := c.BatchProgress(ctx, "b")
+	progress, err := c.Batch("b").Progress(ctx)
 	require.NoError(w.T, err)
 	assert.True(w.T, progress.Finished())
 	assert.NoError(w.T, c.Health(ctx).Database)
@@ -158,7 +159,7 @@ func tryOut(w *harness.World, cfg compensator.Config) {
 		table = compensator.DefaultTable
 	}
 	w.Exec("UPDATE " + table + " SET next_at=next_at-3600000")
-	purged, err := c.Purge(ctx, time.Minute)
+	purged, err := admin.Of(c).Purge(ctx, time.Minute)
 	require.NoError(w.T, err)
 	assert.Equal(w.T, 4, purged)
 	assert.Zero(w.T, w.Count(table))

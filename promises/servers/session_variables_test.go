@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
@@ -296,14 +297,14 @@ func newSpoiled(t *testing.T, w *harness.World, db *sql.DB) *spoiled {
 	cfg.DB, cfg.Lease = db, 30*time.Second // With this lease, no entry runs again because its lease expired.
 	cfg.Operations = &compensator.Operations{}
 	s := &spoiled{World: w, t: t, db: db, c: w.New(cfg)}
-	s.orders, s.ran = harness.Numbered(t, s.c, "bestellung-ü", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
+	s.orders, s.ran = harness.Numbered(t, s.c, "bestellung-ü", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
 		if call == 1 {
 			return errNoStock
 		}
 		return nil
 	})
-	s.steps, _ = harness.Numbered(t, s.c, "schritt-ü", compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.BusinessID }}, nil)
-	s.paid = harness.Transactional(t, s.c, compensator.TypeConfig{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	s.steps, _ = harness.Numbered(t, s.c, "schritt-ü", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.BusinessID }}}, nil)
+	s.paid = harness.Transactional(t, s.c, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 	return s
 }
 
@@ -332,7 +333,7 @@ func (s *spoiled) lives(v sessionVariable, spoil func()) {
 	health := s.c.Health(s.t.Context())
 	assert.Empty(s.t, health.Problems)
 	s.Exec("UPDATE common_process_log SET next_at=next_at-3600000")
-	purged, err := s.c.Purge(s.t.Context(), time.Minute)
+	purged, err := admin.Of(s.c).Purge(s.t.Context(), time.Minute)
 	require.NoError(s.t, err)
 	assert.Positive(s.t, purged)
 	assert.Zero(s.t, s.Count("common_process_log"))
@@ -420,7 +421,7 @@ func (s *spoiled) ended(clean compensator.EntryID) {
 
 // read requires that the reading methods return what the test recorded.
 func (s *spoiled) read() {
-	page, err := s.c.List(s.t.Context(), compensator.Filter{BusinessType: "bestellung-ü"})
+	page, err := admin.Of(s.c).List(s.t.Context(), admin.Filter{BusinessType: "bestellung-ü"})
 	require.NoError(s.t, err)
 	require.Len(s.t, page.Entries, 5)
 	e, err := s.c.Get(s.t.Context(), compensator.IdempotencyKey(text+"-1-0"))
@@ -428,23 +429,23 @@ func (s *spoiled) read() {
 	assert.Equal(s.t, []string{text, text, text, "bestellung-ü", text}, []string{e.BusinessID, e.BatchID, e.UserName, e.BusinessType, e.Headers["who"]})
 	_, err = s.c.Resolve(s.t.Context(), compensator.IdempotencyKey(text+"-3-2"))
 	require.NoError(s.t, err)
-	counts, err := s.c.Count(s.t.Context(), compensator.CountFilter{BatchID: text})
+	counts, err := admin.Of(s.c).Count(s.t.Context(), admin.CountFilter{BatchID: text})
 	require.NoError(s.t, err)
-	assert.Equal(s.t, []compensator.Count{{BusinessType: "bestellung-ü", State: compensator.Succeeded, N: 4}}, counts)
-	counts, err = s.c.Count(s.t.Context(), compensator.CountFilter{})
+	assert.Equal(s.t, []admin.Count{{BusinessType: "bestellung-ü", State: compensator.Succeeded, N: 4}}, counts)
+	counts, err = admin.Of(s.c).Count(s.t.Context(), admin.CountFilter{})
 	require.NoError(s.t, err)
 	assert.Len(s.t, counts, 3, "%v", counts)
 }
 
 // changed erases an entry manually and requires that the audit log holds the reason unchanged.
 func (s *spoiled) changed() {
-	by := compensator.AuditInfo{Actor: "Jürgen-中", Reason: text}
-	_, err := s.c.Erase(s.t.Context(), compensator.IdempotencyKey(text+"-3-1"), by)
+	by := admin.AuditInfo{Actor: "Jürgen-中", Reason: text}
+	_, err := admin.Of(s.c).Erase(s.t.Context(), compensator.IdempotencyKey(text+"-3-1"), by)
 	require.NoError(s.t, err)
 	e, err := s.c.Get(s.t.Context(), compensator.IdempotencyKey(text+"-3-1"))
 	require.NoError(s.t, err)
-	history, err := s.c.History(s.t.Context(), e.ID)
+	history, err := admin.Of(s.c).History(s.t.Context(), e.ID)
 	require.NoError(s.t, err)
 	require.Len(s.t, history, 1)
-	assert.Equal(s.t, by, compensator.AuditInfo{Actor: history[0].Actor, Reason: history[0].Reason})
+	assert.Equal(s.t, by, admin.AuditInfo{Actor: history[0].Actor, Reason: history[0].Reason})
 }

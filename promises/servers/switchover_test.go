@@ -17,6 +17,7 @@ import (
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // switchover is two servers with the same log, and a proxy to the primary.
@@ -92,7 +93,7 @@ func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
 			cfg := s.former.Quick()
 			cfg.DB = s.former.Open(open(s.dsn))
 			c := s.former.New(cfg)
-			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return nil })
+			_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error { return nil })
 			s.former.Run(c)
 			first := s.former.InsertDue("close_order", 1, 50) // So many entries use all connections of the library.
 			s.former.WaitAllEnded()
@@ -147,7 +148,7 @@ func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	log := harness.LogInto(&cfg)
 	cfg.DB = w.Open(harness.Plain(asService(w)))
 	c := w.New(cfg)
-	harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.Backlog("close_order", 10)
 	w.WaitAllEnded()
@@ -155,7 +156,7 @@ func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	w.InsertDue("close_order", 1001, 10)
 	const remedy = "rejectReadOnly=true"
 	w.Eventually(func() bool {
-		return slices.ContainsFunc(c.Health(t.Context()).Problems, func(problem compensator.Problem) bool { return strings.Contains(problem.Error, remedy) })
+		return slices.ContainsFunc(c.Health(t.Context()).Problems, func(problem observe.Problem) bool { return strings.Contains(problem.Error, remedy) })
 	}, "Health says what would help")
 	log.Contains(w, "WARN", remedy)
 	err := c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -186,7 +187,7 @@ func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 				defer held.Close()
 			}
 			c := s.former.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			s.former.Run(c)
 			s.former.InsertDue("close_order", 1, 50) // So many entries use all connections of the library.
 			s.former.WaitAllEnded()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // Failure: F23
@@ -21,15 +22,15 @@ func TestTransactionalHandlerThatLostItsFenceLeavesNoTrace(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		var dropped, failed atomic.Int32
 		cfg.Lease = time.Second // The second attempt begins when this lease ends.
-		cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { dropped.Add(1) }
-		cfg.Observer.AttemptEnded = func(e compensator.AttemptEvent) {
+		cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { dropped.Add(1) }
+		cfg.Observer.AttemptEnded = func(e observe.AttemptEvent) {
 			if e.Err != nil && !errors.Is(e.Err, compensator.ErrLeaseLost) {
 				failed.Add(1)
 			}
 		}
 		c := w.New(cfg)
 		var ran harness.Calls
-		orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+		orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 			if _, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('done')"); err != nil {
 				return err
 			}
@@ -37,7 +38,7 @@ func TestTransactionalHandlerThatLostItsFenceLeavesNoTrace(t *testing.T) {
 				return c.Reschedule(context.WithoutCancel(ctx), e.ID, 0) // Reschedule the entry during its attempt.
 			}
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
 		var receipt *compensator.Receipt

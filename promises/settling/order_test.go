@@ -28,7 +28,7 @@ func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
 		return settle()
 	}
 	c := w.New(cfg)
-	_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
+	_, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	ids := w.InsertDue("close_order", 1, 3)
 	stop := w.Run(c)
 	for range ids {
@@ -100,7 +100,7 @@ func TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome(t *testing.T) {
 				return settle()
 			}
 			c := w.New(cfg)
-			_, _ = harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(outcomeRetry)}, func(*compensator.Entry, int) error { return verdict })
+			_, _ = harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(outcomeRetry)}, func(*compensator.Entry, int) error { return verdict })
 			w.Run(c)
 			w.RecordDelayed(c, 50*time.Millisecond)
 			w.Eventually(func() bool { return len(sequence.list()) >= 2 }, "the outcome is stored and the queue has it")

@@ -48,8 +48,8 @@ func TestDatabaseAwayForSecondsWithABacklogIsCaughtUpWith(t *testing.T) {
 			cfg := w.Quick()
 			cfg.DB = db
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 10}, nil)
-			away, back := harness.Held(t, c, "slow", compensator.TypeConfig{}, nil)
+			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 10}, nil)
+			away, back := harness.Held(t, c, "slow", compensator.HandlerConfig[harness.Order]{}, nil)
 			w.Run(c)
 			inFlight := w.Put(away, 1, compensator.Options{})
 			back.Await(t)
@@ -94,10 +94,10 @@ func TestEverythingAwayIsNeitherHammeredNorShoutedAbout(t *testing.T) {
 	c := w.New(cfg)
 	names := []string{"one", "two", "three", "four", "five"}
 	for _, name := range names {
-		_, _ = harness.Numbered(t, c, name, compensator.TypeConfig{}, nil)
+		_, _ = harness.Numbered(t, c, name, compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Backlog(name, 20)
 	}
-	_, g := harness.Held(t, c, "slow", compensator.TypeConfig{}, nil)
+	_, g := harness.Held(t, c, "slow", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Backlog("slow", 3)
 	w.Run(c)
 	for range 3 {

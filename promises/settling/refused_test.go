@@ -191,7 +191,7 @@ func TestRefusedOutcomesAreToldByTheirIdsAndStoredOnceTheyAreTaken(t *testing.T)
 		lines := harness.LogInto(&cfg)
 		c := w.New(cfg)
 		hold := make(chan struct{})
-		orders, calls := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: entriesBesideRefused, Timeout: harness.Timeout}, func(*compensator.Entry, int) error {
+		orders, calls := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: entriesBesideRefused, Timeout: harness.Timeout}, func(*compensator.Entry, int) error {
 			<-hold
 			return nil
 		})
@@ -241,7 +241,7 @@ func TestEntriesThatTheDatabaseRefusesToLeaseHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, calls := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, func(*compensator.Entry, int) error { return nil })
+		orders, calls := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, func(*compensator.Entry, int) error { return nil })
 		var ids []compensator.EntryID
 		for i := range entriesBesideRefused {
 			ids = append(ids, w.Put(orders, i, compensator.Options{}))
@@ -270,7 +270,7 @@ func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, calls := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return nil })
+	orders, calls := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error { return nil })
 	stop := w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{Delay: 500 * time.Millisecond})
 	allow := refuse(w, []compensator.EntryID{id}, "NEW.state=1")
@@ -291,7 +291,7 @@ func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	hold := make(chan struct{})
-	orders, calls := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: entriesBesideRefused, Timeout: harness.Timeout}, func(*compensator.Entry, int) error {
+	orders, calls := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: entriesBesideRefused, Timeout: harness.Timeout}, func(*compensator.Entry, int) error {
 		<-hold
 		return nil
 	})

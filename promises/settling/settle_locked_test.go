@@ -178,16 +178,16 @@ func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
 	cfg := w.Quick()
 	cfg.DB = w.Open(harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
 	c := w.New(cfg)
-	follow, err := compensator.Declare[harness.Order](c, "follow_up", compensator.TypeConfig{})
+	follow, err := compensator.Declare[harness.Order](t.Context(), c, "follow_up", nil)
 	require.NoError(t, err)
 	holder := w.Begin(w.DB)
 	_, err = follow.Record(t.Context(), holder, harness.Order{}, compensator.Options{IdempotencyKey: "held"})
 	require.NoError(t, err)
-	orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
+	orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
 		_, err := follow.Record(ctx, tx, harness.Order{}, compensator.Options{IdempotencyKey: "held"})
 		assert.Error(t, err)
 		return nil
-	}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})

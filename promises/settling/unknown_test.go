@@ -14,6 +14,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // Failure: F20
@@ -33,14 +34,14 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 					cfg.DB = db
 					var mu sync.Mutex // guards settled
 					var settled []compensator.State
-					cfg.Observer.Settled = func(e compensator.SettledEvent) {
+					cfg.Observer.Settled = func(e observe.SettledEvent) {
 						mu.Lock()
 						defer mu.Unlock()
 						settled = append(settled, e.State)
 					}
-					cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { t.Error("the process took its own outcome for another's") }
+					cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { t.Error("the process took its own outcome for another's") }
 					c := w.New(cfg)
-					orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
+					orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
 						if call == 1 {
 							return errors.New("again")
 						}
@@ -89,15 +90,15 @@ func TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown(t *testing.T) {
 				cfg := w.Quick()
 				cfg.DB = db
 				if !test.question {
-					cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { t.Error("the handler's own success was taken for another's") }
+					cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { t.Error("the handler's own success was taken for another's") }
 				}
 				c := w.New(cfg)
 				var ran harness.Calls
-				orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+				orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 					ran.Add(e.ID)
 					_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String())
 					return err
-				}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+				}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)})
 				require.NoError(t, err)
 				stop := w.Run(c)
 				rule := harness.CommitFaults[test.fault]

@@ -13,6 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // The database stores no outcome for longer than the lease. A process holds an outcome that it could not store, and the
@@ -31,9 +32,9 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 				proxy, db := w.Proxied(true)
 				cfg := w.Quick()
 				cfg.DB, cfg.Lease = db, time.Second
-				cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+				cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 				c := w.New(cfg)
-				_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				n := 3
 				if lost == "2" {
 					n = 1
@@ -61,15 +62,15 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	w := harness.WorldAt(t, server.Database(t))
 	cfg := w.Quick()
 	cfg.Lease = time.Second
-	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 	c := w.New(cfg)
 	ran := new(harness.Calls)
 	g := harness.NewGate()
 	g.OpenAtEnd(t)
-	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+	_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 		ran.Add(e.ID)
 		return g.PassDeaf(e)
-	}, compensator.TypeConfig{Concurrency: 40})
+	}, &compensator.HandlerConfig[harness.Order]{Concurrency: 40})
 	require.NoError(t, err)
 	w.Backlog("close_order", 30)
 	w.Run(c)
@@ -101,12 +102,12 @@ func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 			proxy, db := w.Proxied(true)
 			cfg := w.Quick()
 			cfg.DB, cfg.Lease = db, time.Second
-			cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+			cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 			c := w.New(cfg)
-			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			cfg.DB, cfg.Lease = w.DB, 20*time.Second
 			other := w.New(cfg)
-			_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+			_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			w.Backlog("close_order", 1)
 			w.Exec("UPDATE common_process_log SET delivery_count=2")
 			harness.WithholdOutcomes(proxy)
@@ -132,10 +133,10 @@ func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) 
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()
 	cfg.DB, cfg.Lease = db, time.Second
-	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 	c := w.New(cfg)
 	undone := new(harness.Calls)
-	undo := compensator.TypeConfig{Compensate: func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil }}
+	undo := compensator.HandlerConfig[harness.Order]{Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error { undone.Add(e.ID); return nil }}
 	harness.Numbered(t, c, "close_order", undo, nil)
 	cfg.DB, cfg.Lease = w.DB, 20*time.Second
 	other := w.New(cfg)
@@ -160,7 +161,7 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	cfg.Lease = time.Second
-	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 	var proxies []*faultproxy.MySQL
 	var instances []*compensator.Compensator
 	ran := new(harness.Calls)
@@ -168,10 +169,10 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 		proxy, db := w.Proxied(true)
 		cfg.DB = db
 		c := w.New(cfg)
-		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 			ran.Add(e.ID)
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		proxies, instances = append(proxies, proxy), append(instances, c)
 	}
@@ -209,9 +210,9 @@ func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {
 	c, person := w.New(cfg), w.New(w.Quick())
 	g := harness.NewGate()
 	g.OpenAtEnd(t)
-	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+	_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 		return g.PassDeaf(e)
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	w.Backlog("close_order", 1)
 	harness.WithholdOutcomes(proxy)

@@ -24,10 +24,10 @@ func TestHealthNamesWhatHangsFromAnEarlierRun(t *testing.T) {
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, StopTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		release := make(chan struct{})
-		_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+		_, err = compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 			<-release // Ignore the context.
 			return errors.New("too late")
-		}, compensator.TypeConfig{Timeout: time.Hour})
+		}, &compensator.HandlerConfig[harness.Order]{Timeout: time.Hour})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

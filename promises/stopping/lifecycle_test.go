@@ -39,7 +39,7 @@ func TestRunStopsInOrderWithoutLosingWhatItDid(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 50, Timeout: harness.Timeout}, nil)
+		_, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 50, Timeout: harness.Timeout}, nil)
 		w.Backlog("close_order", 300)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -63,7 +63,7 @@ func TestHandlersThatObeyTheStopSpendNothing(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.StopTimeout = 300 * time.Millisecond
 		c := w.New(cfg)
-		orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 1}, nil)
+		orders, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, nil)
 		stop := w.Run(c)
 		var ids []compensator.EntryID
 		for i := range 10 {
@@ -79,7 +79,7 @@ func TestHandlersThatObeyTheStopSpendNothing(t *testing.T) {
 			require.Zero(t, w.LeaseOf(id), "another process may take it at once")
 		}
 		next := w.New(cfg)
-		_, ran := harness.Numbered(t, next, "close_order", compensator.TypeConfig{}, nil)
+		_, ran := harness.Numbered(t, next, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(next)
 		w.WaitAllEnded()
 		require.Equal(t, 10, ran.Total())
@@ -95,7 +95,7 @@ func TestHandlersThatFinishWhileRunStopsAreRecorded(t *testing.T) {
 	c := w.New(cfg)
 	var started sync.WaitGroup
 	started.Add(2)
-	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, _ *compensator.Entry, o harness.Order) error {
+	orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, _ *compensator.Entry, o harness.Order) error {
 		started.Done()
 		<-ctx.Done()
 		assert.ErrorIs(t, context.Cause(ctx), compensator.ErrStopping)
@@ -103,7 +103,7 @@ func TestHandlersThatFinishWhileRunStopsAreRecorded(t *testing.T) {
 			return nil // The handler succeeds, although its context is cancelled.
 		}
 		return compensator.Permanent(errors.New("the handler's own reason"))
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	good, bad := w.Put(orders, 0, compensator.Options{}), w.Put(orders, 1, compensator.Options{})
 	stop := w.Run(c)
@@ -121,12 +121,12 @@ func TestStuckHandlersAreNamedWhenRunGivesUp(t *testing.T) {
 		c := w.New(cfg)
 		g := harness.NewGate()
 		g.OpenAtEnd(t)
-		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 			if o.Number < 2 {
 				return g.PassDeaf(e)
 			}
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		stop := w.Run(c)
 		ids := []compensator.EntryID{w.PutThrough(cfg.DB, orders, 0, compensator.Options{}), w.PutThrough(cfg.DB, orders, 1, compensator.Options{})}
@@ -154,7 +154,7 @@ func TestEntriesInsertedWithALeaseAndCommittedDuringTheStopAreFree(t *testing.T)
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	stop := w.Run(c)
 	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded)
 	tx, err := w.DB.Begin()
@@ -190,10 +190,10 @@ func TestClaimThatIsNotAnsweredUntilRunReturnsIsNamed(t *testing.T) {
 		}}
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, StopTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
-		orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 			assert.Fail(t, "Run has ended")
 			return nil
-		}, compensator.TypeConfig{})
+		}, nil)
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -215,7 +215,7 @@ func TestEntriesCommittedWhileRunStopsAllEnd(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 4}, nil)
 		var producers sync.WaitGroup
 		enough := make(chan struct{})
 		for range 2 {
@@ -263,7 +263,7 @@ func TestRunAndCloseEndInAnyOrder(t *testing.T) {
 	})
 	t.Run("closed before it ran", func(t *testing.T) {
 		c := w.New(w.Quick())
-		orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 		require.ErrorIs(t, c.Run(t.Context()), compensator.ErrClosed)
@@ -277,7 +277,7 @@ func TestRunAndCloseEndInAnyOrder(t *testing.T) {
 	t.Run("stopped by a handler", func(t *testing.T) {
 		c := w.New(w.Quick())
 		ctx, stop := context.WithCancel(t.Context())
-		orders, err := compensator.Handle(c, "stopper", func(context.Context, *compensator.Entry, harness.Order) error { stop(); return nil }, compensator.TypeConfig{})
+		orders, err := compensator.Handle(ctx, c, "stopper", func(context.Context, *compensator.Entry, harness.Order) error { stop(); return nil }, nil)
 		require.NoError(t, err)
 		id := w.Put(orders, 1, compensator.Options{})
 		require.NoError(t, c.Run(ctx))
@@ -313,7 +313,7 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		once := func() {
 			c := w.New(cfg)
-			orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			stop := w.Run(c)
 			w.WaitState(w.PutThrough(cfg.DB, orders, 1, compensator.Options{}), compensator.Succeeded)
 			require.NoError(t, stop())

@@ -16,6 +16,7 @@ import (
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/observe"
 )
 
 func TestNothingStartsOnceRunHasReturned(t *testing.T) {
@@ -24,7 +25,7 @@ func TestNothingStartsOnceRunHasReturned(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
 		go func() { stopped <- c.Run(ctx) }()
@@ -54,7 +55,7 @@ func TestNoHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 		proxy, db := w.Proxied(true)
 		cfg.DB = db
 		c := w.New(cfg)
-		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Backlog("close_order", 30)
 		late := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=delivery_count+1"), Fault: faultproxy.DelayReply, Delay: 300 * time.Millisecond})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -77,10 +78,10 @@ func TestNoTransactionalHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 	cfg.DB = db
 	c := w.New(cfg)
 	var ran atomic.Int64
-	_, err := compensator.HandleTx(c, "close_order", func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error {
+	_, err := compensator.HandleTx(t.Context(), c, "close_order", func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error {
 		ran.Add(1)
 		return nil
-	}, compensator.TypeConfig{})
+	}, nil)
 	require.NoError(t, err)
 	w.Backlog("close_order", 3)
 	late := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET TRANSACTION ISOLATION LEVEL"), Fault: faultproxy.DelayReply, Delay: 300 * time.Millisecond})
@@ -102,12 +103,12 @@ func TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain(t *testing.T) {
 	c := w.New(w.Quick())
 	g := harness.NewGate()
 	var called atomic.Int64
-	_, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+	_, err := compensator.HandleBatch(t.Context(), c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 		called.Add(1)
 		assert.NoError(t, g.PassDeaf(items[0].Entry))
 		<-ctx.Done() // The attempt has timed out.
 		return make([]error, len(items)+1)
-	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
+	}, &compensator.BatchConfig[harness.Order]{Timeout: 50 * time.Millisecond})
 	require.NoError(t, err)
 	w.Backlog("close_order", 5)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -129,13 +130,13 @@ func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T
 	c := w.New(w.Quick())
 	var ended atomic.Bool
 	var late, ran atomic.Int64
-	_, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+	_, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 		if ended.Load() {
 			late.Add(1)
 		}
 		ran.Add(1)
 		return nil
-	}, compensator.TypeConfig{Concurrency: 50})
+	}, &compensator.HandlerConfig[harness.Order]{Concurrency: 50})
 	require.NoError(t, err)
 	w.Backlog("close_order", 20_000)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -165,13 +166,13 @@ func TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp(t *testing
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			var runs atomic.Int64
-			cfg.Observer.AttemptStarted = func(compensator.AttemptEvent) { cancel() }
+			cfg.Observer.AttemptStarted = func(observe.AttemptEvent) { cancel() }
 			c := w.New(cfg)
 			var err error
 			if batch {
-				_, err = compensator.HandleBatch(c, "close_order", func(context.Context, []compensator.Item[harness.Order]) []error { runs.Add(1); return nil }, compensator.TypeConfig{})
+				_, err = compensator.HandleBatch(ctx, c, "close_order", func(context.Context, []compensator.Item[harness.Order]) []error { runs.Add(1); return nil }, nil)
 			} else {
-				_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error { runs.Add(1); return nil }, compensator.TypeConfig{})
+				_, err = compensator.Handle(ctx, c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error { runs.Add(1); return nil }, nil)
 			}
 			require.NoError(t, err)
 			w.Backlog("close_order", 5)

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
@@ -220,22 +221,22 @@ func (p *appProcess) newCompensator(client *redis.Client) (*compensator.Compensa
 }
 
 // observer returns an Observer that writes to the history the events that the checker cannot see elsewhere.
-func (p *appProcess) observer() compensator.Observer {
-	return compensator.Observer{
-		OutcomeDropped: func(e compensator.SettledEvent) {
+func (p *appProcess) observer() observe.Observer {
+	return observe.Observer{
+		OutcomeDropped: func(e observe.SettledEvent) {
 			p.write(&history.Event{At: history.Now(), Event: history.EventOutcomeDropped, ID: e.ID.Row(), Type: e.BusinessType, State: int8(e.State)})
 		},
-		AttemptEnded: func(e compensator.AttemptEvent) {
+		AttemptEnded: func(e observe.AttemptEvent) {
 			if class, detail := classOf(e.Err); class != "" && class != history.ErrOther && class != history.ErrContext {
 				p.write(&history.Event{At: history.Now(), Event: history.EventAttemptBroken, ID: e.ID.Row(), Type: e.BusinessType, Err: class, Detail: detail})
 			}
 		},
-		Stuck: func(e compensator.AttemptEvent) {
+		Stuck: func(e observe.AttemptEvent) {
 			p.write(&history.Event{At: history.Now(), Event: history.EventStuck, ID: e.ID.Row(), Type: e.BusinessType})
 		},
 		QueueDown: func(error) { p.write(&history.Event{At: history.Now(), Event: history.EventQueueDown}) },
 		QueueUp:   func() { p.write(&history.Event{At: history.Now(), Event: history.EventQueueUp}) },
-		Reconciled: func(e compensator.ReconciledEvent) {
+		Reconciled: func(e observe.ReconciledEvent) {
 			if e.Enqueued+e.Polled > 0 || e.Rebuilt {
 				p.write(&history.Event{At: history.Now(), Event: history.EventReconciled, Enqueued: e.Enqueued, Polled: e.Polled, Rebuilt: e.Rebuilt})
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
@@ -258,7 +259,7 @@ func (k *strike) purge() error {
 	defer c.Close()
 	until := time.Now().Add(k.lasting(1))
 	for time.Now().Before(until) && k.ctx.Err() == nil {
-		if _, err := c.Purge(k.ctx, purgeAge); err != nil && !isServerError(err, 1205, 1213) {
+		if _, err := admin.Of(c).Purge(k.ctx, purgeAge); err != nil && !isServerError(err, 1205, 1213) {
 			return err
 		}
 		wait(k.ctx, 300*time.Millisecond)

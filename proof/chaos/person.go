@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
@@ -73,7 +74,7 @@ func (p *person) logAction(a *history.Action, act func(found *history.ActionEnd)
 }
 
 func (p *person) outright(ctx context.Context, a *history.Action, ref compensator.Ref, found *history.ActionEnd) error {
-	by := compensator.AuditInfo{Actor: p.cfg.Name, Reason: "chaos"}
+	by := admin.AuditInfo{Actor: p.cfg.Name, Reason: "chaos"}
 	delay := time.Duration(a.DelayMS) * time.Millisecond
 	switch a.Action {
 	case history.ActionComplete:
@@ -87,9 +88,9 @@ func (p *person) outright(ctx context.Context, a *history.Action, ref compensato
 	case history.ActionReschedule:
 		return p.c.Reschedule(ctx, ref, delay)
 	case history.ActionRequeue:
-		return p.c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: by, Delay: delay, Compensate: a.Compensate})
+		return admin.Of(p.c).Requeue(ctx, ref, admin.RequeueOptions{AuditInfo: by, Delay: delay, Compensate: a.Compensate})
 	}
-	return p.c.SettleManually(ctx, ref, by)
+	return admin.Of(p.c).SettleManually(ctx, ref, by)
 }
 
 // inTx performs an action in a transaction of the service.

@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
@@ -193,7 +194,7 @@ func (s *soak) purge(st *stage) {
 			return
 		}
 	}
-	if n, err := s.purger.Purge(ctx, purgeAge); err == nil {
+	if n, err := admin.Of(s.purger).Purge(ctx, purgeAge); err == nil {
 		s.add(purged, float64(n))
 	}
 }

@@ -72,29 +72,31 @@ func (p *appProcess) register(c *compensator.Compensator) error {
 		var err error
 		switch cfg := p.typeConfig(t); t.Handler {
 		case history.HandlerTx:
-			_, err = compensator.HandleTx(c, t.Name, p.pay, cfg)
+			_, err = compensator.HandleTx(context.Background(), c, t.Name, p.pay, &cfg)
 		case history.HandlerBatch:
-			cfg.Concurrency, cfg.BatchSize, cfg.BatchWait = 2, 20, 50*time.Millisecond
-			_, err = compensator.HandleBatch(c, t.Name, p.mail, cfg)
+			_, err = compensator.HandleBatch(context.Background(), c, t.Name, p.mail, &compensator.BatchConfig[job]{
+				MaxProcessCount: cfg.MaxProcessCount, Timeout: cfg.Timeout, Retry: cfg.Retry,
+				Concurrency: 2, BatchSize: 20, BatchWait: 50 * time.Millisecond,
+			})
 		case history.HandlerPlain:
-			_, err = compensator.Handle(c, t.Name, p.ship, cfg)
+			_, err = compensator.Handle(context.Background(), c, t.Name, p.ship, &cfg)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-func (p *appProcess) typeConfig(t history.Type) compensator.TypeConfig {
-	cfg := compensator.TypeConfig{
+func (p *appProcess) typeConfig(t history.Type) compensator.HandlerConfig[job] {
+	cfg := compensator.HandlerConfig[job]{
 		MaxProcessCount: t.MaxProcessCount, MaxCompensateCount: t.MaxCompensateCount, CompensateCrashed: t.CompensateCrashed,
 		Timeout: time.Duration(t.TimeoutMS) * time.Millisecond, Concurrency: 30,
 		Retry: compensator.Exponential(200*time.Millisecond, longestBackoff),
 	}
 	switch t.Compensation {
 	case history.CompensationTx:
-		cfg.CompensateTx = compensator.TypedTx(p.pay)
+		cfg.CompensateTx = p.pay
 	case history.CompensationPlain:
-		cfg.Compensate = compensator.Typed(p.ship)
+		cfg.Compensate = p.ship
 	}
 	return cfg
 }

@@ -70,7 +70,7 @@ func (w *world) checkSlots() {
 		scan(&id, &content, &created)
 		var slot time.Time
 		require.NoError(w.t, slot.UnmarshalJSON(content))
-		assert.Equal(w.t, string(compensator.SlotID(tick, slot)), id)
+		assert.Equal(w.t, string(compensator.SlotKey(tick, slot)), id)
 		recorded, err := time.Parse("2006-01-02 15:04:05.000", string(created))
 		require.NoError(w.t, err)
 		assert.False(w.t, recorded.Before(slot), "slot %v was recorded early, at %v", slot, recorded)

@@ -64,19 +64,21 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 			problems = append(problems, err)
 		}
 	}
-	retry := compensator.TypeConfig{Retry: compensator.Fixed(retryAfter)}
-	add(pay)(compensator.HandleTx(c, pay, k.pay, retry))
+	retry := compensator.HandlerConfig[content]{Retry: compensator.Fixed(retryAfter)}
+	add(pay)(compensator.HandleTx(context.Background(), c, pay, k.pay, &retry))
 	for _, name := range []string{ship, slow, fail, hand, later} {
-		add(name)(compensator.Handle(c, name, k.plain, retry))
+		add(name)(compensator.Handle(context.Background(), c, name, k.plain, &retry))
 	}
-	add(refund)(compensator.Handle(c, refund, k.plain, compensator.TypeConfig{
-		MaxProcessCount: refundFailures, Retry: retry.Retry, CompensateTx: k.undo,
+	add(refund)(compensator.Handle(context.Background(), c, refund, k.plain, &compensator.HandlerConfig[content]{
+		MaxProcessCount: refundFailures, Retry: retry.Retry, CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
+			return k.undo(ctx, tx, e)
+		},
 	}))
-	add(recall)(compensator.Handle(c, recall, k.plain, compensator.TypeConfig{Timeout: recallTime, Retry: retry.Retry, Compensate: k.undoPlain}))
-	add(mail)(compensator.HandleBatch(c, mail, k.mail, compensator.TypeConfig{BatchSize: batchSize, BatchWait: 20 * time.Millisecond, Concurrency: 1, Retry: retry.Retry}))
-	add(sum)(compensator.HandleTx(c, sum, k.sum, compensator.TypeConfig{Retry: retry.Retry, AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }}))
+	add(recall)(compensator.Handle(context.Background(), c, recall, k.plain, &compensator.HandlerConfig[content]{Timeout: recallTime, Retry: retry.Retry, Compensate: func(ctx context.Context, e *compensator.Entry, _ content) error { return k.undoPlain(ctx, e) }}))
+	add(mail)(compensator.HandleBatch(context.Background(), c, mail, k.mail, &compensator.BatchConfig[content]{BatchSize: batchSize, BatchWait: 20 * time.Millisecond, Concurrency: 1, Retry: retry.Retry}))
+	add(sum)(compensator.HandleTx(context.Background(), c, sum, k.sum, &compensator.HandlerConfig[content]{Retry: retry.Retry, AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }}))
 	var err error
-	k.ticks, err = compensator.Handle(c, tick, func(ctx context.Context, e *compensator.Entry, _ time.Time) error { return k.plain(ctx, e, content{}) }, retry)
+	k.ticks, err = compensator.Handle(context.Background(), c, tick, func(ctx context.Context, e *compensator.Entry, _ time.Time) error { return k.plain(ctx, e, content{}) }, &compensator.HandlerConfig[time.Time]{Retry: retry.Retry})
 	return k, errors.Join(append(problems, err)...)
 }
 
@@ -84,14 +86,14 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 const tickEvery = 100 * time.Millisecond
 
 func (k *kinds) tick(ctx context.Context) error {
-	return compensator.Periodic(ctx, k.ticks, compensator.Every(tickEvery), compensator.PeriodicConfig{CatchUp: 500})
+	return compensator.Periodic(ctx, k.ticks, compensator.Every(tickEvery), &compensator.PeriodicConfig{CatchUp: 500})
 }
 
 // takeOrdering registers the kind book, which has an ordering key.
 func (k *kinds) takeOrdering(c *compensator.Compensator) (err error) {
-	k.of[book], err = compensator.Handle(c, book, k.plain, compensator.TypeConfig{
-		Retry: compensator.Fixed(retryAfter), Serial: func(e *compensator.Entry) string { return e.BusinessID },
-		PassDead: true, // Continue after an entry that was dead-lettered because of crashes.
+	k.of[book], err = compensator.Handle(context.Background(), c, book, k.plain, &compensator.HandlerConfig[content]{
+		Retry: compensator.Fixed(retryAfter), TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.BusinessID },
+			PassDead: true}, // Continue after an entry that was dead-lettered because of crashes.
 	})
 	return err
 }

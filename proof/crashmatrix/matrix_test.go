@@ -27,6 +27,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
@@ -166,7 +167,7 @@ func (w *world) workOff() {
 	w.eventually(func() bool { return w.count("common_process_log WHERE state IN (0,-1,-3)") == 0 }, w.open)
 	w.eventually(func() bool { return len(w.queued()) == 0 }, func() string { return fmt.Sprintf("all entries have ended, but the queue still holds %v", w.queued()) })
 	w.eventually(func() bool { return len(w.healthy.Health(w.t.Context()).Stuck) == 0 }, func() string { return "a handler does not return" })
-	_, err := w.healthy.Purge(w.t.Context(), purgeAge)
+	_, err := admin.Of(w.healthy.Compensator).Purge(w.t.Context(), purgeAge)
 	require.NoError(w.t, err)
 	h := w.healthy.Health(w.t.Context())
 	require.True(w.t, h.Ready() == nil && h.OldestOverdue == 0 && h.Queue == nil && len(h.UnknownTypes) == 0 && len(h.Stuck) == 0, "%v", h)

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-var ann = compensator.AuditInfo{Actor: "ann", Reason: "again"}
+var ann = admin.AuditInfo{Actor: "ann", Reason: "again"}
 
 // actManually acts as a person. In random order, it repairs dead entries, repeats compensations, and erases repaired
 // entries. Because of the random order, a process may be killed during any of these actions.
@@ -45,9 +45,9 @@ func (l *victim) putRight(ctx context.Context) error {
 		case l.p.admin != nil:
 			err = l.throughAdmin(ctx, e, []admin.Right{admin.Requeue, admin.SettleManually}[settle])
 		case settle == 0:
-			err = unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{AuditInfo: ann}))
+			err = unlessLate(admin.Of(l.p.Compensator).Requeue(ctx, e.ID, admin.RequeueOptions{AuditInfo: ann}))
 		default:
-			err = unlessLate(l.p.SettleManually(ctx, e.ID, ann))
+			err = unlessLate(admin.Of(l.p.Compensator).SettleManually(ctx, e.ID, ann))
 		}
 		if err != nil {
 			return err
@@ -58,12 +58,12 @@ func (l *victim) putRight(ctx context.Context) error {
 
 // found returns the latest few entries of a kind that are in one of the given states.
 func (l *victim) found(ctx context.Context, kind string, in ...compensator.State) ([]compensator.Entry, error) {
-	page, err := l.p.List(ctx, compensator.Filter{States: in, BusinessType: kind, Newest: true, Limit: 4})
+	page, err := admin.Of(l.p.Compensator).List(ctx, admin.Filter{States: in, BusinessType: kind, Newest: true, Limit: 4})
 	return page.Entries, err
 }
 
 func (l *victim) requeueAll(ctx context.Context, entries []compensator.Entry) error {
-	refusals, err := l.p.RequeueAll(ctx, entries, compensator.RequeueOptions{AuditInfo: ann})
+	refusals, err := admin.Of(l.p.Compensator).RequeueAll(ctx, entries, admin.RequeueOptions{AuditInfo: ann})
 	for _, refusal := range refusals {
 		err = errors.Join(err, unlessLate(refusal))
 	}
@@ -75,7 +75,7 @@ func (l *victim) undoAgain(ctx context.Context) error {
 	undone, err := l.found(ctx, recall, compensator.Compensated)
 	for _, e := range undone {
 		if e.Epoch == 0 && e.ID.Row()%2 == 0 {
-			err = errors.Join(err, unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{AuditInfo: ann, Compensate: true})))
+			err = errors.Join(err, unlessLate(admin.Of(l.p.Compensator).Requeue(ctx, e.ID, admin.RequeueOptions{AuditInfo: ann, Compensate: true})))
 		}
 	}
 	return err
@@ -86,7 +86,7 @@ func (l *victim) erase(ctx context.Context) error {
 	rest, err := l.found(ctx, hand, compensator.SettledManually, compensator.Succeeded)
 	for _, e := range rest {
 		if !e.Erased && e.ID.Row()%3 > 0 {
-			_, failed := l.p.Erase(ctx, e.ID, ann)
+			_, failed := admin.Of(l.p.Compensator).Erase(ctx, e.ID, ann)
 			err = errors.Join(err, unlessLate(failed))
 		}
 	}
@@ -102,7 +102,7 @@ func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action a
 	}
 	taken, err := l.p.admin.TakeCases(ctx, actor, []admin.SeenCase{{EntryID: e.ID, Version: view.Case.Version}}, why)
 	err = errors.Join(append(taken, err)...)
-	if err != nil && !errors.Is(err, compensator.ErrChanged) && !errors.Is(err, compensator.ErrNotFound) && !errors.Is(err, compensator.ErrBusy) {
+	if err != nil && !errors.Is(err, admin.ErrChanged) && !errors.Is(err, compensator.ErrNotFound) && !errors.Is(err, compensator.ErrBusy) {
 		return err
 	}
 	_, err = l.p.admin.Change(ctx, actor, admin.Change{Action: action, Entries: []admin.Seen{{ID: e.ID, Version: e.Version}}, Why: why, Checked: true, Again: true})
@@ -112,7 +112,7 @@ func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action a
 // unlessLate returns nil for errors that say that the entry has changed or is leased.
 func unlessLate(err error) error {
 	var state *compensator.StateError
-	if errors.As(err, &state) || errors.Is(err, compensator.ErrBusy) || errors.Is(err, compensator.ErrChanged) {
+	if errors.As(err, &state) || errors.Is(err, compensator.ErrBusy) || errors.Is(err, admin.ErrChanged) {
 		return nil
 	}
 	return err

@@ -42,9 +42,9 @@ func openIntake(p *process, at place) (*intake.Intake, error) {
 	if at.Named {
 		stream.Consumer = taker
 	}
-	return stream.Open(p.Compensator, intake.Config{
+	return stream.Open(context.Background(), p.Compensator, intake.Config{
 		Type: aside, Entry: entryOf, Work: take, Batch: perBatch, Timeout: time.Second, MaxDeliveries: 1000, Logger: slog.New(slog.DiscardHandler),
-		Aside: compensator.TypeConfig{Retry: compensator.Fixed(retryAfter)},
+		Aside: compensator.HandlerConfig[TODO]{Retry: compensator.Fixed(retryAfter)},
 	})
 }
 

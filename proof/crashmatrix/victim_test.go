@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // victimEnv is the environment variable that holds a victim as JSON. If it is not set, the process is a test run.
@@ -369,7 +370,7 @@ func (l *victim) purge(ctx context.Context) error {
 	if l.In == keeping {
 		return nil // In these surroundings Config.Keep purges.
 	}
-	_, err := l.p.Purge(ctx, purgeAge)
+	_, err := admin.Of(l.p.Compensator).Purge(ctx, purgeAge)
 	return err
 }
 

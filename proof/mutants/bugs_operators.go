@@ -7,9 +7,9 @@ func operating() []mutant {
 			name: "purge-takes-what-waits", breaks: "G31",
 			what: "A purge deletes dead entries whose cases are still open.",
 			edits: []edit{
-				{"Compensator.Purge",
-					`if $states = slices.DeleteFunc(slices.Clone($states), func($s $state) bool { return $s == $dead }); len($states) == 0 {`,
-					`if $states = slices.DeleteFunc(slices.Clone($states), func($s $state) bool { return $s == $dead && c.closed() }); len($states) == 0 {`},
+				{"Log.Purge",
+					`return $s == compensator.Dead`,
+					`return $s == compensator.Dead && age < 0`},
 			},
 			sees: tests("TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody"),
 		},

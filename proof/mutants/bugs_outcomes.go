@@ -146,7 +146,7 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			edits: []edit{
 				{"Compensator.Cancel",
 					`return $cancelled($change($ctx, processlog.Change{$ref: $ref2, $action: $actionCancel}))`,
-					`return $cancelled($change($ctx, processlog.Change{$ref: $ref2, $action: ActionComplete}))`},
+					`return $cancelled($change($ctx, processlog.Change{$ref: $ref2, $action: processlog.ActionComplete}))`},
 			},
 			sees: selection{}.and(simulation, "300"),
 		},

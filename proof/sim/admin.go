@@ -43,9 +43,9 @@ func (w *world) drawAdmin() {
 }
 
 // adminAction maps a right to the action that it allows.
-var adminAction = map[admin.Right]compensator.Action{
-	admin.Requeue: compensator.ActionRequeue, admin.Compensate: compensator.ActionRequeue, admin.SettleManually: compensator.ActionSettleManually,
-	admin.Cancel: compensator.ActionCancel, admin.Complete: compensator.ActionComplete,
+var adminAction = map[admin.Right]processlog.Action{
+	admin.Requeue: processlog.ActionRequeue, admin.Compensate: processlog.ActionRequeue, admin.SettleManually: processlog.ActionSettleManually,
+	admin.Cancel: processlog.ActionCancel, admin.Complete: processlog.ActionComplete,
 }
 
 var anybody = admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
@@ -65,7 +65,7 @@ func (w *world) visit(v visit) {
 		return
 	}
 	actor, why := admin.Actor{ID: "mei"}, admin.Why{Reason: "because"}
-	page, err := d.Entries(ctx, actor, compensator.Filter{States: []compensator.State{compensator.Dead}})
+	page, err := d.Entries(ctx, actor, admin.Filter{States: []compensator.State{compensator.Dead}})
 	if err != nil || len(page.Entries) == 0 {
 		return
 	}

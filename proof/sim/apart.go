@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // apart holds properties that only some seeds have. Each has its own random stream, so that the other seeds do not
@@ -93,7 +94,7 @@ func (w *world) wake() {
 	defer cancel()
 	for _, row := range w.store.Rows() {
 		if n := w.alive(0); n != nil && !row.State.Terminal() && row.DueIn > longWait {
-			w.oracle.asksFor(compensator.ActionReschedule, false, row.ID)
+			w.oracle.asksFor(processlog.ActionReschedule, false, row.ID)
 			_ = n.c.Reschedule(ctx, row.ID, 0) // If this fails, wake calls it again later.
 		}
 	}

@@ -53,7 +53,7 @@ func (w *world) drawFollowed(rng *rand.Rand) {
 
 // following sets AfterBatch to a function that returns the entry's BusinessID. So an entry with a BusinessID runs after
 // the batch with that id.
-func following(cfg compensator.TypeConfig) compensator.TypeConfig {
+func following(cfg compensator.HandlerConfig[content]) compensator.HandlerConfig[content] {
 	cfg.AfterBatch = func(e *compensator.Entry) string { return e.BusinessID }
 	return cfg
 }
@@ -82,7 +82,7 @@ func (o *oracle) follows(n *instance, e *compensator.Entry) {
 }
 
 // batches returns the configuration of the batch type.
-func (w *world) batches() compensator.TypeConfig {
+func (w *world) batches() compensator.BatchConfig[content] {
 	cfg := w.plan.types
 	cfg.Concurrency, cfg.BatchWait = w.apart.batchCalls, w.apart.batchWait
 	return cfg

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // breakerStream is the random stream for outages of called services. A separate stream does not change what older seeds
@@ -69,13 +70,13 @@ type breakerOn struct {
 
 // opening is an open breaker as its instance reported it. probes counts the calls since that report.
 type opening struct {
-	compensator.OpenBreaker
+	observe.OpenBreaker
 	said   time.Time
 	probes int
 }
 
 // openedLocked records that an instance reported an open breaker.
-func (o *oracle) openedLocked(n *instance, open compensator.OpenBreaker) {
+func (o *oracle) openedLocked(n *instance, open observe.OpenBreaker) {
 	o.sights[sawBreakerOpen]++
 	o.sights[sawProbe] += min(1, open.Probes)
 	if o.opened == nil {
@@ -84,7 +85,7 @@ func (o *oracle) openedLocked(n *instance, open compensator.OpenBreaker) {
 	o.opened[breakerOn{n, open.BusinessType}] = &opening{OpenBreaker: open, said: time.Now()}
 }
 
-func (o *oracle) closedLocked(n *instance, open compensator.OpenBreaker) {
+func (o *oracle) closedLocked(n *instance, open observe.OpenBreaker) {
 	o.sights[sawBreakerClosed]++
 	if was := o.opened[breakerOn{n, open.BusinessType}]; was == nil || was.probes == 0 {
 		o.failLocked("G25: the breaker of type %s on instance %d closes without a successful probe", open.BusinessType, n.number)
@@ -100,7 +101,7 @@ type lookedAt struct {
 
 // letInLocked asserts G25: while a type's breaker is open, only one call begins after each pause. An entry that runs
 // after an unfinished batch makes no call, so the next entry may make the call.
-func (o *oracle) letInLocked(n *instance, e compensator.AttemptEvent) {
+func (o *oracle) letInLocked(n *instance, e observe.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if open != nil && open.said.Equal(time.Now()) { // The instance admitted this call just before, at the same nanosecond.
 		open = nil

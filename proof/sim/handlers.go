@@ -29,9 +29,18 @@ func transactional(businessType string) bool {
 	return businessType == txType || businessType == undoTxType
 }
 
+// content is the content of every entry.
+type content = json.RawMessage
+
+// single returns the settings of the types that have no batch handler.
+func (p *plan) single() compensator.HandlerConfig[content] {
+	t := &p.types
+	return compensator.HandlerConfig[content]{MaxProcessCount: t.MaxProcessCount, MaxCompensateCount: t.MaxCompensateCount, Timeout: t.Timeout,
+		Concurrency: t.Concurrency, Retry: t.Retry, Breaker: t.Breaker, MaxWait: t.MaxWait}
+}
+
 // register registers every type that the instance handles.
 func (n *instance) register(c *compensator.Compensator) error {
-	type content = json.RawMessage
 	plain := func(of string) func(context.Context, *compensator.Entry, content) error {
 		return func(ctx context.Context, e *compensator.Entry, _ content) error {
 			n.w.oracle.handles(of, e)
@@ -44,21 +53,29 @@ func (n *instance) register(c *compensator.Compensator) error {
 			return n.attemptTx(ctx, tx, e)
 		}
 	}
-	cfg := n.w.plan.types
-	cfg.BatchSize = 0
-	messages, err1 := compensator.Handle(c, plainType, plain(plainType), n.serial(plainType, cfg))
+	ctx, cfg := context.Background(), n.w.plan.single()
+	cfg.TypeConfig = n.ordered(plainType)
+	messages, err1 := compensator.Handle(ctx, c, plainType, plain(plainType), &cfg)
 	n.messages = messages
-	_, err2 := compensator.HandleTx(c, txType, inTx(txType), n.serial(txType, following(cfg)))
+	tx := following(cfg)
+	tx.TypeConfig = n.ordered(txType)
+	_, err2 := compensator.HandleTx(ctx, c, txType, inTx(txType), &tx)
 	undo := cfg
-	undo.Compensate, undo.CompensateCrashed = n.attempt, n.w.plan.compensateCrashed
-	_, err3 := compensator.Handle(c, undoType, plain(undoType), n.serial(undoType, undo))
+	undo.TypeConfig, undo.CompensateCrashed = n.ordered(undoType), n.w.plan.compensateCrashed
+	undo.Compensate = func(ctx context.Context, e *compensator.Entry, _ content) error { return n.attempt(ctx, e) }
+	_, err3 := compensator.Handle(ctx, c, undoType, plain(undoType), &undo)
 	if !n.handlesAll() {
 		return errors.Join(err1, err2, err3, n.periodic(c))
 	}
+	batch := n.w.batches()
+	batch.TypeConfig = n.ordered(batchType)
+	_, err4 := compensator.HandleBatch(ctx, c, batchType, n.attemptBatch, &batch)
 	undoTx := cfg
-	undoTx.CompensateTx, undoTx.CompensateCrashed = n.attemptTx, n.w.plan.compensateCrashed
-	_, err4 := compensator.HandleBatch(c, batchType, n.attemptBatch, n.serial(batchType, n.w.batches()))
-	_, err5 := compensator.HandleTx(c, undoTxType, inTx(undoTxType), n.serial(undoTxType, undoTx))
+	undoTx.TypeConfig, undoTx.CompensateCrashed = n.ordered(undoTxType), n.w.plan.compensateCrashed
+	undoTx.CompensateTx = func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
+		return n.attemptTx(ctx, tx, e)
+	}
+	_, err5 := compensator.HandleTx(ctx, c, undoTxType, inTx(undoTxType), &undoTx)
 	return errors.Join(err1, err2, err3, err4, err5, n.periodic(c))
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // messagesStream is the random stream for the messages of idempotent consumers. A separate stream does not change what
@@ -96,7 +97,7 @@ func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) erro
 	message := o.entries[0]
 	key := message.IdempotencyKey
 	n.w.oracle.wishes(n, wish{NewEntry: message, done: true, carried: carriedBy(ctx)})
-	n.w.oracle.asksFor(compensator.ActionComplete, false, key)
+	n.w.oracle.asksFor(processlog.ActionComplete, false, key)
 	first, err := n.messages.Once(ctx, tx, key, message.Content)
 	if err != nil {
 		return err

@@ -329,7 +329,7 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 	if after.Version != before.Version+1 || before.Version != l.last().row.Version {
 		o.failLocked("G4: entry %s changed from version %d to %d, but its last version was %d", after.ID, before.Version, after.Version, l.last().row.Version)
 	}
-	erases := op.kind == opChange && op.change.Action == compensator.ActionErase
+	erases := op.kind == opChange && op.change.Action == processlog.ActionErase
 	if erases {
 		l.content = nil
 		o.erasedLocked(before, after)

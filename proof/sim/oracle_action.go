@@ -6,34 +6,34 @@ import (
 )
 
 // actions lists who may take which action, and the effect of each action. It repeats the library's rules independently.
-var actions = map[compensator.Action]struct {
+var actions = map[processlog.Action]struct {
 	epoch uint32
 	from  map[compensator.State]bool
 	to    compensator.State // resulting state, except for actions that keep the state and for a requeue of the compensation
 	by    compensator.EndedBy
 }{
-	compensator.ActionComplete: {from: states(compensator.Pending, compensator.Retrying, compensator.Dead),
+	processlog.ActionComplete: {from: states(compensator.Pending, compensator.Retrying, compensator.Dead),
 		to: compensator.Succeeded, by: compensator.EndedByComplete},
-	compensator.ActionCancel: {from: states(compensator.Pending, compensator.Retrying, compensator.Dead),
+	processlog.ActionCancel: {from: states(compensator.Pending, compensator.Retrying, compensator.Dead),
 		to: compensator.Cancelled, by: compensator.EndedByCancel},
-	compensator.ActionReschedule: {from: states(compensator.Pending, compensator.Retrying)},
-	compensator.ActionRequeue: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
+	processlog.ActionReschedule: {from: states(compensator.Pending, compensator.Retrying)},
+	processlog.ActionRequeue: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
 		compensator.SettledManually, compensator.Retrying), to: compensator.Pending},
-	compensator.ActionErase: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
+	processlog.ActionErase: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
 		compensator.SettledManually)},
-	compensator.ActionSettleManually: {epoch: 1, from: states(compensator.Dead, compensator.Retrying, compensator.Compensating),
+	processlog.ActionSettleManually: {epoch: 1, from: states(compensator.Dead, compensator.Retrying, compensator.Compensating),
 		to: compensator.SettledManually, by: compensator.EndedByPerson},
 }
 
 // deedOn is an action on an entry that somebody requested.
 type deedOn struct {
 	ref        compensator.Ref
-	action     compensator.Action
+	action     processlog.Action
 	compensate bool
 }
 
 // asksFor records a requested action before the library gets the request.
-func (o *oracle) asksFor(action compensator.Action, compensate bool, refs ...compensator.Ref) {
+func (o *oracle) asksFor(action processlog.Action, compensate bool, refs ...compensator.Ref) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, ref := range refs {
@@ -50,7 +50,7 @@ func (o *oracle) askedLocked(before, after processlog.Row, change processlog.Cha
 	}
 	to, by := actions[change.Action].to, actions[change.Action].by
 	switch {
-	case change.Action == compensator.ActionReschedule, change.Action == compensator.ActionErase:
+	case change.Action == processlog.ActionReschedule, change.Action == processlog.ActionErase:
 		to, by = before.State, before.EndedBy
 	case change.Compensate:
 		to = compensator.Compensating
@@ -84,7 +84,7 @@ func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
 		o.failLocked("G3: %s changed entry %s from %s, epoch %d, to %s, epoch %d", change.Action, after.ID, before.State, before.Epoch, after.State, after.Epoch)
 	}
 	o.askedLocked(before, after, change)
-	if after.DeliveryCount > before.DeliveryCount || change.Action != compensator.ActionReschedule && after.DeliveryCount != 0 {
+	if after.DeliveryCount > before.DeliveryCount || change.Action != processlog.ActionReschedule && after.DeliveryCount != 0 {
 		o.failLocked("G4: %s of entry %s leaves a delivery count of %d, which was %d", change.Action, after.ID, after.DeliveryCount, before.DeliveryCount)
 	}
 	if before.Erased && !after.State.Terminal() {
@@ -96,7 +96,7 @@ func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
 			o.failLocked("G3: entry %s was requeued in version %d, but the caller saw version %d", after.ID, before.Version, op.seen[after.ID])
 		}
 	}
-	if change.Action == compensator.ActionRequeue && (after.ProcessCount != 0 || after.CompensateCount != 0) {
+	if change.Action == processlog.ActionRequeue && (after.ProcessCount != 0 || after.CompensateCount != 0) {
 		o.failLocked("G13: entry %s was requeued but keeps its counts", after.ID)
 	}
 }
@@ -104,7 +104,7 @@ func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
 // endedAnewLocked asserts G3: after an end, a service may complete or cancel only a dead entry without a compensation
 // in its epoch. It counts the compensations from the attempts, not from the row.
 func (o *oracle) endedAnewLocked(l *life, op *operation, before, after processlog.Row) {
-	ends := op.kind == opChange && (op.change.Action == compensator.ActionComplete || op.change.Action == compensator.ActionCancel)
+	ends := op.kind == opChange && (op.change.Action == processlog.ActionComplete || op.change.Action == processlog.ActionCancel)
 	if !ends || before.State != compensator.Dead || after.Epoch != before.Epoch || !after.State.Terminal() {
 		o.failLocked("G3: entry %s changed from %s to %s, but no person requested this", after.ID, before.State, after.State)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -165,26 +166,26 @@ func (a *attempt) void() {
 }
 
 // observer returns the Observer of an instance. It passes the events to the oracle.
-func (o *oracle) observer(n *instance) compensator.Observer {
+func (o *oracle) observer(n *instance) observe.Observer {
 	living := func(count func(*oracle)) {
 		if !n.dead.Load() {
 			o.note(count)
 		}
 	}
-	return compensator.Observer{
-		HistoryLost:   func(loss *compensator.LossError) { living(func(o *oracle) { o.noticedLocked(n, loss) }) },
-		BreakerOpened: func(open compensator.OpenBreaker) { living(func(o *oracle) { o.openedLocked(n, open) }) },
-		BreakerClosed: func(open compensator.OpenBreaker) { living(func(o *oracle) { o.closedLocked(n, open) }) },
-		AttemptStarted: func(e compensator.AttemptEvent) {
+	return observe.Observer{
+		HistoryLost:   func(loss *processlog.LossError) { living(func(o *oracle) { o.noticedLocked(n, loss) }) },
+		BreakerOpened: func(open observe.OpenBreaker) { living(func(o *oracle) { o.openedLocked(n, open) }) },
+		BreakerClosed: func(open observe.OpenBreaker) { living(func(o *oracle) { o.closedLocked(n, open) }) },
+		AttemptStarted: func(e observe.AttemptEvent) {
 			living(func(o *oracle) {
 				o.startedLocked(n, e)
 				o.letInLocked(n, e)
 			})
 		},
-		OutcomeDropped: func(compensator.SettledEvent) { living(func(o *oracle) { o.sights[sawDropped]++ }) },
-		Settled:        func(e compensator.SettledEvent) { living(func(o *oracle) { o.durableLocked(e) }) },
-		EntryMissing:   func(e compensator.MissingEvent) { living(func(o *oracle) { o.missingLocked(e) }) },
-		Reconciled: func(e compensator.ReconciledEvent) {
+		OutcomeDropped: func(observe.SettledEvent) { living(func(o *oracle) { o.sights[sawDropped]++ }) },
+		Settled:        func(e observe.SettledEvent) { living(func(o *oracle) { o.durableLocked(e) }) },
+		EntryMissing:   func(e observe.MissingEvent) { living(func(o *oracle) { o.missingLocked(e) }) },
+		Reconciled: func(e observe.ReconciledEvent) {
 			living(func(o *oracle) {
 				o.sights[sawEnqueued] += e.Enqueued
 				o.sights[sawPolled] += e.Polled
@@ -198,7 +199,7 @@ func (o *oracle) observer(n *instance) compensator.Observer {
 }
 
 // missingLocked asserts that an entry reported as missing does not exist, and that no other entry has its id.
-func (o *oracle) missingLocked(e compensator.MissingEvent) {
+func (o *oracle) missingLocked(e observe.MissingEvent) {
 	o.sights[sawMissing]++
 	if l := o.lives[e.ID]; l != nil && o.keys[l.key] == l {
 		o.failLocked("G1: entry %s is reported as missing, but exists", e.ID)
@@ -207,7 +208,7 @@ func (o *oracle) missingLocked(e compensator.MissingEvent) {
 
 // durableLocked asserts that an entry reported as settled has this outcome in its history, or the completion that the
 // event names.
-func (o *oracle) durableLocked(e compensator.SettledEvent) {
+func (o *oracle) durableLocked(e observe.SettledEvent) {
 	l := o.lives[e.ID]
 	if l == nil {
 		o.failLocked("G2: entry %s is reported as settled, but was never committed", e.ID)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -87,7 +88,7 @@ func (l *life) begins(n *instance, epoch uint32) bool {
 }
 
 // startedLocked notes that an instance has started an attempt of the entry that it last claimed.
-func (o *oracle) startedLocked(n *instance, e compensator.AttemptEvent) {
+func (o *oracle) startedLocked(n *instance, e observe.AttemptEvent) {
 	l := o.lives[e.ID]
 	if l == nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -86,7 +87,7 @@ func (o *oracle) told(n *instance, mine []processlog.Row, at time.Time) {
 //
 // One other case is allowed: the database's clock has jumped, and young entries were purged. The instance then cannot
 // know whether the note of the purge is younger than the entries.
-func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
+func (o *oracle) noticedLocked(n *instance, loss *processlog.LossError) {
 	switch {
 	case len(o.losses) > 0:
 	case o.w.plan.active[storeJump] && o.sights[sawPurged] > 0:
@@ -108,12 +109,12 @@ func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
 }
 
 // noted records an action of a person.
-func (o *oracle) noted(action compensator.Action) {
+func (o *oracle) noted(action processlog.Action) {
 	o.note(func(o *oracle) {
 		switch action {
-		case compensator.ActionAcceptLoss:
+		case processlog.ActionAcceptLoss:
 			o.goOn = time.Now()
-		case compensator.ActionPurge:
+		case processlog.ActionPurge:
 			o.purged = true
 		}
 	})
@@ -242,7 +243,7 @@ func (o *oracle) unaware() *instance {
 
 // sayGoOn accepts the loss as a person.
 func (w *world) sayGoOn() {
-	by := compensator.AuditInfo{Actor: "somebody", Reason: "because"}
+	by := admin.AuditInfo{Actor: "somebody", Reason: "because"}
 	w.await(2*time.Minute, func() bool {
 		n := w.alive(0)
 		if n == nil {
@@ -250,7 +251,7 @@ func (w *world) sayGoOn() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 		defer cancel()
-		_, err := n.c.AcceptLoss(ctx, by)
+		_, err := admin.Of(n.c).AcceptLoss(ctx, by)
 		return err == nil
 	})
 }

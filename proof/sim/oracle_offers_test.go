@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -79,7 +80,7 @@ func TestOracleKnowsAttemptsWhoseTransactionHasNotBegun(t *testing.T) {
 				}
 				claim(processlog.Row{ID: id, Version: 1, DeliveryCount: 1})
 				if !c.unstarted {
-					w.oracle.startedLocked(n, compensator.AttemptEvent{ID: id})
+					w.oracle.startedLocked(n, observe.AttemptEvent{ID: id})
 				}
 				if c.answered {
 					w.oracle.answered(n, []processlog.Outcome{{ID: id, Version: 1}}, []processlog.Settled{{State: compensator.Pending}})

@@ -52,7 +52,7 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 		return
 	}
 	late := min(-before.DueIn, time.Since(l.last().at))
-	if l.last().op.change.Action == compensator.ActionReschedule { // When an entry is rescheduled, a running attempt keeps its lease.
+	if l.last().op.change.Action == processlog.ActionReschedule { // When an entry is rescheduled, a running attempt keeps its lease.
 		late = min(late, -before.LeaseLeft)
 		if l.held(before.Epoch, time.Now().Add(-late)) {
 			return

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -28,7 +27,7 @@ func TestEntryThatItsOwnInstanceStillHoldsIsNotLate(t *testing.T) {
 			synctest.Test(t, func(*testing.T) {
 				w := &world{plan: plan{calm: true, sharedQueue: true}}
 				w.oracle = newOracle(w)
-				rescheduled := &operation{kind: opChange, change: processlog.Change{Action: compensator.ActionReschedule}}
+				rescheduled := &operation{kind: opChange, change: processlog.Change{Action: processlog.ActionReschedule}}
 				l := &life{kind: batchType, steps: []transition{{op: rescheduled, at: time.Now().Add(-2 * time.Second)}}}
 				l.attempts = []*attempt{{from: &instance{w: w}, epoch: 1 - c.before, ended: c.endedAgo > 0, endedAt: time.Now().Add(-c.endedAgo)}}
 

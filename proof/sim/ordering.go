@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -18,7 +19,7 @@ const orderingStream = 7733
 
 // ordering tells which entries have ordering keys.
 type ordering struct {
-	kinds    map[string]bool // serial types, nil if none
+	kinds    map[string]bool // ordered types, nil if none
 	keys     uint64          // number of keys of each type
 	passDead bool
 	ignorant bool // whether some instances that only record do not know that the types are serial
@@ -91,8 +92,8 @@ func (n *instance) knows(kind string) bool {
 	return n.handles(kind) && (n.runs || !n.w.apart.ordering.ignorant || n.number%2 == 0)
 }
 
-// serial returns the configuration of a type on an instance.
-func (n *instance) serial(kind string, cfg compensator.TypeConfig) compensator.TypeConfig {
+// ordered returns what every instance must know about a type, with its ordering key if the type is serial here.
+func (n *instance) ordered(kind string) (cfg compensator.TypeConfig) {
 	l := &n.w.apart.ordering
 	if l.kinds[kind] && n.knows(kind) {
 		cfg.Serial = func(e *compensator.Entry) string { return l.key(e.BusinessType, string(e.IdempotencyKey)) }
@@ -267,8 +268,8 @@ func (w *world) letPass() {
 	defer cancel()
 	for _, row := range w.store.Rows() {
 		if n := w.alive(0); n != nil && row.State == compensator.Dead && l.key(row.BusinessType, string(row.IdempotencyKey)) != "" {
-			w.oracle.asksFor(compensator.ActionSettleManually, false, row.ID)
-			_ = n.c.SettleManually(ctx, row.ID, compensator.AuditInfo{Actor: "ann", Reason: "others wait"}) // If this fails, letPass calls it again later.
+			w.oracle.asksFor(processlog.ActionSettleManually, false, row.ID)
+			_ = admin.Of(n.c).SettleManually(ctx, row.ID, admin.AuditInfo{Actor: "ann", Reason: "others wait"}) // If this fails, letPass calls it again later.
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -27,7 +28,7 @@ const (
 )
 
 // serviceDeeds are the actions of a service. A service may also take them in its own transaction.
-var serviceDeeds = [...]compensator.Action{compensator.ActionCancel, compensator.ActionComplete, compensator.ActionReschedule}
+var serviceDeeds = [...]processlog.Action{processlog.ActionCancel, processlog.ActionComplete, processlog.ActionReschedule}
 
 // purgeAge is the minimum age of an ended entry for a purge by a person.
 const purgeAge = time.Minute
@@ -75,7 +76,7 @@ func (w *world) firstDead() (first compensator.EntryID) {
 // act carries out a deed on an entry. It ignores the result, because in some state every refusal is legal. The oracle
 // checks the row.
 func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
-	by := compensator.AuditInfo{Actor: "somebody", Reason: "because"}
+	by := admin.AuditInfo{Actor: "somebody", Reason: "because"}
 	switch d.what {
 	case 0, 1, 2:
 		n.w.oracle.asksFor(serviceDeeds[d.what], false, ref)
@@ -93,36 +94,36 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 		}
 	case requeueDeed:
 		if d.inTx { // A requeue has no variant in a transaction.
-			n.requeueAll(ctx, d, compensator.RequeueOptions{AuditInfo: by})
+			n.requeueAll(ctx, d, admin.RequeueOptions{AuditInfo: by})
 			return
 		}
-		n.w.oracle.asksFor(compensator.ActionRequeue, false, ref)
-		_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: by, Delay: d.delay})
+		n.w.oracle.asksFor(processlog.ActionRequeue, false, ref)
+		_ = admin.Of(n.c).Requeue(ctx, ref, admin.RequeueOptions{AuditInfo: by, Delay: d.delay})
 	case 4:
 		row, err := n.ask(ctx, ref)
 		undoes := err == nil && (row.BusinessType == undoType || row.BusinessType == undoTxType)
 		if undoes {
-			n.w.oracle.asksFor(compensator.ActionRequeue, true, ref)
-			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: by, Compensate: true})
+			n.w.oracle.asksFor(processlog.ActionRequeue, true, ref)
+			_ = admin.Of(n.c).Requeue(ctx, ref, admin.RequeueOptions{AuditInfo: by, Compensate: true})
 		}
 	case 5:
 		if d.inTx && d.fails { // These actions have no variant that fails in a transaction.
-			n.w.oracle.asksFor(compensator.ActionErase, false, ref)
-			_, _ = n.c.Erase(ctx, ref, by)
-			n.w.oracle.asksFor(compensator.ActionRequeue, false, ref)
-			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: by})
+			n.w.oracle.asksFor(processlog.ActionErase, false, ref)
+			_, _ = admin.Of(n.c).Erase(ctx, ref, by)
+			n.w.oracle.asksFor(processlog.ActionRequeue, false, ref)
+			_ = admin.Of(n.c).Requeue(ctx, ref, admin.RequeueOptions{AuditInfo: by})
 			return
 		}
-		n.w.oracle.asksFor(compensator.ActionSettleManually, false, ref)
-		_ = n.c.SettleManually(ctx, ref, by)
+		n.w.oracle.asksFor(processlog.ActionSettleManually, false, ref)
+		_ = admin.Of(n.c).SettleManually(ctx, ref, by)
 	case purgeDeed:
-		_, _ = n.c.Purge(ctx, purgeAge)
+		_, _ = admin.Of(n.c).Purge(ctx, purgeAge)
 	}
 }
 
 // requeueAll requeues a page of entries. The person has looked at the page for up to ten seconds.
-func (n *instance) requeueAll(ctx context.Context, d deed, opts compensator.RequeueOptions) {
-	page, err := n.c.List(ctx, compensator.Filter{States: []compensator.State{compensator.Dead, compensator.Retrying}})
+func (n *instance) requeueAll(ctx context.Context, d deed, opts admin.RequeueOptions) {
+	page, err := admin.Of(n.c).List(ctx, admin.Filter{States: []compensator.State{compensator.Dead, compensator.Retrying}})
 	if err != nil {
 		return
 	}
@@ -131,9 +132,9 @@ func (n *instance) requeueAll(ctx context.Context, d deed, opts compensator.Requ
 	case <-n.died:
 	}
 	for _, e := range page.Entries {
-		n.w.oracle.asksFor(compensator.ActionRequeue, false, e.ID)
+		n.w.oracle.asksFor(processlog.ActionRequeue, false, e.ID)
 	}
-	_, _ = n.c.RequeueAll(ctx, page.Entries, opts)
+	_, _ = admin.Of(n.c).RequeueAll(ctx, page.Entries, opts)
 }
 
 // deedInTx carries out a deed in a transaction. Half of these transactions belong to the library.
@@ -187,7 +188,7 @@ func (w *world) lockRows(e event) {
 		defer func() { _ = tx.Rollback() }()
 		for i, row := range rows {
 			if (e.whom>>i)&1 == 1 {
-				_, _ = w.store.Change(ctx, tx, true, processlog.Change{Ref: row.ID, Action: compensator.ActionReschedule, Token: token})
+				_, _ = w.store.Change(ctx, tx, true, processlog.Change{Ref: row.ID, Action: processlog.ActionReschedule, Token: token})
 			}
 		}
 		<-ctx.Done()

@@ -44,11 +44,11 @@ func (n *instance) periodic(c *compensator.Compensator) error {
 	if n.w.apart.slots.every == 0 {
 		return nil
 	}
-	t, err := compensator.Declare[time.Time](c, plainType, compensator.TypeConfig{})
+	t, err := compensator.Declare[time.Time](context.Background(), c, plainType, nil)
 	if err != nil {
 		return err
 	}
-	return compensator.Periodic(context.Background(), t, n.w.apart.slots, compensator.PeriodicConfig{CatchUp: processlog.MaxRows})
+	return compensator.Periodic(context.Background(), t, n.w.apart.slots, &compensator.PeriodicConfig{CatchUp: processlog.MaxRows})
 }
 
 // slotLocked asserts G23: no slot is recorded before its time, or again after its entry was purged.
@@ -94,7 +94,7 @@ func (o *oracle) missingSlot() time.Time {
 		return time.Time{}
 	}
 	for slot := o.w.apart.slots.Next(o.w.began); !slot.IsZero() && !slot.After(now); slot = o.w.apart.slots.Next(slot) {
-		if fate := o.orders[string(compensator.SlotID(plainType, slot))]; fate == nil || fate.rows == 0 {
+		if fate := o.orders[string(compensator.SlotKey(plainType, slot))]; fate == nil || fate.rows == 0 {
 			return slot
 		}
 	}

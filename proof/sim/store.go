@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -150,7 +151,7 @@ func (s *gatedStore) Versions(ctx context.Context, ids []compensator.EntryID) (v
 	return versions, nil
 }
 
-func (s *gatedStore) Note(ctx context.Context, action compensator.Action, by compensator.AuditInfo) error {
+func (s *gatedStore) Note(ctx context.Context, action processlog.Action, by admin.AuditInfo) error {
 	return s.from.step(ctx, classWrite, "note", string(action), func() error {
 		s.from.w.oracle.noted(action)
 		return s.store.Note(ctx, action, by)
@@ -319,11 +320,11 @@ func (s *gatedStore) List(ctx context.Context, filter processlog.Filter) (proces
 	return page, err
 }
 
-func (s *gatedStore) Count(ctx context.Context, tx compensator.Tx, filter compensator.CountFilter) ([]compensator.Count, error) {
+func (s *gatedStore) Count(ctx context.Context, tx compensator.Tx, filter admin.CountFilter) ([]admin.Count, error) {
 	return s.store.Count(ctx, tx, filter)
 }
 
-func (s *gatedStore) History(ctx context.Context, id compensator.EntryID) (history []compensator.AuditRecord, err error) {
+func (s *gatedStore) History(ctx context.Context, id compensator.EntryID) (history []admin.AuditRecord, err error) {
 	err = s.from.step(ctx, classRead, "history", id.String(), func() (err error) {
 		history, err = s.store.History(ctx, id)
 		return err

@@ -69,7 +69,7 @@ type world struct {
 // plan holds the properties of a seed.
 type plan struct {
 	config            compensator.Config
-	types             compensator.TypeConfig
+	types             compensator.BatchConfig[content]
 	chaos             time.Duration // how long faults occur
 	rate              float64       // share of steps that may get a fault
 	failing           float64       // share of attempts that fail
@@ -136,7 +136,7 @@ func (w *world) drawPlan() {
 		ReconcileInterval: w.between(time.Second, 6*time.Second), PollInterval: w.between(500*time.Millisecond, 2*time.Second),
 		Horizon: w.between(20*time.Second, 3*time.Minute), StopTimeout: w.between(3*time.Second, 9*time.Second),
 	}
-	p.types = compensator.TypeConfig{
+	p.types = compensator.BatchConfig[content]{
 		MaxProcessCount: 1 + w.rng.IntN(4), MaxCompensateCount: 1 + w.rng.IntN(3), Timeout: w.between(2*time.Second, 5*time.Second),
 		Concurrency: 1 + w.rng.IntN(4), BatchSize: 1 + w.rng.IntN(4), Retry: compensator.Exponential(500*time.Millisecond, 4*time.Second),
 	}

@@ -186,13 +186,14 @@ func eventually(t *testing.T, check func() bool, what string, args ...any) {
 }
 
 // relay registers a type whose entries go to a queue through the default exchange, one by one or in batches.
-func relay(t *testing.T, c *compensator.Compensator, p *Publisher, route Route, batch bool, cfg compensator.TypeConfig) *compensator.Type[harness.Order] {
+func relay(t *testing.T, c *compensator.Compensator, p *Publisher, route Route, batch bool, cfg compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order] {
 	t.Helper()
-	register := Handle[harness.Order]
 	if batch {
-		register = HandleBatch[harness.Order]
+		orders, err := HandleBatch(t.Context(), c, "order_message", p, route, &compensator.BatchConfig[harness.Order]{MaxProcessCount: cfg.MaxProcessCount, Timeout: cfg.Timeout})
+		require.NoError(t, err)
+		return orders
 	}
-	orders, err := register(c, "order_message", p, route, cfg)
+	orders, err := Handle(t.Context(), c, "order_message", p, route, &cfg)
 	require.NoError(t, err)
 	return orders
 }

@@ -55,7 +55,7 @@ type ConsumerConfig struct {
 	Prefetch int
 
 	// Type configures the entries of failed messages. A failed message comes due after the delay Type.Retry(1).
-	Type compensator.TypeConfig
+	Type compensator.HandlerConfig[Delivery]
 
 	// Propagator is optional. It extracts values such as a trace from a message's string headers into the context of the
 	// function. Use the same Propagator as in compensator.Config.
@@ -124,7 +124,7 @@ type Consumer struct {
 // An entry stores the body as base64, and the headers as JSON. In JSON a control character takes six bytes. So an entry
 // has space for a body of about three quarters of Config.MaxContent of package compensator, minus the headers. If a
 // larger message fails, it cannot be recorded. The Consumer moves it to RefusedQueue and logs an error.
-func Consume(c *compensator.Compensator, businessType string, work Work, cfg ConsumerConfig) (*Consumer, error) {
+func Consume(ctx context.Context, c *compensator.Compensator, businessType string, work Work, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {
 		return nil, &compensator.FieldError{Field: "work", Reason: "is nil"}
@@ -135,7 +135,7 @@ func Consume(c *compensator.Compensator, businessType string, work Work, cfg Con
 	k := &Consumer{c: c, businessType: businessType, work: work, cfg: cfg, slots: make(chan struct{}, cfg.Prefetch),
 		moving: make(chan struct{}, 1), err: errConnecting}
 	var err error
-	k.entries, err = compensator.Handle(c, businessType, k.again, cfg.Type)
+	k.entries, err = compensator.Handle(ctx, c, businessType, k.again, &cfg.Type)
 	if err != nil {
 		return nil, err
 	}

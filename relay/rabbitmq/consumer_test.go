@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 )
@@ -60,7 +61,7 @@ func consumer(t *testing.T, c *compensator.Compensator, work Work, cfg ConsumerC
 	if cfg.Type.Retry == nil {
 		cfg.Type.Retry = compensator.Fixed(100 * time.Millisecond)
 	}
-	k, err := Consume(c, "order_received", work, cfg)
+	k, err := Consume(t.Context(), c, "order_received", work, cfg)
 	require.NoError(t, err)
 	return k
 }
@@ -173,7 +174,7 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 	}
 	again()
 	proxy, url := b.proxied() // The acknowledgements of a second consumer are lost.
-	lossy, err := Consume(w.New(w.Quick()), "order_received", func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
+	lossy, err := Consume(t.Context(), w.New(w.Quick()), "order_received", func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
 		URL: url, Queue: queue, Logger: quiet, Declare: func(*amqp091.Channel) error { // The log becomes unavailable after the consumer has connected.
 			w.Exec("RENAME TABLE common_process_log TO hidden")
 			return nil
@@ -236,7 +237,7 @@ func TestPoisonIsSetAsideWithItsContentAndBlocksNobody(t *testing.T) {
 	b.publish(queue, numbered(5)...)
 	eventually(t, func() bool { return calls.ids() == 6 }, "the other messages are processed")
 	w.WaitAllEnded()
-	page, err := c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Dead}, BusinessType: "order_received"})
+	page, err := admin.Of(c).List(t.Context(), admin.Filter{States: []compensator.State{compensator.Dead}, BusinessType: "order_received"})
 	require.NoError(t, err)
 	require.Len(t, page.Entries, 1)
 	aside := &page.Entries[0]
@@ -248,7 +249,7 @@ func TestPoisonIsSetAsideWithItsContentAndBlocksNobody(t *testing.T) {
 	assert.Equal(t, 1, calls.all()[""], "the function did not run again")
 
 	mended.Do(func() { close(good) })
-	require.NoError(t, c.Requeue(t.Context(), aside.ID, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "mended"}}))
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), aside.ID, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "mended"}}))
 	w.WaitState(aside.ID, compensator.Succeeded)
 	assert.Equal(t, 2, calls.all()[""])
 }

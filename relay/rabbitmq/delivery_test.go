@@ -85,7 +85,7 @@ func TestCodecThatPanicsEndsNoProcess(t *testing.T) {
 	w := harness.NewWorld(t)
 	lines := make(harness.Log, 1000)
 	k := consumer(t, w.New(w.Quick()), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
-		URL: b.URL(), Queue: queue, Logger: slog.New(slog.NewTextHandler(lines, nil)), Type: compensator.TypeConfig{Codec: brokenCodec{compensator.JSON}}})
+		URL: b.URL(), Queue: queue, Logger: slog.New(slog.NewTextHandler(lines, nil)), Type: compensator.HandlerConfig[Delivery]{TypeConfig: compensator.TypeConfig{Codec: brokenCodec{compensator.JSON}}}})
 	b.publish(queue, numbered(1)...)
 	stop := consume(t, k)
 	lines.Contains(w, "is held until it can be recorded", "m0")
@@ -153,7 +153,7 @@ func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
 			return compensator.Permanent(new(mute))
 		}
 		return errTest
-	}, ConsumerConfig{URL: b.URL(), Queue: queue, Type: compensator.TypeConfig{Retry: func(int) time.Duration { panic("a bug") }}})
+	}, ConsumerConfig{URL: b.URL(), Queue: queue, Type: compensator.HandlerConfig[Delivery]{Retry: func(int) time.Duration { panic("a bug") }}})
 	b.publish(queue, numbered(2)...)
 	stop := consume(t, k)
 	w.Eventually(func() bool { return w.Count("common_process_log") == 2 }, "both are recorded")

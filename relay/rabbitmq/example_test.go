@@ -30,7 +30,7 @@ func ExampleHandleBatch() {
 		log.Fatal(err)
 	}
 	defer publisher.Close() // Close the publisher after Run has returned.
-	users, err := rabbitmq.HandleBatch[User](c, "user_message", publisher, rabbitmq.To("users", "user.changed"), compensator.TypeConfig{})
+	users, err := rabbitmq.HandleBatch[User](ctx, c, "user_message", publisher, rabbitmq.To("users", "user.changed"), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func ExampleConsume() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	consumer, err := rabbitmq.Consume(c, "user_received", func(ctx context.Context, d *rabbitmq.Delivery) error {
+	consumer, err := rabbitmq.Consume(ctx, c, "user_received", func(ctx context.Context, d *rabbitmq.Delivery) error {
 		var user User
 		if err := json.Unmarshal(d.Body, &user); err != nil {
 			return compensator.Permanent(err) // set aside for a person
@@ -68,7 +68,7 @@ func ExampleConsume() {
 			return errors.New("try again later")
 		}
 		return nil
-	}, rabbitmq.ConsumerConfig{URL: "amqp://user:password@broker/", Queue: "users", Type: compensator.TypeConfig{MaxProcessCount: 5}})
+	}, rabbitmq.ConsumerConfig{URL: "amqp://user:password@broker/", Queue: "users", Type: compensator.HandlerConfig[rabbitmq.Delivery]{MaxProcessCount: 5}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -8,23 +8,23 @@ import (
 )
 
 // Handle registers a business type whose entries are published one at a time; see compensator.Handle. Record its
-// entries like those of any other type. HandleBatch has a higher throughput.
-func Handle[T any](c *compensator.Compensator, businessType string, p *Publisher, route Route, cfg compensator.TypeConfig) (*compensator.Type[T], error) {
+// entries like those of any other type. HandleBatch has a higher throughput. cfg may be nil.
+func Handle[T any](ctx context.Context, c *compensator.Compensator, businessType string, p *Publisher, route Route, cfg *compensator.HandlerConfig[T]) (*compensator.Type[T], error) {
 	if err := p.check(route); err != nil {
 		return nil, err
 	}
 	publish := p.Handler(route)
-	return compensator.Handle(c, businessType, func(ctx context.Context, e *compensator.Entry, _ T) error { return publish(ctx, e) }, cfg)
+	return compensator.Handle(ctx, c, businessType, func(ctx context.Context, e *compensator.Entry, _ T) error { return publish(ctx, e) }, cfg)
 }
 
 // HandleBatch registers a business type whose entries are published in batches of at most cfg.BatchSize. A batch waits
 // once for all its confirms. See compensator.HandleBatch.
-func HandleBatch[T any](c *compensator.Compensator, businessType string, p *Publisher, route Route, cfg compensator.TypeConfig) (*compensator.Type[T], error) {
+func HandleBatch[T any](ctx context.Context, c *compensator.Compensator, businessType string, p *Publisher, route Route, cfg *compensator.BatchConfig[T]) (*compensator.Type[T], error) {
 	if err := p.check(route); err != nil {
 		return nil, err
 	}
 	publish := p.BatchHandler(route)
-	return compensator.HandleBatch(c, businessType, func(ctx context.Context, items []compensator.Item[T]) []error {
+	return compensator.HandleBatch(ctx, c, businessType, func(ctx context.Context, items []compensator.Item[T]) []error {
 		entries := make([]*compensator.Entry, len(items))
 		for i, item := range items {
 			entries[i] = item.Entry

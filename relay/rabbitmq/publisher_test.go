@@ -15,7 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // traced is a Propagator that carries one value.
@@ -46,7 +48,7 @@ func TestMessageIsItsEntry(t *testing.T) {
 	p := open(t, Config{URL: b.URL()})
 	orders := relay(t, c, p, func(e *compensator.Entry) (Destination, error) {
 		return Destination{Key: queue, Headers: amqp091.Table{"shop": int64(7), "tenant": "the route's", KeyHeader: "forged"}, ContentType: "application/vnd.order+json"}, nil
-	}, false, compensator.TypeConfig{})
+	}, false, compensator.HandlerConfig[harness.Order]{})
 	w.Run(c)
 	ctx := context.WithValue(t.Context(), traceKey{}, "00-trace-01")
 	var id compensator.EntryID
@@ -72,7 +74,7 @@ func TestMessageIsItsEntry(t *testing.T) {
 	assert.Equal(t, e.CreatedAt.Truncate(time.Second), got.Timestamp.UTC())
 	assert.Equal(t, amqp091.Table{"shop": int64(7), "tenant": "the route's", "color": "red", "traceparent": "00-trace-01", KeyHeader: e.CallKey()}, got.Headers)
 
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "once more"}}))
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "once more"}}))
 	eventually(t, func() bool { return b.depth(queue) == 1 }, "the message comes again")
 	again := b.messages(queue)[0]
 	assert.Equal(t, "order-3", again.MessageId, "a requeue keeps the message id")
@@ -86,7 +88,7 @@ func TestLongIdempotencyKeyBecomesAHashedMessageID(t *testing.T) {
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders := relay(t, c, open(t, Config{URL: b.URL()}), To("", queue), true, compensator.TypeConfig{})
+	orders := relay(t, c, open(t, Config{URL: b.URL()}), To("", queue), true, compensator.HandlerConfig[harness.Order]{})
 	w.Run(c)
 	w.Put(orders, 1, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(strings.Repeat("é", 127) + "e")})
 	w.Put(orders, 2, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(strings.Repeat("é", 128))})
@@ -126,7 +128,7 @@ func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 			"too large":      {Key: queue}, "good": {Key: queue},
 		}
 		route := func(e *compensator.Entry) (Destination, error) { return to[e.BusinessID], nil }
-		orders := relay(t, c, open(t, Config{URL: url}), route, batch, compensator.TypeConfig{})
+		orders := relay(t, c, open(t, Config{URL: url}), route, batch, compensator.HandlerConfig[harness.Order]{})
 		ids := make(map[string]compensator.EntryID)
 		w.InTx(w.DB, func(tx *sql.Tx) {
 			for name := range to {
@@ -188,7 +190,7 @@ func TestHeadersFillAFrameToTheLastByteAndNoMore(t *testing.T) {
 	}
 	outcomes := p.send(t.Context(), []*message{filledBy("1", room), filledBy("2", room+1), filledBy("3", 1)})
 	require.NoError(t, outcomes[0])
-	require.Equal(t, compensator.VerdictPermanent, compensator.VerdictOf(outcomes[1]))
+	require.Equal(t, observe.Permanent, compensator.VerdictOf(outcomes[1]))
 	require.ErrorContains(t, outcomes[1], "Headers: a frame of 8193 bytes, this connection allows at most 8192")
 	require.NoError(t, outcomes[2])
 	select {
@@ -212,7 +214,7 @@ func TestExchangeDeletedMeanwhileIsNamedAndItsEntriesCanBeRequeued(t *testing.T)
 	declare()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders := relay(t, c, open(t, Config{URL: b.URL()}), To(exchange, "some.key"), false, compensator.TypeConfig{})
+	orders := relay(t, c, open(t, Config{URL: b.URL()}), To(exchange, "some.key"), false, compensator.HandlerConfig[harness.Order]{})
 	w.Run(c)
 	w.WaitState(w.Put(orders, 1, compensator.Options{}), compensator.Succeeded)
 	require.NoError(t, b.channel().ExchangeDelete(exchange, false, false))
@@ -223,7 +225,7 @@ func TestExchangeDeletedMeanwhileIsNamedAndItsEntriesCanBeRequeued(t *testing.T)
 	assert.Contains(t, e.LastError, exchange)
 	assert.Contains(t, e.LastError, "some.key")
 	declare()
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "the exchange is back"}}))
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "the exchange is back"}}))
 	w.WaitState(id, compensator.Succeeded)
 	assert.Equal(t, 1, b.ids(queue)["second"])
 	require.NoError(t, b.channel().ExchangeDelete(exchange, false, false))
@@ -239,9 +241,9 @@ func TestFullQueueSpendsNoAttemptUnlessToldSo(t *testing.T) {
 		w := harness.NewWorld(t)
 		c := w.New(w.Quick())
 		queue := b.queue(full)
-		orders := relay(t, c, open(t, Config{URL: b.URL()}), To("", queue), batch, compensator.TypeConfig{MaxProcessCount: 1})
+		orders := relay(t, c, open(t, Config{URL: b.URL()}), To("", queue), batch, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 		counting := open(t, Config{URL: b.URL(), CountUnavailable: true})
-		counted, err := Handle[harness.Order](c, "counted", counting, To("", queue), compensator.TypeConfig{MaxProcessCount: 1})
+		counted, err := Handle[harness.Order](t.Context(), c, "counted", counting, To("", queue), &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 		require.NoError(t, err)
 		b.publish(queue, numbered(1)...)
 		w.Run(c)
@@ -270,8 +272,9 @@ func TestEachMessageOfABatchHasAConfirmOfItsOwn(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	p := open(t, Config{URL: b.URL(), CountUnavailable: true})
-	orders := relay(t, c, p, func(e *compensator.Entry) (Destination, error) { return Destination{Key: e.BusinessID}, nil }, true,
-		compensator.TypeConfig{MaxProcessCount: 1, BatchSize: 40})
+	orders, err := HandleBatch(t.Context(), c, "order_message", p, func(e *compensator.Entry) (Destination, error) { return Destination{Key: e.BusinessID}, nil },
+		&compensator.BatchConfig[harness.Order]{MaxProcessCount: 1, BatchSize: 40})
+	require.NoError(t, err)
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		for i := range 40 {
 			to := []string{roomy, full}[i%2]
@@ -294,7 +297,7 @@ func TestWrongCredentialsLeaveEntriesWaiting(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	p := open(t, Config{URL: strings.Replace(b.URL(), "guest:guest", "guest:wrong", 1), Timeout: 500 * time.Millisecond})
-	orders := relay(t, c, p, To("", "any"), false, compensator.TypeConfig{MaxProcessCount: 1})
+	orders := relay(t, c, p, To("", "any"), false, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 	w.Run(c)
 	eventually(t, func() bool { return p.Err() != nil && strings.Contains(p.Err().Error(), "username or password") }, "the Publisher says why")
 	assert.NotContains(t, p.Err().Error(), "wrong")
@@ -318,14 +321,14 @@ func TestWrongConfigurationNamesItsFields(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	_, err = Handle[string](c, "x", nil, To("", "q"), compensator.TypeConfig{})
+	_, err = Handle[string](t.Context(), c, "x", nil, To("", "q"), nil)
 	assert.ErrorContains(t, err, "publisher")
-	_, err = HandleBatch[string](c, "x", new(Publisher), nil, compensator.TypeConfig{})
+	_, err = HandleBatch[string](t.Context(), c, "x", new(Publisher), nil, nil)
 	assert.ErrorContains(t, err, "route")
-	_, err = Consume(c, "x", nil, ConsumerConfig{})
+	_, err = Consume(t.Context(), c, "x", nil, ConsumerConfig{})
 	assert.ErrorContains(t, err, "work")
-	_, err = Consume(c, "x", func(context.Context, *Delivery) error { return nil }, ConsumerConfig{
-		Prefetch: -1, RecordTimeout: -1, StopTimeout: -1, Type: compensator.TypeConfig{RefuseOtherContent: true}})
+	_, err = Consume(t.Context(), c, "x", func(context.Context, *Delivery) error { return nil }, ConsumerConfig{
+		Prefetch: -1, RecordTimeout: -1, StopTimeout: -1, Type: compensator.HandlerConfig[Delivery]{TypeConfig: compensator.TypeConfig{RefuseOtherContent: true}}})
 	for _, field := range []string{"URL", "Queue", "Prefetch", "RecordTimeout", "StopTimeout", "Type.RefuseOtherContent"} {
 		assert.ErrorContains(t, err, "compensator: "+field+":")
 	}
@@ -343,7 +346,7 @@ func TestConfirmThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 		queue := b.queue(nil)
 		w := harness.NewWorld(t)
 		c := w.New(w.Quick())
-		orders := relay(t, c, open(t, Config{URL: url}), To("", queue), batch, compensator.TypeConfig{MaxProcessCount: 1})
+		orders := relay(t, c, open(t, Config{URL: url}), To("", queue), batch, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 		w.Run(c)
 		w.WaitState(w.Put(orders, 0, compensator.Options{IdempotencyKey: "before"}), compensator.Succeeded)
 		proxy.SwallowReplies()
@@ -370,7 +373,7 @@ func TestConnectionCutBeforeThePublishLosesNothing(t *testing.T) {
 		w := harness.NewWorld(t)
 		c := w.New(w.Quick())
 		p := open(t, Config{URL: url, Timeout: 200 * time.Millisecond})
-		orders := relay(t, c, p, To("", queue), batch, compensator.TypeConfig{MaxProcessCount: 1})
+		orders := relay(t, c, p, To("", queue), batch, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 		w.Run(c)
 		w.WaitState(w.Put(orders, 0, compensator.Options{IdempotencyKey: "before"}), compensator.Succeeded)
 		proxy.Refuse()
@@ -400,7 +403,7 @@ func TestSilentBrokerKeepsNoHandler(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	p := open(t, Config{URL: url, AMQP: amqp091.Config{Heartbeat: 2 * testTimeout}, Timeout: 300 * time.Millisecond})
-	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
+	orders := relay(t, c, p, To("", queue), false, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 	w.Run(c)
 	eventually(t, func() bool { return p.Err() == nil }, "the Publisher is connected")
 	proxy.SwallowReplies()
@@ -427,7 +430,7 @@ func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 	c := w.New(w.Quick())
 	lines := make(harness.Log, 1000)
 	p := open(t, Config{URL: b.URL(), Channels: 3, Timeout: time.Second, Logger: slog.New(slog.NewTextHandler(lines, nil))})
-	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
+	orders := relay(t, c, p, To("", queue), false, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 	w.Run(c)
 	w.WaitState(w.Put(orders, 0, compensator.Options{IdempotencyKey: "before"}), compensator.Succeeded)
 	b.Control(t, "set_vm_memory_high_watermark", "0.00001")
@@ -470,7 +473,7 @@ func TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable(t *testing.T
 		p := open(t, Config{URL: b.URL()})
 		orders := relay(t, c, p, func(e *compensator.Entry) (Destination, error) {
 			return Destination{Exchange: exchange, Key: "k", NotMandatory: e.IdempotencyKey == "later"}, nil
-		}, batch, compensator.TypeConfig{})
+		}, batch, compensator.HandlerConfig[harness.Order]{})
 		later := w.Put(orders, 1, compensator.Options{IdempotencyKey: "later"})
 		now := w.Put(orders, 2, compensator.Options{IdempotencyKey: "now"})
 		w.Run(c)

@@ -10,6 +10,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -323,7 +324,7 @@ func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
 			delay = longestPause
 		}
 	}()
-	if compensator.VerdictOf(err) == compensator.VerdictPermanent {
+	if compensator.VerdictOf(err) == observe.Permanent {
 		d.SetAside = setAsideFor(err)
 		return 0
 	}

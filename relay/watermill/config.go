@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // Config configures a Publisher. NewPublisher copies it, fills in the defaults named below, and reports all invalid
@@ -56,7 +57,7 @@ func (cfg Config) validate() error {
 
 // unavailable is the default of Config.Judge.
 func unavailable(err error) error {
-	if compensator.VerdictOf(err) != compensator.VerdictFailure {
+	if compensator.VerdictOf(err) != observe.Failure {
 		return err
 	}
 	return compensator.Unavailable(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -72,7 +73,7 @@ type ConsumerConfig struct {
 	Middlewares []message.HandlerMiddleware
 
 	// Type configures the entries of failed messages. A failed message comes due after the delay Type.Retry(1).
-	Type compensator.TypeConfig
+	Type compensator.HandlerConfig[Delivery]
 
 	// Propagator is optional. It extracts values such as a trace from a message's metadata into the context of the
 	// function. Use the same Propagator as in compensator.Config.
@@ -148,7 +149,7 @@ type Consumer struct {
 //
 // An entry stores the payload as base64. So an entry has space for a payload of about three quarters of
 // Config.MaxContent of package compensator. If a larger message fails, ConsumerConfig.Refused gets it.
-func Consume(c *compensator.Compensator, businessType string, work message.NoPublishHandlerFunc, cfg ConsumerConfig) (*Consumer, error) {
+func Consume(ctx context.Context, c *compensator.Compensator, businessType string, work message.NoPublishHandlerFunc, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {
 		return nil, fieldProblem(true, "work", "is nil")
@@ -162,7 +163,7 @@ func Consume(c *compensator.Compensator, businessType string, work message.NoPub
 		k.work = cfg.Middlewares[i](k.work)
 	}
 	var err error
-	k.entries, err = compensator.Handle(c, businessType, k.again, cfg.Type)
+	k.entries, err = compensator.Handle(ctx, c, businessType, k.again, &cfg.Type)
 	return k, err
 }
 
@@ -347,7 +348,7 @@ func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
 			delay = longestPause
 		}
 	}()
-	if compensator.VerdictOf(err) == compensator.VerdictPermanent {
+	if compensator.VerdictOf(err) == observe.Permanent {
 		a.SetAside = setAsideFor(err)
 		return 0
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
@@ -52,7 +53,7 @@ func consumer(t *testing.T, c *compensator.Compensator, work message.NoPublishHa
 	if cfg.Type.Retry == nil {
 		cfg.Type.Retry = compensator.Fixed(100 * time.Millisecond)
 	}
-	k, err := Consume(c, "order_received", work, cfg)
+	k, err := Consume(t.Context(), c, "order_received", work, cfg)
 	require.NoError(t, err)
 	return k
 }
@@ -195,7 +196,7 @@ func TestMessageThatFailsAgainHasItsOneEntry(t *testing.T) {
 // failing returns a consumer of another type, whose function fails.
 func failing(t *testing.T, c *compensator.Compensator, cfg ConsumerConfig) *Consumer {
 	t.Helper()
-	k, err := Consume(c, "order_that_fails", func(*message.Message) error { return errTest }, cfg)
+	k, err := Consume(t.Context(), c, "order_that_fails", func(*message.Message) error { return errTest }, cfg)
 	require.NoError(t, err)
 	return k
 }
@@ -231,7 +232,7 @@ func TestUnreadableMessageIsSetAsideAndBlocksNobody(t *testing.T) {
 	assert.Equal(t, "{half", string(d.Payload))
 
 	mended.Store(true)
-	require.NoError(t, c.Requeue(t.Context(), e.ID, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "mended"}}))
+	require.NoError(t, admin.Of(c).Requeue(t.Context(), e.ID, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "mended"}}))
 	w.WaitState(e.ID, compensator.Succeeded)
 	assert.Equal(t, 2, calls.all()["poison"])
 }
@@ -447,7 +448,7 @@ func TestFunctionThatWasToldToStopHasNotFailed(t *testing.T) {
 	late := message.NewMessage("late", nil)
 	_, err := middleware.Timeout(time.Millisecond)(func(msg *message.Message) ([]*message.Message, error) { return nil, k.Handle(msg) })(late)
 	require.NoError(t, err)
-	inner, err := Consume(c, "order_received_inside", waits, ConsumerConfig{Topic: "orders", Middlewares: []message.HandlerMiddleware{middleware.Timeout(time.Millisecond)}})
+	inner, err := Consume(ctx, c, "order_received_inside", waits, ConsumerConfig{Topic: "orders", Middlewares: []message.HandlerMiddleware{middleware.Timeout(time.Millisecond)}})
 	require.NoError(t, err)
 	require.NoError(t, inner.Handle(message.NewMessage("late inside", nil)))
 	assert.Equal(t, 3, w.Count("common_process_log"), "a deadline is a failure, wherever it was set")
@@ -490,7 +491,7 @@ func TestMiddlewareThatProducesMessagesIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	k := consumer(t, c, func(*message.Message) error { return nil }, ConsumerConfig{Topic: "orders", Type: compensator.TypeConfig{MaxProcessCount: 1},
+	k := consumer(t, c, func(*message.Message) error { return nil }, ConsumerConfig{Topic: "orders", Type: compensator.HandlerConfig[Delivery]{MaxProcessCount: 1},
 		Middlewares: []message.HandlerMiddleware{func(message.HandlerFunc) message.HandlerFunc { return message.PassthroughHandler }}})
 	require.NoError(t, k.Handle(message.NewMessage("m", nil)))
 	w.Run(c)
@@ -561,15 +562,15 @@ func TestWhatPanicsBesideTheFunctionLosesNoMessage(t *testing.T) {
 		cfg      ConsumerConfig
 		recorded bool
 	}{
-		"schedule":    {fails, ConsumerConfig{Type: compensator.TypeConfig{Retry: func(int) time.Duration { panic("a bug") }}}, true},
+		"schedule":    {fails, ConsumerConfig{Type: compensator.HandlerConfig[Delivery]{Retry: func(int) time.Duration { panic("a bug") }}}, true},
 		"error":       {func(*message.Message) error { return compensator.Permanent(new(mute)) }, ConsumerConfig{}, true},
 		"propagator":  {fails, ConsumerConfig{Propagator: panicking{}}, true},
-		"codec":       {fails, ConsumerConfig{Type: compensator.TypeConfig{Codec: brokenCodec{compensator.JSON}}}, false},
+		"codec":       {fails, ConsumerConfig{Type: compensator.HandlerConfig[Delivery]{TypeConfig: compensator.TypeConfig{Codec: brokenCodec{compensator.JSON}}}}, false},
 		"id":          {fails, ConsumerConfig{MessageID: func(*message.Message) string { panic("a bug") }}, true},
 		"redelivered": {fails, ConsumerConfig{Redelivered: func(*message.Message) bool { panic("a bug") }}, true},
 	} {
 		try.cfg.Topic = "orders"
-		k, err := Consume(c, name, try.work, try.cfg)
+		k, err := Consume(t.Context(), c, name, try.work, try.cfg)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		if !try.recorded { // Otherwise Handle would hold the message until its context ends.

@@ -43,7 +43,7 @@ func ExampleHandleBatch() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	users, err := relay.HandleBatch[User](c, "user_message", publisher, relay.To("users"), compensator.TypeConfig{})
+	users, err := relay.HandleBatch[User](ctx, c, "user_message", publisher, relay.To("users"), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func ExampleConsume() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	consumer, err := relay.Consume(c, "user_received", func(msg *message.Message) error {
+	consumer, err := relay.Consume(ctx, c, "user_received", func(msg *message.Message) error {
 		var user User
 		if err := json.Unmarshal(msg.Payload, &user); err != nil {
 			return compensator.Permanent(err) // set aside for a person
@@ -81,7 +81,7 @@ func ExampleConsume() {
 			return errors.New("try again later")
 		}
 		return nil
-	}, relay.ConsumerConfig{Type: compensator.TypeConfig{MaxProcessCount: 5}})
+	}, relay.ConsumerConfig{Type: compensator.HandlerConfig[relay.Delivery]{MaxProcessCount: 5}})
 	if err != nil {
 		log.Fatal(err)
 	}

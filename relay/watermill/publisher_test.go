@@ -15,7 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 var errTest = errors.New("no luck")
@@ -52,7 +54,7 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 		}
 		orders := relayed(t, c, publisher(t, b, Config{}), func(*compensator.Entry) (Destination, error) {
 			return Destination{Topic: "orders", Metadata: map[string]string{"tenant": "the route's", KeyMetadata: "forged"}}, nil
-		}, batch, compensator.TypeConfig{})
+		}, batch, compensator.HandlerConfig[harness.Order]{})
 		w.Run(c)
 		var id compensator.EntryID
 		require.NoError(t, c.InTx(context.WithValue(t.Context(), traceKey{}, "00-trace-01"), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -74,7 +76,7 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 			"tenant": "the route's", "color": "red", "traceparent": "00-trace-01",
 			KeyMetadata: e.CallKey(), TypeMetadata: "order_message", CreatedMetadata: e.CreatedAt.Format(time.RFC3339Nano)}, got.Metadata)
 
-		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "once more"}}))
+		require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "once more"}}))
 		eventually(t, func() bool { return len(b.of("orders")) == 2 }, "the message comes again")
 		again := b.of("orders")[1]
 		assert.Equal(t, "order-3", again.UUID, "a requeue keeps the UUID")
@@ -104,7 +106,7 @@ func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 				w := harness.NewWorld(t)
 				c := w.New(w.Quick())
 				b := &topics{publish: func(string, *message.Message) error { return try.err }}
-				orders := relayed(t, c, publisher(t, b, Config{Judge: try.judge}), To("orders"), batch, compensator.TypeConfig{MaxProcessCount: 1})
+				orders := relayed(t, c, publisher(t, b, Config{Judge: try.judge}), To("orders"), batch, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 				w.Run(c)
 				id := w.Put(orders, 1, compensator.Options{})
 				if try.want == compensator.Pending {
@@ -137,7 +139,7 @@ func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 		<-release
 		return nil
 	}}
-	orders := relayed(t, c, publisher(t, b, Config{Timeout: 100 * time.Millisecond, Concurrency: 3}), To("orders"), false, compensator.TypeConfig{MaxProcessCount: 1})
+	orders := relayed(t, c, publisher(t, b, Config{Timeout: 100 * time.Millisecond, Concurrency: 3}), To("orders"), false, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 	w.Run(c)
 	const n = 30
 	w.PutMany(c, orders, n, compensator.Options{})
@@ -161,7 +163,7 @@ func TestPanicOfAMarshalerIsAFailureThatNamesItsTopic(t *testing.T) {
 		w := harness.NewWorld(t)
 		c := w.New(w.Quick())
 		b := &topics{publish: func(string, *message.Message) error { panic("cannot marshal this") }}
-		orders := relayed(t, c, publisher(t, b, Config{}), To("orders"), batch, compensator.TypeConfig{MaxProcessCount: 1})
+		orders := relayed(t, c, publisher(t, b, Config{}), To("orders"), batch, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 		w.Run(c)
 		id := w.Put(orders, 1, compensator.Options{})
 		w.WaitState(id, compensator.Dead)
@@ -195,7 +197,7 @@ func TestMessageThatSpoilsItsBatchIsToldAlone(t *testing.T) {
 		}
 		return Destination{Topic: "orders"}, nil
 	}
-	orders := relayed(t, c, publisher(t, b, Config{Judge: compensator.Permanent}), route, true, compensator.TypeConfig{MaxProcessCount: 1})
+	orders := relayed(t, c, publisher(t, b, Config{Judge: compensator.Permanent}), route, true, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
 	ids := make(map[string]compensator.EntryID)
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		for _, name := range []string{"first", "refused", "second", "panics", "third", "elsewhere", "nowhere"} {
@@ -231,7 +233,7 @@ func TestEntryWithNoUsableDestinationWaitsForAPerson(t *testing.T) {
 				return Destination{}, compensator.Permanent(errTest)
 			}
 			return to[e.BusinessID], nil
-		}, batch, compensator.TypeConfig{})
+		}, batch, compensator.HandlerConfig[harness.Order]{})
 		w.Run(c)
 		for name, words := range map[string]string{"empty topic": "Topic: is empty", "nameless": "Metadata:", "no text": "Metadata:", "unknown": errTest.Error()} {
 			id := w.Put(orders, 1, compensator.Options{BusinessID: name})
@@ -250,17 +252,17 @@ func TestPublisherAndConsumerNameTheFieldsThatAreWrong(t *testing.T) {
 	require.ErrorAs(t, err, new(*compensator.FieldError))
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	_, err = Handle[string](c, "x", nil, To("t"), compensator.TypeConfig{})
+	_, err = Handle[string](t.Context(), c, "x", nil, To("t"), nil)
 	assert.ErrorContains(t, err, "publisher")
-	_, err = HandleBatch[string](c, "x", new(Publisher), nil, compensator.TypeConfig{})
+	_, err = HandleBatch[string](t.Context(), c, "x", new(Publisher), nil, nil)
 	assert.ErrorContains(t, err, "route")
 	_, err = new(Publisher).Publishing("", nil)
 	assert.ErrorContains(t, err, "Topic")
 	assert.ErrorContains(t, err, "handler")
-	_, err = Consume(c, "x", nil, ConsumerConfig{})
+	_, err = Consume(t.Context(), c, "x", nil, ConsumerConfig{})
 	assert.ErrorContains(t, err, "work")
-	_, err = Consume(c, "x", func(*message.Message) error { return nil }, ConsumerConfig{
-		RecordTimeout: -1, Middlewares: []message.HandlerMiddleware{nil}, Type: compensator.TypeConfig{RefuseOtherContent: true}})
+	_, err = Consume(t.Context(), c, "x", func(*message.Message) error { return nil }, ConsumerConfig{
+		RecordTimeout: -1, Middlewares: []message.HandlerMiddleware{nil}, Type: compensator.HandlerConfig[Delivery]{TypeConfig: compensator.TypeConfig{RefuseOtherContent: true}}})
 	for _, field := range []string{"RecordTimeout", "Middlewares", "Type.RefuseOtherContent"} {
 		assert.ErrorContains(t, err, "compensator: "+field+":")
 	}
@@ -281,7 +283,7 @@ func TestMessageThatNoTimeIsLeftForCountsNothing(t *testing.T) {
 	p, err := NewPublisher(broken{cancel}, Config{Judge: compensator.Permanent})
 	require.NoError(t, err)
 	for _, outcome := range p.send(ctx, "orders", []*message.Message{message.NewMessage("1", nil), message.NewMessage("2", nil)}) {
-		require.Equal(t, compensator.VerdictUnavailable, compensator.VerdictOf(outcome), "%v", outcome)
+		require.Equal(t, observe.Unavailable, compensator.VerdictOf(outcome), "%v", outcome)
 	}
 }
 
@@ -319,11 +321,11 @@ func TestSilenceIsJudgedAndWhatWasNotTriedIsNot(t *testing.T) {
 		}
 		for _, err := range send() {
 			require.ErrorIs(t, err, ErrNoAnswer)
-			require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err), "Judge decides the verdict")
+			require.Equal(t, observe.Failure, compensator.VerdictOf(err), "Judge decides the verdict")
 		}
 		for _, err := range send() {
 			require.ErrorIs(t, err, ErrNoAnswer)
-			require.Equal(t, compensator.VerdictUnavailable, compensator.VerdictOf(err))
+			require.Equal(t, observe.Unavailable, compensator.VerdictOf(err))
 			require.ErrorContains(t, err, "1 of 1 calls are running")
 		}
 		close(release)

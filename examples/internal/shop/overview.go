@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // Look holds what differs between the pages of sales.
@@ -107,7 +108,7 @@ func (s *Shop) seeOrders(ctx context.Context, o *overview) error {
 }
 
 func (s *Shop) seeEntries(ctx context.Context, o *overview) error {
-	counts, err := s.Log.Count(ctx, compensator.CountFilter{})
+	counts, err := admin.Of(s.Log).Count(ctx, admin.CountFilter{})
 	byType := make(map[string]*entriesOfType)
 	for _, name := range s.Look.Types {
 		byType[name] = &entriesOfType{Type: name}

@@ -46,10 +46,10 @@ func Open(ctx context.Context, cfg Settings, tables Tables, db *sql.DB, c *Count
 		return nil, err
 	}
 	soon := compensator.Exponential(50*time.Millisecond, 5*time.Second)
-	if s.Closing, err = compensator.HandleTx(s.Log, CloseType, s.close, compensator.TypeConfig{Retry: soon, Concurrency: 10}); err != nil {
+	if s.Closing, err = compensator.HandleTx(ctx, s.Log, CloseType, s.close, &compensator.HandlerConfig[Ticket]{Retry: soon, Concurrency: 10}); err != nil {
 		return nil, err
 	}
-	s.Returning, err = compensator.Handle(s.Log, ReturnType, s.giveBack, compensator.TypeConfig{Retry: soon})
+	s.Returning, err = compensator.Handle(ctx, s.Log, ReturnType, s.giveBack, &compensator.HandlerConfig[Ticket]{Retry: soon})
 	return s, err
 }
 

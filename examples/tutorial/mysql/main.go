@@ -40,7 +40,7 @@ func main() {
 	s := &shop{db: db}
 	s.log, err = compensator.New(ctx, compensator.Config{DB: db, Redis: rdb})
 	check(err)
-	s.closeOrder, err = compensator.HandleTx(s.log, "close_order", s.close, compensator.TypeConfig{Concurrency: 2, Lease: 3 * time.Second})
+	s.closeOrder, err = compensator.HandleTx(ctx, s.log, "close_order", s.close, &compensator.HandlerConfig[Order]{Concurrency: 2, Lease: 3 * time.Second})
 	check(err)
 
 	switch os.Args[1] {

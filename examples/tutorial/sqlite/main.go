@@ -33,7 +33,7 @@ func main() {
 	check(err)
 	c, err := compensator.New(ctx, compensator.Config{DB: db})
 	check(err)
-	closeOrder, err := compensator.HandleTx(c, "close_order", closeUnpaid, settings())
+	closeOrder, err := compensator.HandleTx(ctx, c, "close_order", closeUnpaid, settings())
 	check(err)
 
 	switch os.Args[1] {
@@ -85,17 +85,17 @@ func closeUnpaid(ctx context.Context, tx *compensator.ScopedTx, e *compensator.E
 }
 
 // settings says how often to try, and what to do when all attempts have failed.
-func settings() compensator.TypeConfig {
-	return compensator.TypeConfig{
+func settings() *compensator.HandlerConfig[Order] {
+	return &compensator.HandlerConfig[Order]{
 		MaxProcessCount: 3,
 		Timeout:         2 * time.Second,
 		Lease:           3 * time.Second,
 		Retry:           compensator.Fixed(200 * time.Millisecond),
-		CompensateTx: compensator.TypedTx(func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
+		CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
 			fmt.Printf("giving up order %s: %s\n", o.ID, e.LastError)
 			_, err := tx.ExecContext(ctx, "UPDATE orders SET state='for a person' WHERE id=?", o.ID)
 			return err
-		}),
+		},
 	}
 }
 

@@ -62,18 +62,18 @@ func Views() map[string]ui.TypeView {
 func New(c *compensator.Compensator, speed Speed) (*Shop, error) {
 	s := &Shop{c: c}
 	var errs [5]error
-	handle := func(i int, name string, work func(ctx context.Context, e *compensator.Entry, m Money) error, cfg compensator.TypeConfig) (t *compensator.Type[Money]) {
+	handle := func(i int, name string, work func(ctx context.Context, e *compensator.Entry, m Money) error, cfg compensator.HandlerConfig[Money]) (t *compensator.Type[Money]) {
 		if cfg.Retry == nil {
 			cfg.Retry = compensator.Fixed(speed.Again)
 		}
-		t, errs[i] = compensator.Handle(c, name, work, cfg)
+		t, errs[i] = compensator.Handle(context.Background(), c, name, work, &cfg)
 		return t
 	}
-	s.refund = handle(0, "refund", s.doRefund, compensator.TypeConfig{MaxProcessCount: 3})
-	s.transfer = handle(1, "transfer", s.doTransfer, compensator.TypeConfig{MaxProcessCount: 1, Timeout: speed.Timeout})
-	s.mail = handle(2, "invoice_mail", s.doMail, compensator.TypeConfig{})
-	s.closeOrder = handle(3, "close_order", s.doClose, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)})
-	s.ship = handle(4, "ship_parcel", s.doShip, compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 1, Compensate: compensator.Typed(s.undoShip)})
+	s.refund = handle(0, "refund", s.doRefund, compensator.HandlerConfig[Money]{MaxProcessCount: 3})
+	s.transfer = handle(1, "transfer", s.doTransfer, compensator.HandlerConfig[Money]{MaxProcessCount: 1, Timeout: speed.Timeout})
+	s.mail = handle(2, "invoice_mail", s.doMail, compensator.HandlerConfig[Money]{})
+	s.closeOrder = handle(3, "close_order", s.doClose, compensator.HandlerConfig[Money]{Retry: compensator.Fixed(time.Hour)})
+	s.ship = handle(4, "ship_parcel", s.doShip, compensator.HandlerConfig[Money]{MaxProcessCount: 1, MaxCompensateCount: 1, Compensate: s.undoShip})
 	return s, errors.Join(errs[:]...)
 }
 

@@ -32,17 +32,17 @@ func TestEntrySucceedsAndAnotherIsCompensated(t *testing.T) {
 			defer mu.Unlock()
 			*list = append(*list, o.Number)
 		}
-		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o order) error {
+		orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, _ *compensator.Entry, o order) error {
 			note(&ran, o)
 			if o.Number == 2 {
 				return compensator.Permanent(errors.New("no such order"))
 			}
 			return nil
-		}, compensator.TypeConfig{
-			Compensate: compensator.Typed(func(_ context.Context, _ *compensator.Entry, o order) error {
+		}, &compensator.HandlerConfig[order]{
+			Compensate: func(_ context.Context, _ *compensator.Entry, o order) error {
 				note(&undone, o)
 				return nil
-			}),
+			},
 		})
 		require.NoError(t, err)
 

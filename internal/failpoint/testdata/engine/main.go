@@ -26,8 +26,8 @@ func main() {
 		return err
 	})
 	_, _ = c.Complete(ctx, processlog.RowID(1))
-	_, _ = c.Purge(ctx, 0)
-	in, err := intake.Stream{}.Open(c, intake.Config{})
+	_, _ = admin.Of(c).Purge(ctx, 0)
+	in, err := intake.Stream{}.Open(ctx, c, intake.Config{})
 	if err == nil {
 		_ = in.Run(ctx)
 	}
@@ -40,8 +40,8 @@ func main() {
 		_, _ = d.Change(ctx, admin.Actor{}, admin.Change{})
 		_, _ = d.TakeCases(ctx, admin.Actor{}, nil, admin.Why{})
 	}
-	_, _ = compensator.Handle(c, "order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
-	ticks, _ := compensator.Declare[time.Time](c, "ticks", compensator.TypeConfig{})
-	_ = compensator.Periodic(ctx, ticks, compensator.Every(time.Hour), compensator.PeriodicConfig{})
+	_, _ = compensator.Handle(ctx, c, "order", func(context.Context, *compensator.Entry, string) error { return nil }, nil)
+	ticks, _ := compensator.Declare[time.Time](ctx, c, "ticks", nil)
+	_ = compensator.Periodic(ctx, ticks, compensator.Every(time.Hour), nil)
 	_ = c.Run(ctx)
 }

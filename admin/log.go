@@ -1,0 +1,286 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/operating"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Types that a Log uses. Package processlog describes them in full.
+type (
+	Filter      = processlog.Filter      // selects entries for List
+	CountFilter = processlog.CountFilter // selects entries for Count
+	Count       = processlog.Count       // number of entries of one state and type
+	AuditInfo   = processlog.AuditInfo   // the person or program that acts, and the reason
+	AuditRecord = processlog.AuditRecord // one action: what, on which entry, by whom and why
+	AuditState  = processlog.AuditState  // state of the entry before and after the action
+	LostEntry   = processlog.LostEntry   // an entry that the database has lost
+)
+
+// ErrChanged says that an entry has changed since it was read. Read it again.
+var ErrChanged = processlog.ErrChanged
+
+// Log reads and changes the log of one Compensator. It is for programs: it asks for no rights and needs no
+// Config.Operations. Changes still have an actor and a reason, and are stored in the audit table. Use New for people.
+// The methods may be called concurrently. A closed Compensator returns compensator.ErrClosed for changes.
+type Log struct{ c operating.Program }
+
+// Of returns the Log of c. It asks no server.
+func Of(c *compensator.Compensator) *Log { return &Log{operating.ProgramOf(c)} }
+
+// Page is one page of a listing.
+type Page struct {
+	Entries []compensator.Entry `json:"entries"`
+	Next    string              `json:"next,omitempty"` // cursor of the following page; empty at the end
+	Read    int                 `json:"read"`           // number of rows that were read: see Filter.MaxRead
+}
+
+// List reads one page of entries. A cursor is a position, so pages do not shift while entries are added or change
+// state. A short page is not the end: the end is an empty Next.
+func (l *Log) List(ctx context.Context, filter Filter) (Page, error) {
+	found, err := l.c.Store().List(ctx, filter)
+	page := Page{Next: found.Next, Read: found.Read}
+	for i := range found.Rows {
+		page.Entries = append(page.Entries, *l.c.Entry(&found.Rows[i]).(*compensator.Entry))
+	}
+	return page, err
+}
+
+// Count counts entries by state and type. It counts each of them up to CountFilter.AtMost.
+func (l *Log) Count(ctx context.Context, filter CountFilter) ([]Count, error) {
+	return l.c.Store().Count(ctx, nil, filter)
+}
+
+// History lists what people and programs did to an entry, oldest first. For the zero EntryID it lists AcceptLoss, and
+// each Purge of less than an hour.
+func (l *Log) History(ctx context.Context, id compensator.EntryID) ([]AuditRecord, error) {
+	return l.c.Store().History(ctx, id)
+}
+
+// RequeueOptions say how a requeued entry runs.
+type RequeueOptions struct {
+	AuditInfo                // required
+	Delay      time.Duration // time until the entry is due, 0 to 100 years
+	Compensate bool          // run the compensation instead of the handler, perhaps again, and also for a succeeded entry. Its Entry.CallKey is new. An entry of a type without compensation stays compensating until a person settles it
+	DryRun     bool          // change nothing, and return what Requeue would return, except ErrBusy
+}
+
+func (opts RequeueOptions) change() (processlog.Change, error) {
+	if err := opts.Validate(); err != nil {
+		return processlog.Change{}, err
+	}
+	if opts.Delay < 0 || opts.Delay > processlog.MaxDelay {
+		return processlog.Change{}, &compensator.FieldError{Field: "delay", Reason: fmt.Sprintf("%v: want 0 to 100 years", opts.Delay)}
+	}
+	return processlog.Change{Action: processlog.ActionRequeue, Delay: opts.Delay, Compensate: opts.Compensate, Actor: opts.Actor, Reason: opts.Reason}, nil
+}
+
+// Requeue starts an entry afresh, with all its attempts. It works from any state except pending and compensating. The
+// entry gets a new epoch, and results of the former epoch are dropped. In any other state Requeue returns a
+// *compensator.StateError.
+func (l *Log) Requeue(ctx context.Context, ref compensator.Ref, opts RequeueOptions) error {
+	change, err := opts.change()
+	if err != nil {
+		return err
+	}
+	change.Ref = ref
+	if opts.DryRun {
+		row, err := l.c.Row(ctx, ref)
+		if err == nil {
+			_, err = change.After(row)
+		}
+		return err
+	}
+	_, err = l.c.Change(ctx, change)
+	return err
+}
+
+// maxRequeued equals the largest page of List.
+const maxRequeued = 1000
+
+// RequeueAll requeues up to 1,000 entries in one transaction, for example a page of List. It returns one error for each
+// entry, in their order: nil, ErrChanged if the entry does not have the given version any more, or an error of Requeue.
+// ErrBusy comes at once. If the second result is an error, no entry was requeued. There is one exception: if the answer
+// to COMMIT was lost, all may have been. A second call then returns ErrChanged for each.
+func (l *Log) RequeueAll(ctx context.Context, seen []compensator.Entry, opts RequeueOptions) ([]error, error) {
+	change, err := opts.change()
+	if err != nil {
+		return nil, err
+	}
+	versions, err := versionsOf(seen)
+	if err != nil {
+		return nil, err
+	}
+	if opts.DryRun {
+		return l.wouldRequeue(ctx, seen, versions, change)
+	}
+	answers, err := l.c.RequeueAll(ctx, versions, change)
+	if err != nil || len(answers) == 0 {
+		return nil, err
+	}
+	refusals := make([]error, len(answers))
+	for i, answer := range answers {
+		refusals[i] = answer.Err
+	}
+	return refusals, nil
+}
+
+// versionsOf returns the ids and versions of entries.
+func versionsOf(seen []compensator.Entry) ([]processlog.Version, error) {
+	if len(seen) > maxRequeued {
+		return nil, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, at most %d", len(seen), maxRequeued)}
+	}
+	versions := make([]processlog.Version, len(seen))
+	known := make(map[compensator.EntryID]bool, len(seen))
+	for i, e := range seen {
+		if known[e.ID] {
+			return nil, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("name entry %s twice", e.ID)}
+		}
+		known[e.ID] = true
+		versions[i] = processlog.Version{ID: e.ID, IdempotencyKey: e.IdempotencyKey, State: e.State, Number: e.Version, Epoch: e.Epoch}
+	}
+	return versions, nil
+}
+
+// wouldRequeue answers a dry run. An entry that still has the given version has not changed since it was read.
+func (l *Log) wouldRequeue(ctx context.Context, seen []compensator.Entry, versions []processlog.Version, change processlog.Change) ([]error, error) {
+	ids := make([]compensator.EntryID, len(seen))
+	for i, e := range seen {
+		ids[i] = e.ID
+	}
+	found, err := l.c.Store().Versions(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	now := make(map[compensator.EntryID]processlog.Version, len(found))
+	for _, v := range found {
+		now[v.ID] = v
+	}
+	refusals := make([]error, len(seen))
+	for i, v := range versions {
+		is, there := now[v.ID]
+		if !there {
+			refusals[i] = compensator.ErrNotFound
+			continue
+		}
+		_, refusals[i] = change.AfterSeen(processlog.Row{ID: v.ID, IdempotencyKey: is.IdempotencyKey, State: is.State, Version: is.Number, Erased: seen[i].Erased}, v)
+	}
+	return refusals, nil
+}
+
+// SettleManually records that a person did the work of a dead, retrying or compensating entry. In any other state it
+// returns a *compensator.StateError.
+func (l *Log) SettleManually(ctx context.Context, ref compensator.Ref, by AuditInfo) error {
+	if err := by.Validate(); err != nil {
+		return err
+	}
+	_, err := l.c.Change(ctx, settling(ref, by))
+	return err
+}
+
+// SettleManuallyTx is SettleManually, with its audit record, inside the caller's open transaction. It takes effect when
+// that transaction commits.
+func (l *Log) SettleManuallyTx(ctx context.Context, tx compensator.Tx, ref compensator.Ref, by AuditInfo) error {
+	if err := by.Validate(); err != nil {
+		return err
+	}
+	_, err := l.c.ChangeTx(ctx, tx, settling(ref, by))
+	return err
+}
+
+func settling(ref compensator.Ref, by AuditInfo) processlog.Change {
+	return processlog.Change{Ref: ref, Action: processlog.ActionSettleManually, Actor: by.Actor, Reason: by.Reason}
+}
+
+// EraseResult tells in which situation Erase found the entry.
+type EraseResult struct {
+	WasAlready bool // the entry was erased before. Nothing has changed
+}
+
+// Erase removes the personal data of an ended entry, dead ones included. It blanks the content, headers, user name and
+// last error, and the reasons and errors in earlier audit records. It keeps ids (which must hold no personal data), the
+// state, times, and who did what. The idempotency key still guards.
+//
+// An erased entry cannot be requeued: Requeue returns a *StateError with Erased. Erase returns a *StateError without
+// Erased if the entry has not ended. It may also return ErrNotFound or ErrBusy. docs/how-to/erase.md lists what Erase
+// cannot reach.
+func (l *Log) Erase(ctx context.Context, ref compensator.Ref, by AuditInfo) (EraseResult, error) {
+	if err := by.Validate(); err != nil {
+		return EraseResult{}, err
+	}
+	before, err := l.c.Change(ctx, processlog.Change{Ref: ref, Action: processlog.ActionErase, Actor: by.Actor, Reason: by.Reason})
+	return EraseResult{WasAlready: err == nil && before.Erased}, err
+}
+
+// purged are the states in which an entry needs no more attention.
+var purged = []compensator.State{compensator.Succeeded, compensator.Compensated, compensator.Cancelled}
+
+const purgeStep = 1000
+
+// Purge deletes entries that reached one of states more than age before the call. age is at least a minute. Without
+// states it deletes succeeded, compensated and cancelled entries. Purge works in steps of at most 1,000 entries.
+// Producers do not wait for a step. Purge returns the number of deleted entries. The end of ctx ends it.
+//
+// Choose age longer than the time in which an event may come again, as for Config.Keep. If age is below an hour, Purge
+// writes a note into the audit table, so that other processes do not take the missing entries for a loss.
+//
+// Some entries stay:
+//   - entries that another transaction has locked;
+//   - dead entries with Config.Operations set, because their cases are open until a person settles, cancels or requeues
+//     them;
+//   - entries that the database refuses to delete, for example because a foreign key refers to them. A
+//     *processlog.RefusedError names these, and the count is of the others.
+func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensator.State) (int, error) {
+	if age < time.Minute {
+		return 0, &compensator.FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}
+	}
+	if len(states) == 0 {
+		states = purged
+	}
+	if l.c.HasCases() {
+		states = slices.DeleteFunc(slices.Clone(states), func(s compensator.State) bool { return s == compensator.Dead })
+		if len(states) == 0 {
+			return 0, nil
+		}
+	}
+	began := time.Now() // A purge may take long. Its note covers entries that had ended before it began.
+	if age < l.c.RememberedFor() {
+		if err := l.c.Store().Note(ctx, processlog.ActionPurge, AuditInfo{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
+			return 0, err
+		}
+	}
+	deleted := 0
+	var failed []error
+	for _, state := range states {
+		for {
+			n, err := l.c.Store().Purge(ctx, "", state, age+time.Since(began), purgeStep)
+			deleted += n
+			if err != nil {
+				failed = append(failed, err)
+				if !errors.As(err, new(*processlog.RefusedError)) {
+					return deleted, errors.Join(failed...)
+				}
+			}
+			if n == 0 { // A step may delete less than it may because other transactions hold entries. More may come behind those.
+				break
+			}
+		}
+	}
+	return deleted, errors.Join(failed...)
+}
+
+// AcceptLoss ends the report of ErrHistoryLost, and resumes work in processes with Config.StopOnLoss. The other processes
+// read it from the audit table within ReconcileInterval. AcceptLoss returns the entries that this process remembers and
+// that the database has lost. The other processes log theirs. A later loss needs its own AcceptLoss.
+func (l *Log) AcceptLoss(ctx context.Context, by AuditInfo) ([]LostEntry, error) {
+	if err := by.Validate(); err != nil {
+		return nil, err
+	}
+	return l.c.AcceptLoss(ctx, by)
+}

@@ -1,0 +1,17 @@
+package admin_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/admin"
+)
+
+// TestPageIsWrittenAsJSON requires the field names that the docs give.
+func TestPageIsWrittenAsJSON(t *testing.T) {
+	written, err := json.Marshal(admin.Page{Next: "c"})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"entries":null,"next":"c","read":0}`, string(written))
+}
