@@ -108,7 +108,7 @@ func TestExhaustedEntryIsCompensated(t *testing.T) {
 		orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
 			ran.Add(e.ID)
 			return errors.New("out of stock")
-		}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0),
+		}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0),
 			Compensate: func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 				if undone.Add(e.ID) == 1 {
 					assert.Equal(t, "out of stock", e.LastError)

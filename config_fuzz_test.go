@@ -129,7 +129,7 @@ func FuzzTypeConfig(f *testing.F) {
 	f.Add("late", 501, 1, int64(time.Second), int64(-time.Minute), byte(12))
 	f.Fuzz(func(t *testing.T, name string, count, batch int, timeout, lease int64, given byte) {
 		cfg := BatchConfig[parcel]{
-			MaxProcessCount: count, MaxCompensateCount: batch, Concurrency: batch,
+			MaxAttempts: count, MaxCompensateAttempts: batch, Concurrency: batch,
 			Timeout: time.Duration(timeout), Lease: time.Duration(lease),
 		}
 		if given&4 != 0 {
@@ -150,7 +150,7 @@ func FuzzTypeConfig(f *testing.F) {
 			s = cfg.settings()
 		} else {
 			single := HandlerConfig[parcel]{
-				MaxProcessCount: cfg.MaxProcessCount, MaxCompensateCount: cfg.MaxCompensateCount, Concurrency: cfg.Concurrency,
+				MaxAttempts: cfg.MaxAttempts, MaxCompensateAttempts: cfg.MaxCompensateAttempts, Concurrency: cfg.Concurrency,
 				Timeout: cfg.Timeout, Lease: cfg.Lease, Breaker: cfg.Breaker, Compensate: cfg.Compensate, CompensateTx: cfg.CompensateTx,
 			}
 			s = single.settings()
@@ -160,7 +160,7 @@ func FuzzTypeConfig(f *testing.F) {
 		requireFieldsOf(t, cfg, err)
 		require.Equal(t, given&3 == 3, refuses(err, "CompensateTx"))
 		if err == nil {
-			require.Positive(t, min(s.maxProcessCount, s.maxCompensateCount, s.concurrency))
+			require.Positive(t, min(s.maxAttempts, s.maxCompensateAttempts, s.concurrency))
 			require.Equal(t, ofBatch, s.batchSize > 0, "a batch type has a size, and no other")
 			require.LessOrEqual(t, s.batchWait, s.lease)
 			require.GreaterOrEqual(t, s.batchWait, time.Duration(0))

@@ -24,7 +24,7 @@ type Entry struct {
 
 	State           State
 	ProcessCount    int // failures recorded in this epoch
-	MaxProcessCount int // overrides HandlerConfig.MaxProcessCount; 0: use the type's
+	MaxAttempts     int // overrides HandlerConfig.MaxAttempts; 0: use the type's
 	CompensateCount int // failed compensations in this epoch. In a dead entry it is above 0 if a compensation began
 	DeliveryCount   int // consecutive leases that ended without a recorded outcome, including the present lease
 	Version         uint64
@@ -46,7 +46,7 @@ func entryOf(row *processlog.Row, codec Codec) *Entry {
 		ID: row.ID, IdempotencyKey: row.IdempotencyKey, BusinessType: row.BusinessType, BatchID: row.BatchID,
 		BusinessID: row.BusinessID, BusinessExtID: row.BusinessExtID, UserID: row.UserID, UserName: row.UserName,
 		Content: row.Content, Headers: row.Headers,
-		State: row.State, ProcessCount: row.ProcessCount, MaxProcessCount: row.MaxProcessCount, CompensateCount: row.CompensateCount,
+		State: row.State, ProcessCount: row.ProcessCount, MaxAttempts: row.MaxAttempts, CompensateCount: row.CompensateCount,
 		DeliveryCount: row.DeliveryCount, Version: row.Version, Epoch: row.Epoch, NextAt: row.NextAt, EndedBy: row.EndedBy,
 		LastError: row.LastError, Erased: row.Erased, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 		codec: codec,
@@ -139,7 +139,7 @@ type entryJSON struct {
 	Headers         map[string]string `json:"headers,omitempty"`
 	State           State             `json:"state"`
 	ProcessCount    int               `json:"process_count"`
-	MaxProcessCount int               `json:"max_process_count"`
+	MaxAttempts     int               `json:"max_process_count"`
 	CompensateCount int               `json:"compensate_count"`
 	DeliveryCount   int               `json:"delivery_count"`
 	Version         uint64            `json:"version,string"`
@@ -160,7 +160,7 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	v := entryJSON{
 		ID: e.ID, IdempotencyKey: e.IdempotencyKey, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID,
 		BusinessExtID: e.BusinessExtID, UserID: e.UserID, UserName: e.UserName, Headers: e.Headers,
-		State: e.State, ProcessCount: e.ProcessCount, MaxProcessCount: e.MaxProcessCount, CompensateCount: e.CompensateCount,
+		State: e.State, ProcessCount: e.ProcessCount, MaxAttempts: e.MaxAttempts, CompensateCount: e.CompensateCount,
 		DeliveryCount: e.DeliveryCount, Version: e.Version, Epoch: e.Epoch, NextAt: jsonTime(e.NextAt), EndedBy: e.EndedBy,
 		LastError: e.LastError, CreatedAt: jsonTime(e.CreatedAt), UpdatedAt: jsonTime(e.UpdatedAt), Erased: e.Erased,
 	}
@@ -185,7 +185,7 @@ func (e *Entry) UnmarshalJSON(data []byte) error {
 	*e = *entryOf(&processlog.Row{
 		ID: v.ID, IdempotencyKey: v.IdempotencyKey, BusinessType: v.BusinessType, BatchID: v.BatchID, BusinessID: v.BusinessID,
 		BusinessExtID: v.BusinessExtID, UserID: v.UserID, UserName: v.UserName, Content: content, Headers: v.Headers,
-		State: v.State, ProcessCount: v.ProcessCount, MaxProcessCount: v.MaxProcessCount, CompensateCount: v.CompensateCount,
+		State: v.State, ProcessCount: v.ProcessCount, MaxAttempts: v.MaxAttempts, CompensateCount: v.CompensateCount,
 		DeliveryCount: v.DeliveryCount, Version: v.Version, Epoch: v.Epoch, NextAt: time.Time(v.NextAt), EndedBy: v.EndedBy,
 		LastError: v.LastError, CreatedAt: time.Time(v.CreatedAt), UpdatedAt: time.Time(v.UpdatedAt), Erased: v.Erased,
 	}, nil)

@@ -136,7 +136,7 @@ func FuzzFailingCodec(f *testing.F) {
 	c := &Compensator{}
 	f.Fuzz(func(t *testing.T, mood byte, content []byte, batch bool) {
 		ran := 0
-		handled := engine.Type{Name: "x", Timeout: time.Minute, MaxProcessCount: 3, Retry: Fixed(time.Minute)}
+		handled := engine.Type{Name: "x", Timeout: time.Minute, MaxAttempts: 3, Retry: Fixed(time.Minute)}
 		cfg := &settings{TypeConfig: TypeConfig{Codec: moodyCodec{mood}}}
 		if batch {
 			handled.RunBatch = c.batch(typedBatch(func(_ context.Context, items []Item[parcel]) []error {

@@ -51,7 +51,7 @@ func goldenEntry() Entry {
 	return Entry{
 		ID: processlog.RowID(math.MaxUint64), IdempotencyKey: "close-42", BusinessType: "close_order", BatchID: "b", BusinessID: "o", BusinessExtID: "x",
 		UserID: "u7", UserName: "梅", Content: []byte(`{"n":9007199254740993,"price":0.10}`), Headers: map[string]string{"tenant": "A"},
-		State: SettledManually, ProcessCount: 3, MaxProcessCount: 5, CompensateCount: 1, DeliveryCount: 2, Version: 1<<53 + 1, Epoch: math.MaxUint32,
+		State: SettledManually, ProcessCount: 3, MaxAttempts: 5, CompensateCount: 1, DeliveryCount: 2, Version: 1<<53 + 1, Epoch: math.MaxUint32,
 		NextAt: at.Truncate(100 * time.Millisecond), EndedBy: EndedByPerson, LastError: "sold out", CreatedAt: at, UpdatedAt: at.Add(211 * time.Millisecond),
 	}
 }

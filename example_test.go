@@ -94,9 +94,9 @@ func ExampleHandle() {
 		}
 		return err // nil means success; other errors are retried with the Retry schedule
 	}, &compensator.HandlerConfig[Mail]{
-		MaxProcessCount: 5,
-		Timeout:         10 * time.Second,
-		Retry:           compensator.Exponential(time.Second, 5*time.Minute),
+		MaxAttempts: 5,
+		Timeout:     10 * time.Second,
+		Retry:       compensator.Exponential(time.Second, 5*time.Minute),
 		Compensate: func(ctx context.Context, e *compensator.Entry, m Mail) error {
 			slog.Warn("mail given up", "to", m.To, "because", e.LastError)
 			return nil
@@ -224,7 +224,7 @@ func ExampleType_CancelTx() {
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
 	var ship *compensator.Type[int]
 	ctx := context.Background()
-	err := c.RetryTx(ctx, "ship-42", func(ctx context.Context) error {
+	err := c.WithRetry(ctx, "ship-42", func(ctx context.Context) error {
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			paid, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=? AND state='unpaid'", 42)
 			if err != nil {
@@ -252,13 +252,13 @@ func ExampleType_CancelTx() {
 	}
 }
 
-// RetryTx runs a transaction again if it lost a conflict, for example a deadlock, or if its COMMIT was lost and did not
+// WithRetry runs a transaction again if it lost a conflict, for example a deadlock, or if its COMMIT was lost and did not
 // happen. It works with the transactions of any ORM.
-func ExampleCompensator_RetryTx() {
+func ExampleCompensator_WithRetry() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
 	ctx := context.Background()
-	err := c.RetryTx(ctx, "close-42", func(ctx context.Context) error {
+	err := c.WithRetry(ctx, "close-42", func(ctx context.Context) error {
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := closeOrder.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotencyKey: "close-42"})
 			if err != nil || receipt.Duplicate() {

@@ -210,7 +210,7 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 		t.Ready = c.afterBatch(s.afterBatch, s.Codec)
 	}
 	c.fitPool(businessType, &s, t.RunTx != nil, t.UndoTx != nil)
-	t.MaxProcessCount, t.MaxCompensateCount, t.CompensateCrashed = s.maxProcessCount, s.maxCompensateCount, s.compensateCrashed
+	t.MaxAttempts, t.MaxCompensateAttempts, t.CompensateCrashed = s.maxAttempts, s.maxCompensateAttempts, s.compensateCrashed
 	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = s.timeout, s.lease, s.concurrency, s.retry, s.maxWait
 	t.BatchSize, t.BatchWait = s.batchSize, s.batchWait
 	if err := c.maintain(ctx, s.Keep); err != nil {

@@ -189,7 +189,7 @@ func ExampleType_Once() {
 	}
 	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge the message
 		id := compensator.IdempotencyKey("orders:" + messageID)
-		return c.RetryTx(ctx, id, func(ctx context.Context) error {
+		return c.WithRetry(ctx, id, func(ctx context.Context) error {
 			return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 				first, err := inbox.Once(ctx, tx, id, order)
 				if err != nil || !first {

@@ -43,7 +43,7 @@ type Options struct {
 	// valid UTF-8. A name that both set is refused.
 	Headers map[string]string
 
-	MaxProcessCount int  // overrides HandlerConfig.MaxProcessCount for this entry. 0: use the type's, as it is when an attempt ends
+	MaxAttempts     int  // overrides HandlerConfig.MaxAttempts for this entry. 0: use the type's, as it is when an attempt ends
 	FailOnDuplicate bool // Record returns ErrDuplicate for a duplicate. The other entries of the call are recorded, and tx stays usable
 }
 
@@ -251,7 +251,7 @@ func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
 	e.Content = append([]byte(nil), e.Content...) // the caller may reuse its buffer before the entry is sent
 	return processlog.Draft{
 		IdempotencyKey: e.IdempotencyKey, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID, BusinessExtID: e.BusinessExtID,
-		UserID: e.UserID, UserName: e.UserName, Content: e.Content, MaxProcessCount: e.MaxProcessCount, Delay: delay, Done: e.done,
+		UserID: e.UserID, UserName: e.UserName, Content: e.Content, MaxAttempts: e.MaxAttempts, Delay: delay, Done: e.done,
 	}, errors.Join(problems...)
 }
 
@@ -283,8 +283,8 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 	if len(e.Content) > maxContent {
 		refuse("content", fmt.Sprintf("%d bytes, at most %d", len(e.Content), maxContent))
 	}
-	if e.MaxProcessCount < 0 || e.MaxProcessCount > processlog.MaxCount {
-		refuse("max process count", fmt.Sprintf("%d: want 0 (the type's) or more", e.MaxProcessCount))
+	if e.MaxAttempts < 0 || e.MaxAttempts > processlog.MaxCount {
+		refuse("max process count", fmt.Sprintf("%d: want 0 (the type's) or more", e.MaxAttempts))
 	}
 	return problems
 }

@@ -250,21 +250,21 @@ func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, t
 // and ErrBusy. Roll back first, and wait some milliseconds.
 //
 // It is false after ErrCommitUnknown and after a broken connection, because the transaction may have committed. See
-// RetryTx.
+// WithRetry.
 func Retryable(err error) bool { return txwatch.Retryable(err) }
 
-// RetryTx runs a transaction up to retryTries times. After run n it pauses for up to n times retryPause.
+// WithRetry runs a transaction up to retryTries times. After run n it pauses for up to n times retryPause.
 const (
 	retryTries = 5
 	retryPause = 20 * time.Millisecond
 )
 
-// RetryTx calls do up to five times, some milliseconds apart. do runs one transaction of any kind from its beginning to
-// its end, for example InTx or a transaction of an ORM. RetryTx calls do again if Retryable says so. It also calls do
-// again if the answer to COMMIT was lost and Resolve finds that the transaction did not commit. RetryTx notices a lost
+// WithRetry calls do up to five times, some milliseconds apart. do runs one transaction of any kind from its beginning to
+// its end, for example InTx or a transaction of an ORM. WithRetry calls do again if Retryable says so. It also calls do
+// again if the answer to COMMIT was lost and Resolve finds that the transaction did not commit. WithRetry notices a lost
 // answer only with InTx and on a Connector.
 //
-// RetryTx returns nil if the transaction has committed. It returns ErrCommitUnknown, joined with the error of Resolve,
+// WithRetry returns nil if the transaction has committed. It returns ErrCommitUnknown, joined with the error of Resolve,
 // if this could not be found out. After any other error the transaction has not committed.
 //
 // proof is the idempotency key of an entry that do records in its transaction, or passes to Once, in each run that
@@ -273,7 +273,7 @@ const (
 // back, as FailOnDuplicate makes Record do.
 //
 // do runs in the caller's goroutine. Variables that do sets outside the transaction hold the values of its last run.
-func (c *Compensator) RetryTx(ctx context.Context, proof IdempotencyKey, do func(ctx context.Context) error) error {
+func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, do func(ctx context.Context) error) error {
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotent id of an entry that the transaction records"}
 	}
@@ -289,7 +289,7 @@ func (c *Compensator) RetryTx(ctx context.Context, proof IdempotencyKey, do func
 	}
 }
 
-// proofs remembers the proof of each RetryTx call that is under way, and whether Once answers for it. An entry that Once has
+// proofs remembers the proof of each WithRetry call that is under way, and whether Once answers for it. An entry that Once has
 // written has succeeded, so an open or dead entry of the same id does not prove the transaction.
 type proofs struct {
 	mu     sync.Mutex

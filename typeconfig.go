@@ -41,12 +41,12 @@ type TypeConfig struct {
 type HandlerConfig[T any] struct {
 	TypeConfig
 
-	MaxProcessCount int           // number of failed attempts that exhaust an entry. Options.MaxProcessCount overrides it. Default 10
-	Timeout         time.Duration // maximum duration of one attempt. Its context then ends with ErrTimeout. Default 30 s
-	Lease           time.Duration // overrides Config.Lease. A running attempt renews it until its Timeout. Where it cannot be renewed (see docs/how-to/size.md), it is raised above Timeout
-	Retry           Retry         // wait before the next attempt. Default Exponential(1 s, 10 min): ten attempts take about four minutes, and 8½ at most
-	MaxWait         time.Duration // age of an entry, its Delay included, up to which Unavailable, Snooze, undecodable content and an open Breaker cost it no attempt. This holds for compensations, too. Default 0: no limit
-	Breaker         Breaker       // stops claims of this type in this process while a service that its handler needs is down. Default: none
+	MaxAttempts int           // number of failed attempts that exhaust an entry. Options.MaxAttempts overrides it. Default 10
+	Timeout     time.Duration // maximum duration of one attempt. Its context then ends with ErrTimeout. Default 30 s
+	Lease       time.Duration // overrides Config.Lease. A running attempt renews it until its Timeout. Where it cannot be renewed (see docs/how-to/size.md), it is raised above Timeout
+	Retry       Retry         // wait before the next attempt. Default Exponential(1 s, 10 min): ten attempts take about four minutes, and 8½ at most
+	MaxWait     time.Duration // age of an entry, its Delay included, up to which Unavailable, Snooze, undecodable content and an open Breaker cost it no attempt. This holds for compensations, too. Default 0: no limit
+	Breaker     Breaker       // stops claims of this type in this process while a service that its handler needs is down. Default: none
 
 	// Concurrency is the number of handler calls that run at once in this process. Compensations count, too. Default 50.
 	// For transactional handlers it is at most MaxOpenConns − 2 of the pool. This bound is per type, so size the pool for
@@ -60,9 +60,9 @@ type HandlerConfig[T any] struct {
 	//
 	// CompensateTx undoes in a transaction instead, exactly once. It fits every kind of handler. If it must also call a
 	// partner, it records an entry for that call. Set one of the two.
-	Compensate         func(ctx context.Context, e *Entry, v T) error
-	CompensateTx       func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
-	MaxCompensateCount int // number of failed compensations after which a person is needed. After MaxWait, Unavailable and Snooze count as failures. Default 10
+	Compensate            func(ctx context.Context, e *Entry, v T) error
+	CompensateTx          func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
+	MaxCompensateAttempts int // number of failed compensations after which a person is needed. After MaxWait, Unavailable and Snooze count as failures. Default 10
 
 	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. Without it such an
 	// entry is left to a person. It is unknown whether the effect of such an entry happened. A process whose handler is
@@ -100,16 +100,16 @@ type BatchConfig[T any] struct {
 	Concurrency int
 
 	// The following fields mean the same as in HandlerConfig. A compensation undoes one entry at a time.
-	MaxProcessCount    int
-	Timeout            time.Duration
-	Lease              time.Duration
-	Retry              Retry
-	MaxWait            time.Duration
-	Breaker            Breaker
-	Compensate         func(ctx context.Context, e *Entry, v T) error
-	CompensateTx       func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
-	MaxCompensateCount int
-	CompensateCrashed  bool
+	MaxAttempts           int
+	Timeout               time.Duration
+	Lease                 time.Duration
+	Retry                 Retry
+	MaxWait               time.Duration
+	Breaker               Breaker
+	Compensate            func(ctx context.Context, e *Entry, v T) error
+	CompensateTx          func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
+	MaxCompensateAttempts int
+	CompensateCrashed     bool
 
 	Middleware      []Middleware      // wraps the compensation of this type
 	BatchMiddleware []BatchMiddleware // wraps the batch handler of this type
@@ -118,18 +118,18 @@ type BatchConfig[T any] struct {
 // settings are the settings of a type, whatever kind of handler it has.
 type settings struct {
 	TypeConfig
-	batch           bool
-	maxProcessCount int
-	timeout, lease  time.Duration
-	retry           Retry
-	maxWait         time.Duration
-	concurrency     int
-	breaker         Breaker
+	batch          bool
+	maxAttempts    int
+	timeout, lease time.Duration
+	retry          Retry
+	maxWait        time.Duration
+	concurrency    int
+	breaker        Breaker
 
-	compensate         HandlerFunc
-	compensateTx       txHandlerFunc
-	maxCompensateCount int
-	compensateCrashed  bool
+	compensate            HandlerFunc
+	compensateTx          txHandlerFunc
+	maxCompensateAttempts int
+	compensateCrashed     bool
 
 	afterBatch func(e *Entry) string
 	batchSize  int
@@ -144,8 +144,8 @@ func (cfg *HandlerConfig[T]) settings() settings {
 		cfg = new(HandlerConfig[T])
 	}
 	s := settings{TypeConfig: cfg.TypeConfig,
-		maxProcessCount: cfg.MaxProcessCount, timeout: cfg.Timeout, lease: cfg.Lease, retry: cfg.Retry, maxWait: cfg.MaxWait,
-		concurrency: cfg.Concurrency, breaker: cfg.Breaker, maxCompensateCount: cfg.MaxCompensateCount, compensateCrashed: cfg.CompensateCrashed,
+		maxAttempts: cfg.MaxAttempts, timeout: cfg.Timeout, lease: cfg.Lease, retry: cfg.Retry, maxWait: cfg.MaxWait,
+		concurrency: cfg.Concurrency, breaker: cfg.Breaker, maxCompensateAttempts: cfg.MaxCompensateAttempts, compensateCrashed: cfg.CompensateCrashed,
 		afterBatch: cfg.AfterBatch, middleware: cfg.Middleware}
 	setDefault(&s.concurrency, 50)
 	s.compensate, s.compensateTx = undoing(cfg.Compensate, cfg.CompensateTx)
@@ -157,8 +157,8 @@ func (cfg *BatchConfig[T]) settings() settings {
 		cfg = new(BatchConfig[T])
 	}
 	s := settings{TypeConfig: cfg.TypeConfig, batch: true,
-		maxProcessCount: cfg.MaxProcessCount, timeout: cfg.Timeout, lease: cfg.Lease, retry: cfg.Retry, maxWait: cfg.MaxWait,
-		concurrency: cfg.Concurrency, breaker: cfg.Breaker, maxCompensateCount: cfg.MaxCompensateCount, compensateCrashed: cfg.CompensateCrashed,
+		maxAttempts: cfg.MaxAttempts, timeout: cfg.Timeout, lease: cfg.Lease, retry: cfg.Retry, maxWait: cfg.MaxWait,
+		concurrency: cfg.Concurrency, breaker: cfg.Breaker, maxCompensateAttempts: cfg.MaxCompensateAttempts, compensateCrashed: cfg.CompensateCrashed,
 		batchSize: cfg.BatchSize, batchWait: cfg.BatchWait, middleware: cfg.Middleware, batchMiddleware: cfg.BatchMiddleware}
 	setDefault(&s.concurrency, batchConcurrency)
 	setDefault(&s.batchSize, 100)
@@ -230,10 +230,10 @@ func (cfg TypeConfig) withDefaults(of Config) TypeConfig {
 
 func (s settings) withDefaults(of Config) settings {
 	s.TypeConfig = s.TypeConfig.withDefaults(of)
-	setDefault(&s.maxProcessCount, 10)
+	setDefault(&s.maxAttempts, 10)
 	setDefault(&s.timeout, 30*time.Second)
 	setDefault(&s.lease, of.Lease)
-	setDefault(&s.maxCompensateCount, 10)
+	setDefault(&s.maxCompensateAttempts, 10)
 	s.breaker.setDefaults()
 	if s.retry == nil {
 		s.retry = Exponential(time.Second, 10*time.Minute)
@@ -259,9 +259,9 @@ func (s settings) validate() error {
 			problems = append(problems, &FieldError{Field: field, Reason: fmt.Sprintf("%d is less than 1", n)})
 		}
 	}
-	atLeastOne("MaxProcessCount", s.maxProcessCount)
+	atLeastOne("MaxAttempts", s.maxAttempts)
 	atLeastOne("Concurrency", s.concurrency)
-	atLeastOne("MaxCompensateCount", s.maxCompensateCount)
+	atLeastOne("MaxCompensateAttempts", s.maxCompensateAttempts)
 	atLeast := func(field string, d, least time.Duration) {
 		if reason := badSpan(d, least); reason != "" {
 			problems = append(problems, &FieldError{Field: field, Reason: reason})

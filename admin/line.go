@@ -134,7 +134,7 @@ func (d *Admin) lined(ctx context.Context, a Actor, page EntryPage) (LinePage, e
 // entryOf converts a row into an Entry. The method masked then removes the fields that need further rights.
 func entryOf(r processlog.Row) compensator.Entry {
 	return compensator.Entry{ID: r.ID, IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, BatchID: r.BatchID, BusinessID: r.BusinessID,
-		BusinessExtID: r.BusinessExtID, UserID: r.UserID, State: r.State, ProcessCount: r.ProcessCount, MaxProcessCount: r.MaxProcessCount,
+		BusinessExtID: r.BusinessExtID, UserID: r.UserID, State: r.State, ProcessCount: r.ProcessCount, MaxAttempts: r.MaxAttempts,
 		CompensateCount: r.CompensateCount, DeliveryCount: r.DeliveryCount, Version: r.Version, Epoch: r.Epoch, NextAt: r.NextAt, EndedBy: r.EndedBy,
 		LastError: r.LastError, Erased: r.Erased, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt}
 }

@@ -21,7 +21,7 @@ func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 	var n int
 	saga, err := compensator.Handle(t.Context(), b.c, "saga", func(context.Context, *compensator.Entry, payment) error {
 		return compensator.Permanent(errors.New("no"))
-	}, &compensator.HandlerConfig[payment]{MaxCompensateCount: 1, Compensate: func(_ context.Context, e *compensator.Entry, _ payment) error {
+	}, &compensator.HandlerConfig[payment]{MaxCompensateAttempts: 1, Compensate: func(_ context.Context, e *compensator.Entry, _ payment) error {
 		var p payment
 		if err := e.Decode(&p); err != nil || p.Order == "dies" {
 			return errors.Join(errors.New("nor back"), err)

@@ -25,7 +25,7 @@ func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 		}
 		<-ctx.Done()
 		return errors.Join(context.Cause(ctx), errors.New("account 8842 does not answer"))
-	}, &compensator.HandlerConfig[payment]{Timeout: 20 * time.Millisecond, MaxProcessCount: attempts})
+	}, &compensator.HandlerConfig[payment]{Timeout: 20 * time.Millisecond, MaxAttempts: attempts})
 	require.NoError(t, err)
 	return typ
 }

@@ -78,7 +78,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 			dueIn = max(dueIn, rand.N(time.Hour).Microseconds())
 		}
 		return closeOrder.Entry(order, compensator.Options{
-			IdempotencyKey: compensator.IdempotencyKey("close-" + order.ID), Delay: max(0, time.Duration(dueIn)*time.Microsecond), MaxProcessCount: max(1, most-spent),
+			IdempotencyKey: compensator.IdempotencyKey("close-" + order.ID), Delay: max(0, time.Duration(dueIn)*time.Microsecond), MaxAttempts: max(1, most-spent),
 			BatchID: batch, BusinessID: business, UserID: user,
 		}), nil
 	}

@@ -39,7 +39,7 @@ func (a *arena) failing(seconds int) contest {
 			a.writeBack()
 		},
 		ours: func() float64 {
-			l := a.oursWith(compensator.HandlerConfig[raw]{Concurrency: 1000, MaxProcessCount: 2, Retry: compensator.Fixed(time.Second)}, fails)
+			l := a.oursWith(compensator.HandlerConfig[raw]{Concurrency: 1000, MaxAttempts: 2, Retry: compensator.Fixed(time.Second)}, fails)
 			defer l.close()
 			l.run()
 			a.until(func() bool { return l.settled.Load() >= int64(2*n) })

@@ -94,7 +94,7 @@ func TestAttemptRunsOneEntryAndNothingElse(t *testing.T) {
 			return errors.New("nobody is there")
 		})
 		record(t, c, greet, compensator.Options{IdempotencyKey: "other"})
-		entry := compensatortest.Call(t, c, greet, "Ann", compensator.Options{MaxProcessCount: 2})
+		entry := compensatortest.Call(t, c, greet, "Ann", compensator.Options{MaxAttempts: 2})
 		assert.Equal(t, compensator.Retrying, entry.State)
 		assert.Equal(t, "nobody is there", entry.LastError)
 		assert.Contains(t, said(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, entry.ID) }), "due in")

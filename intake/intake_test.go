@@ -259,9 +259,9 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 	_, err = Open(t.Context(), c, nil, testConfig())
 	named(err, "source")
 	cfg := testConfig()
-	cfg.Aside.MaxProcessCount = -1
+	cfg.Aside.MaxAttempts = -1
 	_, err = r.spec().Open(t.Context(), c, cfg)
-	named(err, "MaxProcessCount")
+	named(err, "MaxAttempts")
 	one, two := r.spec().withDefaults(), r.spec().withDefaults()
 	assert.NotEqual(t, one.Consumer, two.Consumer)
 }

@@ -78,7 +78,7 @@ func failing(answer func(m *Message) error) func(context.Context, *compensator.S
 func testConfig() Config {
 	return Config{
 		Type: "order_aside", Entry: decode, Work: effects, Timeout: 5 * time.Second, Logger: slog.New(slog.DiscardHandler),
-		Aside: compensator.HandlerConfig[Message]{Retry: compensator.Fixed(50 * time.Millisecond), MaxProcessCount: 3},
+		Aside: compensator.HandlerConfig[Message]{Retry: compensator.Fixed(50 * time.Millisecond), MaxAttempts: 3},
 	}
 }
 

@@ -200,11 +200,11 @@ type Draft struct {
 	Content        []byte
 	Headers        []byte // encoded; may be empty
 
-	MaxProcessCount int           // 0: the type's value applies
-	Delay           time.Duration // time until the entry is due, in whole milliseconds, ≥ 0
-	Token           Token         // token of this Record call
-	Lease           time.Duration // if > 0: insert the entry with a lease under Token, and count the delivery
-	Done            bool          // insert the entry as succeeded, ended by complete, because the recorder does the work itself. Then Delay and Lease are 0
+	MaxAttempts int           // 0: the type's value applies
+	Delay       time.Duration // time until the entry is due, in whole milliseconds, ≥ 0
+	Token       Token         // token of this Record call
+	Lease       time.Duration // if > 0: insert the entry with a lease under Token, and count the delivery
+	Done        bool          // insert the entry as succeeded, ended by complete, because the recorder does the work itself. Then Delay and Lease are 0
 }
 
 // Inserted is the result for one draft.
@@ -233,7 +233,7 @@ type Row struct {
 
 	State           State
 	ProcessCount    int // failures recorded in this epoch
-	MaxProcessCount int // 0: the type's value applies
+	MaxAttempts     int // 0: the type's value applies
 	CompensateCount int // failed compensations in this epoch. If it is above 0 in a dead entry, a compensation has begun
 	DeliveryCount   int // consecutive leases that ended without a recorded outcome, including the present lease
 	Version         uint64

@@ -131,7 +131,7 @@ var entryColumns = []column{{"id", "ID"}, {"version", ""}, {"business_type", "TY
 	{"business_id", "BUSINESS ID"}, {"business_ext_id", ""}, {"user_id", ""}, {"last_error", "ERROR"}, {"created_at", ""}, {"updated_at", ""}, {"erased", ""}}
 
 func entryRow(e compensator.Entry) []any {
-	return []any{digits(e.ID.String()), digits(fmt.Sprint(e.Version)), e.BusinessType, e.State.String(), e.ProcessCount, e.MaxProcessCount,
+	return []any{digits(e.ID.String()), digits(fmt.Sprint(e.Version)), e.BusinessType, e.State.String(), e.ProcessCount, e.MaxAttempts,
 		e.CompensateCount, e.DeliveryCount, int(e.Epoch), e.NextAt, string(e.EndedBy), e.IdempotencyKey, e.BatchID,
 		e.BusinessID, e.BusinessExtID, e.UserID, e.LastError, e.CreatedAt, e.UpdatedAt, e.Erased}
 }

@@ -19,7 +19,7 @@ func (b *bed) hang(n int) *bed {
 	transfers, err := compensator.Handle(b.T.Context(), b.c, "transfer", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
-	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Timeout: 20 * time.Millisecond})
+	}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Timeout: 20 * time.Millisecond})
 	require.NoError(b, err)
 	refunds := b.typ
 	b.typ = transfers

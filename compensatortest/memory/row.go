@@ -110,7 +110,7 @@ func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 	v.entry = processlog.Row{
 		ID: id, IdempotencyKey: draft.IdempotencyKey, BusinessType: draft.BusinessType, BatchID: draft.BatchID,
 		BusinessID: draft.BusinessID, BusinessExtID: draft.BusinessExtID, UserID: draft.UserID, UserName: draft.UserName,
-		Content: append([]byte{}, draft.Content...), MaxProcessCount: draft.MaxProcessCount, CreatedAt: instant(now), UpdatedAt: instant(now),
+		Content: append([]byte{}, draft.Content...), MaxAttempts: draft.MaxAttempts, CreatedAt: instant(now), UpdatedAt: instant(now),
 	}
 	if len(draft.Headers) > 0 {
 		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // Ignore an error, because an entry must run even if its headers are unreadable.

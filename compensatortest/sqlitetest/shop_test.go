@@ -25,7 +25,7 @@ func newShop(c *compensator.Compensator, db *sql.DB, mail func(string) error) (*
 	s := &shop{c: c, db: db, mail: mail}
 	var errs [2]error
 	s.close, errs[0] = compensator.HandleTx(context.Background(), c, "close_order", s.closeOrder, nil)
-	s.tell, errs[1] = compensator.Handle(context.Background(), c, "tell_buyer", s.tellBuyer, &compensator.HandlerConfig[string]{MaxProcessCount: 2, Compensate: s.print})
+	s.tell, errs[1] = compensator.Handle(context.Background(), c, "tell_buyer", s.tellBuyer, &compensator.HandlerConfig[string]{MaxAttempts: 2, Compensate: s.print})
 	return s, errors.Join(errs[:]...)
 }
 

@@ -15,14 +15,14 @@ func (t *storeTest) committedDraftIsReadBackWhole() {
 	d := t.draft("kinds")
 	d.Content = []byte("\x00\xff{'\"`\\😀}")
 	d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName = "b-1", "o-1", "x-1", "u-1", "Änn 😀"
-	d.MaxProcessCount = 4
+	d.MaxAttempts = 4
 	d.Headers = []byte(`{"trace":"abc"}`)
 	row := t.insert(d)[0]
 	assert.Equal(t, d.IdempotencyKey, row.IdempotencyKey)
 	assert.Equal(t, d.BusinessType, row.BusinessType)
 	assert.Equal(t, d.Content, row.Content)
 	assert.Equal(t, []string{d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName}, []string{row.BatchID, row.BusinessID, row.BusinessExtID, row.UserID, row.UserName})
-	assert.Equal(t, 4, row.MaxProcessCount)
+	assert.Equal(t, 4, row.MaxAttempts)
 	assert.Equal(t, map[string]string{"trace": "abc"}, row.Headers)
 	assert.Equal(t, processlog.Pending, row.State)
 	assert.Zero(t, row.Version)

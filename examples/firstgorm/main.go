@@ -37,7 +37,7 @@ func main() {
 	check(err)
 
 	key := compensator.IdempotencyKey("ship-42")
-	check(gormtx.RetryTx(ctx, c, g, key, func(tx *gorm.DB) error { // runs again after a deadlock
+	check(gormtx.WithRetry(ctx, c, g, key, func(tx *gorm.DB) error { // runs again after a deadlock
 		if _, err := ship.Record(ctx, gormtx.Tx(tx), Order{ID: "42"}, compensator.Options{IdempotencyKey: key}); err != nil {
 			return err
 		}

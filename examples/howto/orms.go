@@ -35,7 +35,7 @@ func OpenGORM(dsn string) (*sql.DB, *gorm.DB, error) {
 // PlaceGORM stores an order with GORM and records its closing in the same transaction.
 func PlaceGORM(ctx context.Context, c *compensator.Compensator, db *gorm.DB, closeOrder *compensator.Type[Order], order Order) error {
 	closing := compensator.IdempotencyKey("close-" + order.ID)
-	return gormtx.RetryTx(ctx, c, db, closing, func(tx *gorm.DB) error {
+	return gormtx.WithRetry(ctx, c, db, closing, func(tx *gorm.DB) error {
 		receipt, err := closeOrder.Record(ctx, gormtx.Tx(tx), order, compensator.Options{IdempotencyKey: closing, Delay: 30 * time.Minute})
 		if err != nil || receipt.Duplicate() {
 			return err // or the same request came again
@@ -61,7 +61,7 @@ func OthersOnOnePool(db *sql.DB) (*bun.DB, *entsql.Driver, *sqlx.DB) {
 // PlaceBun stores an order with bun and records its closing in the same transaction.
 func PlaceBun(ctx context.Context, c *compensator.Compensator, db *bun.DB, closeOrder *compensator.Type[Order], order Order) error {
 	closing := compensator.IdempotencyKey("close-" + order.ID)
-	return c.RetryTx(ctx, closing, func(ctx context.Context) error {
+	return c.WithRetry(ctx, closing, func(ctx context.Context) error {
 		return db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 			receipt, err := closeOrder.Record(ctx, tx, order, compensator.Options{IdempotencyKey: closing, Delay: 30 * time.Minute})
 			if err != nil || receipt.Duplicate() {

@@ -54,8 +54,8 @@ func callPartner(ctx context.Context, e *compensator.Entry, r Refund) error {
 // Retries lasts for about an hour, which is longer than a rollback of a release takes.
 func Retries(c *compensator.Compensator) (*compensator.Type[Refund], error) {
 	return compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{
-		MaxProcessCount: 20,
-		Retry:           compensator.Exponential(time.Second, 10*time.Minute),
+		MaxAttempts: 20,
+		Retry:       compensator.Exponential(time.Second, 10*time.Minute),
 	})
 }
 
@@ -74,7 +74,7 @@ func WaitInRequest(c *compensator.Compensator, refunds *compensator.Type[Refund]
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := compensator.IdempotencyKey("refund-" + r.PathValue("order"))
 		batch := "refund-" + r.PathValue("order")
-		err := c.RetryTx(r.Context(), key, func(ctx context.Context) error {
+		err := c.WithRetry(r.Context(), key, func(ctx context.Context) error {
 			return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 				_, err := refunds.Record(ctx, tx, Refund{OrderID: r.PathValue("order")}, compensator.Options{IdempotencyKey: key, BatchID: batch})
 				return err

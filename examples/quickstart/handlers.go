@@ -19,9 +19,9 @@ func (s *shop) register() error {
 		Retry:       compensator.Fixed(200 * time.Millisecond),
 	})
 	s.sendByDrone, flying = compensator.Handle(context.Background(), s.Compensator, "send_by_drone", fly, &compensator.HandlerConfig[Order]{
-		MaxProcessCount: 3,
-		Retry:           compensator.Steps(100*time.Millisecond, 400*time.Millisecond),
-		CompensateTx:    s.refund,
+		MaxAttempts:  3,
+		Retry:        compensator.Steps(100*time.Millisecond, 400*time.Millisecond),
+		CompensateTx: s.refund,
 	})
 	return errors.Join(closing, packing, flying)
 }

@@ -73,10 +73,10 @@ func newSale(ctx context.Context, cfg settings, on servers.Servers, db *sql.DB, 
 
 func (s *sale) register(on servers.Servers) (err error) {
 	s.creating, err = compensator.HandleBatch(context.Background(), s.Log, createType, s.send, &compensator.BatchConfig[shop.Ticket]{
-		MaxProcessCount: s.Most + 1, // The last attempt sends nothing.
-		BatchWait:       s.gather,
-		Retry:           compensator.Fixed(s.Resend),
-		CompensateTx:    s.undo, CompensateCrashed: true,
+		MaxAttempts:  s.Most + 1, // The last attempt sends nothing.
+		BatchWait:    s.gather,
+		Retry:        compensator.Fixed(s.Resend),
+		CompensateTx: s.undo, CompensateCrashed: true,
 	})
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func newSale(ctx context.Context, cfg shop.Settings, db *sql.DB, c *shop.Counter
 	}.Open(ctx, s.Log, intake.Config{
 		Type: asideType, Entry: s.entry, Work: s.create, Timeout: cfg.Lease,
 		Aside: compensator.HandlerConfig[intake.Message]{
-			MaxProcessCount: s.Most, Retry: compensator.Fixed(s.Resend),
+			MaxAttempts: s.Most, Retry: compensator.Fixed(s.Resend),
 			CompensateTx: s.undo, CompensateCrashed: true,
 		},
 	})

@@ -117,7 +117,7 @@ func (s *shop) closeUnpaid(ctx context.Context, tx *compensator.ScopedTx, _ *com
 func (s *shop) place(w http.ResponseWriter, r *http.Request) {
 	o := order{ID: r.PathValue("id")}
 	closing := compensator.IdempotencyKey("close-" + o.ID)
-	err := s.log.RetryTx(r.Context(), closing, func(ctx context.Context) error {
+	err := s.log.WithRetry(r.Context(), closing, func(ctx context.Context) error {
 		return s.log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := s.close.Record(ctx, tx, o, compensator.Options{IdempotencyKey: closing, BusinessID: o.ID, Delay: 10 * time.Second})
 			if err != nil || receipt.Duplicate() {

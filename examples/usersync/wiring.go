@@ -56,8 +56,8 @@ func newSyncer(ctx context.Context, on servers, cfg settings, db *sql.DB, rdb *r
 
 func (s *syncer) register() (err error) {
 	s.entries, err = compensator.Handle(context.Background(), s.log, syncType, s.sendAgain, &compensator.HandlerConfig[message]{
-		MaxProcessCount: s.most + 1, // The last attempt sends nothing.
-		Retry:           compensator.Fixed(s.again),
+		MaxAttempts: s.most + 1, // The last attempt sends nothing.
+		Retry:       compensator.Fixed(s.again),
 	})
 	if err != nil {
 		return err

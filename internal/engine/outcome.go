@@ -322,9 +322,9 @@ func (t *Type) HadItsTime(row *processlog.Row) bool { return t.MaxWait > 0 && ro
 // budget is how many failures the entry may have as it stands.
 func (t *Type) budget(row *processlog.Row) int {
 	if row.State == processlog.Compensating {
-		return t.MaxCompensateCount
+		return t.MaxCompensateAttempts
 	}
-	return t.maxProcessCount(row)
+	return t.maxAttempts(row)
 }
 
 // safeOutcomeOf is outcomeOf where the user's code in it, the error's own methods or the type's Retry, may
@@ -362,7 +362,7 @@ func (t *Type) failed(o processlog.Outcome, row *processlog.Row, v *verdict) pro
 	switch {
 	case v.kind == permanent:
 		return t.giveUp(o, processlog.EndedByPermanent)
-	case o.ProcessCount >= t.maxProcessCount(row):
+	case o.ProcessCount >= t.maxAttempts(row):
 		return t.giveUp(o, processlog.EndedByExhausted)
 	}
 	o.To = processlog.Retrying
@@ -375,7 +375,7 @@ func (t *Type) compensationFailed(o processlog.Outcome, v *verdict) processlog.O
 	switch {
 	case v.kind == permanent:
 		o.To, o.EndedBy = processlog.Dead, processlog.EndedByPermanent
-	case o.CompensateCount >= t.MaxCompensateCount:
+	case o.CompensateCount >= t.MaxCompensateAttempts:
 		o.To, o.EndedBy = processlog.Dead, processlog.EndedByExhausted
 	default:
 		o.After = t.backoff(v, o.CompensateCount)

@@ -126,7 +126,7 @@ func FuzzOutcome(f *testing.F) {
 	f.Fuzz(func(t *testing.T, program []byte, state, cause, config byte, count int, after int64) {
 		handled := outcomeType(config&1 != 0)
 		handled.Retry = fuzzSchedule(config>>1&3, time.Duration(after))
-		handled.MaxProcessCount = 1 + int(config>>3&3)
+		handled.MaxAttempts = 1 + int(config>>3&3)
 		row := attempted([...]processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}[state%3], min(max(count, 0), processlog.MaxCount), min(max(count/2, 0), processlog.MaxCount))
 		switch row.State { // as the contract has it
 		case processlog.Pending:
@@ -134,7 +134,7 @@ func FuzzOutcome(f *testing.F) {
 		case processlog.Retrying:
 			row.ProcessCount = max(row.ProcessCount, 1)
 		}
-		row.MaxProcessCount = int(config >> 5)
+		row.MaxAttempts = int(config >> 5)
 		err := errorTree(program, time.Duration(after))
 		o := handled.safeOutcomeOf(row, err, attemptCauses[int(cause)%len(attemptCauses)])
 		requireLegal(t, handled, row, o)
@@ -170,12 +170,12 @@ func requireLegal(t *testing.T, handled *Type, row *processlog.Row, o processlog
 	require.Equal(t, o.To.Terminal(), o.EndedBy != "", "%v", o)
 	require.Equal(t, o.To == processlog.Succeeded || o.To == processlog.Compensated, o.Absorb, "only a success absorbs")
 	spent := failed+undone == 1
-	exhausted := o.ProcessCount >= handled.maxProcessCount(row)
+	exhausted := o.ProcessCount >= handled.maxAttempts(row)
 	switch {
 	case row.State == processlog.Compensating:
 		require.Zero(t, failed)
 		require.Contains(t, []processlog.State{processlog.Compensating, processlog.Compensated, processlog.Dead}, o.To)
-		require.False(t, o.To == processlog.Compensating && spent && o.CompensateCount >= handled.MaxCompensateCount, "one more than its compensation may fail")
+		require.False(t, o.To == processlog.Compensating && spent && o.CompensateCount >= handled.MaxCompensateAttempts, "one more than its compensation may fail")
 	case o.To == processlog.Dead:
 		require.True(t, o.EndedBy == processlog.EndedByCrash || !handled.compensates(), "dead although it could be compensated")
 		require.True(t, o.EndedBy != processlog.EndedByExhausted || exhausted && spent)

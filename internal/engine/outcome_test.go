@@ -18,7 +18,7 @@ var errDownstream = errors.New("downstream said no")
 
 // outcomeType is a type with a fixed schedule, of three attempts and two compensations.
 func outcomeType(compensates bool) *Type {
-	t := &Type{Name: "close_order", MaxProcessCount: 3, MaxCompensateCount: 2, Retry: fixed(time.Minute), Timeout: 30 * time.Second}
+	t := &Type{Name: "close_order", MaxAttempts: 3, MaxCompensateAttempts: 2, Retry: fixed(time.Minute), Timeout: 30 * time.Second}
 	if compensates {
 		t.Undo = func(context.Context, *processlog.Row) error { return nil }
 	}
@@ -201,7 +201,7 @@ func TestTimeoutIsNamedInTheError(t *testing.T) {
 }
 
 // Failure: F54
-func TestEntrysMaxProcessCountOverridesTheTypes(t *testing.T) {
+func TestEntrysMaxAttemptsOverridesTheTypes(t *testing.T) {
 	for _, c := range []struct {
 		entrys, failures int
 		want             processlog.State
@@ -212,7 +212,7 @@ func TestEntrysMaxProcessCountOverridesTheTypes(t *testing.T) {
 		{2, 9, processlog.Dead}, // lowered below what has been counted
 	} {
 		row := attempted(processlog.Retrying, c.failures, 0)
-		row.MaxProcessCount = c.entrys
+		row.MaxAttempts = c.entrys
 		got := outcomeType(false).outcomeOf(row, errDownstream, nil)
 		require.Equal(t, c.want, got.To, "%+v", c)
 		require.Equal(t, c.failures+1, got.ProcessCount)

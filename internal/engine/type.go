@@ -10,17 +10,17 @@ import (
 
 // Type is a business type that runs in this process. The root package has filled in all defaults.
 type Type struct {
-	Name               string
-	MaxProcessCount    int
-	MaxCompensateCount int
-	Timeout            time.Duration
-	Lease              time.Duration
-	Concurrency        int           // maximum number of handler calls at once; a batch is one call
-	BatchSize          int           // maximum number of entries in one call; only RunBatch takes more than one
-	BatchWait          time.Duration // how long a due entry may wait for others to share its call
-	MaxWait            time.Duration // age of an entry from which its handler's waits count as failures; 0: they never count
-	CompensateCrashed  bool
-	Retry              func(failures int) time.Duration
+	Name                  string
+	MaxAttempts           int
+	MaxCompensateAttempts int
+	Timeout               time.Duration
+	Lease                 time.Duration
+	Concurrency           int           // maximum number of handler calls at once; a batch is one call
+	BatchSize             int           // maximum number of entries in one call; only RunBatch takes more than one
+	BatchWait             time.Duration // how long a due entry may wait for others to share its call
+	MaxWait               time.Duration // age of an entry from which its handler's waits count as failures; 0: they never count
+	CompensateCrashed     bool
+	Retry                 func(failures int) time.Duration
 
 	// Exactly one of these three is set. The result of RunBatch has the meaning that BatchFunc of the root package
 	// documents.
@@ -106,11 +106,11 @@ func (t *Type) callsOf(n int, row func(i int) *processlog.Row) int {
 
 func (t *Type) compensates() bool { return t.Undo != nil || t.UndoTx != nil }
 
-func (t *Type) maxProcessCount(row *processlog.Row) int {
-	if row.MaxProcessCount > 0 {
-		return row.MaxProcessCount
+func (t *Type) maxAttempts(row *processlog.Row) int {
+	if row.MaxAttempts > 0 {
+		return row.MaxAttempts
 	}
-	return t.MaxProcessCount
+	return t.MaxAttempts
 }
 
 // Attempt runs a handler once without an engine, and returns what would become of the row. The handler must not need a

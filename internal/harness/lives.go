@@ -32,7 +32,7 @@ func newLifeTypes(c *compensator.Compensator, at func(point string), more func(e
 	}, nil)
 	types.Ship, errs[1] = compensator.Handle(context.Background(), c, "ship_order", func(_ context.Context, e *compensator.Entry, _ Order) error { return more(e) }, nil)
 	types.Close, errs[2] = compensator.Handle(context.Background(), c, "close_order", func(context.Context, *compensator.Entry, Order) error { return ErrSoldOut }, &compensator.HandlerConfig[Order]{
-		MaxProcessCount: 1,
+		MaxAttempts: 1,
 		CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
 			return effect(ctx, tx, "undone ", e, InCompensation)
 		},

@@ -88,7 +88,7 @@ func TestPanickingProviderHarmsNoEntry(t *testing.T) {
 			}))
 			w := newWorld(t, opts)
 			ship := w.handle("ship", func(context.Context, *compensator.Entry, string) error { return errors.New("503") },
-				compensator.HandlerConfig[string]{MaxProcessCount: 2, Compensate: func(context.Context, *compensator.Entry, string) error { return nil }})
+				compensator.HandlerConfig[string]{MaxAttempts: 2, Compensate: func(context.Context, *compensator.Entry, string) error { return nil }})
 			mails, err := compensator.HandleBatch(t.Context(), w.c, "mail", func(context.Context, []compensator.Item[string]) []error { return nil }, nil)
 			require.NoError(t, err)
 			orders := harness.Transactional(t, w.c, compensator.HandlerConfig[harness.Order]{}, noMore)
@@ -250,7 +250,7 @@ const canary = "kanarienvogel"
 func TestNoSecretOfAnEntryIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
-	refunds := w.handle("refund", func(context.Context, *compensator.Entry, string) error { return errors.New(canary) }, compensator.HandlerConfig[string]{MaxProcessCount: 2,
+	refunds := w.handle("refund", func(context.Context, *compensator.Entry, string) error { return errors.New(canary) }, compensator.HandlerConfig[string]{MaxAttempts: 2,
 		Compensate: func(context.Context, *compensator.Entry, string) error {
 			return compensator.Permanent(errors.New(canary))
 		}})

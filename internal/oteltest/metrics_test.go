@@ -31,8 +31,8 @@ func (w *world) live() {
 	require.NoError(t, err)
 	mails, err := compensator.HandleBatch(ctx, w.c, "mail", func(context.Context, []compensator.Item[string]) []error { return nil }, nil)
 	require.NoError(t, err)
-	refunds := w.handle("refund", fails, compensator.HandlerConfig[string]{MaxProcessCount: 2})
-	ships := w.handle("ship", fails, compensator.HandlerConfig[string]{MaxProcessCount: 1, Compensate: func(context.Context, *compensator.Entry, string) error { return nil }})
+	refunds := w.handle("refund", fails, compensator.HandlerConfig[string]{MaxAttempts: 2})
+	ships := w.handle("ship", fails, compensator.HandlerConfig[string]{MaxAttempts: 1, Compensate: func(context.Context, *compensator.Entry, string) error { return nil }})
 	down := w.handle("down", func(context.Context, *compensator.Entry, string) error {
 		return compensator.Unavailable(errors.New("no route"))
 	},

@@ -10,7 +10,7 @@ var errorAdvice = map[string]advice{
 	},
 	"compensator.ErrTxAborted": {
 		"The server rolled the transaction back by itself, for example after a deadlock or a lock wait. The handle still looks open. It wraps `ErrNoTransaction`.",
-		"Roll back and run the whole transaction again. `RetryTx` does so.",
+		"Roll back and run the whole transaction again. `WithRetry` does so.",
 	},
 	"compensator.ErrNotRecorded": {
 		"An entry of this transaction was refused or could not be written, and the program ignored that error. `Commit` rolled back, so that no half of the work is stored.",
@@ -18,7 +18,7 @@ var errorAdvice = map[string]advice{
 	},
 	"compensator.ErrCommitUnknown": {
 		"The connection broke around COMMIT. The transaction may have committed or not.",
-		"Call `Resolve` with the idempotency key of an entry of the transaction. `RetryTx` does so by itself.",
+		"Call `Resolve` with the idempotency key of an entry of the transaction. `WithRetry` does so by itself.",
 	},
 	"compensator.ErrHistoryLost": {
 		"The database has lost commits that this process has seen: a lagging replica was promoted, or a backup was restored. Work goes on. With `StopOnLoss` the process starts nothing until a person calls `AcceptLoss`. The error is a `*LossError`.",

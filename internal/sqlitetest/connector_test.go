@@ -169,13 +169,13 @@ func orders(t *testing.T, db *sql.DB) (ids []string) {
 }
 
 // A COMMIT that finds the file busy leaves SQLite's transaction open. The connection must roll that transaction back.
-// Then the outcome is known, RetryTx can run the transaction again, and the lock is free meanwhile.
+// Then the outcome is known, WithRetry can run the transaction again, and the lock is free meanwhile.
 // Failure: F11
 func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 	t.Parallel()
 	c, db, others, letGo := keptOut(t)
 	tries := 0
-	require.NoError(t, c.RetryTx(t.Context(), "close-1", func(ctx context.Context) error {
+	require.NoError(t, c.WithRetry(t.Context(), "close-1", func(ctx context.Context) error {
 		tx, err := db.BeginTx(ctx, nil)
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()

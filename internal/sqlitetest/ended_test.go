@@ -36,7 +36,7 @@ func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 		_, err := tx.ExecContext(ctx, effect, "closed", e.ID.Row())
 		return err
 	}
-	typ := compensator.HandlerConfig[int]{MaxProcessCount: 1, MaxCompensateCount: 1}
+	typ := compensator.HandlerConfig[int]{MaxAttempts: 1, MaxCompensateAttempts: 1}
 	simple, err := compensator.HandleTx(t.Context(), c, "close_order", closes, &typ)
 	require.NoError(t, err)
 	typ.Compensate = func(ctx context.Context, e *compensator.Entry, _ int) error {

@@ -107,7 +107,7 @@ func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
 	settle, err := compensator.HandleTx(t.Context(), c, "settle", func(_ context.Context, _ *compensator.ScopedTx, _ *compensator.Entry, which int) error {
 		ran[which].Add(1)
 		return errors.New(words[which])
-	}, &compensator.HandlerConfig[int]{MaxProcessCount: 2, Retry: compensator.Fixed(50 * time.Millisecond)})
+	}, &compensator.HandlerConfig[int]{MaxAttempts: 2, Retry: compensator.Fixed(50 * time.Millisecond)})
 	require.NoError(t, err)
 	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for which := range words {
@@ -158,7 +158,7 @@ func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 			return ctx.Err()
 		}
 		return errors.New("no such account")
-	}, &compensator.HandlerConfig[int]{MaxProcessCount: 3, Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
+	}, &compensator.HandlerConfig[int]{MaxAttempts: 3, Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)

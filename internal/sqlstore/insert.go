@@ -254,7 +254,7 @@ func (f draftForm) append(args []any, d *processlog.Draft) []any {
 			args = append(args, hex.EncodeToString([]byte(text)))
 		}
 	}
-	args = append(args, sent(d.Content, f.content), sent(d.Headers, f.headers()), int64(d.MaxProcessCount), (processlog.Millis(d.Delay)+999)/1000)
+	args = append(args, sent(d.Content, f.content), sent(d.Headers, f.headers()), int64(d.MaxAttempts), (processlog.Millis(d.Delay)+999)/1000)
 	return append(args, sent(d.Token[:], f.bytes), processlog.DueAfter(d.Delay))
 }
 

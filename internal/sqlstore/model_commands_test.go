@@ -67,13 +67,13 @@ type draftOf struct {
 	Headers                             string
 	Delay, Lease                        time.Duration
 	Token                               processlog.Token
-	MaxProcessCount                     int
+	MaxAttempts                         int
 	Done                                bool
 }
 
 func (d draftOf) draft() processlog.Draft {
 	draft := processlog.Draft{BusinessType: d.Type, Content: []byte(d.Content), Headers: []byte(d.Headers), Delay: d.Delay, Lease: d.Lease, Token: d.Token, Done: d.Done}
-	draft.IdempotencyKey, draft.BatchID, draft.MaxProcessCount = compensator.IdempotencyKey(d.Key), d.Batch, d.MaxProcessCount
+	draft.IdempotencyKey, draft.BatchID, draft.MaxAttempts = compensator.IdempotencyKey(d.Key), d.Batch, d.MaxAttempts
 	draft.BusinessID, draft.BusinessExtID, draft.UserID, draft.UserName = d.Business, "ext "+d.Business, "7", "Mia"
 	return draft
 }
@@ -98,7 +98,7 @@ func drawInsert(t *rapid.T) insertCommand {
 		if d.Delay+d.Lease == 0 {
 			d.Done = rapid.Bool().Draw(t, "done")
 		}
-		d.MaxProcessCount = rapid.IntRange(0, 2).Draw(t, "max")
+		d.MaxAttempts = rapid.IntRange(0, 2).Draw(t, "max")
 		return d
 	})
 	drafts := rapid.SliceOfNDistinct(draft, 1, 5, func(d draftOf) string { return d.Key }).Draw(t, "drafts")

@@ -104,7 +104,7 @@ func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
 	v.Token = processlog.Token{}
 	copy(v.Token[:], v.token)
 	v.State, v.Epoch = processlog.State(v.state), uint32(v.epoch)
-	v.ProcessCount, v.MaxProcessCount, v.CompensateCount, v.DeliveryCount = int(v.failed), int(v.most), int(v.undone), int(v.deliveries)
+	v.ProcessCount, v.MaxAttempts, v.CompensateCount, v.DeliveryCount = int(v.failed), int(v.most), int(v.undone), int(v.deliveries)
 	v.NextAt, v.CreatedAt, v.UpdatedAt = unixMilli(v.next), unixMilli(v.created), unixMilli(v.updated)
 	v.DueIn, v.LeaseLeft = remaining(v.next, v.now), remaining(v.leased, v.now)
 	return v.Row, nil

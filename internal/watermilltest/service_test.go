@@ -114,8 +114,8 @@ func (s *service) relay(c *compensator.Compensator) error {
 	if err != nil {
 		return err
 	}
-	_, single := relay.Handle(context.Background(), c, "single_message", publisher, relay.To(s.Plug.Topic), &compensator.HandlerConfig[any]{MaxProcessCount: 1, Concurrency: 20})
-	_, batch := relay.HandleBatch(context.Background(), c, "batch_message", publisher, relay.To(s.Plug.Topic), &compensator.BatchConfig[any]{MaxProcessCount: 1, Concurrency: 20, BatchSize: 20})
+	_, single := relay.Handle(context.Background(), c, "single_message", publisher, relay.To(s.Plug.Topic), &compensator.HandlerConfig[any]{MaxAttempts: 1, Concurrency: 20})
+	_, batch := relay.HandleBatch(context.Background(), c, "batch_message", publisher, relay.To(s.Plug.Topic), &compensator.BatchConfig[any]{MaxAttempts: 1, Concurrency: 20, BatchSize: 20})
 	return errors.Join(single, batch)
 }
 

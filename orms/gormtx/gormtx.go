@@ -6,10 +6,10 @@
 //		return db.CreateInBatches(p.Lines, 100).Error
 //	}
 //
-// For a request, use RetryTx. It runs the transaction again where this is safe. Tx returns the handle that Record,
+// For a request, use WithRetry. It runs the transaction again where this is safe. Tx returns the handle that Record,
 // CancelTx and CompleteTx need. It works in a transaction that GORM has begun and in all transactions of this package:
 //
-//	err := gormtx.RetryTx(ctx, c, db, "close-42", func(tx *gorm.DB) error {
+//	err := gormtx.WithRetry(ctx, c, db, "close-42", func(tx *gorm.DB) error {
 //		receipt, err := closeOrder.Record(ctx, gormtx.Tx(tx), order, compensator.Options{IdempotencyKey: "close-42"})
 //		if err != nil || receipt.Duplicate() {
 //			return err
@@ -67,18 +67,18 @@ func Tx(tx *gorm.DB) compensator.Tx {
 	return tx.Statement.ConnPool
 }
 
-// RetryTx runs do in a transaction of c at READ COMMITTED, through Use of db. The transaction commits when do returns
+// WithRetry runs do in a transaction of c at READ COMMITTED, through Use of db. The transaction commits when do returns
 // nil. It needs no Connector. do may use ctx or tx.Statement.Context.
 //
-// If the transaction lost to a concurrent transaction, RetryTx runs do again from the beginning. If the answer to
-// COMMIT was lost, RetryTx looks for the entry with the idempotency key proof. do must record this entry. If the entry
+// If the transaction lost to a concurrent transaction, WithRetry runs do again from the beginning. If the answer to
+// COMMIT was lost, WithRetry looks for the entry with the idempotency key proof. do must record this entry. If the entry
 // exists, the transaction was committed and do is not run again.
 //
-// For another isolation level, call c.RetryTx with a Transaction of GORM.
+// For another isolation level, call c.WithRetry with a Transaction of GORM.
 //
 // A *compensator.FieldError names a missing argument. It also reports a db that is inside a transaction, because
-// RetryTx can only repeat a whole transaction.
-func RetryTx(ctx context.Context, c *compensator.Compensator, db *gorm.DB, proof compensator.IdempotencyKey, do func(tx *gorm.DB) error) error {
+// WithRetry can only repeat a whole transaction.
+func WithRetry(ctx context.Context, c *compensator.Compensator, db *gorm.DB, proof compensator.IdempotencyKey, do func(tx *gorm.DB) error) error {
 	switch {
 	case c == nil:
 		return &compensator.FieldError{Field: "c", Reason: "is nil"}
@@ -88,9 +88,9 @@ func RetryTx(ctx context.Context, c *compensator.Compensator, db *gorm.DB, proof
 		return &compensator.FieldError{Field: "do", Reason: "is nil"}
 	}
 	if _, within := db.Statement.ConnPool.(gorm.TxCommitter); within {
-		return &compensator.FieldError{Field: "db", Reason: "is inside a transaction, and RetryTx can repeat only a whole one: pass the db on which it was begun"}
+		return &compensator.FieldError{Field: "db", Reason: "is inside a transaction, and WithRetry can repeat only a whole one: pass the db on which it was begun"}
 	}
-	return c.RetryTx(ctx, proof, func(ctx context.Context) error {
+	return c.WithRetry(ctx, proof, func(ctx context.Context) error {
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error { return do(Use(ctx, db, tx)) })
 	})
 }

@@ -36,7 +36,7 @@ func TestTransactionThatLostIsRunAgainAndHappensOnce(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for range 2 { // The request comes twice.
 			tries := 0
-			require.NoError(t, gormtx.RetryTx(t.Context(), w.Compensator, w.db, "close-a", func(tx *gorm.DB) error {
+			require.NoError(t, gormtx.WithRetry(t.Context(), w.Compensator, w.db, "close-a", func(tx *gorm.DB) error {
 				if err := w.place(tx, "a"); err != nil {
 					return err
 				}
@@ -48,14 +48,14 @@ func TestTransactionThatLostIsRunAgainAndHappensOnce(t *testing.T) {
 			assert.Equal(t, 3, tries)
 		}
 		assert.Equal(t, []string{"a"}, w.notes())
-		assert.ErrorIs(t, gormtx.RetryTx(t.Context(), w.Compensator, w.db, "close-b", func(tx *gorm.DB) error {
+		assert.ErrorIs(t, gormtx.WithRetry(t.Context(), w.Compensator, w.db, "close-b", func(tx *gorm.DB) error {
 			return errors.Join(w.place(tx, "b"), errBack)
 		}), errBack)
 		assert.Equal(t, []string{"a"}, w.notes(), "an error of the business is not retried")
 	})
 }
 
-// Two transactions wait for each other's rows. The server rolls back the one that has written less, and RetryTx must
+// Two transactions wait for each other's rows. The server rolls back the one that has written less, and WithRetry must
 // run it again.
 func TestDeadlockThroughGORMIsRunAgain(t *testing.T) {
 	t.Parallel()
@@ -67,7 +67,7 @@ func TestDeadlockThroughGORMIsRunAgain(t *testing.T) {
 		take := func(db *gorm.DB, which string) error {
 			return db.Model(&order{}).Where("id "+which).Update("note", gorm.Expr("CONCAT(note, '.')")).Error
 		}
-		require.NoError(t, gormtx.RetryTx(t.Context(), w.Compensator, w.db, "close-a", func(tx *gorm.DB) error {
+		require.NoError(t, gormtx.WithRetry(t.Context(), w.Compensator, w.db, "close-a", func(tx *gorm.DB) error {
 			tries++
 			if err := take(tx, "= 1"); err != nil {
 				return err
@@ -108,7 +108,7 @@ func TestLostCommitThroughGORMHappensOnce(t *testing.T) {
 					return inserted.Load() && faultproxy.Commit()(r)
 				}})
 				tries := 0
-				require.NoError(t, gormtx.RetryTx(t.Context(), w.Compensator, w.db, "close-a", func(tx *gorm.DB) error {
+				require.NoError(t, gormtx.WithRetry(t.Context(), w.Compensator, w.db, "close-a", func(tx *gorm.DB) error {
 					tries++
 					return w.place(tx, "a")
 				}))
@@ -156,14 +156,14 @@ func proxied(t *testing.T, wrap func(driver.Connector) driver.Connector) (*world
 	return &world{Compensator: c, t: t, db: db, write: write}, proxy
 }
 
-func TestRetryTxNamesWhatIsMissing(t *testing.T) {
+func TestWithRetryNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
 		nothing := func(*gorm.DB) error { panic("runs") }
 		refused := func(field string, c *compensator.Compensator, db *gorm.DB, proof compensator.IdempotencyKey, do func(*gorm.DB) error) {
 			t.Helper()
 			var wrong *compensator.FieldError
-			require.ErrorAs(t, gormtx.RetryTx(t.Context(), c, db, proof, do), &wrong)
+			require.ErrorAs(t, gormtx.WithRetry(t.Context(), c, db, proof, do), &wrong)
 			assert.Equal(t, field, wrong.Field)
 		}
 		refused("c", nil, w.db, "close-a", nothing)

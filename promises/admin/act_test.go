@@ -52,7 +52,7 @@ func dying(t *testing.T, w *harness.World, cfg compensator.Config) (*compensator
 	t.Helper()
 	c := w.New(operated(cfg))
 	var up atomic.Bool
-	orders, ran := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, func(*compensator.Entry, int) error {
+	orders, ran := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(*compensator.Entry, int) error {
 		if up.Load() {
 			return nil
 		}

@@ -54,7 +54,7 @@ func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(operated(cfg))
 		d := open(t, c)
-		orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(e *compensator.Entry, _ int) error {
+		orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(e *compensator.Entry, _ int) error {
 			var o harness.Order
 			if err := e.Decode(&o); err != nil || o.Number%3 == 0 {
 				return err
@@ -88,7 +88,7 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(operated(w.Quick()))
-	hung, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)},
+	hung, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)},
 		func(e *compensator.Entry, call int) error { return errors.New("no") })
 	slow, err := compensator.Handle(t.Context(), c, "transfer", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		if e.ProcessCount == 0 {
@@ -119,11 +119,11 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	c := w.New(operated(w.Quick()))
 	down := errors.New("the bank does not answer")
 	permanent := compensator.Permanent(errors.New("no such account"))
-	cfg := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, MaxCompensateCount: 1, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)}
+	cfg := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, MaxCompensateAttempts: 1, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)}
 	waited := cfg
 	waited.MaxWait = time.Millisecond
 	panics := cfg
-	panics.MaxProcessCount = 2
+	panics.MaxAttempts = 2
 	panics.Retry = func(failures int) time.Duration { panic("no schedule") }
 	undone := waited
 	undone.Compensate = func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
@@ -161,7 +161,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 			<-ctx.Done()
 		}
 		return slices.Repeat([]error{permanent}, len(items))
-	}, &compensator.BatchConfig[harness.Order]{MaxProcessCount: cfg.MaxProcessCount, Timeout: cfg.Timeout, Retry: cfg.Retry})
+	}, &compensator.BatchConfig[harness.Order]{MaxAttempts: cfg.MaxAttempts, Timeout: cfg.Timeout, Retry: cfg.Retry})
 	require.NoError(t, err)
 	types["a batch, then alone permanent"] = orders
 	for _, orders := range types {
@@ -186,7 +186,7 @@ func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says f
 			return ctx.Err()
 		}
 		return says(e)
-	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 3, Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
+	}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
 	require.NoError(t, err)
 	return orders
 }
@@ -245,7 +245,7 @@ func TestOutcomeStaysUnknownAfterALostLease(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(operated(w.Quick()))
-	_, _ = harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.Failing)
+	_, _ = harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.Failing)
 	id := w.InsertDue("refund", 7, 1)[0]
 	w.Exec("UPDATE common_process_log SET delivery_count=1, content='{}' WHERE id=?", id.Row())
 	w.Run(c)
@@ -261,7 +261,7 @@ func TestTextOfAHandlersErrorDecidesNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(operated(w.Quick()))
-	orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(*compensator.Entry, int) error {
+	orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(*compensator.Entry, int) error {
 		return fmt.Errorf("%w after 1s: no such account", compensator.ErrTimeout)
 	})
 	id := w.Put(orders, 1, compensator.Options{})
@@ -295,7 +295,7 @@ func TestNoAmountIsMadeUp(t *testing.T) {
 	c := w.New(cfg)
 	var put []*compensator.Type[harness.Order]
 	for name := range cfg.Operations.Types {
-		orders, _ := harness.Numbered(t, c, name, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, harness.Failing)
+		orders, _ := harness.Numbered(t, c, name, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.Failing)
 		put = append(put, orders)
 	}
 	w.Run(c)
@@ -318,7 +318,7 @@ func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
 			cfg := operated(w.Quick())
 			cfg.DB = db
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, harness.Failing)
+			orders, ran := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.Failing)
 			fault.Match = harness.Following(faultproxy.Contains("INSERT INTO `common_process_log_case`"), faultproxy.Commit())
 			trap := proxy.Arm(fault)
 			w.Run(c)
@@ -340,7 +340,7 @@ func TestWhoDoesNotTurnItOnMeetsNoneOfIt(t *testing.T) {
 			w.Exec("DROP TABLE common_process_log_" + table)
 		}
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, harness.Failing)
+		orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.Failing)
 		w.Run(c)
 		id := w.Put(orders, 1, compensator.Options{})
 		w.WaitState(id, compensator.Dead)
@@ -377,7 +377,7 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 			cfg = operated(cfg)
 		}
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // With this lease no lease is renewed during the test.
+		orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // With this lease no lease is renewed during the test.
 		compensatortest.Call(t, c, orders, harness.Order{Number: 1}, compensator.Options{IdempotencyKey: "warms the pools up"})
 		var mu sync.Mutex
 		var texts []string
@@ -510,7 +510,7 @@ func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 		die := func(on *compensator.Operations) (*compensator.Compensator, *compensator.Type[harness.Order], func()) {
 			c, err := compensator.New(t.Context(), compensator.Config{Store: store, Operations: on, Logger: discard})
 			require.NoError(t, err)
-			orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, harness.Failing)
+			orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.Failing)
 			stop := compensatortest.Run(t, c)
 			return c, orders, func() { stop(); require.NoError(t, c.Close()) }
 		}

@@ -311,7 +311,7 @@ func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
 		_, err = compensator.Handle(t.Context(), c, "stubborn", func(context.Context, *compensator.Entry, harness.Order) error {
 			at = append(at, time.Since(began).Truncate(time.Second))
 			return errors.New("again")
-		}, &compensator.HandlerConfig[harness.Order]{Retry: levels, MaxProcessCount: 6})
+		}, &compensator.HandlerConfig[harness.Order]{Retry: levels, MaxAttempts: 6})
 		require.NoError(t, err)
 	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 		began = time.Now()

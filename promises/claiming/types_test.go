@@ -110,7 +110,7 @@ func TestPoisonEntriesAtTheHeadDoNotStarveNewOnes(t *testing.T) {
 				return errors.New("never")
 			}
 			return nil
-		}, &compensator.HandlerConfig[harness.Order]{Concurrency: 10, MaxProcessCount: 1 << 20, Retry: compensator.Fixed(time.Second)})
+		}, &compensator.HandlerConfig[harness.Order]{Concurrency: 10, MaxAttempts: 1 << 20, Retry: compensator.Fixed(time.Second)})
 		require.NoError(t, err)
 		w.Backlog("close_order", 300)
 		w.Run(c)

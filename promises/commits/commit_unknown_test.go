@@ -134,7 +134,7 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 				}))
 				w.Exec("UPDATE common_process_log SET " + prepare)
 				trap := proxy.Arm(faultproxy.Rule{Fault: fault, Nth: 1, Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())})
-				require.NoError(t, c.RetryTx(t.Context(), "m1", func(ctx context.Context) error {
+				require.NoError(t, c.WithRetry(t.Context(), "m1", func(ctx context.Context) error {
 					return c.InTx(ctx, func(_ context.Context, tx *compensator.ScopedTx) error {
 						first, err := inbox.Once(t.Context(), tx, "m1", "") // Once must work with any context, not only with ctx.
 						if first {
@@ -183,7 +183,7 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 					Fault: faultproxy.DropRequest, Nth: 1, Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit()),
 				})
 				runs := 0
-				err = c.RetryTx(t.Context(), "m1", func(context.Context) error {
+				err = c.WithRetry(t.Context(), "m1", func(context.Context) error {
 					runs++
 					return committer.commit(c, db, func(tx compensator.Tx) error {
 						first, err := inbox.Once(t.Context(), tx, "m1", "")
@@ -217,7 +217,7 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 	}
 }
 
-// TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen loses the COMMIT of RetryTx, or its reply. RetryTx
+// TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen loses the COMMIT of WithRetry, or its reply. WithRetry
 // must do the work exactly once, or return ErrCommitUnknown.
 // Failure: F19
 func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T) {
@@ -247,7 +247,7 @@ func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T
 				rule.Match = harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())
 				proxy.Arm(rule)
 				runs := 0
-				err := c.RetryTx(t.Context(), "key-001", func(context.Context) error {
+				err := c.WithRetry(t.Context(), "key-001", func(context.Context) error {
 					runs++
 					return committer.commit(c, db, func(tx compensator.Tx) error {
 						receipt, err := c.Record(t.Context(), tx, harness.Keyed("key", 1)...)

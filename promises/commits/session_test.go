@@ -83,7 +83,7 @@ func TestSessionLeftInAnotherDatabaseCostsOneAttempt(t *testing.T) {
 			cfg.DB = w.Open(harness.Watched(w.DSN))
 			cfg.DB.SetMaxOpenConns(1)
 			c := w.New(cfg)
-			effects := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+			effects := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 			spoil(w, cfg.DB, 1, []string{statement})
 			paid := w.PutThrough(w.DB, effects, 1, compensator.Options{})
 			w.Run(c)

@@ -258,7 +258,7 @@ func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
 	})
 }
 
-// TestTransactionThatLostAgainstOthersIsRunAgain makes a transaction lose a conflict. RetryTx must run the transaction
+// TestTransactionThatLostAgainstOthersIsRunAgain makes a transaction lose a conflict. WithRetry must run the transaction
 // again while Retryable reports true. The work must be done once.
 func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 	t.Parallel()
@@ -268,7 +268,7 @@ func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 		c := w.New(cfg)
 		for prefix, swallowed := range map[string]bool{"told": false, "swallowed": true} {
 			tries, entry := 0, harness.Keyed(prefix, 1)[0]
-			err := c.RetryTx(t.Context(), entry.IdempotencyKey, func(ctx context.Context) error {
+			err := c.WithRetry(t.Context(), entry.IdempotencyKey, func(ctx context.Context) error {
 				tries++
 				return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 					var told error
@@ -298,31 +298,31 @@ func TestTransactionIsRunAgainOnlyWhereThatMayHelp(t *testing.T) {
 	c := w.New(w.Quick())
 	for reason, tries := range map[error]int{nil: 1, errors.New("sold out"): 1, compensator.ErrNotFound: 1, compensator.ErrBusy: 5, compensator.ErrTxAborted: 5} {
 		ran := 0
-		err := c.RetryTx(t.Context(), "close-42", func(context.Context) error { ran++; return reason })
+		err := c.WithRetry(t.Context(), "close-42", func(context.Context) error { ran++; return reason })
 		require.ErrorIs(t, err, reason)
 		assert.Equal(t, tries, ran, "%v", reason)
 	}
 	ended, end := context.WithCancelCause(t.Context())
 	ran, gone := 0, errors.New("the caller has gone")
-	err := c.RetryTx(ended, "close-42", func(context.Context) error { ran++; end(gone); return compensator.ErrBusy })
+	err := c.WithRetry(ended, "close-42", func(context.Context) error { ran++; end(gone); return compensator.ErrBusy })
 	require.ErrorIs(t, err, compensator.ErrBusy)
 	require.ErrorIs(t, err, gone)
 	assert.Equal(t, 1, ran)
-	err = c.RetryTx(t.Context(), "", func(context.Context) error { panic("runs") })
+	err = c.WithRetry(t.Context(), "", func(context.Context) error { panic("runs") })
 	var field *compensator.FieldError
 	require.ErrorAs(t, err, &field)
 	assert.Equal(t, "proof", field.Field)
 }
 
-// TestRunThatWroteNothingNeedsNoProof calls RetryTx with a function that records no entry and returns nil. RetryTx must
-// accept this without proof. If the COMMIT is lost, RetryTx may call the function again, because it wrote nothing.
+// TestRunThatWroteNothingNeedsNoProof calls WithRetry with a function that records no entry and returns nil. WithRetry must
+// accept this without proof. If the COMMIT is lost, WithRetry may call the function again, because it wrote nothing.
 func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	for _, lost := range []int{0, 2} {
 		runs := 0
-		require.NoError(t, c.RetryTx(t.Context(), "ship-42", func(ctx context.Context) error {
+		require.NoError(t, c.WithRetry(t.Context(), "ship-42", func(ctx context.Context) error {
 			err := c.InTx(ctx, func(context.Context, *compensator.ScopedTx) error { return nil })
 			if runs++; runs <= lost {
 				return errors.Join(err, compensator.ErrCommitUnknown)
@@ -344,7 +344,7 @@ func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	for id, happened := range map[string]bool{"orders:m1": true, "orders:m2": false} {
 		for range 2 { // The message is delivered twice.
 			runs := 0
-			require.NoError(t, c.RetryTx(t.Context(), compensator.IdempotencyKey(id), func(ctx context.Context) error {
+			require.NoError(t, c.WithRetry(t.Context(), compensator.IdempotencyKey(id), func(ctx context.Context) error {
 				if runs++; runs == 1 && !happened {
 					return compensator.ErrCommitUnknown
 				}

@@ -18,7 +18,7 @@ import (
 
 // undoing configures a type that is exhausted after its first failure and has undo as its compensation.
 func undoing(undo compensator.HandlerFunc) compensator.HandlerConfig[harness.Order] {
-	return compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, MaxCompensateCount: 3, Retry: compensator.Fixed(0), Compensate: func(ctx context.Context, e *compensator.Entry, _ harness.Order) error { return undo(ctx, e) }}
+	return compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, MaxCompensateAttempts: 3, Retry: compensator.Fixed(0), Compensate: func(ctx context.Context, e *compensator.Entry, _ harness.Order) error { return undo(ctx, e) }}
 }
 
 // Failure: F70
@@ -53,7 +53,7 @@ func TestPermanentFailureIsCompensatedAtOnce(t *testing.T) {
 	c := w.New(w.Quick())
 	var undone harness.Calls
 	cfg := undoing(func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil })
-	cfg.MaxProcessCount = 10
+	cfg.MaxAttempts = 10
 	orders, ran := harness.Numbered(t, c, "close_order", cfg, func(*compensator.Entry, int) error { return compensator.Permanent(harness.ErrSoldOut) })
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
@@ -104,7 +104,7 @@ func TestTransactionalCompensationHappensExactlyOnce(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var undone harness.Calls
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Retry: compensator.Fixed(0),
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Retry: compensator.Fixed(0),
 			CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 				if _, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String()); err != nil {
 					return err
@@ -132,7 +132,7 @@ func TestSuccessIsNeverCompensated(t *testing.T) {
 	c := w.New(w.Quick())
 	var undone harness.Calls
 	cfg := undoing(func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil })
-	cfg.MaxProcessCount = 3
+	cfg.MaxAttempts = 3
 	orders, _ := harness.Numbered(t, c, "close_order", cfg, func(_ *compensator.Entry, call int) error {
 		if call < 3 {
 			return harness.ErrSoldOut
@@ -250,7 +250,7 @@ func TestStaleFailureOfACompensationIsDropped(t *testing.T) {
 	first := w.New(cfg)
 	g := harness.NewGate()
 	g.OpenAtEnd(t)
-	typ := compensator.HandlerConfig[harness.Order]{MaxCompensateCount: 5, Retry: compensator.Fixed(time.Hour), Concurrency: 1}
+	typ := compensator.HandlerConfig[harness.Order]{MaxCompensateAttempts: 5, Retry: compensator.Fixed(time.Hour), Concurrency: 1}
 	typ.Compensate = func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 		_ = g.PassDeaf(e)
 		return compensator.Permanent(errors.New("stale"))

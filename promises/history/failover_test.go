@@ -183,7 +183,7 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 	kept := a.mustRecord("close_order", "kept", "{}", compensator.Options{})
 	f.WaitState(kept, compensator.Succeeded)
 	undone := a.mustRecord("close_order", "undone", "{}", compensator.Options{Delay: time.Hour})
-	failing := b.mustRecord("close_order", "failing", `{"note":"fails"}`, compensator.Options{Delay: time.Hour, MaxProcessCount: 2})
+	failing := b.mustRecord("close_order", "failing", `{"note":"fails"}`, compensator.Options{Delay: time.Hour, MaxAttempts: 2})
 	far := b.mustRecord("close_order", "far", "{}", compensator.Options{Delay: time.Hour})
 	running := a.mustRecord("slow", "running", "{}", compensator.Options{})
 	awaitAny(t, a, b)

@@ -113,7 +113,7 @@ func TestEntryRescheduledUnderItsAttemptRunsWhenThatLeaseHasEnded(t *testing.T) 
 			}
 			assert.NoError(t, c.Reschedule(ctx, e.ID, 3*time.Second))
 			return errors.New("too late to count")
-		}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
+		}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, c)
 		harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)})

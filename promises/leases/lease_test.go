@@ -113,7 +113,7 @@ func TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay(t *testing.T) {
 func TestStaleSuccessAfterTheExhaustionDoesNotStopTheCompensation(t *testing.T) {
 	t.Parallel()
 	var undone harness.Calls
-	typ := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error { undone.Add(e.ID); return nil }}
+	typ := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error { undone.Add(e.ID); return nil }}
 	w := harness.NewWorld(t).WithRedis()
 	o := overtake(t, w, w.Quick(), typ, nil, errors.New("fresh"))
 	w.WaitState(o.id, compensator.Compensated)
@@ -128,7 +128,7 @@ func TestStaleSuccessAfterTheExhaustionDoesNotStopTheCompensation(t *testing.T) 
 func TestExhaustionLosesAgainstASuccessRecordedMeanwhile(t *testing.T) {
 	t.Parallel()
 	var undone harness.Calls
-	typ := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error { undone.Add(e.ID); return nil }}
+	typ := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error { undone.Add(e.ID); return nil }}
 	w := harness.NewWorld(t).WithRedis()
 	o := overtake(t, w, w.Quick(), typ, errors.New("stale, and the last"), nil)
 	require.Equal(t, compensator.Succeeded, w.State(o.id))

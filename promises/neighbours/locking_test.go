@@ -272,7 +272,7 @@ func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testi
 		inside <- struct{}{}
 		<-ctx.Done() // The handler is stuck until its timeout.
 		return ctx.Err()
-	}, &compensator.HandlerConfig[harness.Order]{Timeout: 500 * time.Millisecond, MaxProcessCount: 1})
+	}, &compensator.HandlerConfig[harness.Order]{Timeout: 500 * time.Millisecond, MaxAttempts: 1})
 	require.NoError(t, err)
 	w.InsertDue("close_order", 1, 1)
 	w.Run(c)

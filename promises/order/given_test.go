@@ -153,7 +153,7 @@ func TestCallsOfOneTransactionKeepTheirOrder(t *testing.T) {
 			}
 		}
 		require.NoError(t, c.InTx(t.Context(), work("in")))
-		require.NoError(t, c.RetryTx(t.Context(), "retry 0", func(ctx context.Context) error { return c.InTx(ctx, work("retry")) }))
+		require.NoError(t, c.WithRetry(t.Context(), "retry 0", func(ctx context.Context) error { return c.InTx(ctx, work("retry")) }))
 		w.WaitAllEnded()
 		require.Equal(t, map[string][]int{"in": upTo(0, 12, 1), "retry": upTo(0, 12, 1)}, ran.ran)
 	})

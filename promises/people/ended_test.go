@@ -325,7 +325,7 @@ func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	typ := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, MaxCompensateCount: 1, Retry: compensator.Fixed(time.Millisecond), Concurrency: 8}
+	typ := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, MaxCompensateAttempts: 1, Retry: compensator.Fixed(time.Millisecond), Concurrency: 8}
 	closes := func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		if e.ID.Row()%3 == 0 {
 			return errors.New("the store is closed")

@@ -119,7 +119,7 @@ func TestPanickingObserverHarmsNoEntry(t *testing.T) {
 	cfg.Observer = panicking()
 	proxy := w.ThroughProxy(&cfg)
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0), MaxProcessCount: 3,
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0), MaxAttempts: 3,
 		Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}, func(e *compensator.Entry, call int) error {
 		if call == 1 || e.BusinessID == "bad" {
 			return errors.New("no")
@@ -191,7 +191,7 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 		},
 	}
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0),
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0),
 		Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}, harness.Failing)
 	w.Run(c)
 	w.WaitState(w.Put(orders, 1, compensator.Options{IdempotencyKey: "close-42", BusinessID: "42"}), compensator.Compensated)

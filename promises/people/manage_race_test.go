@@ -216,7 +216,7 @@ func TestCancellationThatASavepointUndoesCostsNothing(t *testing.T) {
 		begun <- e.ID
 		<-ctx.Done()
 		return ctx.Err()
-	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
+	}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})

@@ -35,14 +35,14 @@ func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
 			cfg.DB = w.Open(harness.Watched(harness.WithParams(t, w.DSN, params)))
 			c := w.New(cfg)
 			_, err := compensator.Handle(t.Context(), c, "raw", func(_ context.Context, e *compensator.Entry, content []byte) error {
-				assert.True(t, bytes.Equal(contents[e.MaxProcessCount-1], content), "content %d", e.MaxProcessCount-1)
+				assert.True(t, bytes.Equal(contents[e.MaxAttempts-1], content), "content %d", e.MaxAttempts-1)
 				return nil
 			}, &compensator.HandlerConfig[[]byte]{TypeConfig: compensator.TypeConfig{Codec: raw{}}})
 			require.NoError(t, err)
 			w.Run(c)
 			w.InTx(cfg.DB, func(tx *sql.Tx) {
 				for i, content := range contents {
-					_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "raw", Content: content, Options: compensator.Options{MaxProcessCount: i + 1}})
+					_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "raw", Content: content, Options: compensator.Options{MaxAttempts: i + 1}})
 					require.NoError(t, err)
 				}
 			})

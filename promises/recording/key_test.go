@@ -593,8 +593,8 @@ func TestDuplicateResurrectsNothing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, func(*compensator.Entry, int) error { return errors.New("no") })
-		undone, _ := harness.Numbered(t, c, "take_stock", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }},
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(*compensator.Entry, int) error { return errors.New("no") })
+		undone, _ := harness.Numbered(t, c, "take_stock", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }},
 			func(*compensator.Entry, int) error { return errors.New("no") })
 		stop := w.Run(c)
 		record := func(of *compensator.Type[harness.Order], key string, delay time.Duration) (r *compensator.Receipt) {

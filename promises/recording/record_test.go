@@ -100,7 +100,7 @@ func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
 		long := strings.Repeat("ü", 65)
 		bad := compensator.NewEntry{BusinessType: " ", Content: make([]byte, 1001), Options: compensator.Options{
 			IdempotencyKey: "key ", BatchID: long, BusinessID: "\xff", BusinessExtID: "a\x00b", UserID: long, UserName: long,
-			Headers: map[string]string{"": "x"}, Delay: time.Second, At: time.Now(), MaxProcessCount: -1,
+			Headers: map[string]string{"": "x"}, Delay: time.Second, At: time.Now(), MaxAttempts: -1,
 		}}
 		tx := w.Begin(db)
 		_, err := c.Record(t.Context(), tx, harness.Untyped(1)[0], bad)
@@ -187,7 +187,7 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 		handled := make(chan func(tx compensator.Tx) error, 1)
 		pays, err := compensator.HandleTx(t.Context(), c, "pay_order", func(_ context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
 			return (<-handled)(tx)
-		}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
+		}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 		require.NoError(t, err)
 		w.Run(c)
 		for name, refused := range refusedEntries {

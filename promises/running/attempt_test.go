@@ -265,7 +265,7 @@ func TestPanicInTheErrorOrTheScheduleIsAFailure(t *testing.T) {
 			t.Parallel()
 			harness.InBubble(t, func(c *compensator.Compensator) {
 				_, err := compensator.Handle(t.Context(), c, "broken", func(context.Context, *compensator.Entry, harness.Order) error { return broken.err },
-					&compensator.HandlerConfig[harness.Order]{MaxProcessCount: 3, Retry: broken.retry})
+					&compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, Retry: broken.retry})
 				require.NoError(t, err)
 			}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 				harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "broken", Content: []byte(`{}`)})
@@ -290,10 +290,10 @@ func TestEntryAdvancesWhateverItsErrorSays(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, nil)
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, nil)
 		failing, err := compensator.Handle(t.Context(), c, "failing", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
 			return errors.New(texts[o.Number])
-		}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+		}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)})
 		require.NoError(t, err)
 		w.Run(c)
 		var receipts []*compensator.Receipt

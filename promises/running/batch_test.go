@@ -155,7 +155,7 @@ func TestBatchRunsThoughItsPropagatorPanics(t *testing.T) {
 			assert.Equal(t, ctx, item.Context(), "the batch's own, with nothing more")
 		}
 		return nil
-	}, &compensator.BatchConfig[harness.Order]{MaxProcessCount: 1})
+	}, &compensator.BatchConfig[harness.Order]{MaxAttempts: 1})
 	require.NoError(t, err)
 	w.PutMany(c, orders, 3, compensator.Options{})
 	w.Run(c)
@@ -168,7 +168,7 @@ func TestFailuresOfABatchAreEachTheirOwnEntrys(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	bad := []int{2, 5, 7}
-	c, seen := batched(t, w, 10, compensator.BatchConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(_ context.Context, numbers []int) []error {
+	c, seen := batched(t, w, 10, compensator.BatchConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, func(_ context.Context, numbers []int) []error {
 		verdicts := make([]error, len(numbers))
 		for i, n := range numbers {
 			if slices.Contains(bad, n) {
@@ -208,7 +208,7 @@ func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
-			_, seen := batched(t, w, 20, compensator.BatchConfig[harness.Order]{MaxProcessCount: 1, Timeout: 300 * time.Millisecond}, func(ctx context.Context, numbers []int) []error {
+			_, seen := batched(t, w, 20, compensator.BatchConfig[harness.Order]{MaxAttempts: 1, Timeout: 300 * time.Millisecond}, func(ctx context.Context, numbers []int) []error {
 				switch {
 				case len(numbers) > 1:
 					return fail(ctx, len(numbers))
@@ -233,7 +233,7 @@ func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
 func TestEntryThatFailsAloneIsFailedByItsOwnPanic(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c, _ := batched(t, w, 20, compensator.BatchConfig[harness.Order]{MaxProcessCount: 1}, func(_ context.Context, numbers []int) []error {
+	c, _ := batched(t, w, 20, compensator.BatchConfig[harness.Order]{MaxAttempts: 1}, func(_ context.Context, numbers []int) []error {
 		if slices.Contains(numbers, 13) {
 			panic("thirteen")
 		}
@@ -257,7 +257,7 @@ func TestBatchOfOneComesToItsVerdictAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			_, seen := batched(t, w, 1, compensator.BatchConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0), Timeout: 300 * time.Millisecond},
+			_, seen := batched(t, w, 1, compensator.BatchConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0), Timeout: 300 * time.Millisecond},
 				func(ctx context.Context, _ []int) []error { return fail(ctx) })
 			require.Equal(t, 1, w.Ended(compensator.Dead, 2))
 			require.Len(t, seen.of(0), 2, "a run for each attempt")
@@ -322,7 +322,7 @@ func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 	w := harness.NewWorld(t)
 	var undone harness.Calls
 	_, _ = batched(t, w, 10, compensator.BatchConfig[harness.Order]{
-		MaxProcessCount: 1,
+		MaxAttempts: 1,
 		Compensate: func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 			assert.Equal(t, fmt.Sprintf("order %d", o.Number), e.LastError)
 			undone.Add(e.ID)

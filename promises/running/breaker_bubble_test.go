@@ -425,7 +425,7 @@ func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		s.handle(compensator.HandlerConfig[harness.Order]{MaxWait: time.Hour, MaxProcessCount: 5, Retry: compensator.Exponential(time.Second, 10*time.Minute), Breaker: compensator.Breaker{Of: 5, Pause: time.Second}})
+		s.handle(compensator.HandlerConfig[harness.Order]{MaxWait: time.Hour, MaxAttempts: 5, Retry: compensator.Exponential(time.Second, 10*time.Minute), Breaker: compensator.Breaker{Of: 5, Pause: time.Second}})
 		stop := compensatortest.Run(t, s.c)
 		s.record(20)
 		time.Sleep(59 * time.Minute)

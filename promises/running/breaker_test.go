@@ -104,7 +104,7 @@ func TestDatabasesConditionOpensNoBreaker(t *testing.T) {
 	cfg := w.Quick()
 	cfg.Observer.BreakerOpened = func(open observe.OpenBreaker) { assert.Fail(t, "it has opened", "%v", open) }
 	c := w.New(cfg)
-	orders, tries, unlock := lockedOut(t, w, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1000, Retry: compensator.Fixed(0), Breaker: compensator.Breaker{Of: 1, Share: 0.1}})
+	orders, tries, unlock := lockedOut(t, w, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1000, Retry: compensator.Fixed(0), Breaker: compensator.Breaker{Of: 1, Share: 0.1}})
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
 	w.Eventually(func() bool { return tries.Load() >= 3 }, "three attempts have met the lock")

@@ -29,7 +29,7 @@ func TestPanicFailsItsEntryOnly(t *testing.T) {
 			panic(fmt.Sprintf("order %d is cursed", o.Number))
 		}
 		return nil
-	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+	}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)})
 	require.NoError(t, err)
 	w.Run(c)
 	var cursed compensator.EntryID
@@ -59,7 +59,7 @@ func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
 			runtime.Goexit()
 		}
 		return nil
-	}, &compensator.HandlerConfig[harness.Order]{Concurrency: 2, MaxProcessCount: 1})
+	}, &compensator.HandlerConfig[harness.Order]{Concurrency: 2, MaxAttempts: 1})
 	require.NoError(t, err)
 	w.Run(c)
 	for i := range 40 { // If each Goexit kept its slot, six slots would be lost, and the type has two.
@@ -82,7 +82,7 @@ func TestGoexitInATransactionalHandlerRollsItBack(t *testing.T) {
 			runtime.Goexit()
 		}
 		panic("after the effect")
-	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
+	}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 	require.NoError(t, err)
 	w.Run(c)
 	w.Put(orders, 0, compensator.Options{})
@@ -120,7 +120,7 @@ func TestTimeoutIsAFailureThatSaysSo(t *testing.T) {
 	orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
 		<-ctx.Done()
 		return ctx.Err()
-	}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, MaxProcessCount: 1})
+	}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, MaxAttempts: 1})
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
@@ -154,8 +154,8 @@ func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
 	refuse("business type", with(" padded", compensator.HandlerConfig[harness.Order]{}))
 	refuse("business type", with("line\nbreak", compensator.HandlerConfig[harness.Order]{}))
 	refuse("business type", with(strings.Repeat("x", 65), compensator.HandlerConfig[harness.Order]{}))
-	refuse("MaxProcessCount", with("a", compensator.HandlerConfig[harness.Order]{MaxProcessCount: -1}))
-	refuse("MaxCompensateCount", with("a", compensator.HandlerConfig[harness.Order]{MaxCompensateCount: -1}))
+	refuse("MaxAttempts", with("a", compensator.HandlerConfig[harness.Order]{MaxAttempts: -1}))
+	refuse("MaxCompensateAttempts", with("a", compensator.HandlerConfig[harness.Order]{MaxCompensateAttempts: -1}))
 	refuse("Concurrency", with("a", compensator.HandlerConfig[harness.Order]{Concurrency: -1}))
 	batch := func(cfg compensator.BatchConfig[harness.Order]) error {
 		return harness.ErrOf(compensator.HandleBatch(t.Context(), c, "a", func(context.Context, []compensator.Item[harness.Order]) []error { return nil }, &cfg))
@@ -284,19 +284,19 @@ func TestSnoozeOfNothingFollowsTheTypesSchedule(t *testing.T) {
 }
 
 // Failure: F54
-func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {
+func TestEntrysOwnMaxAttemptsIsItsBudget(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	failing := errors.New("no")
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 3, Retry: compensator.Fixed(0)}, func(*compensator.Entry, int) error { return failing })
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, Retry: compensator.Fixed(0)}, func(*compensator.Entry, int) error { return failing })
 	w.Run(c)
 	for budget, want := range map[int]int{0: 3, 1: 1, 2: 2, 5: 5} {
-		id := w.Put(orders, budget, compensator.Options{MaxProcessCount: budget})
+		id := w.Put(orders, budget, compensator.Options{MaxAttempts: budget})
 		w.WaitState(id, compensator.Dead)
 		require.Equal(t, want, ran.Of(id), "max process count %d", budget)
 	}
-	lowered := w.Put(orders, 9, compensator.Options{MaxProcessCount: 9, Delay: time.Hour})
+	lowered := w.Put(orders, 9, compensator.Options{MaxAttempts: 9, Delay: time.Hour})
 	w.Exec("UPDATE common_process_log SET state=-1, process_count=4, max_process_count=2, next_at=1 WHERE id=?", lowered.Row())
 	w.WaitState(lowered, compensator.Dead)
 	require.Equal(t, 1, ran.Of(lowered), "one more attempt shows it")
@@ -308,7 +308,7 @@ func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Retry: compensator.Fixed(0)}, nil)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Retry: compensator.Fixed(0)}, nil)
 	id := w.InsertDue("close_order", 1, 1)[0]
 	w.Exec("UPDATE common_process_log SET content='{\"number\":\"from a newer version\"}' WHERE id=?", id.Row())
 	w.Run(c)
@@ -329,7 +329,7 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	cfg := w.Quick()
 	lines := harness.LogInto(&cfg)
 	c := w.New(cfg)
-	bounded, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0), MaxWait: time.Millisecond}, nil)
+	bounded, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0), MaxWait: time.Millisecond}, nil)
 	_, _ = harness.Numbered(t, c, "pay_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	unread, waits := w.InsertDue("close_order", 1, 1)[0], w.InsertDue("pay_order", 7, 1)[0]
 	w.Exec("UPDATE common_process_log SET content='{\"number\":\"from a newer version\"}'")

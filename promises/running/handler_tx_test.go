@@ -30,7 +30,7 @@ func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
 			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
-				orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+				orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 					_, err := tx.ExecContext(ctx, statement)
 					return err
 				})
@@ -51,7 +51,7 @@ func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 		_, err := tx.ExecContext(ctx, "BEGIN")
 		return err
 	})
@@ -97,7 +97,7 @@ func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testi
 			cfg.DB = db
 			c := w.New(cfg)
 			var ran harness.Calls
-			orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+			orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
 				ran.Add(e.ID)
 				return nil
 			})
@@ -125,7 +125,7 @@ func TestTransactionalHandlerThatWasInTimeDoesNotFailBecauseItsRowIsLocked(t *te
 		c := w.New(cfg)
 		holder := w.Begin(w.DB)
 		var ran harness.Calls
-		orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Timeout: 500 * time.Millisecond}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+		orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Timeout: 500 * time.Millisecond}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
 			if ran.Add(e.ID) > 1 {
 				return nil
 			}
@@ -150,7 +150,7 @@ func TestTimeoutOfATransactionalHandlerIsNotThatOfItsOutcome(t *testing.T) {
 	cfg := w.Quick()
 	cfg.DB = db
 	c := w.New(cfg)
-	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: time.Second, MaxProcessCount: 1}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: time.Second, MaxAttempts: 1}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 	slow := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET state=1"), Nth: 1, Fault: faultproxy.DelayRequest, Delay: 2 * time.Second})
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
@@ -165,7 +165,7 @@ func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	// Allow several attempts. If the effect alone takes longer than the timeout, the attempt fails with another error.
-	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxProcessCount: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
+	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxAttempts: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
 		<-ctx.Done()
 		return nil
 	})
@@ -238,7 +238,7 @@ func TestFailedTransactionalHandlerLeavesOnlyItsFailure(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
+		orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
 			return errors.New("the account is closed")
 		})
 		w.Run(c)

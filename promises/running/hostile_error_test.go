@@ -141,7 +141,7 @@ func (discard) Write(p []byte) (int, error) { return len(p), nil }
 // exhausted after its first attempt.
 func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) map[string]*compensator.Type[harness.Order] {
 	t.Helper()
-	once := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, MaxCompensateCount: 1}
+	once := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, MaxCompensateAttempts: 1}
 	kinds := make(map[string]*compensator.Type[harness.Order])
 	add := func(name string, orders *compensator.Type[harness.Order], err error) {
 		require.NoError(t, err)
@@ -161,7 +161,7 @@ func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) m
 		}
 		return errs
 	}
-	orders, err = compensator.HandleBatch(t.Context(), c, "batch", batch, &compensator.BatchConfig[harness.Order]{MaxProcessCount: 1, MaxCompensateCount: 1})
+	orders, err = compensator.HandleBatch(t.Context(), c, "batch", batch, &compensator.BatchConfig[harness.Order]{MaxAttempts: 1, MaxCompensateAttempts: 1})
 	add("batch", orders, err)
 	undone := once
 	undone.Compensate = func(context.Context, *compensator.Entry, harness.Order) error { return fail() }
@@ -207,7 +207,7 @@ func TestLoggerScheduleAndObserverThatPanicEndNothing(t *testing.T) {
 	c := w.New(cfg)
 	orders, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 		return errors.New("sold out")
-	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: func(int) time.Duration { panic(bomb{}) }})
+	}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: func(int) time.Duration { panic(bomb{}) }})
 	require.NoError(t, err)
 	serial, err := compensator.Handle(t.Context(), c, "pay_order", nothing, &compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: func(*compensator.Entry) string { panic(bomb{}) }}})
 	require.NoError(t, err)

@@ -36,7 +36,7 @@ func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 			types := make(map[string]waiting)
 			add := func(name string, bound time.Duration) {
 				it := waiting{called: make(chan int, 100), bounded: bound == 300*time.Millisecond}
-				cfg := compensator.HandlerConfig[harness.Order]{MaxWait: bound, MaxProcessCount: 2, MaxCompensateCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}
+				cfg := compensator.HandlerConfig[harness.Order]{MaxWait: bound, MaxAttempts: 2, MaxCompensateAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}
 				call := func(e *compensator.Entry) error {
 					select {
 					case it.called <- e.ProcessCount:
@@ -56,7 +56,7 @@ func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 				case "batch":
 					it.entries, err = compensator.HandleBatch(t.Context(), c, name, func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 						return []error{call(items[0].Entry)}
-					}, &compensator.BatchConfig[harness.Order]{BatchSize: 1, MaxWait: bound, MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)})
+					}, &compensator.BatchConfig[harness.Order]{BatchSize: 1, MaxWait: bound, MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)})
 				}
 				require.NoError(t, err)
 				types[name] = it

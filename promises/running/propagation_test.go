@@ -25,7 +25,7 @@ func TestHandlerOutlivesTheRequestThatRecordedItsEntry(t *testing.T) {
 			assert.Equal(t, "trace-1", ctx.Value(traceKey{}), "carried because the propagator says so")
 			assert.Nil(t, ctx.Value(requestKey{}), "carried without being requested")
 			return ctx.Err()
-		}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
+		}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 		require.NoError(t, err)
 		w.Run(c)
 		request, cancel := context.WithCancel(context.WithValue(context.WithValue(t.Context(), traceKey{}, "trace-1"), requestKey{}, "secret"))

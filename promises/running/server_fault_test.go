@@ -41,7 +41,7 @@ func TestServersConditionSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, tries, unlock := lockedOut(t, w, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1000, Retry: compensator.Fixed(0)})
+		orders, tries, unlock := lockedOut(t, w, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1000, Retry: compensator.Fixed(0)})
 		w.Run(c)
 		id := w.Put(orders, 1, compensator.Options{})
 		w.Eventually(func() bool { return tries.Load() >= 3 }, "three attempts have met the lock")
@@ -57,7 +57,7 @@ func TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	orders, tries, unlock := lockedOut(t, w, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+	orders, tries, unlock := lockedOut(t, w, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)})
 	defer unlock()
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
@@ -76,7 +76,7 @@ func TestTextOfAHandlersErrorSeedsNoCount(t *testing.T) {
 	c := w.New(w.Quick())
 	var tries atomic.Int64
 	locked := &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
-	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 3, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
+	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
 		switch tries.Add(1) {
 		case 1:
 			return compensator.Unavailable(errors.New("7 in a row, the server's condition: no bank"))
@@ -127,7 +127,7 @@ func TestCommitThatIsAlwaysRefusedReachesAPerson(t *testing.T) {
 			_, err = compensator.HandleTx(t.Context(), c, "order", func(context.Context, *compensator.ScopedTx, *compensator.Entry, string) error {
 				ran++
 				return nil
-			}, &compensator.HandlerConfig[string]{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+			}, &compensator.HandlerConfig[string]{MaxAttempts: 2, Retry: compensator.Fixed(0)})
 			require.NoError(t, err)
 			tx, err := store.BeginTx(t.Context())
 			require.NoError(t, err)

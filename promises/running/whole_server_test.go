@@ -44,7 +44,7 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 				return nil
 			}
 			run, want := work, compensator.Succeeded
-			cfg := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, MaxCompensateCount: 1, Retry: compensator.Fixed(0), Concurrency: entries}
+			cfg := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, MaxCompensateAttempts: 1, Retry: compensator.Fixed(0), Concurrency: entries}
 			if undo {
 				want, cfg.CompensateTx = compensator.Compensated, work
 				run = func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error {
@@ -100,7 +100,7 @@ func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 					return fmt.Errorf("pay: %w", &answer)
 				}
 				return nil
-			}, &compensator.HandlerConfig[string]{MaxProcessCount: 1, Retry: compensator.Fixed(0), MaxWait: time.Hour})
+			}, &compensator.HandlerConfig[string]{MaxAttempts: 1, Retry: compensator.Fixed(0), MaxWait: time.Hour})
 			require.NoError(t, err)
 			tx, err := store.BeginTx(t.Context())
 			require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 			c := w.New(cfg)
 			var ended atomic.Int64
 			var free atomic.Bool
-			orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 3, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+			orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 				if free.Load() {
 					return nil
 				}

@@ -81,7 +81,7 @@ func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 		_ = rows.Close() // The driver can no longer read these rows.
 		_ = tx.Rollback()
 
-		reading := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+		reading := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 			rows, err := tx.QueryContext(ctx, "SELECT 1 UNION SELECT 2")
 			if err != nil {
 				return err

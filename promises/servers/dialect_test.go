@@ -114,7 +114,7 @@ func (l *life) registerOthers() {
 	}, &compensator.BatchConfig[harness.Order]{Retry: compensator.Fixed(0)})
 	require.NoError(l.t, err)
 	_, err = compensator.Handle(l.t.Context(), l.c, "undone", func(context.Context, *compensator.Entry, harness.Order) error { return errors.New("no") },
-		&compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
+		&compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('undone')")
 			return err
 		}})

@@ -86,7 +86,7 @@ func tryOut(w *harness.World, cfg compensator.Config) {
 	w.T.Helper()
 	ctx := w.T.Context()
 	c := w.New(cfg)
-	failing := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0), Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}
+	failing := compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0), Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}
 	undone, ran := harness.Numbered(w.T, c, "undone", failing, func(*compensator.Entry, int) error { return errors.New("no") })
 	given, _ := harness.Numbered(w.T, c, "given up", compensator.HandlerConfig[harness.Order]{}, func(_ *compensator.Entry, call int) error {
 		if call == 1 {

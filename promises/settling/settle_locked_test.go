@@ -187,7 +187,7 @@ func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
 		_, err := follow.Record(ctx, tx, harness.Order{}, compensator.Options{IdempotencyKey: "held"})
 		assert.Error(t, err)
 		return nil
-	}, &compensator.HandlerConfig[harness.Order]{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+	}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)})
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})

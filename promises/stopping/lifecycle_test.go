@@ -63,7 +63,7 @@ func TestHandlersThatObeyTheStopSpendNothing(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.StopTimeout = 300 * time.Millisecond
 		c := w.New(cfg)
-		orders, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1}, nil)
+		orders, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, nil)
 		stop := w.Run(c)
 		var ids []compensator.EntryID
 		for i := range 10 {

@@ -216,7 +216,7 @@ func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []c
 	before := make([]history.Record, len(entries))
 	for i, e := range entries {
 		before[i] = &history.Insert{At: history.Now(), Tx: t.number, Key: string(e.IdempotencyKey), Type: e.BusinessType, Hash: history.Hash(e.Content),
-			DelayMS: e.Delay.Milliseconds(), Max: e.MaxProcessCount, Mode: t.mode}
+			DelayMS: e.Delay.Milliseconds(), Max: e.MaxAttempts, Mode: t.mode}
 	}
 	t.write(before...)
 	receipt, err := t.c.Record(ctx, tx, entries...)
@@ -331,7 +331,7 @@ func (p *producer) draft(businessType string) compensator.NewEntry {
 		entry.Delay = time.Duration(p.rand.Float64() * p.rand.Float64() * float64(longestDelay)).Round(time.Millisecond)
 	}
 	if p.rand.IntN(20) == 0 {
-		entry.MaxProcessCount = 1 + p.rand.IntN(6)
+		entry.MaxAttempts = 1 + p.rand.IntN(6)
 	}
 	return entry
 }

@@ -48,12 +48,12 @@ const (
 
 // types are the business types as the checker knows them.
 var types = []history.Type{
-	{Name: typePay, Handler: history.HandlerTx, Compensation: history.CompensationTx, MaxProcessCount: 4, MaxCompensateCount: 4, TimeoutMS: 1000},
-	{Name: typeShip, Handler: history.HandlerPlain, MaxProcessCount: 3, TimeoutMS: 1000},
-	{Name: typeMail, Handler: history.HandlerBatch, MaxProcessCount: 3, TimeoutMS: 1000},
-	{Name: typeClose, Handler: history.HandlerPlain, Compensation: history.CompensationPlain, MaxProcessCount: 2, MaxCompensateCount: 3, TimeoutMS: 1000, CompensateCrashed: true},
-	{Name: typeSlow, Handler: history.HandlerPlain, MaxProcessCount: 3, TimeoutMS: 8000},
-	{Name: typeFlaky, Handler: history.HandlerPlain, MaxProcessCount: 5, TimeoutMS: 1000},
+	{Name: typePay, Handler: history.HandlerTx, Compensation: history.CompensationTx, MaxAttempts: 4, MaxCompensateAttempts: 4, TimeoutMS: 1000},
+	{Name: typeShip, Handler: history.HandlerPlain, MaxAttempts: 3, TimeoutMS: 1000},
+	{Name: typeMail, Handler: history.HandlerBatch, MaxAttempts: 3, TimeoutMS: 1000},
+	{Name: typeClose, Handler: history.HandlerPlain, Compensation: history.CompensationPlain, MaxAttempts: 2, MaxCompensateAttempts: 3, TimeoutMS: 1000, CompensateCrashed: true},
+	{Name: typeSlow, Handler: history.HandlerPlain, MaxAttempts: 3, TimeoutMS: 8000},
+	{Name: typeFlaky, Handler: history.HandlerPlain, MaxAttempts: 5, TimeoutMS: 1000},
 	{Name: typeOrphan, Handler: history.HandlerNone},
 }
 
@@ -75,7 +75,7 @@ func (p *appProcess) register(c *compensator.Compensator) error {
 			_, err = compensator.HandleTx(context.Background(), c, t.Name, p.pay, &cfg)
 		case history.HandlerBatch:
 			_, err = compensator.HandleBatch(context.Background(), c, t.Name, p.mail, &compensator.BatchConfig[job]{
-				MaxProcessCount: cfg.MaxProcessCount, Timeout: cfg.Timeout, Retry: cfg.Retry,
+				MaxAttempts: cfg.MaxAttempts, Timeout: cfg.Timeout, Retry: cfg.Retry,
 				Concurrency: 2, BatchSize: 20, BatchWait: 50 * time.Millisecond,
 			})
 		case history.HandlerPlain:
@@ -88,7 +88,7 @@ func (p *appProcess) register(c *compensator.Compensator) error {
 
 func (p *appProcess) typeConfig(t history.Type) compensator.HandlerConfig[job] {
 	cfg := compensator.HandlerConfig[job]{
-		MaxProcessCount: t.MaxProcessCount, MaxCompensateCount: t.MaxCompensateCount, CompensateCrashed: t.CompensateCrashed,
+		MaxAttempts: t.MaxAttempts, MaxCompensateAttempts: t.MaxCompensateAttempts, CompensateCrashed: t.CompensateCrashed,
 		Timeout: time.Duration(t.TimeoutMS) * time.Millisecond, Concurrency: 30,
 		Retry: compensator.Exponential(200*time.Millisecond, longestBackoff),
 	}

@@ -70,7 +70,7 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 		add(name)(compensator.Handle(context.Background(), c, name, k.plain, &retry))
 	}
 	add(refund)(compensator.Handle(context.Background(), c, refund, k.plain, &compensator.HandlerConfig[content]{
-		MaxProcessCount: refundFailures, Retry: retry.Retry, CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
+		MaxAttempts: refundFailures, Retry: retry.Retry, CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
 			return k.undo(ctx, tx, e)
 		},
 	}))

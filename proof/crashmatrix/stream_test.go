@@ -44,7 +44,7 @@ func openIntake(p *process, at place) (*intake.Intake, error) {
 	}
 	return stream.Open(context.Background(), p.Compensator, intake.Config{
 		Type: aside, Entry: entryOf, Work: take, Batch: perBatch, Timeout: time.Second, MaxDeliveries: 1000, Logger: slog.New(slog.DiscardHandler),
-		Aside: compensator.HandlerConfig[TODO]{Retry: compensator.Fixed(retryAfter)},
+		Aside: compensator.HandlerConfig[intake.Message]{Retry: compensator.Fixed(retryAfter)},
 	})
 }
 

@@ -19,10 +19,10 @@
 #endif
 
 #ifndef ATTEMPTS
-#define ATTEMPTS 2      /* MaxProcessCount */
+#define ATTEMPTS 2      /* MaxAttempts */
 #endif
 #ifndef UNDOS
-#define UNDOS 2         /* MaxCompensateCount */
+#define UNDOS 2         /* MaxCompensateAttempts */
 #endif
 #ifndef BUDGET
 #define BUDGET 2        /* crashBudget: leases in a row that may end without an outcome; 3 in the library */

@@ -154,9 +154,9 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			name: "exhausted-early", breaks: "G7",
 			what: "An entry is exhausted one failure too early.",
 			edits: []edit{
-				{"Type.failed", `case $processCount >= $maxProcessCount($row):`, `case $processCount+1 >= $maxProcessCount($row):`},
+				{"Type.failed", `case $processCount >= $maxAttempts($row):`, `case $processCount+1 >= $maxAttempts($row):`},
 			},
-			sees:    tests("TestSuccessIsNeverCompensated", "TestEntrysOwnMaxProcessCountIsItsBudget").and(simulation, "300"),
+			sees:    tests("TestSuccessIsNeverCompensated", "TestEntrysOwnMaxAttemptsIsItsBudget").and(simulation, "300"),
 			inModel: "m:exhaust-early",
 		},
 		{

@@ -189,7 +189,7 @@ return processlog.Inserted{
 		},
 		{
 			name: "lost-commit-is-run-again-unasked", breaks: "G36",
-			what: "RetryTx runs a transaction again after a lost COMMIT without asking whether it happened.",
+			what: "WithRetry runs a transaction again after a lost COMMIT without asking whether it happened.",
 			edits: []edit{
 				{"Compensator.certain",
 					`switch $e, $asked := $resolve($ctx, $proof); {`,
@@ -199,7 +199,7 @@ return processlog.Inserted{
 		},
 		{
 			name: "completed-entry-proves-by-being-there", breaks: "G36",
-			what: "RetryTx takes any open entry with the id as proof that its transaction happened.",
+			what: "WithRetry takes any open entry with the id as proof that its transaction happened.",
 			edits: []edit{
 				{"proofs.proves", `return $state == $succeeded || !$byOnce[$proof]`, `return true`},
 			},

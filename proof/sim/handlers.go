@@ -35,7 +35,7 @@ type content = json.RawMessage
 // single returns the settings of the types that have no batch handler.
 func (p *plan) single() compensator.HandlerConfig[content] {
 	t := &p.types
-	return compensator.HandlerConfig[content]{MaxProcessCount: t.MaxProcessCount, MaxCompensateCount: t.MaxCompensateCount, Timeout: t.Timeout,
+	return compensator.HandlerConfig[content]{MaxAttempts: t.MaxAttempts, MaxCompensateAttempts: t.MaxCompensateAttempts, Timeout: t.Timeout,
 		Concurrency: t.Concurrency, Retry: t.Retry, Breaker: t.Breaker, MaxWait: t.MaxWait}
 }
 

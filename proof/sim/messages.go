@@ -16,7 +16,7 @@ import (
 // older seeds do.
 const messagesStream = 223698
 
-// retriedStream is the random stream that decides which consumers use RetryTx. A separate stream does not change what
+// retriedStream is the random stream that decides which consumers use WithRetry. A separate stream does not change what
 // older seeds do.
 const retriedStream = 363536
 
@@ -51,7 +51,7 @@ func (w *world) drawMessages() {
 	w.plan.countOrders()
 }
 
-// take runs a consumer's transaction, with RetryTx if the order says so.
+// take runs a consumer's transaction, with WithRetry if the order says so.
 func (n *instance) take(ctx context.Context, o order) error {
 	runs := 0
 	do := func(ctx context.Context) error {
@@ -64,14 +64,14 @@ func (n *instance) take(ctx context.Context, o order) error {
 		return do(ctx)
 	}
 	key := o.entries[0].IdempotencyKey
-	err := n.c.RetryTx(ctx, key, do)
+	err := n.c.WithRetry(ctx, key, do)
 	if err == nil && !n.dead.Load() {
 		n.w.oracle.retried(key, runs)
 	}
 	return err
 }
 
-// retried asserts G36: when RetryTx returns nil, an entry of the message has succeeded.
+// retried asserts G36: when WithRetry returns nil, an entry of the message has succeeded.
 func (o *oracle) retried(key compensator.IdempotencyKey, runs int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +79,7 @@ func (o *oracle) retried(key compensator.IdempotencyKey, runs int) {
 		o.sights[sawRetried]++
 	}
 	if len(o.losses) == 0 && !o.hasSucceededLocked(key) {
-		o.failLocked("G36: RetryTx reports that the transaction of message %q has committed, but no entry of the message ever succeeded", key)
+		o.failLocked("G36: WithRetry reports that the transaction of message %q has committed, but no entry of the message ever succeeded", key)
 	}
 }
 

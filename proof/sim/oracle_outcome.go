@@ -161,14 +161,14 @@ func (o *oracle) spentLocked(l *life, before, after processlog.Row, a *attempt) 
 	if a.askedToWait() {
 		o.waitCountedLocked(before, after, a)
 	}
-	count, most := after.ProcessCount, o.w.plan.types.MaxProcessCount
-	if before.MaxProcessCount > 0 {
-		most = before.MaxProcessCount
+	count, most := after.ProcessCount, o.w.plan.types.MaxAttempts
+	if before.MaxAttempts > 0 {
+		most = before.MaxAttempts
 	}
 	counted := after.ProcessCount == before.ProcessCount+1 && after.CompensateCount == before.CompensateCount
 	compensates := l.kind == undoType || l.kind == undoTxType
 	if before.State == compensator.Compensating {
-		count, most = after.CompensateCount, o.w.plan.types.MaxCompensateCount
+		count, most = after.CompensateCount, o.w.plan.types.MaxCompensateAttempts
 		counted = after.CompensateCount == before.CompensateCount+1 && after.ProcessCount == before.ProcessCount
 		compensates = false
 	}

@@ -49,7 +49,7 @@ func (w wish) is(row processlog.Row) bool {
 		state, endedBy = compensator.Succeeded, compensator.EndedByComplete
 	}
 	return row.State == state && row.EndedBy == endedBy &&
-		row.BusinessType == w.BusinessType && bytes.Equal(row.Content, w.Content) && row.MaxProcessCount == w.MaxProcessCount &&
+		row.BusinessType == w.BusinessType && bytes.Equal(row.Content, w.Content) && row.MaxAttempts == w.MaxAttempts &&
 		row.BatchID == w.BatchID && row.BusinessID == w.BusinessID && row.BusinessExtID == w.BusinessExtID &&
 		row.UserID == w.UserID && row.UserName == w.UserName && row.Headers["order"] == w.carried &&
 		in >= w.Delay && in <= w.Delay+2*time.Millisecond // The store rounds up to whole milliseconds.

@@ -19,7 +19,7 @@ type order struct {
 	undone   bool          // whether a rollback to a savepoint undoes the first part, which holds the entries
 	thinking time.Duration // time between recording and the end
 	stubborn bool          // whether the business code ignores that a key of another type was refused
-	retried  bool          // run with RetryTx (drawMessages)
+	retried  bool          // run with WithRetry (drawMessages)
 	lost     fault         // fault of the first COMMIT
 }
 
@@ -99,7 +99,7 @@ func (w *world) drawEntry(number int) compensator.NewEntry {
 		e.Delay = time.Duration(w.rng.Int64N(int64(4 * time.Minute)))
 	}
 	if w.rng.IntN(4) == 0 {
-		e.MaxProcessCount = 1 + w.rng.IntN(3)
+		e.MaxAttempts = 1 + w.rng.IntN(3)
 	}
 	return e
 }

@@ -51,12 +51,12 @@ func (o *oracle) serverDownedLocked(before, after processlog.Row, a *attempt) {
 // row than the entry has attempts. The row's error holds this count.
 func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *attempt) {
 	o.sights[sawServerFault]++
-	most := o.w.plan.types.MaxProcessCount
-	if before.MaxProcessCount > 0 {
-		most = before.MaxProcessCount
+	most := o.w.plan.types.MaxAttempts
+	if before.MaxAttempts > 0 {
+		most = before.MaxAttempts
 	}
 	if before.State == compensator.Compensating {
-		most = o.w.plan.types.MaxCompensateCount
+		most = o.w.plan.types.MaxCompensateAttempts
 	}
 	row := serverFaultsInARow(before, before) + 1
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount

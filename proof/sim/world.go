@@ -137,7 +137,7 @@ func (w *world) drawPlan() {
 		Horizon: w.between(20*time.Second, 3*time.Minute), StopTimeout: w.between(3*time.Second, 9*time.Second),
 	}
 	p.types = compensator.BatchConfig[content]{
-		MaxProcessCount: 1 + w.rng.IntN(4), MaxCompensateCount: 1 + w.rng.IntN(3), Timeout: w.between(2*time.Second, 5*time.Second),
+		MaxAttempts: 1 + w.rng.IntN(4), MaxCompensateAttempts: 1 + w.rng.IntN(3), Timeout: w.between(2*time.Second, 5*time.Second),
 		Concurrency: 1 + w.rng.IntN(4), BatchSize: 1 + w.rng.IntN(4), Retry: compensator.Exponential(500*time.Millisecond, 4*time.Second),
 	}
 	p.sharedQueue = w.rng.IntN(5) > 0

@@ -189,7 +189,7 @@ func eventually(t *testing.T, check func() bool, what string, args ...any) {
 func relay(t *testing.T, c *compensator.Compensator, p *Publisher, route Route, batch bool, cfg compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order] {
 	t.Helper()
 	if batch {
-		orders, err := HandleBatch(t.Context(), c, "order_message", p, route, &compensator.BatchConfig[harness.Order]{MaxProcessCount: cfg.MaxProcessCount, Timeout: cfg.Timeout})
+		orders, err := HandleBatch(t.Context(), c, "order_message", p, route, &compensator.BatchConfig[harness.Order]{MaxAttempts: cfg.MaxAttempts, Timeout: cfg.Timeout})
 		require.NoError(t, err)
 		return orders
 	}

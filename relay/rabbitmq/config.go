@@ -31,7 +31,7 @@ type Config struct {
 	Timeout time.Duration
 
 	// CountUnavailable counts failures of the broker as failures of the entry. Then the type's schedule decides when to
-	// try again, and MaxProcessCount counts the attempt. These failures are: the broker is unreachable, it does not
+	// try again, and MaxAttempts counts the attempt. These failures are: the broker is unreachable, it does not
 	// confirm in time, or it answers with a nack. A full queue that rejects messages answers with a nack. By default
 	// these failures are compensator.Unavailable and cost no attempt.
 	CountUnavailable bool

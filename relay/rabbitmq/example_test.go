@@ -68,7 +68,7 @@ func ExampleConsume() {
 			return errors.New("try again later")
 		}
 		return nil
-	}, rabbitmq.ConsumerConfig{URL: "amqp://user:password@broker/", Queue: "users", Type: compensator.HandlerConfig[rabbitmq.Delivery]{MaxProcessCount: 5}})
+	}, rabbitmq.ConsumerConfig{URL: "amqp://user:password@broker/", Queue: "users", Type: compensator.HandlerConfig[rabbitmq.Delivery]{MaxAttempts: 5}})
 	if err != nil {
 		log.Fatal(err)
 	}

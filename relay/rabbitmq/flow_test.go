@@ -26,10 +26,10 @@ func TestNoMessageIsLostWhileTheBrokerIsKilled(t *testing.T) {
 	p := open(t, Config{URL: b.URL()})
 	queue := b.queue(nil)
 	b.keepDeclared()
-	cfg := compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1, Timeout: testTimeout}
+	cfg := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Timeout: testTimeout}
 	single, err := Handle[harness.Order](t.Context(), c, "single_message", p, To("", queue), &cfg)
 	require.NoError(t, err)
-	batch, err := HandleBatch(t.Context(), c, "batch_message", p, To("", queue), &compensator.BatchConfig[harness.Order]{MaxProcessCount: 1, Timeout: testTimeout})
+	batch, err := HandleBatch(t.Context(), c, "batch_message", p, To("", queue), &compensator.BatchConfig[harness.Order]{MaxAttempts: 1, Timeout: testTimeout})
 	require.NoError(t, err)
 	want := make(map[string]bool)
 	for first := 0; first < *messages; first += 1000 {

@@ -26,7 +26,7 @@ type Config struct {
 
 	// Judge converts an error of Publish into a handler's error. compensator.Permanent, RetryAfter and Unavailable mean
 	// the same as in a handler. Any other error is a failure: the type's schedule decides when to try again, and
-	// MaxProcessCount counts the attempt. Nil means success. Judge is called concurrently.
+	// MaxAttempts counts the attempt. Nil means success. Judge is called concurrently.
 	//
 	// Judge also gets ErrNoAnswer, once for each message of a batch. It does not get these two:
 	//   - a panic of Publish, which is always a failure

@@ -491,7 +491,7 @@ func TestMiddlewareThatProducesMessagesIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	k := consumer(t, c, func(*message.Message) error { return nil }, ConsumerConfig{Topic: "orders", Type: compensator.HandlerConfig[Delivery]{MaxProcessCount: 1},
+	k := consumer(t, c, func(*message.Message) error { return nil }, ConsumerConfig{Topic: "orders", Type: compensator.HandlerConfig[Delivery]{MaxAttempts: 1},
 		Middlewares: []message.HandlerMiddleware{func(message.HandlerFunc) message.HandlerFunc { return message.PassthroughHandler }}})
 	require.NoError(t, k.Handle(message.NewMessage("m", nil)))
 	w.Run(c)

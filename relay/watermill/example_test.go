@@ -81,7 +81,7 @@ func ExampleConsume() {
 			return errors.New("try again later")
 		}
 		return nil
-	}, relay.ConsumerConfig{Type: compensator.HandlerConfig[relay.Delivery]{MaxProcessCount: 5}})
+	}, relay.ConsumerConfig{Type: compensator.HandlerConfig[relay.Delivery]{MaxAttempts: 5}})
 	if err != nil {
 		log.Fatal(err)
 	}

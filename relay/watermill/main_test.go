@@ -70,7 +70,7 @@ func publisher(t *testing.T, to message.Publisher, cfg Config) *Publisher {
 func relayed(t *testing.T, c *compensator.Compensator, p *Publisher, route Route, batch bool, cfg compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order] {
 	t.Helper()
 	if batch {
-		orders, err := HandleBatch(t.Context(), c, "order_message", p, route, &compensator.BatchConfig[harness.Order]{MaxProcessCount: cfg.MaxProcessCount, Timeout: cfg.Timeout})
+		orders, err := HandleBatch(t.Context(), c, "order_message", p, route, &compensator.BatchConfig[harness.Order]{MaxAttempts: cfg.MaxAttempts, Timeout: cfg.Timeout})
 		require.NoError(t, err)
 		return orders
 	}

@@ -106,7 +106,7 @@ func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 				w := harness.NewWorld(t)
 				c := w.New(w.Quick())
 				b := &topics{publish: func(string, *message.Message) error { return try.err }}
-				orders := relayed(t, c, publisher(t, b, Config{Judge: try.judge}), To("orders"), batch, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
+				orders := relayed(t, c, publisher(t, b, Config{Judge: try.judge}), To("orders"), batch, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 				w.Run(c)
 				id := w.Put(orders, 1, compensator.Options{})
 				if try.want == compensator.Pending {
@@ -139,7 +139,7 @@ func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 		<-release
 		return nil
 	}}
-	orders := relayed(t, c, publisher(t, b, Config{Timeout: 100 * time.Millisecond, Concurrency: 3}), To("orders"), false, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
+	orders := relayed(t, c, publisher(t, b, Config{Timeout: 100 * time.Millisecond, Concurrency: 3}), To("orders"), false, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 	w.Run(c)
 	const n = 30
 	w.PutMany(c, orders, n, compensator.Options{})
@@ -163,7 +163,7 @@ func TestPanicOfAMarshalerIsAFailureThatNamesItsTopic(t *testing.T) {
 		w := harness.NewWorld(t)
 		c := w.New(w.Quick())
 		b := &topics{publish: func(string, *message.Message) error { panic("cannot marshal this") }}
-		orders := relayed(t, c, publisher(t, b, Config{}), To("orders"), batch, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
+		orders := relayed(t, c, publisher(t, b, Config{}), To("orders"), batch, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 		w.Run(c)
 		id := w.Put(orders, 1, compensator.Options{})
 		w.WaitState(id, compensator.Dead)
@@ -197,7 +197,7 @@ func TestMessageThatSpoilsItsBatchIsToldAlone(t *testing.T) {
 		}
 		return Destination{Topic: "orders"}, nil
 	}
-	orders := relayed(t, c, publisher(t, b, Config{Judge: compensator.Permanent}), route, true, compensator.HandlerConfig[harness.Order]{MaxProcessCount: 1})
+	orders := relayed(t, c, publisher(t, b, Config{Judge: compensator.Permanent}), route, true, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 	ids := make(map[string]compensator.EntryID)
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		for _, name := range []string{"first", "refused", "second", "panics", "third", "elsewhere", "nowhere"} {

@@ -36,7 +36,7 @@ func main() {
 	check(compensator.Migrate(ctx, db))
 	c, err := compensator.New(ctx, compensator.Config{DB: db, Operations: cases()})
 	check(err)
-	refunds, err := compensator.Handle(ctx, c, "refund", refund, &compensator.HandlerConfig[Refund]{MaxProcessCount: 2, Retry: compensator.Fixed(200 * time.Millisecond)})
+	refunds, err := compensator.Handle(ctx, c, "refund", refund, &compensator.HandlerConfig[Refund]{MaxAttempts: 2, Retry: compensator.Fixed(200 * time.Millisecond)})
 	check(err)
 
 	switch os.Args[1] {

@@ -80,7 +80,7 @@ func create(ctx context.Context, db *sql.DB) {
 // place takes a piece from the stock, stores the order, and records the entry that closes it. All three commit together.
 func (s *shop) place(ctx context.Context, o Order) error {
 	key := closingOf(o.ID)
-	return s.log.RetryTx(ctx, key, func(ctx context.Context) error {
+	return s.log.WithRetry(ctx, key, func(ctx context.Context) error {
 		return s.log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := s.closeOrder.Record(ctx, tx, o, compensator.Options{IdempotencyKey: key, Delay: 3 * time.Second})
 			if err != nil || receipt.Duplicate() {

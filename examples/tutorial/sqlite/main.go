@@ -87,10 +87,10 @@ func closeUnpaid(ctx context.Context, tx *compensator.ScopedTx, e *compensator.E
 // settings says how often to try, and what to do when all attempts have failed.
 func settings() *compensator.HandlerConfig[Order] {
 	return &compensator.HandlerConfig[Order]{
-		MaxProcessCount: 3,
-		Timeout:         2 * time.Second,
-		Lease:           3 * time.Second,
-		Retry:           compensator.Fixed(200 * time.Millisecond),
+		MaxAttempts: 3,
+		Timeout:     2 * time.Second,
+		Lease:       3 * time.Second,
+		Retry:       compensator.Fixed(200 * time.Millisecond),
 		CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
 			fmt.Printf("giving up order %s: %s\n", o.ID, e.LastError)
 			_, err := tx.ExecContext(ctx, "UPDATE orders SET state='for a person' WHERE id=?", o.ID)

@@ -223,5 +223,5 @@ func (p *Poller) warn(t *transaction) {
 	}
 	p.e.Log.Warn("compensator: entries are recorded in transactions whose commit the library does not see; it polls for them, and they start up to a second late, "+
 		"or with the next reconciliation when their transaction takes longer than that. Open the pool on a Connector, call Receipt.Committed after each commit, "+
-		"or run the transaction by InTx or RetryTx. This is logged once", "idempotent_id", t.Key)
+		"or run the transaction by InTx or WithRetry. This is logged once", "idempotent_id", t.Key)
 }

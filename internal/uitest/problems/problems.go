@@ -69,11 +69,11 @@ func New(c *compensator.Compensator, speed Speed) (*Shop, error) {
 		t, errs[i] = compensator.Handle(context.Background(), c, name, work, &cfg)
 		return t
 	}
-	s.refund = handle(0, "refund", s.doRefund, compensator.HandlerConfig[Money]{MaxProcessCount: 3})
-	s.transfer = handle(1, "transfer", s.doTransfer, compensator.HandlerConfig[Money]{MaxProcessCount: 1, Timeout: speed.Timeout})
+	s.refund = handle(0, "refund", s.doRefund, compensator.HandlerConfig[Money]{MaxAttempts: 3})
+	s.transfer = handle(1, "transfer", s.doTransfer, compensator.HandlerConfig[Money]{MaxAttempts: 1, Timeout: speed.Timeout})
 	s.mail = handle(2, "invoice_mail", s.doMail, compensator.HandlerConfig[Money]{})
 	s.closeOrder = handle(3, "close_order", s.doClose, compensator.HandlerConfig[Money]{Retry: compensator.Fixed(time.Hour)})
-	s.ship = handle(4, "ship_parcel", s.doShip, compensator.HandlerConfig[Money]{MaxProcessCount: 1, MaxCompensateCount: 1, Compensate: s.undoShip})
+	s.ship = handle(4, "ship_parcel", s.doShip, compensator.HandlerConfig[Money]{MaxAttempts: 1, MaxCompensateAttempts: 1, Compensate: s.undoShip})
 	return s, errors.Join(errs[:]...)
 }
 

@@ -50,11 +50,11 @@ type Type struct {
 	// Compensation is CompensationNone, CompensationPlain or CompensationTx.
 	Compensation string `json:"compensation,omitempty"`
 
-	MaxProcessCount    int   `json:"max_process_count,omitempty"`
-	MaxCompensateCount int   `json:"max_compensate_count,omitempty"`
-	LeaseMS            int64 `json:"lease_ms,omitempty"`
-	TimeoutMS          int64 `json:"timeout_ms,omitempty"`
-	CompensateCrashed  bool  `json:"compensate_crashed,omitempty"`
+	MaxAttempts           int   `json:"max_process_count,omitempty"`
+	MaxCompensateAttempts int   `json:"max_compensate_count,omitempty"`
+	LeaseMS               int64 `json:"lease_ms,omitempty"`
+	TimeoutMS             int64 `json:"timeout_ms,omitempty"`
+	CompensateCrashed     bool  `json:"compensate_crashed,omitempty"`
 }
 
 // The kinds of handlers and compensations.

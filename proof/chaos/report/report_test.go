@@ -25,7 +25,7 @@ func synthetic(t *testing.T, dir string) {
 		&history.Process{App: "driver", PID: 1, At: begin},
 		&history.Run{
 			At: begin, Seed: 7, FaultKinds: append([]string{"clock skew"}, kinds...), Versions: map[string]string{"mariadb": "10.11", "redis": "7.0"},
-			Types:       []history.Type{{Name: "ship", Handler: history.HandlerPlain, MaxProcessCount: 3, LeaseMS: 2000}},
+			Types:       []history.Type{{Name: "ship", Handler: history.HandlerPlain, MaxAttempts: 3, LeaseMS: 2000}},
 			Unavailable: map[string]string{"clock moves": "no libfaketime"},
 		},
 	}

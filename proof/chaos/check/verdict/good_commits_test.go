@@ -231,7 +231,7 @@ var strangeCommits = map[string]func(s *story){
 		x.ask()
 		again.appear(false)
 		x.answer(history.CommitOK)
-		s.run.Types[0].MaxProcessCount = 3
+		s.run.Types[0].MaxAttempts = 3
 		again.claim().run("app1").end(history.OutcomeOK).succeed()
 	},
 	"a duplicate of what is purged right after": func(s *story) {

@@ -222,14 +222,14 @@ func (l *Ledger) maxOf(e *Entry) int {
 		}
 	}
 	if t := l.typeOf(e); t != nil {
-		return t.MaxProcessCount
+		return t.MaxAttempts
 	}
 	return 0
 }
 
 func (l *Ledger) maxUndoOf(e *Entry) int {
 	if t := l.typeOf(e); t != nil {
-		return t.MaxCompensateCount
+		return t.MaxCompensateAttempts
 	}
 	return 0
 }

@@ -39,12 +39,12 @@ func newStory(t testing.TB) *story {
 	s.run = history.Run{
 		Seed: 7, HorizonMS: 60_000, PurgeAgeMS: purgeAge,
 		Types: []history.Type{
-			{Name: "ship", Handler: history.HandlerPlain, MaxProcessCount: 3, LeaseMS: storyLease},
-			{Name: "pay", Handler: history.HandlerTx, Compensation: history.CompensationTx, MaxProcessCount: 2, MaxCompensateCount: 2, LeaseMS: storyLease},
-			{Name: "close", Handler: history.HandlerPlain, Compensation: history.CompensationPlain, MaxProcessCount: 2, MaxCompensateCount: 2, LeaseMS: storyLease},
-			{Name: "mail", Handler: history.HandlerBatch, MaxProcessCount: 3, LeaseMS: storyLease},
-			{Name: "bomb", Handler: history.HandlerPlain, Compensation: history.CompensationPlain, CompensateCrashed: true, MaxProcessCount: 3, MaxCompensateCount: 2, LeaseMS: storyLease},
-			{Name: "truck", Handler: history.HandlerPlain, MaxProcessCount: 3, LeaseMS: storyLease},
+			{Name: "ship", Handler: history.HandlerPlain, MaxAttempts: 3, LeaseMS: storyLease},
+			{Name: "pay", Handler: history.HandlerTx, Compensation: history.CompensationTx, MaxAttempts: 2, MaxCompensateAttempts: 2, LeaseMS: storyLease},
+			{Name: "close", Handler: history.HandlerPlain, Compensation: history.CompensationPlain, MaxAttempts: 2, MaxCompensateAttempts: 2, LeaseMS: storyLease},
+			{Name: "mail", Handler: history.HandlerBatch, MaxAttempts: 3, LeaseMS: storyLease},
+			{Name: "bomb", Handler: history.HandlerPlain, Compensation: history.CompensationPlain, CompensateCrashed: true, MaxAttempts: 3, MaxCompensateAttempts: 2, LeaseMS: storyLease},
+			{Name: "truck", Handler: history.HandlerPlain, MaxAttempts: 3, LeaseMS: storyLease},
 			{Name: "nobody", Handler: history.HandlerNone},
 		},
 	}
