@@ -256,7 +256,7 @@ func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 	lines.Contains(w, "bounded by the pool", "type=one", "concurrency=18", "max_open_conns=20")
 	register("two", 5)
 	lines.Contains(w, "may hold the whole pool", "calls=23", "max_open_conns=20", `types="one 18, two 5"`, `compensations_beside_them="undone 18"`,
-		"TypeConfig.Concurrency of these types to 18 in all, or SetMaxOpenConns to 25 and more")
+		"Concurrency of these types to 18 in all, or SetMaxOpenConns to 25 and more")
 	register("three", 5)
 	for len(lines) > 0 {
 		assert.NotContains(t, <-lines, "may hold the whole pool", "once")
