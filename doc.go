@@ -26,8 +26,8 @@
 // # Compensation, and people
 //
 // An entry needs compensation when its attempts are used up, or when its handler returned Permanent. The Compensate
-// function of its type then runs. An entry of a type without Compensate becomes dead. [Compensator.List] finds dead
-// entries. [Compensator.Requeue] starts one afresh. [Compensator.SettleManually] records that a person did the work. If
+// function of its type then runs. An entry of a type without Compensate becomes dead. In package admin, Log.List finds
+// dead entries, Log.Requeue starts one afresh, and Log.SettleManually records that a person did the work. If
 // the work is done or no longer wanted before it ran, call [Type.CompleteTx] or [Type.CancelTx] in the transaction that
 // made it so.
 //

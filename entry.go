@@ -32,7 +32,7 @@ type Entry struct {
 	NextAt          time.Time // due time, or the time at which a terminal state was reached. UTC, milliseconds, as all times here
 	EndedBy         EndedBy
 	LastError       string // error of the last failed attempt. The first attempt of a compensation reads the error of the handler here. Success clears it
-	Erased          bool   // set by Compensator.Erase
+	Erased          bool   // set by Erase of package admin
 
 	CreatedAt, UpdatedAt time.Time
 

@@ -29,7 +29,7 @@ type TypeOverview struct {
 	Broken  *Broken       `json:"breaker,omitempty"` // the breaker is open in this process; other processes may claim the type
 }
 
-// Broken is a type whose breaker (TypeConfig.Breaker) is open in the process that serves the Admin. This process claims
+// Broken is a type whose breaker (HandlerConfig.Breaker) is open in the process that serves the Admin. This process claims
 // no entry of the type meanwhile.
 type Broken struct {
 	Type    string    `json:"type"`

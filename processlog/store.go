@@ -154,7 +154,7 @@ type Keeper interface {
 	// ErrBusy if waiting takes too long.
 	Resolve(ctx context.Context, ref Ref) (Row, error)
 
-	// List, Count and History read entries for people: see Compensator.List. Count counts committed entries. If tx is
+	// List, Count and History read entries for people: see Log of package admin. Count counts committed entries. If tx is
 	// not nil, it counts the entries that tx sees.
 	List(ctx context.Context, filter Filter) (Page, error)
 	Count(ctx context.Context, tx Tx, filter CountFilter) ([]Count, error)

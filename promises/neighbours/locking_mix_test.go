@@ -96,7 +96,7 @@ func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 	processes := []*compensator.Compensator{mixedProcess(w, w.DB), mixedProcess(w, w.Open(harness.Plain(w.DSN)))}
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
-	// This test purges entries that are younger than Compensator.Purge allows. Without this purge note, the processes
+	// This test purges entries that are younger than Purge of package admin allows. Without this purge note, the processes
 	// would report them as lost.
 	w.Exec("INSERT INTO common_process_log_audit (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (0,?,'','','{}','{}',UTC_TIMESTAMP(3)+INTERVAL 1 HOUR)",
 		processlog.ActionPurge)

@@ -146,7 +146,7 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 			t.Parallel()
 			server := testservers.NewSQL(t)
 			w := harness.WorldAt(t, server.Database(t))
-			// This test purges entries that are younger than Compensator.Purge allows. Without this purge note, the
+			// This test purges entries that are younger than Purge of package admin allows. Without this purge note, the
 			// processes would report them as lost.
 			w.Exec("INSERT INTO common_process_log_audit (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (0,?,'','','{}','{}',UTC_TIMESTAMP(3)+INTERVAL 1 HOUR)",
 				processlog.ActionPurge)

@@ -1,4 +1,4 @@
-// Package breaker implements TypeConfig.Breaker. It stops claiming entries of a type while a dependency of the type's
+// Package breaker implements HandlerConfig.Breaker. It stops claiming entries of a type while a dependency of the type's
 // handler is down.
 package breaker
 
@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settings are the settings of TypeConfig.Breaker. The breaker looks at the latest Of entries. It opens when at least
+// Settings are the settings of HandlerConfig.Breaker. The breaker looks at the latest Of entries. It opens when at least
 // Share of them report that the handler's dependency is down. Pause is the first pause before a probe.
 type Settings struct {
 	Of    int

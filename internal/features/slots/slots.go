@@ -1,4 +1,4 @@
-// Package slots bounds how many calls of a type's handler run at once in this process: TypeConfig.Concurrency.
+// Package slots bounds how many calls of a type's handler run at once in this process: HandlerConfig.Concurrency.
 //
 // Entries that a process records itself should start at once. So an open transaction can reserve slots for the entries that it
 // records. While a backlog is worked off, a fifth of the slots stays free for entries that are recorded meanwhile.
