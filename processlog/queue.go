@@ -13,7 +13,8 @@ import (
 // own clock. An implementation is right if it passes suite.TestQueue of package compensatortest/suite.
 type Queue interface {
 	// Check returns the reason if this queue cannot be used. fingerprint is Store.Fingerprint. If two databases used the
-	// same prefix, they would remove each other's entries. So Check refuses the second database.
+	// same prefix, they would remove each other's entries. So Check refuses the second database. New calls Check, and so
+	// does each round of the reconciler, because a queue that lost everything may have a new owner.
 	Check(ctx context.Context, fingerprint string) error
 
 	// Enqueue adds entries. Each entry becomes due after its In. If the queue already has the entry, the entry keeps its
@@ -45,8 +46,8 @@ type Queue interface {
 	// and calls Rebuilt with the same token. Until period has passed, no other caller gets these types.
 	//
 	// A new type is lost until it is rebuilt for the first time. A type becomes lost again when the queue may have
-	// dropped entries of the type, for example when Redis evicts a key. A queue that never drops entries need not report
-	// lost types.
+	// dropped entries of the type, for example when Redis evicts a key, or after FLUSHALL. A queue that never drops
+	// entries need not report lost types.
 	Rebuild(ctx context.Context, businessTypes []string, token Token, period time.Duration) (mine []string, err error)
 
 	// Rebuilt ends the lost state of types. It leaves out types of which the queue has dropped entries since the call of
@@ -59,11 +60,6 @@ type Queue interface {
 	// Listen calls wake for each type that another process passes to Notify, until ctx ends. After a lost connection it
 	// reconnects. Notifications during that time are lost. wake must not block.
 	Listen(ctx context.Context, wake func(businessType string))
-
-	// Kept reports whether the queue still has all entries that were added since Kept last returned true, as far as the
-	// queue can tell. It returns false after a restart without persistence, after a FLUSHALL, and after a failover that
-	// lost data.
-	Kept(ctx context.Context) (bool, error)
 
 	// Lead reports whether the caller should reconcile during the next period. So usually only one process reads the
 	// rows. It does no harm if two processes reconcile, or if none does for one period.

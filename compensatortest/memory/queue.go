@@ -21,7 +21,6 @@ import (
 type Queue struct {
 	mu        sync.Mutex // guards the fields below it; never held while waiting
 	keys      queueKeys
-	epochs    int           // number of epochs that were drawn
 	clients   int           // number of clients that were created
 	shift     time.Duration // added to this process's clock
 	full      bool
@@ -31,7 +30,6 @@ type Queue struct {
 // queueKeys holds everything that the queue stores. Each field is a kind of key in Redis.
 type queueKeys struct {
 	due         map[string]*zset // by business type, without empty sets
-	epoch       int              // 0: no epoch was drawn
 	owner       string           // fingerprint of the log (empty: none)
 	leader      int              // number of the leading client (0: none)
 	leaderUntil int64            // time until which the leader leads, in unix ms
@@ -64,7 +62,8 @@ func (q *Queue) Client() *QueueClient {
 	return &QueueClient{queue: q, number: q.clients}
 }
 
-// Lose deletes everything, as FLUSHALL or a restart without persistence does. Kept then returns false to each client.
+// Lose deletes everything, as FLUSHALL or a restart without persistence does. The calls of every client then report
+// each type as lost.
 func (q *Queue) Lose() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,7 +123,7 @@ func (q *Queue) Snapshot() QueueState {
 }
 
 // Restore replaces the content of the queue with a snapshot. A restart from an old file or a failover to a lagging
-// replica does the same. Kept returns false only if Lose was called in between.
+// replica does the same. No call reports this loss.
 func (q *Queue) Restore(state QueueState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -316,15 +315,6 @@ func (q *Queue) checkLocked(fingerprint string) error {
 		return &processlog.FieldError{Field: "Prefix", Reason: fmt.Sprintf("the queue belongs to another log (its fingerprint is %q, ours %q)", q.keys.owner, fingerprint)}
 	}
 	return nil
-}
-
-// epochLocked returns the epoch. It draws a new one if there is none.
-func (q *Queue) epochLocked() int {
-	if q.keys.epoch == 0 {
-		q.epochs++
-		q.keys.epoch = q.epochs
-	}
-	return q.keys.epoch
 }
 
 func (q *Queue) leadLocked(client int, period time.Duration) bool {

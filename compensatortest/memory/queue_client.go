@@ -16,8 +16,6 @@ type QueueClient struct {
 	queue  *Queue
 	number int // counts from 1
 	closed atomic.Bool
-
-	epoch int // last epoch that the client has seen; guarded by queue.mu
 }
 
 var _ processlog.Queue = (*QueueClient)(nil)
@@ -191,18 +189,6 @@ func (c *QueueClient) Listen(ctx context.Context, wake func(businessType string)
 			}
 		}
 	}
-}
-
-// Kept implements processlog.Queue. The first call of a client returns false.
-func (c *QueueClient) Kept(ctx context.Context) (bool, error) {
-	if err := c.open(ctx, "read epoch"); err != nil {
-		return false, err
-	}
-	defer c.queue.mu.Unlock()
-	found := c.queue.epochLocked()
-	kept := found == c.epoch
-	c.epoch = found
-	return kept, nil
 }
 
 // Lead implements processlog.Queue. The leading client stays the leader as long as it calls Lead within each period.

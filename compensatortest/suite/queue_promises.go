@@ -357,17 +357,6 @@ func (t *queueTest) listenReturnsWhenItsContextEnds() {
 	}
 }
 
-func (t *queueTest) kept() bool {
-	t.Helper()
-	kept, err := t.queue.Kept(t.ctx)
-	require.NoError(t, err)
-	return kept
-}
-
-func (t *queueTest) keptIsTrueFromTheSecondCallOn() {
-	assert.Equal(t, []bool{false, true, true}, []bool{t.kept(), t.kept(), t.kept()})
-}
-
 func (t *queueTest) leads(period time.Duration) bool {
 	t.Helper()
 	leads, err := t.queue.Lead(t.ctx, period)

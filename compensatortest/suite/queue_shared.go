@@ -12,25 +12,39 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-func (t *queueTest) lossIsToldOnce() {
-	assert.Equal(t, []bool{false, true}, []bool{t.kept(), t.kept()})
-	t.enqueue(dueIn("order", 1, 0))
+func (t *queueTest) lossIsReportedUntilTheTypeIsRebuilt() {
+	t.makeWhole("order", "stock")
+	t.enqueue(dueIn("order", 2, 0))
+	assert.False(t, t.lost("order"))
+	assert.False(t, t.lost("stock"))
 	t.lose()
 	assert.Equal(t, processlog.Never, t.peek("order"))
-	assert.Equal(t, []bool{false, true}, []bool{t.kept(), t.kept()})
+	assert.True(t, t.lost("order"))
+	assert.True(t, t.lost("order"), "a report does not end the loss")
+	t.makeWhole("order")
+	assert.False(t, t.lost("order"))
+	assert.True(t, t.lost("stock"), "each type is rebuilt by itself")
 }
 
-// Each process must learn of a loss. The first call of one process must not hide the loss from another. A process that
-// starts after the loss must not hide it either.
-func (t *queueTest) lossIsToldToEachProcess() {
+// A report to one process must not hide the loss from another. A process that starts after the loss must not hide it
+// either.
+func (t *queueTest) lossIsReportedToEachProcess() {
 	other := t.another()
 	defer other.close()
-	assert.Equal(t, []bool{false, true, false, true}, []bool{t.kept(), t.kept(), other.kept(), other.kept()})
+	t.makeWhole("order")
+	assert.False(t, other.lost("order"))
 	t.lose()
 	late := t.another()
 	defer late.close()
-	assert.False(t, late.kept(), "the new process has enqueued nothing yet")
-	assert.Equal(t, []bool{false, true, false, true, true}, []bool{other.kept(), other.kept(), t.kept(), t.kept(), late.kept()})
+	for _, process := range []*queueTest{late, t, other, late} {
+		assert.True(t, process.lost("order"))
+	}
+}
+
+func (t *queueTest) makeWhole(businessTypes ...string) {
+	t.Helper()
+	t.rebuild(processlog.Token{9}, businessTypes...)
+	require.Equal(t, businessTypes, t.rebuilt(processlog.Token{9}, businessTypes...))
 }
 
 func (t *queueTest) anotherIsNotGivenWhatIsLeased() {
@@ -122,7 +136,6 @@ func (t *queueTest) closedQueueRefuses() {
 		},
 		"Rebuilt": func() error { _, err := q.Rebuilt(t.ctx, []string{"order"}, processlog.Token{1}); return err },
 		"Notify":  func() error { return q.Notify(t.ctx, []string{"order"}) },
-		"Kept":    func() error { _, err := q.Kept(t.ctx); return err },
 		"Lead":    func() error { _, err := q.Lead(t.ctx, time.Hour); return err },
 	} {
 		assert.Error(t, call(), name)

@@ -24,7 +24,7 @@ var points = []Point{
 	AttemptStarted, BatchStarted, BatchBroken, BatchEnded, HandlerReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
 	OrderingJoined, OrderingRead, OrderingNoted, OrderingBlocked, OrderingLeft, OrderingMoved, OrderingFollowed,
 	OutcomesNext, OutcomesPart, OutcomesStored, QueueSettled,
-	EpochRead, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildEnqueued,
+	OwnerChecked, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildEnqueued,
 	MessagesClaimed, MessagesRead, MessagesWritten, BatchHalved, AsideSettled, MessagesSettled, MessagesAcknowledged,
 	RowsTaken, RowsAdopted,
 	CaseOpened, CaseClosed, OperationWritten, AuditWritten, ChangeCommitted, FaultsWritten, PurgePart, MarksRead, MarkMoved, MigrationPart,

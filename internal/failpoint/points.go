@@ -73,7 +73,7 @@ const (
 
 // Points of reconciling.
 const (
-	EpochRead       Point = "epoch-read"       // it is known whether the queue has lost its keys, but nothing has been done about it
+	OwnerChecked    Point = "owner-checked"    // the queue belongs to this database, and this process has not asked to lead
 	LeadershipAsked Point = "leadership-asked" // this process may be the leader, and has enqueued nothing
 	HeadsRead       Point = "heads-read"       // the round has done nothing yet
 	PageScanned     Point = "page-scanned"     // the entries to enqueue are read, the queue is not updated

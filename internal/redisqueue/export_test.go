@@ -10,9 +10,6 @@ func (q *Queue) DueKey(businessType string) string { return q.keys.due(businessT
 // Whole returns the member that says that a type has lost no entry.
 func (q *Queue) Whole(businessType string) string { return wholeMark(q.keys.due(businessType)) }
 
-// EpochKey returns the key whose absence says that Redis has lost its keys.
-func (q *Queue) EpochKey() string { return q.keys.epoch(0) }
-
 // OwnerKey returns the key that names the database of a hash tag's keys.
 func (q *Queue) OwnerKey(tag uint32) string { return q.keys.owner(tag) }
 

@@ -65,9 +65,6 @@ func rebuildMark(who, dueKey string) string { return "rebuild " + who + " " + du
 // rebuilder returns the name of the process with that token for a rebuildMark.
 func rebuilder(token processlog.Token) string { return hex.EncodeToString(token[:]) }
 
-// epoch returns the key of a random value. The value disappears when Redis loses the keys of the tag.
-func (k redisKeys) epoch(tag uint32) string { return k.tag(tag) + ":epoch" }
-
 // owner returns the key of the fingerprint of the only database that may use the keys of the tag.
 func (k redisKeys) owner(tag uint32) string { return k.tag(tag) + ":owner" }
 

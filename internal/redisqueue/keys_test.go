@@ -18,7 +18,6 @@ func TestRedisKeysAreSpeltAsStored(t *testing.T) {
 	single, err := newKeys("shop", 1)
 	require.NoError(t, err)
 	assert.Equal(t, "{shop:v1:0}:sync_user:0:due", single.due("sync_user"))
-	assert.Equal(t, "{shop:v1:0}:epoch", single.epoch(0))
 	assert.Equal(t, "{shop:v1:0}:owner", single.owner(0))
 	assert.Equal(t, "{shop:v1:0}:lead", single.lead())
 	assert.Equal(t, "shop:v1:wake", single.wake())
@@ -29,7 +28,7 @@ func TestRedisKeysAreSpeltAsStored(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "{shop:v1:6}:sync_user:0:due", cluster.due("sync_user"))
 	assert.Equal(t, "{shop:v1:6}:订单}{:0:due", cluster.due("订单}{"))
-	assert.Equal(t, "{shop:v1:15}:epoch", cluster.epoch(15))
+	assert.Equal(t, "{shop:v1:15}:owner", cluster.owner(15))
 }
 
 func TestRedisKeysSpreadTypesOverAllTags(t *testing.T) {
@@ -48,7 +47,7 @@ func TestRedisKeysOfDifferentMeaningNeverCoincide(t *testing.T) {
 	for _, prefix := range []string{"a", "a:v1:0", "a:v1", "v1"} {
 		k, err := newKeys(prefix, 1)
 		require.NoError(t, err)
-		meant := map[string]string{"epoch": k.epoch(0), "owner": k.owner(0), "lead": k.lead(), "wake": k.wake()}
+		meant := map[string]string{"owner": k.owner(0), "lead": k.lead(), "wake": k.wake()}
 		for _, businessType := range []string{"x", "x:0", "x:0:due", "epoch", "lead", "owner", "}:epoch", "0", "}", "{x}", "v1:wake"} {
 			meant["due "+businessType] = k.due(businessType)
 		}
@@ -110,14 +109,14 @@ func FuzzRedisKeys(f *testing.F) {
 			return
 		}
 		require.Equal(t, one == other, k.due(one) == k.due(other))
-		for _, key := range []string{k.due(one), k.epoch(k.tagOf(one)), k.owner(k.tagOf(one))} {
+		for _, key := range []string{k.due(one), k.owner(k.tagOf(one))} {
 			_, inner, found := strings.Cut(key, "{")
 			require.True(t, found)
 			inner, _, found = strings.Cut(inner, "}")
 			require.True(t, found)
 			require.Equal(t, k.tag(k.tagOf(one)), "{"+inner+"}", "a script's keys live together")
 		}
-		for _, ours := range []string{k.epoch(k.tagOf(one)), k.owner(k.tagOf(one)), k.lead(), k.wake()} {
+		for _, ours := range []string{k.owner(k.tagOf(one)), k.lead(), k.wake()} {
 			require.NotEqual(t, ours, k.due(one))
 		}
 	})

@@ -263,13 +263,11 @@ func drawAsk(t *rapid.T) askCommand {
 
 func (c askCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	q := m.sides[side][c.Process]
-	kept, err := q.Kept(m.ctx)
-	assert.NoError(m, err)
 	leads, err := q.Lead(m.ctx, c.Period)
 	assert.NoError(m, err)
 	waits, lost, err := q.Peek(m.ctx, append([]string{"none"}, queueTypes...))
 	assert.NoError(m, err)
-	return []any{kept, leads, q.Check(m.ctx, c.Fingerprint) == nil, lost}, waits
+	return []any{leads, q.Check(m.ctx, c.Fingerprint) == nil, lost}, waits
 }
 
 // rebuildCommand begins or ends a rebuild of types.

@@ -22,7 +22,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,8 +34,8 @@ import (
 // Queue keeps one zset for each business type. It maps entry ids to due times, or to lease ends while claimed, in unix
 // ms of Redis's clock. Its contents survive a crash of this process.
 //
-// Redis may lose all keys, which Kept detects. It may also lose or rename a single zset. Then the member "whole …" is
-// missing, and every reply reports the loss. A Redis at its memory limit still claims and settles. Entries that it
+// Redis may lose all keys, or lose or rename a single zset. Then the member "whole …" of a zset is missing, and every
+// reply about its type reports the loss. A Redis at its memory limit still claims and settles. Entries that it
 // cannot add make the type lost, and Enqueue reports that. The same holds if a key of the queue holds a value of
 // another type. The queue does not change that value.
 //
@@ -46,8 +46,7 @@ type Queue struct {
 	keys     redisKeys
 	instance string // random name of this process for Lead
 
-	mu     sync.Mutex // guards epochs
-	epochs []string   // by hash tag, as last read
+	knownVersion atomic.Bool // Check has read the version of the server
 }
 
 var _ processlog.Queue = (*Queue)(nil)
@@ -66,7 +65,7 @@ func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
 	if err != nil {
 		return nil, errors.Join(err, own.Close())
 	}
-	return &Queue{client: own, keys: k, instance: rand.Text(), epochs: make([]string, tags)}, nil
+	return &Queue{client: own, keys: k, instance: rand.Text()}, nil
 }
 
 // maxScriptMembers is the maximum number of entries in one script. Redis serves no other client meanwhile, and unpack
@@ -123,8 +122,11 @@ func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	return nil
 }
 
-// checkVersion accepts a server that does not tell its version.
+// checkVersion accepts a server that does not tell its version. It asks until a server has answered once.
 func (q *Queue) checkVersion(ctx context.Context) error {
+	if q.knownVersion.Load() {
+		return nil
+	}
 	info, err := q.client.Info(ctx, "server").Result()
 	switch {
 	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "unknown command"):
@@ -132,7 +134,9 @@ func (q *Queue) checkVersion(ctx context.Context) error {
 	case err != nil:
 		return q.failed(ctx, err)
 	}
-	return checkRedisVersion(info)
+	err = checkRedisVersion(info)
+	q.knownVersion.Store(err == nil)
+	return err
 }
 
 func checkRedisVersion(info string) error {
@@ -304,22 +308,6 @@ func (q *Queue) askEach(ctx context.Context, script *redis.Script, businessTypes
 		return nil, err
 	}
 	return answers, nil
-}
-
-// Kept compares the epoch of every hash tag with the value that this process read last. So it detects a loss even if
-// another process has already written a new epoch. The first call returns false, because there is nothing to compare.
-func (q *Queue) Kept(ctx context.Context) (bool, error) {
-	found, err := q.stamp(ctx, q.allTags(), q.keys.epoch, rand.Text)
-	if err != nil {
-		return false, wrapQueueError("read epoch", err)
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	// Compare all tags, because a cluster node that loses its keys does not affect the other nodes.
-	kept := slices.Equal(found, q.epochs)
-	// Report a loss only once. The caller remembers that everything must be enqueued again.
-	q.epochs = found
-	return kept, nil
 }
 
 // Lead renews the leadership of the leading process. Another process takes over if the leader has not called Lead for a

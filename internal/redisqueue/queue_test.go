@@ -108,11 +108,22 @@ func outcomes(leased processlog.Leased, remove bool) []processlog.QueueOutcome {
 	return items
 }
 
-func assertKept(t *testing.T, want bool, q processlog.Queue) {
+// makeWhole rebuilds types, so that they are not lost.
+func makeWhole(t *testing.T, q processlog.Queue, businessTypes ...string) {
 	t.Helper()
-	kept, err := q.Kept(t.Context())
+	_, err := q.Rebuild(t.Context(), businessTypes, processlog.Token{9}, time.Hour)
 	require.NoError(t, err)
-	assert.Equal(t, want, kept)
+	whole, err := q.Rebuilt(t.Context(), businessTypes, processlog.Token{9})
+	require.NoError(t, err)
+	require.Equal(t, businessTypes, whole)
+}
+
+// lostOf returns those of the types that the queue has lost.
+func lostOf(t *testing.T, q processlog.Queue, businessTypes ...string) []string {
+	t.Helper()
+	_, lost, err := q.Peek(t.Context(), businessTypes)
+	require.NoError(t, err)
+	return lost
 }
 
 // Failure: F42
@@ -120,17 +131,13 @@ func TestRedisQueueNoticesARestartThatLostEverything(t *testing.T) {
 	t.Parallel()
 	q, server, client := ownQueue(t)
 	other := sameQueue(t, client, "own")
-	for _, want := range []bool{false, true} {
-		assertKept(t, want, q)
-		assertKept(t, want, other)
-	}
+	makeWhole(t, q, "order")
 	server.Kill()
-	_, err := q.Kept(t.Context())
+	_, _, err := q.Peek(t.Context(), []string{"order"})
 	require.Error(t, err)
 	server.Restart(t)
-	for _, want := range []bool{false, true} { // The first call must not hide the loss from the other queue.
-		assertKept(t, want, q)
-		assertKept(t, want, other)
+	for _, each := range []processlog.Queue{q, other, q} { // The first call must not hide the loss from the other queue.
+		assert.Equal(t, []string{"order"}, lostOf(t, each, "order"))
 	}
 }
 
@@ -138,13 +145,12 @@ func TestRedisQueueNoticesARestartThatLostEverything(t *testing.T) {
 func TestRedisQueueNoticesFlushAndSweptKeys(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
-	assertKept(t, false, q)
+	makeWhole(t, q, "order", "stock")
 	require.NoError(t, client.FlushAll(t.Context()).Err())
-	assertKept(t, false, q)
-	assertKept(t, true, q)
-	require.NoError(t, client.Del(t.Context(), q.EpochKey()).Err())
-	assertKept(t, false, q)
-	assertKept(t, true, q)
+	assert.Equal(t, []string{"order", "stock"}, lostOf(t, q, "order", "stock"))
+	makeWhole(t, q, "order", "stock")
+	require.NoError(t, client.Del(t.Context(), q.DueKey("order")).Err())
+	assert.Equal(t, []string{"order"}, lostOf(t, q, "order", "stock"))
 }
 
 // TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt loses a type while it is being rebuilt, so entries that were
@@ -183,11 +189,11 @@ func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
 func TestRedisQueueSurvivesARestartWithAppendOnlyFile(t *testing.T) {
 	t.Parallel()
 	q, server, _ := ownQueue(t, "--appendonly", "yes", "--appendfsync", "always")
-	assertKept(t, false, q)
+	makeWhole(t, q, "order")
 	mustEnqueue(t, q, due("order", 1, 2))
 	server.Kill()
 	server.Restart(t)
-	assertKept(t, true, q)
+	assert.Empty(t, lostOf(t, q, "order"))
 	assert.Len(t, mustClaim(t, q, "order", 10).IDs, 2)
 }
 
@@ -196,7 +202,6 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t, "--maxmemory-policy", "noeviction")
 	require.NoError(t, q.Check(t.Context(), "database"))
-	assertKept(t, false, q)
 	mine, err := q.Rebuild(t.Context(), []string{"order"}, processlog.Token{1}, time.Hour)
 	require.NoError(t, err)
 	require.Len(t, mine, 1)
@@ -234,14 +239,12 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	assert.Equal(t, []string{"user"}, rebuild(processlog.Token{2}), "no new rebuild begins for a while")
 	assert.Equal(t, []string{"user"}, rebuilt(processlog.Token{2}), "a type without entries needs no memory")
 
-	assertKept(t, true, q)
 	assert.NoError(t, q.Check(t.Context(), "database"))
 	leads, err := q.Lead(t.Context(), time.Hour)
 	require.NoError(t, err)
 	assert.True(t, leads)
-	require.NoError(t, client.Del(t.Context(), q.EpochKey(), q.OwnerKey(0)).Err())
+	require.NoError(t, client.Del(t.Context(), q.OwnerKey(0)).Err())
 	assert.NoError(t, q.Check(t.Context(), "database"), "small required keys still fit")
-	assertKept(t, false, q)
 
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	require.Eventually(t, func() bool { return len(rebuild(processlog.Token{3})) > 0 }, eventually, time.Millisecond, "a new rebuild begins")
@@ -355,15 +358,13 @@ func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	client := redisClient(t, server)
 	q := sameQueue(t, client, server.Prefix(t))
-	for _, key := range []string{q.DueKey("order"), q.EpochKey(), q.OwnerKey(0)} {
+	for _, key := range []string{q.DueKey("order"), q.OwnerKey(0)} {
 		require.NoError(t, client.RPush(t.Context(), key, "somebody else's").Err())
 	}
 	_, lost, errs := q.Enqueue(t.Context(), due("order", 1), processlog.EnqueueRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, errs, "WRONGTYPE")
 	assert.Equal(t, []string{"order"}, lost)
 	assert.True(t, mustClaim(t, q, "order", 1).Lost)
-	_, errs = q.Kept(t.Context())
-	assert.ErrorContains(t, errs, "WRONGTYPE")
 	assert.ErrorContains(t, q.Check(t.Context(), "database"), "WRONGTYPE")
 	err := q.Settle(t.Context(), "order", []processlog.QueueOutcome{{ID: processlog.RowID(1), Token: 1, Remove: true}})
 	assert.NoError(t, err, "no entry has this token")
@@ -375,7 +376,7 @@ func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Empty(t, whole)
 	}
-	for _, key := range []string{q.DueKey("order"), q.EpochKey(), q.OwnerKey(0)} {
+	for _, key := range []string{q.DueKey("order"), q.OwnerKey(0)} {
 		assert.Equal(t, []string{"somebody else's"}, client.LRange(t.Context(), key, 0, -1).Val())
 	}
 }
@@ -451,8 +452,7 @@ func TestRedisQueueDoesWithTheLeastRights(t *testing.T) {
 	listening.Wait()
 	_, _, err := q.Peek(t.Context(), []string{"order"})
 	assert.NoError(t, err)
-	_, err = q.Kept(t.Context())
-	assert.NoError(t, err)
+	assert.NoError(t, q.Check(t.Context(), "database"))
 	_, err = q.Lead(t.Context(), time.Second)
 	assert.NoError(t, err)
 	mine, err := q.Rebuild(t.Context(), []string{"order"}, processlog.Token{1}, time.Second)
@@ -467,11 +467,10 @@ func TestRedisQueueKeysNeverExpire(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
 	require.NoError(t, q.Check(t.Context(), "database"))
-	assertKept(t, false, q)
 	mustEnqueue(t, q, due("order", 1))
 	mustClaim(t, q, "order", 1)
 	keys := client.Keys(t.Context(), "*").Val()
-	assert.Len(t, keys, 3)
+	assert.Len(t, keys, 2)
 	for _, key := range keys {
 		assert.Equal(t, time.Duration(-1), client.TTL(t.Context(), key).Val(), key)
 	}

@@ -29,7 +29,6 @@ type Queue struct {
 
 	mu    sync.Mutex // guards the rest
 	types map[string]*wheelType
-	used  bool // Kept was called
 }
 
 var _ processlog.Queue = (*Queue)(nil)
@@ -165,15 +164,6 @@ func (w *Queue) Notify(context.Context, []string) error { return nil }
 
 // Listen only waits for ctx, because there are no notifications.
 func (w *Queue) Listen(ctx context.Context, _ func(businessType string)) { <-ctx.Done() }
-
-// Kept returns false once, because the entries that earlier processes enqueued are gone.
-func (w *Queue) Kept(context.Context) (bool, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	used := w.used
-	w.used = true
-	return used, nil
-}
 
 // Lead always returns true, because no other process enqueues into this wheel.
 func (w *Queue) Lead(context.Context, time.Duration) (bool, error) { return true, nil }

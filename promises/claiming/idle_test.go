@@ -45,11 +45,6 @@ func (q countedQueue) Rebuilt(ctx context.Context, types []string, token process
 	return q.Queue.Rebuilt(ctx, types, token)
 }
 
-func (q countedQueue) Kept(ctx context.Context) (bool, error) {
-	q.calls.Add(1)
-	return q.Queue.Kept(ctx)
-}
-
 func (q countedQueue) Lead(ctx context.Context, period time.Duration) (bool, error) {
 	q.calls.Add(1)
 	return q.Queue.Lead(ctx, period)

@@ -90,7 +90,7 @@ var matrix = []crash{
 	{point: failpoint.OutcomesStored, most: 15, in: wheel},
 	{point: failpoint.OutcomesStored, most: 10, in: beside},
 	{point: failpoint.QueueSettled, most: 10},
-	{point: failpoint.EpochRead, most: 2, in: forgotten},
+	{point: failpoint.OwnerChecked, most: 2, in: forgotten},
 	{point: failpoint.LeadershipAsked, most: 2},
 	{point: failpoint.LeadershipAsked, most: 2, in: beside},
 	{point: failpoint.HeadsRead, most: 2},

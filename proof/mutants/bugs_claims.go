@@ -65,9 +65,9 @@ $batch, $results, $asked := $writeOutcomes($token, $batch, $failed)`},
 			name: "queue-loss-untold", breaks: "G10",
 			what: "A process does not notice that the queue has lost everything.",
 			edits: []edit{
-				{"redisqueue.Queue.Kept", `$kept := slices.Equal($found, $epochs)`, `$kept := $epochs[0] != ""`},
+				{"redisqueue.readLeased", `$leased = processlog.Leased{Token: $token, Next: $next, Lost: $parts[3] == int64(1)}`, `$leased = processlog.Leased{Token: $token, Next: $next}`},
 			},
-			sees: tests("TestRedisQueueKeepsTheQueuesPromises/LossIsToldOnce"),
+			sees: tests("TestRedisQueueKeepsTheQueuesPromises/LossIsReportedUntilTheTypeIsRebuilt"),
 		},
 		{
 			name: "gone-fails-claim", breaks: "G10",

@@ -114,14 +114,6 @@ func (q *gatedQueue) Listen(ctx context.Context, wake func(businessType string))
 	q.queue.Listen(ctx, wake)
 }
 
-func (q *gatedQueue) Kept(ctx context.Context) (kept bool, err error) {
-	err = q.step(ctx, "q.kept", "", func() (err error) {
-		kept, err = q.queue.Kept(ctx)
-		return err
-	})
-	return kept && err == nil, err
-}
-
 func (q *gatedQueue) Lead(ctx context.Context, period time.Duration) (leads bool, err error) {
 	err = q.step(ctx, "q.lead", "", func() (err error) {
 		leads, err = q.queue.Lead(ctx, period)

@@ -148,7 +148,7 @@ func (q *Queue) takeOn(ctx context.Context, lost []string) rebuilding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
-	if err := q.rounds.checkOwner(ctx, false); err != nil {
+	if err := q.Queue.Check(ctx, q.Fingerprint); err != nil {
 		q.health.saw(err)
 		return rebuilding{}
 	}

@@ -23,7 +23,6 @@ type rounds struct {
 	busy    chan struct{} // of capacity 1, full while a round or a rebuild is under way; guards the fields below
 	owes    bool          // only this process knows of entries that the queue lacks: at the beginning of Run, and after an outage
 	rebuild bool          // the next round that leads enqueues all entries within the horizon
-	checked time.Time     // when the queue was last known to belong to this database
 }
 
 func newRounds(q *Queue) *rounds { return &rounds{q: q, busy: make(chan struct{}, 1)} }
@@ -43,7 +42,7 @@ func (r *rounds) leave() { <-r.busy }
 // BeforeRun prepares for the first round of a Run, when nobody knows what the queue has.
 func (q *Queue) BeforeRun(ctx context.Context) {
 	if r := q.rounds; r.enter(ctx) {
-		r.owes, r.rebuild, r.checked = true, true, time.Now()
+		r.owes, r.rebuild = true, true
 		r.leave()
 	}
 }
@@ -87,16 +86,14 @@ func (r *rounds) finish(ctx context.Context, leads, rebuild bool, b rebuilding, 
 	r.q.end(ctx, b, missed)
 }
 
-// probe asks whether the queue answers, still belongs to this database and has kept its entries, and whether this process leads. Leading takes a write, so a queue that answers only reads stays down.
+// probe asks whether the queue answers and still belongs to this database, and whether this process leads. Leading takes a
+// write, so a queue that answers only reads stays down. A queue that has lost entries says so when it is asked for them.
 func (r *rounds) probe(ctx context.Context) (leads bool) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	kept, err := r.q.Queue.Kept(ctx)
-	failpoint.Reach(failpoint.EpochRead)
-	// This comes before the lead is taken: nothing may be enqueued behind the prefix of another database.
-	if err == nil {
-		err = r.checkOwner(ctx, kept)
-	}
+	// Check comes before the lead is taken, because nothing may be enqueued behind the prefix of another database.
+	err := r.q.Queue.Check(ctx, r.q.Fingerprint)
+	failpoint.Reach(failpoint.OwnerChecked)
 	if err == nil {
 		leads, err = r.q.Queue.Lead(ctx, 2*r.q.e.ReconcileInterval) // shorter than near, by more than a round
 	}
@@ -105,22 +102,10 @@ func (r *rounds) probe(ctx context.Context) (leads bool) {
 	if r.q.health.takeGaps() {
 		r.owes = true
 	}
-	if err != nil || !kept {
+	if err != nil {
 		r.rebuild = true
 	}
 	return leads && err == nil
-}
-
-// checkOwner makes sure that the queue belongs to this database: once a minute, and after every outage and loss.
-func (r *rounds) checkOwner(ctx context.Context, kept bool) error {
-	if kept && r.q.health.up() && time.Since(r.checked) < time.Minute {
-		return nil
-	}
-	err := r.q.Queue.Check(ctx, r.q.Fingerprint)
-	if err == nil {
-		r.checked = time.Now()
-	}
-	return err
 }
 
 // enqueueAll enqueues what the heads lead to. It returns the types of which not all entries could be enqueued.

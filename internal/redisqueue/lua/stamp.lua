@@ -1,7 +1,6 @@
 -- stamp sets a value if there is none.
 --
--- KEYS[1]  string {prefix:v1:0}:epoch: a random value from the first use of the keys of this hash tag
---          or string {prefix:v1:0}:owner: fingerprint of the database to which the entries belong
+-- KEYS[1]  string {prefix:v1:0}:owner: fingerprint of the database to which the entries belong
 -- ARGV[1]  the value to set
 -- Returns the value that is there now.
 
