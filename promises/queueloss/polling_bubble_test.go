@@ -22,7 +22,6 @@ type deadQueue struct{ processlog.Queue }
 
 var errNoQueue = errors.New("the queue is gone")
 
-
 func (deadQueue) Claim(context.Context, string, int, time.Duration) (processlog.Leased, error) {
 	return processlog.Leased{}, errNoQueue
 }
