@@ -139,10 +139,13 @@ func FuzzFailingCodec(f *testing.F) {
 		handled := engine.Type{Name: "x", Timeout: time.Minute, MaxAttempts: 3, Retry: Fixed(time.Minute)}
 		cfg := &settings{TypeConfig: TypeConfig{Codec: moodyCodec{mood}}}
 		if batch {
-			handled.RunBatch = c.batch(typedBatch(func(_ context.Context, items []Item[parcel]) []error {
+			call := c.batch(typedBatch(func(_ context.Context, items []Item[parcel]) []error {
 				ran += len(items)
 				return nil
 			}), cfg)
+			handled.Run = func(ctx context.Context, row *processlog.Row) error {
+				return errors.Join(call(ctx, []*processlog.Row{row})...)
+			}
 		} else {
 			handled.Run = c.single(typed(func(context.Context, *Entry, parcel) error { ran++; return nil }), cfg)
 		}

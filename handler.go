@@ -41,7 +41,7 @@ func Handle[T any](ctx context.Context, c *Compensator, businessType string, han
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, s *settings) { t.Run = c.single(typed(handler), s) })
+	return register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, _ *features.TypeSettings, s *settings) { t.Run = c.single(typed(handler), s) })
 }
 
 // HandleTx registers a transactional handler. The library commits tx together with the success of the entry, so
@@ -54,7 +54,9 @@ func HandleTx[T any](ctx context.Context, c *Compensator, businessType string, h
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, s *settings) { t.RunTx = c.transactional(typedTx(handler), s) })
+	return register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, _ *features.TypeSettings, s *settings) {
+		t.RunTx = c.transactional(typedTx(handler), s)
+	})
 }
 
 // Item is one entry of a batch, with its decoded value.
@@ -83,7 +85,9 @@ func HandleBatch[T any](ctx context.Context, c *Compensator, businessType string
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, s *settings) { t.RunBatch = c.batch(typedBatch(handler), s) })
+	return register[T](ctx, c, businessType, cfg.settings(), func(_ *engine.Type, f *features.TypeSettings, s *settings) {
+		f.Batch = features.Batch{Call: c.batch(typedBatch(handler), s), Size: s.batchSize, Wait: s.batchWait}
+	})
 }
 
 // Must returns v and panics if err is not nil. It is for start-up:
@@ -193,13 +197,13 @@ func wrap[F any, M ~func(F) F](handler F, outer, inner []M) F {
 }
 
 // register validates a type and adds it. set fills in the handler.
-func register[T any](ctx context.Context, c *Compensator, businessType string, s settings, set func(t *engine.Type, s *settings)) (*Type[T], error) {
+func register[T any](ctx context.Context, c *Compensator, businessType string, s settings, set func(t *engine.Type, f *features.TypeSettings, s *settings)) (*Type[T], error) {
 	s = s.withDefaults(c.cfg)
 	if err := errors.Join(validateType(businessType), s.validate()); err != nil {
 		return nil, err
 	}
-	t := engine.Type{Name: businessType}
-	set(&t, &s)
+	t, f := engine.Type{Name: businessType}, features.TypeSettings{Breaker: features.Breaker(s.breaker)}
+	set(&t, &f, &s)
 	if s.compensate != nil {
 		t.Undo = c.single(s.compensate, &s)
 	}
@@ -212,14 +216,13 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 	c.fitPool(businessType, &s, t.RunTx != nil, t.UndoTx != nil)
 	t.MaxAttempts, t.MaxCompensateAttempts, t.CompensateCrashed = s.maxAttempts, s.maxCompensateAttempts, s.compensateCrashed
 	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = s.timeout, s.lease, s.concurrency, s.retry, s.maxWait
-	t.BatchSize, t.BatchWait = s.batchSize, s.batchWait
 	if err := c.maintain(ctx, s.Keep); err != nil {
 		return nil, err
 	}
 	if err := c.serialize(ctx, businessType, s.TypeConfig); err != nil {
 		return nil, err
 	}
-	if err := c.features.Register(t, features.TypeSettings{Breaker: features.Breaker(s.breaker)}); err != nil {
+	if err := c.features.Register(t, f); err != nil {
 		return nil, err
 	}
 	c.shelve(businessType, s.Keep)

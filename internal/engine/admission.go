@@ -158,8 +158,8 @@ func (t *Type) Admitted(attempts []*Attempt) (admitted, refused []*Attempt) {
 	return admitted, refused
 }
 
-// blocked returns those of ids that may not run yet.
-func (t *Type) blocked(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error) {
+// Blocked returns those of ids that may not run yet. It may ask the database.
+func (t *Type) Blocked(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error) {
 	for i := range t.admissions {
 		if f := t.admissions[i].Blocked; f != nil && len(ids) > 0 {
 			return f(ctx, ids)
@@ -198,8 +198,8 @@ func (t *Type) separate(attempts []*Attempt) (first, blocked []*Attempt, giveUp 
 	return attempts, nil, nil
 }
 
-// readmit reports whether all admissions allow an attempt to run alone.
-func (t *Type) readmit(a *Attempt) bool {
+// Readmit reports whether all admissions allow an attempt to run alone.
+func (t *Type) Readmit(a *Attempt) bool {
 	for i := range t.admissions {
 		if f := t.admissions[i].Readmit; f != nil && !f(a) {
 			return false
@@ -208,7 +208,8 @@ func (t *Type) readmit(a *Attempt) bool {
 	return true
 }
 
-func (t *Type) joined(batch []*Attempt) {
+// Joined tells the admissions that one call begins for several attempts.
+func (t *Type) Joined(batch []*Attempt) {
 	for i := range t.admissions {
 		if f := t.admissions[i].Joined; f != nil {
 			f(batch)
@@ -216,7 +217,8 @@ func (t *Type) joined(batch []*Attempt) {
 	}
 }
 
-func (t *Type) callEnded(batch []*Attempt, verdicts []error, whole bool, cause error) {
+// CallEnded tells the admissions that a shared call has ended.
+func (t *Type) CallEnded(batch []*Attempt, verdicts []error, whole bool, cause error) {
 	for i := range t.admissions {
 		if f := t.admissions[i].CallEnded; f != nil {
 			f(batch, verdicts, whole, cause)

@@ -147,8 +147,9 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{Store: settling{}, ReconcileInterval: time.Hour, PollInterval: time.Hour,
 			Extract: func(base context.Context, _ map[string]string) context.Context { return base }})
 		given := 0
-		require.NoError(t, e.Register(Type{Name: "mail", Concurrency: 4, BatchSize: 3, Lease: time.Hour, Timeout: time.Hour,
-			RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}, withSlots, func(t *Type) {
+		require.NoError(t, e.Register(Type{Name: "mail", Concurrency: 4, Lease: time.Hour, Timeout: time.Hour,
+			Run: func(context.Context, *processlog.Row) error { return nil }}, withSlots, func(t *Type) {
+			t.Group(&threes{e: e})
 			t.Admit(Admission{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
 				for _, a := range attempts {
 					if a.Row.UserID == "" {

@@ -16,18 +16,16 @@ type Attempt struct {
 	token int64 // token of the queue lease that the claim used; 0 without a queue lease
 
 	Type *Type
-	slot *sharedSlot // slot shared with the other entries of a batch; nil if the attempt has its own slot
+	slot *sharedSlot // slot shared with the other entries of a call; nil if the attempt has its own slot
 	// The next three fields belong to one handler call. An entry of a broken batch gets new values for its second call.
 	// They are written under holdings.mu. The goroutine that runs the attempt may read them without the lock.
 	ctx     context.Context // kept to read its cause; nil if no handler is called, because the entry is dead-lettered
 	cancel  context.CancelCauseFunc
 	started time.Time
 
-	lateBatch bool // its batch timed out, so the entry runs alone; set while no other goroutine has the attempt
-
 	leaseEnd time.Time   // by the monotonic clock of this process; no write depends on it; guarded by holdings.mu once running
 	stuck    bool        // reported as stuck; guarded by holdings.mu
-	anew     bool        // its batch returned after the lease had ended, so renewLate renews the lease; guarded by holdings.mu
+	anew     bool        // the call that it shared returned after the lease had ended, so RenewLapsed renews the lease; guarded by holdings.mu
 	returned atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
 	lapsed   bool        // the row has moved on, so no lease is left to renew; guarded by holdings.mu
 	gone     bool        // this process no longer owns the entry; guarded by holdings.mu
@@ -37,9 +35,6 @@ type Attempt struct {
 
 	calls uint32 // number of handler calls that have begun for the attempt; guarded by holdings.mu
 }
-
-// sharedSlot is a slot that several attempts hold together.
-type sharedSlot struct{ left atomic.Int32 } // number of attempts that must end before the slot is free
 
 // freesSlot reports whether the end of this attempt frees the slot.
 func (a *Attempt) freesSlot() bool { return a.slot == nil || a.slot.left.Add(-1) == 0 }
@@ -54,9 +49,6 @@ type holding struct {
 func (a *Attempt) holding() holding { return holding{a.Row.ID, a.Row.Epoch} }
 
 func (a *Attempt) compensating() bool { return a.Row.State == processlog.Compensating }
-
-// batched reports whether the attempt belongs to a batch, even if the batch has only one entry.
-func (a *Attempt) batched() bool { return a.Type.RunBatch != nil && !a.compensating() }
 
 // stuckLocked reports whether the handler was found stuck and has not returned since.
 func (a *Attempt) stuckLocked() bool { return a.stuck && !a.anew && !a.returned.Load() }
@@ -80,7 +72,8 @@ func (a *Attempt) loseLocked() {
 // left notifies the admissions that the entry can no longer crash this process.
 func (a *Attempt) left(why Leaving) { a.Type.left(&a.Row, LostLeases(&a.Row), why) }
 
-func (a *Attempt) event(err error) observe.AttemptEvent {
+// Event returns what observers are told of the attempt.
+func (a *Attempt) Event(err error) observe.AttemptEvent {
 	return observe.AttemptEvent{
 		Context: a.ctx, ID: a.Row.ID, IdempotencyKey: a.Row.IdempotencyKey, BusinessType: a.Row.BusinessType, BusinessID: a.Row.BusinessID,
 		Attempt: a.Row.Attempt(), Compensation: a.compensating(), Late: -a.Row.DueIn, Duration: time.Since(a.started), Err: usererr.Original(err),

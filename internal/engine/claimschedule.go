@@ -28,8 +28,8 @@ func newClaimSchedule(t *types) *claimSchedule {
 	return &claimSchedule{types: t, wake: make(chan struct{}, 1), byType: make(map[string]*typeSchedule)}
 }
 
-// prepare resets the schedule when Run begins. A type without a BatchWait may be claimed at once. For a type with a
-// BatchWait, the scanner first looks how many entries are due.
+// prepare resets the schedule when Run begins. A type may be claimed at once, unless its entries wait for others. Then the
+// scanner first looks how many entries are due.
 func (a *claimSchedule) prepare() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -37,10 +37,9 @@ func (a *claimSchedule) prepare() {
 	a.seen = make(chan struct{})
 	for _, name := range a.names {
 		t := a.types.named(name)
-		// Set due one BatchWait from now, as if an entry had just come due. An immediate claim would cut the wait for a
-		// batch short each time a process starts. The scanner then looks how long the first entry has waited and whether
-		// a batch is full.
-		a.byType[name] = &typeSchedule{due: time.Now().Add(t.BatchWait), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead(), linger: linger{wait: t.BatchWait, batch: t.BatchSize}}
+		// Set due one wait from now, as if an entry had just come due. An immediate claim would cut the wait for others short
+		// each time a process starts. The scanner then looks how long the first entry has waited.
+		a.byType[name] = &typeSchedule{due: time.Now().Add(t.wait()), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead(), wait: t.wait(), grouping: t.grouping}
 	}
 }
 
@@ -52,14 +51,14 @@ func (a *claimSchedule) Wake() {
 	}
 }
 
-// expect schedules a claim of a type after the duration in. It adds the BatchWait of the type.
+// expect schedules a claim of a type after the duration in. It adds the time that entries of the type wait for others.
 func (a *claimSchedule) expect(businessType string, in time.Duration) {
 	now := time.Now()
 	a.mu.Lock()
 	typeSchedule := a.byType[businessType]
 	news := false
 	if typeSchedule != nil {
-		filled := in <= 0 && typeSchedule.filled()
+		filled := in <= 0 && typeSchedule.wait > 0 && typeSchedule.grouping.Due()
 		in = min(in, processlog.Never-typeSchedule.wait) // Never is the longest duration, so the sum would overflow
 		news = typeSchedule.notify(now.Add(max(0, in+typeSchedule.wait))) || filled
 	}
@@ -71,8 +70,8 @@ func (a *claimSchedule) expect(businessType string, in time.Duration) {
 
 // notify records that another process has reported a due entry of this type.
 //
-// The result tells the caller to ask the source for the due time. This happens when the type has a BatchWait and none
-// of its entries was known to wait.
+// The result tells the caller to ask the source for the due time. This happens when entries of the type wait for others
+// and none was known to wait.
 func (a *claimSchedule) notify(businessType string) (ask bool) {
 	var in time.Duration
 	a.mu.Lock()
@@ -110,6 +109,20 @@ func (a *claimSchedule) cancel(businessType string, reservation Reservation) {
 	a.freed(t)
 }
 
+// looked records the result of a look at entries that wait for others, and wakes the scanner. ripeIn is how much longer they may
+// wait, or Never if none is due.
+func (a *claimSchedule) looked(t *Type, ripeIn time.Duration) {
+	a.mu.Lock()
+	typeSchedule := a.byType[t.Name]
+	typeSchedule.looking = false
+	if ripeIn < processlog.Never {
+		typeSchedule.notified++ // an earlier answer of the queue may not include these entries
+		typeSchedule.sooner(time.Now().Add(ripeIn))
+	}
+	a.mu.Unlock()
+	a.Wake()
+}
+
 // freed wakes the scanner after a slot of a type became free, if more entries of the type may be due.
 func (a *claimSchedule) freed(t *Type) {
 	a.mu.Lock()
@@ -130,7 +143,7 @@ func (a *claimSchedule) overflow(businessType string) {
 		// Set backlog before the scanner wakes, so that its next claim also asks the database.
 		typeSchedule.backlog = true
 		typeSchedule.overflows++
-		earlier = typeSchedule.notify(time.Now()) // entries of a backlog have already waited, so add no BatchWait
+		earlier = typeSchedule.notify(time.Now()) // entries of a backlog have already waited, so do not let them wait for others
 	}
 	a.mu.Unlock()
 	if earlier {
@@ -168,7 +181,7 @@ func (a *claimSchedule) heard() (names []string, heard []int) {
 //   - The database holds a backlog that the queue does not know.
 //   - The database has refused a claim, and due is the end of the pause.
 //
-// It never postpones beyond twice peekInterval plus the BatchWait, because the queue answers again before that.
+// It never postpones beyond twice peekInterval plus the wait for others, because the queue answers again before that.
 func (a *claimSchedule) postpone(businessType string, notified int, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

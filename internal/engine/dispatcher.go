@@ -158,7 +158,7 @@ func (d *dispatcher) start(t *Type, attempts []*Attempt) (refused []*Attempt, sp
 	var batches [companies][]*Attempt
 	for _, a := range attempts {
 		with := t.company(a.Row.State, LostLeases(&a.Row))
-		if with == alone {
+		if with == Alone {
 			go d.attempt(a)
 		} else {
 			batches[with] = append(batches[with], a)
@@ -169,8 +169,7 @@ func (d *dispatcher) start(t *Type, attempts []*Attempt) (refused []*Attempt, sp
 			if len(chunk) == 1 {
 				go d.attempt(chunk[0]) // A batch of one already runs alone, so its verdict counts.
 			} else {
-				t.joined(chunk)
-				go d.runBatch(t, chunk)
+				t.grouping.Start(chunk)
 			}
 		}
 	}
@@ -186,8 +185,8 @@ func callsOf(t *Type, attempts []*Attempt) int {
 // ends at the type's timeout, when the lease is lost, by Cancel, or when Run stops waiting.
 func (d *dispatcher) prepare(a *Attempt) {
 	own := &a.Row
-	if a.batched() {
-		own = nil // A batch carries no values of an entry, even if it has only one entry.
+	if a.Type.Grouped() && !a.compensating() {
+		own = nil // A handler of several entries gets no values of an entry, even if it is called for one only.
 	}
 	ctx, cancel := d.handlerContext(a.Type, own)
 	d.holdings.mu.Lock()
@@ -214,7 +213,7 @@ func (d *dispatcher) handlerContext(t *Type, own *processlog.Row) (context.Conte
 func (d *dispatcher) attempt(a *Attempt) {
 	end := Result{Err: &processlog.PanicError{Stack: []byte("runtime.Goexit")}}
 	defer func() { d.finish(a, end) }()
-	Tell(d.Base, d.Observer.AttemptStarted, a.event(nil))
+	Tell(d.Base, d.Observer.AttemptStarted, a.Event(nil))
 	failpoint.Reach(failpoint.AttemptStarted)
 	end = d.call(a)
 }
@@ -275,11 +274,8 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 	// Read the cause before a.cancel, which would set another one.
 	cause := cmp.Or(end.Cause, context.Cause(a.ctx))
 	a.cancel(nil)
-	Tell(d.Base, d.Observer.AttemptEnded, a.event(end.Err))
+	Tell(d.Base, d.Observer.AttemptEnded, a.Event(end.Err))
 	s := settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, end.Err, cause), token: end.token}
-	if a.lateBatch {
-		s.outcome = a.Type.withLateBatch(s.outcome, &a.Row)
-	}
 	if !errors.Is(cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
 		d.Problems.attempted(a.Type.Name, end.Err, s.outcome.ProcessCount != a.Row.ProcessCount || s.outcome.CompensateCount != a.Row.CompensateCount)
 	}

@@ -46,7 +46,7 @@ func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 			ErrorNumber: func(error) uint16 { return 0 },
 		})
 		called := false
-		typ := &Type{Name: "close_order", Timeout: time.Second, Lease: time.Hour, Concurrency: 1, BatchSize: 1, MaxAttempts: 1, Retry: fixed(1000 * time.Hour), slots: &counted{size: 1},
+		typ := &Type{Name: "close_order", Timeout: time.Second, Lease: time.Hour, Concurrency: 1, MaxAttempts: 1, Retry: fixed(1000 * time.Hour), slots: &counted{size: 1},
 			RunTx: func(context.Context, Transaction, *processlog.Row) error {
 				called = true
 				return nil

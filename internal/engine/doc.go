@@ -11,16 +11,16 @@
 //   - Claimed (scanner.go, claims.go): the scanner begins a claim when a type is due. A claim leases rows in the database, and the
 //     picker says which of them may run here while they are locked (picker.go). Readahead.go keeps rows that were found due and not
 //     tried yet. Leases of claims that ran nothing are given back (pending_releases.go).
-//   - Run (dispatcher.go, batch.go, transactional.go): each attempt (attempt.go) runs in a goroutine. The renewer keeps its lease
+//   - Run (dispatcher.go, transactional.go): each attempt (attempt.go) runs in a goroutine. The renewer keeps its lease
 //     (renewer.go). Holdings.go knows what this process holds, from before the handler is called until the outcome is stored.
 //   - Judged (outcome.go): the handler's error becomes an outcome: succeeded, due again, compensated, or dead.
 //   - Settled (settler.go): outcomes are stored together, each guarded by the version that the claim has left. Rows that the
 //     database refuses to change are offered less and less often (refusals.go).
 //   - Reconciled (reconciler.go): rounds find entries that are overdue, because a process died or a source forgot them.
 //
-// Features attach through three seams and are not known here. An Admission says what may be claimed and started (admission.go). A
-// Settlement acts when outcomes are stored, and a Recorder writes when entries are recorded (settlement.go). A Source tells of due
-// entries (source.go). Package internal/features attaches them.
+// Features attach through seams and are not known here. An Admission says what may be claimed and started (admission.go). A
+// Grouping has one call take several entries (grouping.go). A Settlement acts when outcomes are stored, and a Recorder writes when
+// entries are recorded (settlement.go). A Source tells of due entries (source.go). Package internal/features attaches them.
 //
 // Three rules hold everywhere. Each write is guarded by what was read of the row (G4, G8), so losing a race is a normal result. The
 // source is a hint (G10). Nothing blocks while it holds a mutex. Numbers such as G4 name the promises in docs/reference/guarantees.md.

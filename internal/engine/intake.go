@@ -78,7 +78,7 @@ func (in *intake) route(fresh []freshEntry) {
 			verify = append(verify, f)
 		// Claim here only with a free slot, and only if not too many outcomes wait to be stored. Otherwise the queue
 		// offers the entry to all processes.
-		case t.BatchWait == 0 && !in.settler.behind() && calls.seat(t, &f):
+		case t.wait() == 0 && !in.settler.behind() && calls.seat(t, &f):
 			claim = append(claim, f)
 		default:
 			enqueue = append(enqueue, f)
@@ -309,7 +309,7 @@ func (in *intake) leaveBlocked(t *Type, list []freshEntry, want []processlog.Wan
 	}
 	ctx, cancel := in.Statement()
 	defer cancel()
-	blocked, _ := t.blocked(ctx, ids)
+	blocked, _ := t.Blocked(ctx, ids)
 	return slices.DeleteFunc(list, func(f freshEntry) bool { return slices.Contains(blocked, f.id) }),
 		slices.DeleteFunc(want, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
 }

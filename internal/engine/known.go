@@ -21,7 +21,7 @@ type Known struct {
 // for example because no slot was free.
 func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, tried int) {
 	t := e.types.accepting(businessType)
-	if t == nil || t.BatchWait > 0 || e.settler.behind() || e.held() != nil {
+	if t == nil || t.wait() > 0 || e.settler.behind() || e.held() != nil {
 		return Known{}, 0
 	}
 	calls := t.slots.Take(t.callsFor(len(ids)))

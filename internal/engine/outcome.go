@@ -29,8 +29,8 @@ func Unavailable(err error) error { return &verdict{kind: unavailable, err: orUn
 // ours is Unavailable where no handler has said so.
 func ours(err error) error { return &verdict{kind: unavailable, ours: true, err: orUnnamed(err)} }
 
-// soon is ours, for an entry that nothing is wrong with: it is due again soon, here or elsewhere.
-func soon(err error) error {
+// Soon is ours, for an entry that nothing is wrong with: it is due again soon, here or elsewhere.
+func Soon(err error) error {
 	return &verdict{kind: snooze, after: minBackoff + jitter.N(minBackoff), ours: true, err: err}
 }
 
@@ -226,20 +226,20 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	switch {
 	case interrupted(err, cause), errors.Is(err, processlog.ErrHistoryLost):
 		o.LastError = row.LastError
-		return withFaults(o, row, faults) // due at once, for somebody else
+		return WithFaults(o, row, faults) // due at once, for somebody else
 	case v.kind == snooze && !t.waitedOut(row, v):
 		o.After = t.backoff(v, max(1, row.Attempt()-1))
 		if o.LastError = row.LastError; o.TimedOut {
 			o.LastError = t.late(err.Error())
 		}
-		return withFaults(o, row, faults)
+		return WithFaults(o, row, faults)
 	}
 	faults.ServerFaults, faults.ServerDowns = serversInARow(faults, v.kind)
 	o = t.counted(o, row, v, faults)
 	if o.TimedOut {
 		o.LastError = t.late(o.LastError)
 	}
-	return withFaults(o, row, faults)
+	return WithFaults(o, row, faults)
 }
 
 // serversInARow returns how many conditions of each kind have come in a row with an error of a kind.
@@ -278,8 +278,8 @@ func (t *Type) counted(o processlog.Outcome, row *processlog.Row, v *verdict, fa
 	return t.failed(o, row, v)
 }
 
-// withFaults has faults stored with the outcome if they differ from the row's.
-func withFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Faults) processlog.Outcome {
+// WithFaults has faults stored with the outcome if they differ from the row's.
+func WithFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Faults) processlog.Outcome {
 	if faults != row.Faults.In(row) {
 		o.Faults = &faults
 		o.LastError = cmp.Or(o.LastError, noOutcome)
@@ -290,23 +290,6 @@ func withFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Fau
 // late is the LastError of an attempt whose time had passed.
 func (t *Type) late(lastError string) string {
 	return fmt.Sprintf("%v after %v: %s", processlog.ErrTimeout, t.Timeout, lastError)
-}
-
-// withLateBatch is the outcome of an entry that has run alone after its batch had timed out: the batch may have done its work.
-func (t *Type) withLateBatch(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
-	if o.TimedOut || o.EndedBy == processlog.EndedByHandler {
-		return o
-	}
-	o.TimedOut = true
-	faults := row.Faults.In(row)
-	if o.Faults != nil {
-		faults = *o.Faults
-	}
-	if !faults.OutcomeUnknown || o.LastError != row.LastError { // otherwise an earlier attempt has said so
-		o.LastError = fmt.Sprintf("%v after %v in its batch; then, alone: %s", processlog.ErrTimeout, t.Timeout, o.LastError)
-	}
-	faults.OutcomeUnknown = true
-	return withFaults(o, row, faults)
 }
 
 // waitedOut reports whether a handler asks to wait, at no cost, although the entry's MaxWait is over. What the library itself
@@ -413,7 +396,7 @@ func (t *Type) crashed(row *processlog.Row, since time.Time) processlog.Outcome 
 	}
 	faults := row.Faults.In(row)
 	faults.OutcomeUnknown = true
-	return withFaults(o, row, faults)
+	return WithFaults(o, row, faults)
 }
 
 func (t *Type) backoff(v *verdict, failures int) time.Duration {

@@ -327,12 +327,6 @@ func TestOutcomeRemembersThatTheTimeHadPassed(t *testing.T) {
 		require.False(t, inTime.TimedOut, name)
 		require.Nil(t, inTime.Faults, name)
 	}
-	row := attempted(processlog.Pending, 2, 0)
-	batched := typ.withLateBatch(typ.outcomeOf(row, errDownstream, nil), row)
-	require.True(t, batched.TimedOut && batched.Faults.OutcomeUnknown)
-	require.Equal(t, "compensator: handler timed out after 30s in its batch; then, alone: downstream said no", batched.LastError)
-	success := typ.withLateBatch(typ.outcomeOf(row, nil, nil), row)
-	require.False(t, success.TimedOut || success.Faults != nil)
 }
 
 // TestFaultsFollowTheErrors: each error follows a row of epoch 3. The faults are those of the outcome, or nil if the row's

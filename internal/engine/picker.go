@@ -25,10 +25,7 @@ type picker struct {
 
 func (p *picker) accept(row *processlog.Row) bool {
 	// Check for a free seat first. A suspect without a seat must not take a place in quarantine.
-	with := alone
-	if p.t.RunBatch != nil {
-		with = p.t.company(row.State, p.lost(row))
-	}
+	with := p.t.company(row.State, p.lost(row))
 	if p.room == 0 && p.seats[with] == 0 {
 		p.spare = append(p.spare, row.ID)
 		return false
@@ -41,12 +38,12 @@ func (p *picker) accept(row *processlog.Row) bool {
 }
 
 // sit takes a seat for an entry. The seat is in a shared call that has begun, or in a new call.
-func (p *picker) sit(with company) {
+func (p *picker) sit(with Company) {
 	switch {
 	case p.seats[with] > 0:
 		p.seats[with]--
 		return
-	case with != alone:
+	case with != Alone:
 		p.seats[with] = p.t.Seats() - 1
 	}
 	p.room--

@@ -45,7 +45,7 @@ func (r *Recording) Reserve() {
 	for i := range r.Drafts {
 		d := &r.Drafts[i]
 		t := r.intake.types.accepting(d.BusinessType)
-		if t == nil || t.finder() != nil || d.Done || d.Delay > 0 || t.BatchWait > 0 {
+		if t == nil || t.finder() != nil || d.Done || d.Delay > 0 || t.wait() > 0 {
 			continue
 		}
 		// An entry inserted with a lease runs alone. Several entries recorded together are claimed together instead, so

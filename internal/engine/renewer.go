@@ -87,11 +87,11 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 	for _, a := range r.holdings.held {
 		lease := a.Type.Lease
 		switch {
-		case a.lapsed, a.anew && !a.returned.Load(): // Nothing to renew, or renewLate is renewing it.
+		case a.lapsed, a.anew && !a.returned.Load(): // Nothing to renew, or RenewLapsed is renewing it.
 		case !a.returned.Load() && now.Sub(a.started) > a.Type.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
-				stuck = append(stuck, stuckCall{a, a.calls, a.event(nil)})
+				stuck = append(stuck, stuckCall{a, a.calls, a.Event(nil)})
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
 			a.endLocked(processlog.ErrLeaseLost) // The database did not answer in time, so another process may have the entry.

@@ -68,10 +68,8 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	for _, name := range a.names {
 		t, typeSchedule := s.types.named(name), a.byType[name]
 		s.beginLocked(t, typeSchedule, now, claims)
-		if typeSchedule.wait > 0 {
-			if at := s.lookLocked(t, typeSchedule, now, claims.Go); now.Before(at) && at.Before(next) {
-				next = at
-			}
+		if at := s.lookLocked(t, typeSchedule, now, claims); now.Before(at) && at.Before(next) {
+			next = at
 		}
 		next = t.roomAt(now, next)
 		if typeSchedule.claiming < claimsInFlight && now.Before(typeSchedule.due) && typeSchedule.due.Before(next) {
@@ -94,6 +92,26 @@ func (s *scanner) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time
 		began := typeSchedule.begin(now)
 		claims.Go(func() { s.claimSchedule.claimEnded(t, s.claimDue(t, calls), began) })
 	}
+}
+
+// lookLocked has the grouping of a type look at the entries that wait for others. It returns when the scanner must wake next for
+// the type: the zero time if nothing of the type waits for others. The caller holds claimSchedule.mu.
+func (s *scanner) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time, looks *sync.WaitGroup) time.Time {
+	switch {
+	case typeSchedule.wait == 0:
+		return time.Time{}
+	case typeSchedule.looking || typeSchedule.claiming > 0 || t.slots.Free() == 0:
+		return typeSchedule.due // the end of the look or claim, or a free slot, wakes the scanner
+	case !typeSchedule.lingers(now):
+		return typeSchedule.due.Add(-typeSchedule.wait)
+	}
+	look, next := t.grouping.Look(now)
+	if look == nil {
+		return next
+	}
+	typeSchedule.looking = true
+	looks.Go(func() { s.claimSchedule.looked(t, look()) })
+	return typeSchedule.due
 }
 
 // claimDue claims and starts entries of a type for the given number of calls. The caller has taken their slots. It
@@ -184,7 +202,7 @@ func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased) ([]processlog.ID, error) {
 	ctx, cancel := s.Statement()
 	defer cancel()
-	blocked, err := t.blocked(ctx, leased.IDs)
+	blocked, err := t.Blocked(ctx, leased.IDs)
 	if err != nil || len(blocked) == 0 {
 		return leased.IDs, err
 	}

@@ -46,8 +46,11 @@ type typeSchedule struct {
 	backlog  bool // the database holds due entries that the queue does not hold
 	failures int  // consecutive claims that the database refused
 	ahead    *readAhead
-	linger
 	claimBegan
+
+	wait     time.Duration // how long a due entry waits for others to share its call; the next three fields are used if it is not 0
+	grouping Grouping
+	looking  bool // a look at the entries that wait is under way
 }
 
 // claimBegan holds counters from the start of a claim. At its end they show whether other events have made its result
@@ -71,6 +74,11 @@ func (typeSchedule *typeSchedule) wants(t *Type, now time.Time) bool {
 		return t.slots.Free() >= min(t.Concurrency/4, t.callsFor(processlog.MaxRows/2))
 	}
 	return due
+}
+
+// lingers reports whether entries of the type are known to wait for others now.
+func (typeSchedule *typeSchedule) lingers(now time.Time) bool {
+	return typeSchedule.wait > 0 && now.Before(typeSchedule.due) && !now.Before(typeSchedule.due.Add(-typeSchedule.wait)) && !now.Before(typeSchedule.closed)
 }
 
 // holdBack returns a random delay before this process claims a type. It grows with the number of recent claims that
@@ -132,9 +140,9 @@ func (typeSchedule *typeSchedule) ended(got claimResult, began claimBegan) {
 	typeSchedule.notified++
 	switch {
 	case got.full && typeSchedule.wait > 0:
-		// The entries that are left may be less than a batch. A look will find out, and also how long they have waited.
+		// The entries that are left may be too few for a call. A look will find out, and also how long they have waited.
 		typeSchedule.fulls++
-		typeSchedule.nextLook = time.Time{}
+		typeSchedule.grouping.More()
 		typeSchedule.sooner(time.Now().Add(typeSchedule.wait))
 	case got.full:
 		typeSchedule.full = true

@@ -67,7 +67,7 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 				e.Watch(Watcher{Stored: func(_ *processlog.Row, _ *processlog.Outcome, _ processlog.Token, asked time.Time) {
 					stored = append(stored, asked)
 				}})
-				typ := &Type{Name: "close_order", Timeout: time.Minute, Lease: time.Minute, Concurrency: 1, BatchSize: 1, MaxAttempts: 1, slots: &counted{size: 1}}
+				typ := &Type{Name: "close_order", Timeout: time.Minute, Lease: time.Minute, Concurrency: 1, MaxAttempts: 1, slots: &counted{size: 1}}
 				require.NoError(t, e.Start(t.Context()))
 				row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", LeaseLeft: time.Minute, DeliveryCount: 1}
 				run(e, typ, row, written)

@@ -42,6 +42,14 @@ type Queue struct {
 // TypeSettings are the settings of a business type that belong to features.
 type TypeSettings struct {
 	Breaker Breaker // the zero value: none
+	Batch   Batch   // the zero value: a call of the handler takes one entry
+}
+
+// Batch is a handler that takes several entries. See batches.Settings.
+type Batch struct {
+	Call func(ctx context.Context, rows []*processlog.Row) []error
+	Size int
+	Wait time.Duration
 }
 
 // Breaker holds the settings of a type's breaker. All are set, or none.
@@ -92,6 +100,7 @@ type Set struct {
 	Blocked     func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
 	cfg       Config
+	batch     func(t *engine.Type, b Batch)                 // nil where the feature is not built in
 	types     []func(t *engine.Type, settings TypeSettings) // called for each type at registration
 	beforeRun []func(ctx context.Context)
 	loops     []func(ctx context.Context)
@@ -128,7 +137,13 @@ func missing(what string) error { return fmt.Errorf("compensator: this build is 
 
 // Register adds a type with its features. Call it before Run. Errors name what is wrong.
 func (s *Set) Register(t engine.Type, settings TypeSettings) error {
+	if settings.Batch.Call != nil && s.batch == nil {
+		return missing("handlers of several entries")
+	}
 	return s.Engine.Register(t, func(t *engine.Type) {
+		if settings.Batch.Call != nil {
+			s.batch(t, settings.Batch)
+		}
 		for _, attach := range s.types {
 			attach(t, settings)
 		}

@@ -33,7 +33,7 @@ func ordering() []mutant {
 			name: "each-of-a-batch-frees-a-slot", breaks: "G26",
 			what: "Each entry of a batch gives a slot back, so more batches run than the type allows.",
 			edits: []edit{
-				{"leaveSlot", `$slot = $slot2`, `$slot = nil`},
+				{"ShareSlot", `$slot = $slot2`, `$slot = nil`},
 			},
 			sees: tests("TestConcurrencyCountsBatchesAndCapsNone").and(simulation, "300"),
 		},
@@ -49,7 +49,7 @@ func ordering() []mutant {
 			name: "full-batch-waits", breaks: "G26",
 			what: "A full batch waits for more entries.",
 			edits: []edit{
-				{"scanner.ripeIn", `if $found >= $batchSize {`, `if $found > 1<<20 {`},
+				{"calls.ripeIn", `if $found >= $batch {`, `if $found > 1<<20 {`},
 			},
 			sees: tests("TestFullBatchDoesNotWait"),
 		},

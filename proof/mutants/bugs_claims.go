@@ -237,7 +237,7 @@ case $oneWriter && $usesTx && $lease > $enough:`},
 			name: "alone-beside-few", breaks: "G17",
 			what: "An entry that has lost two leases runs beside other suspects.",
 			edits: []edit{
-				{"Quarantine.enterLocked", `case $lost >= engine.AloneAfter && $total > 0:`, `case false:`},
+				{"Quarantine.enterLocked", `case $lost >= $aloneAfter && $total > 0:`, `case false:`},
 			},
 			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestSuspectThatIsToRunAloneGetsItsTurn").and(simulation, "1000"),
 		},

@@ -72,11 +72,11 @@ return nil`},
 			name: "case-forgets-the-late-batch", breaks: "G31",
 			what: "The same case is wrong where the whole batch timed out before the entry ran alone.",
 			edits: []edit{
-				{"dispatcher.finish",
-					`$s := $settlement{$a: $a, $outcome: $safeOutcomeOf(&$row, $err, $cause), $token: $endToken}
-if $lateBatch {`,
-					`$s := $settlement{$a: $a, $outcome: $safeOutcomeOf(&$row, $err, $cause), $token: $endToken}
-if false {`},
+				{"calls.again",
+					`if $timedOut {
+	$note($a)`,
+					`if false {
+	c.b.note(a)`},
 			},
 			sees: tests("TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned"),
 		},

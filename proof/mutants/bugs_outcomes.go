@@ -194,11 +194,12 @@ $after = $backoff($v, max(1, $attempt()-1))`},
 			name: "batch-failure-spreads", breaks: "G7",
 			what: "A batch without a verdict counts as a failure of each of its entries.",
 			edits: []edit{
-				{"dispatcher.runBatch",
-					`$lateBatch = $timedOut
-	$again($a)`,
-					`$lateBatch = $timedOut
-	d.finish($a, Result{Err: errNoVerdict})`},
+				{"calls.run",
+					`case !$whole:
+	$again($a, $timedOut)`,
+					`case !$whole:
+	_ = timedOut
+	c.e.Finish($a, engine.Result{Err: errNoVerdict})`},
 			},
 			sees: tests("TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt"),
 		},

@@ -75,7 +75,7 @@ func (h *heldPositions) endHandover(over *handover) {
 // zero if the attempt's entry has lost a lease: an entry that kills its process must not cost the next entry a lease each time.
 func (o *Ordering) behind(a *engine.Attempt, p processlog.Position, to processlog.State) (next nextEntry) {
 	s, _ := o.of(a.Type.Name)
-	if p.Key == "" || a.Type.RunBatch != nil || !to.Terminal() || to == processlog.Dead && !s.PassDead || engine.LostLeases(&a.Row) > 0 {
+	if p.Key == "" || a.Type.Grouped() || !to.Terminal() || to == processlog.Dead && !s.PassDead || engine.LostLeases(&a.Row) > 0 {
 		return next
 	}
 	return nextEntry{businessType: a.Type.Name, id: o.seen.behind(p), behind: p}

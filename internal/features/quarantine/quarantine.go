@@ -13,6 +13,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// aloneAfter is how many leases in a row an entry must lose to run alone.
+const aloneAfter = 2
+
 // aloneWait is how long suspects of one lost lease stay out after a suspect of two was refused. It is long enough for that
 // suspect to be offered twice.
 const aloneWait = 2 * engine.RefusedRetry
@@ -83,11 +86,11 @@ func (q *Quarantine) enterLocked(t *engine.Type, lost int) bool {
 	switch {
 	case q.alone:
 		return false
-	case lost >= engine.AloneAfter && q.total > 0:
+	case lost >= aloneAfter && q.total > 0:
 		// Otherwise suspects of one lost lease follow each other, and are never all gone.
 		q.turn = time.Now().Add(aloneWait)
 		return false
-	case lost >= engine.AloneAfter:
+	case lost >= aloneAfter:
 		q.alone, q.turn = true, time.Time{}
 		return true
 	case time.Now().Before(q.turn) || !q.fewOf(t).take(t):
@@ -99,7 +102,7 @@ func (q *Quarantine) enterLocked(t *engine.Type, lost int) bool {
 
 // leaveLocked gives a place back, and reports whether other suspects may come. ended means that the entry has an outcome.
 func (q *Quarantine) leaveLocked(t *engine.Type, lost int, ended bool) (room bool) {
-	if lost >= engine.AloneAfter {
+	if lost >= aloneAfter {
 		q.alone = false
 		return true
 	}
@@ -141,7 +144,7 @@ const (
 func fewOf(t *engine.Type) (first, most int) {
 	most = t.Concurrency * t.Seats()
 	first = int(math.Ceil(math.Sqrt(float64(most))))
-	if t.RunBatch == nil {
+	if !t.Grouped() {
 		most = first
 	}
 	return first, most
@@ -157,7 +160,7 @@ func (f *few) take(t *engine.Type) bool {
 		return false
 	}
 	f.held++
-	f.full = t.RunBatch != nil && f.held == f.allowed
+	f.full = t.Grouped() && f.held == f.allowed
 	return true
 }
 
@@ -165,7 +168,7 @@ func (f *few) take(t *engine.Type) bool {
 func (f *few) leave(t *engine.Type, ended bool) (room bool) {
 	f.held--
 	f.left = time.Now()
-	if t.RunBatch == nil {
+	if !t.Grouped() {
 		return true
 	}
 	room = f.held == 0 || f.full && f.held <= f.allowed/2

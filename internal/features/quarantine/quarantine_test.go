@@ -1,7 +1,6 @@
 package quarantine
 
 import (
-	"context"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -65,12 +64,18 @@ func TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone(t *testing.T) {
 	require.True(t, q.enter(small, 1))
 }
 
+// hundreds is the grouping of a type whose calls take 100 entries.
+type hundreds struct{ engine.Grouping }
+
+func (hundreds) Seats() int { return 100 }
+
 // A healthy process was killed, so all entries that it held are suspects. They must all run within a few rounds, with
 // few entries in the first rounds.
 // Failure: F61
 func TestSuspectsOfABatchTypeAreLetInByMoreAndMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		typ := &engine.Type{Concurrency: 4, BatchSize: 100, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}
+		typ := &engine.Type{Concurrency: 4}
+		typ.Group(hundreds{})
 		q := &places{Quarantine: New(nil)}
 		enter := func() (n int) {
 			for q.enter(typ, 1) {

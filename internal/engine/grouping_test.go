@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,10 +11,54 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// threes is the grouping of a type whose calls take three entries. Entries of at most one lost lease share calls.
+type threes struct {
+	e     *Engine
+	wait  time.Duration
+	looks int // number of looks that have begun
+}
+
+func (*threes) Seats() int            { return 3 }
+func (g *threes) Wait() time.Duration { return g.wait }
+func (*threes) Due() bool             { return false }
+func (*threes) More()                 {}
+
+func (*threes) Company(state processlog.State, lost int) Company {
+	switch {
+	case state == processlog.Compensating || lost > SuspectAfter:
+		return Alone
+	case lost == SuspectAfter:
+		return WithSuspects
+	}
+	return WithOthers
+}
+
+func (g *threes) Start(batch []*Attempt) {
+	go func() {
+		ShareSlot(batch, 1)
+		for _, a := range batch {
+			g.e.Finish(a, Result{})
+		}
+	}()
+}
+
+func (g *threes) Look(time.Time) (look func() time.Duration, next time.Time) {
+	g.looks++
+	return func() time.Duration { return processlog.Never }, time.Time{}
+}
+
+// inThrees returns a type whose calls take three entries.
+func inThrees(t Type) *Type {
+	t.Group(&threes{})
+	return &t
+}
+
 // lingering is an claim schedule with a type whose entries wait for others.
 func lingering(wait time.Duration) (*claimSchedule, *typeSchedule) {
 	types := newTypes(time.Minute)
-	_ = types.add(&Type{Name: "mail", BatchSize: 3, BatchWait: wait, Concurrency: 1, Lease: time.Minute, slots: &counted{size: 1}})
+	mail := &Type{Name: "mail", Concurrency: 1, Lease: time.Minute, slots: &counted{size: 1}}
+	mail.Group(&threes{wait: wait})
+	_ = types.add(mail)
 	a := newClaimSchedule(types)
 	a.prepare()
 	typeSchedule := a.byType["mail"]
@@ -60,26 +104,6 @@ func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
 	})
 }
 
-// Failure: F107
-func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, typeSchedule := lingering(20 * time.Second)
-		typ := a.types.named("mail")
-		a.expect("mail", 0)
-		look, _ := typeSchedule.look(typ, time.Now())
-		require.True(t, look, "the first is looked at: there may be more")
-		a.looked(typ, 20*time.Second)
-		a.expect("mail", 0)
-		look, next := typeSchedule.look(typ, time.Now())
-		require.False(t, look)
-		require.Equal(t, lookPause(20*time.Second), time.Until(next))
-		a.expect("mail", 0)
-		a.expect("mail", 0)
-		look, _ = typeSchedule.look(typ, time.Now())
-		require.True(t, look, "three were heard of")
-	})
-}
-
 // While entries wait for others whatever is enqueued joins them: the queue has nothing to add.
 func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -100,8 +124,12 @@ func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 		a.prepare()
 		typeSchedule := a.byType["mail"]
 		require.False(t, typeSchedule.wants(typ, time.Now()))
-		look, _ := typeSchedule.look(typ, time.Now())
-		require.True(t, look)
+		var looks sync.WaitGroup
+		(&scanner{claimSchedule: a}).lookLocked(typ, typeSchedule, time.Now(), &looks)
+		looks.Wait()
+		require.Equal(t, 1, typ.grouping.(*threes).looks)
+		a.prepare()
+		typeSchedule = a.byType["mail"]
 		a.looked(typ, 0)
 		require.True(t, typeSchedule.wants(typ, time.Now()), "they are enough, or have waited")
 
@@ -128,7 +156,7 @@ func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 // A batch takes one slot, and what runs alone one each.
 // Failure: F107
 func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
-	mail := &Type{Name: "mail", BatchSize: 3, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}
+	mail := inThrees(Type{Name: "mail"})
 	rows := func(together, suspects, compensating int) (rows []processlog.Row) {
 		for range together {
 			rows = append(rows, processlog.Row{DeliveryCount: 1})
@@ -154,7 +182,7 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 // Of what is claimable as much is claimed as the calls take, in whatever order it comes.
 // Failure: F107
 func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
-	mail := &Type{Name: "mail", BatchSize: 3, Concurrency: 2, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}
+	mail := inThrees(Type{Name: "mail", Concurrency: 2})
 	for _, lost := range [][]int{{0, 0, 0, 0, 0, 0, 0, 1}, {1, 0, 0, 0, 0}, {0, 1, 0, 0, 0, 1}, {1, 1, 0, 1, 0, 2}, {1, 1, 0, 1, 0, 0}} {
 		p := picker{t: mail, holdings: newHoldings(newClaimSchedule(newTypes(time.Minute))), room: 2}
 		var mine []processlog.Row

@@ -1,0 +1,235 @@
+// Package batches runs handlers that take several entries in one call. Entries can wait, unclaimed, for others that share their
+// call.
+package batches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// aloneAfter is how many leases in a row an entry must lose to run alone.
+const aloneAfter = 2
+
+// Settings are those of a type whose handler takes several entries.
+type Settings struct {
+	Call func(ctx context.Context, rows []*processlog.Row) []error // its result has the meaning that BatchFunc of the root package documents
+	Size int                                                       // maximum number of entries of a call
+	Wait time.Duration                                             // how long a due entry may wait for others to share its call
+}
+
+// Batches are the types of one engine whose handlers take several entries.
+type Batches struct {
+	e *engine.Engine
+
+	mu   sync.Mutex // guards the field below
+	late map[*engine.Attempt]struct{}
+}
+
+// New makes the batches of an engine.
+func New(e *engine.Engine) *Batches {
+	b := &Batches{e: e, late: make(map[*engine.Attempt]struct{})}
+	e.Settle(engine.Settlement{
+		Prepare: func(a *engine.Attempt, o *processlog.Outcome) {
+			if a.Type.Grouped() && b.wasLate(a) {
+				markLate(a, o)
+			}
+		},
+		Dropped: func(a *engine.Attempt) {
+			if a.Type.Grouped() {
+				b.wasLate(a)
+			}
+		},
+	})
+	return b
+}
+
+// Attach has the calls of a type take several entries.
+func (b *Batches) Attach(t *engine.Type, s Settings) {
+	t.Run = func(ctx context.Context, row *processlog.Row) error { return only(s.call(ctx, []*processlog.Row{row})) }
+	t.Group(&calls{settings: s, lingering: lingering{wait: s.Wait, batch: s.Size}, b: b, e: b.e, t: t})
+}
+
+// calls are the calls of one type. They implement engine.Grouping.
+type calls struct {
+	lingering
+	settings Settings
+
+	b *Batches
+	e *engine.Engine
+	t *engine.Type
+}
+
+// Seats returns how many entries one call takes at most.
+func (c *calls) Seats() int { return max(1, c.batch) }
+
+// Company returns which entries may share a call with an entry that has lost this many leases. A compensation always
+// runs alone. Suspects do not share a call with entries that have lost no lease.
+func (c *calls) Company(state processlog.State, lost int) engine.Company {
+	switch {
+	case state == processlog.Compensating, lost >= aloneAfter:
+		return engine.Alone
+	case lost >= engine.SuspectAfter:
+		return engine.WithSuspects
+	}
+	return engine.WithOthers
+}
+
+// Start begins one call for several attempts.
+func (c *calls) Start(batch []*engine.Attempt) {
+	c.t.Joined(batch)
+	go c.run(batch)
+}
+
+// run runs a batch under one context of its own, so that the end of one entry's attempt does not fail the others.
+//
+// If the batch has no verdict for each entry, it costs no attempt. Every entry then runs again alone, and that run
+// counts.
+func (c *calls) run(batch []*engine.Attempt) {
+	var verdicts []error
+	whole := false
+	ctx, cancel := c.e.HandlerContext(c.t)
+	// whole stays false if the handler calls runtime.Goexit, or if Run stops before the handler starts. The deferred
+	// function handles all entries in these cases too.
+	defer func() {
+		timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout)
+		c.t.CallEnded(batch, verdicts, whole, context.Cause(ctx))
+		cancel(nil)
+		if whole {
+			engine.ShareSlot(batch, 1) // The first settled entry frees the slot of the call.
+		} else {
+			c.e.RenewLapsed(c.t, batch)
+			engine.ShareSlot(batch, len(batch)) // Each entry runs again alone, and the last one frees the slot.
+		}
+		for i, a := range batch {
+			switch {
+			case !whole:
+				c.again(a, timedOut)
+			case verdicts == nil:
+				c.e.Finish(a, engine.Result{})
+			default:
+				c.e.Finish(a, engine.Result{Err: verdicts[i]})
+			}
+		}
+	}()
+	rows := make([]*processlog.Row, len(batch))
+	for i, a := range batch {
+		rows[i] = &a.Row
+		engine.Tell(c.e.Base, c.e.Observer.AttemptStarted, a.Event(nil))
+	}
+	failpoint.Reach(failpoint.BatchStarted)
+	if !c.e.Stopping() {
+		verdicts, whole = c.judge(ctx, rows)
+	}
+}
+
+// judge calls the handler. A nil verdicts means success for all entries. whole reports whether there is a verdict for
+// each entry.
+func (c *calls) judge(ctx context.Context, rows []*processlog.Row) (verdicts []error, whole bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.e.Log.Warn("compensator: batch handler panicked; its entries run alone", "type", c.t.Name, "panic", usererr.PanicText(p))
+			whole = false
+		}
+	}()
+	verdicts = c.settings.call(ctx, rows)
+	if verdicts == nil {
+		return nil, true
+	}
+	// After a timeout the errors may not be the entries' own, so an error counts only once its entry has run alone (G7).
+	// A batch without errors is a success, however late.
+	timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout) && slices.ContainsFunc(verdicts, func(err error) bool { return err != nil })
+	return verdicts, len(verdicts) == len(rows) && !timedOut
+}
+
+// call runs the handler. It returns copies of the errors: see package usererr.
+func (s *Settings) call(ctx context.Context, rows []*processlog.Row) []error {
+	verdicts := s.Call(ctx, rows)
+	if verdicts == nil {
+		return nil
+	}
+	copies := make([]error, len(verdicts)) // Copy the slice, because the handler may keep it.
+	for i, err := range verdicts {
+		copies[i] = usererr.Of(err)
+	}
+	return copies
+}
+
+// again runs an entry of a failed batch alone. If no handler may be called for the entry, it ends the attempt instead.
+// timedOut reports whether the batch had timed out: it may have done its work.
+func (c *calls) again(a *engine.Attempt, timedOut bool) {
+	if timedOut {
+		c.b.note(a)
+	}
+	if cause := c.e.Over(a); cause != nil {
+		c.e.Finish(a, engine.Result{Err: cause, Cause: cause})
+		return
+	}
+	if !c.t.Readmit(a) {
+		c.e.Finish(a, engine.Result{Err: engine.Soon(errShut)}) // A handler was called under this lease, so settle the entry instead of giving it back (G4).
+		return
+	}
+	failpoint.Reach(failpoint.BatchBroken)
+	engine.Tell(c.e.Base, c.e.Observer.AttemptEnded, a.Event(errNoVerdict))
+	c.e.RunAlone(a)
+}
+
+// note notes an attempt whose batch had timed out.
+func (b *Batches) note(a *engine.Attempt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.late[a] = struct{}{}
+}
+
+// wasLate reports whether the batch of an attempt had timed out, and forgets it.
+func (b *Batches) wasLate(a *engine.Attempt) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, late := b.late[a]
+	delete(b.late, a)
+	return late
+}
+
+// markLate completes the outcome of an entry that has run alone after its batch had timed out. The batch may have done its work,
+// so the outcome says so.
+func markLate(a *engine.Attempt, o *processlog.Outcome) {
+	if o.TimedOut || o.EndedBy == processlog.EndedByHandler {
+		return
+	}
+	o.TimedOut = true
+	faults := a.Row.Faults.In(&a.Row)
+	if o.Faults != nil {
+		faults = *o.Faults
+	}
+	if !faults.OutcomeUnknown || o.LastError != a.Row.LastError { // Otherwise an earlier attempt has said so.
+		o.LastError = fmt.Sprintf("%v after %v in its batch; then, alone: %s", processlog.ErrTimeout, a.Type.Timeout, o.LastError)
+	}
+	faults.OutcomeUnknown = true
+	*o = engine.WithFaults(*o, &a.Row, faults)
+}
+
+// errNoVerdict ends the first call of an entry whose batch had no verdict. The entry runs again alone.
+var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
+
+// errShut ends the attempt of an entry whose batch had no verdict, if the entry may not run alone. For example, the end
+// of the batch has opened a breaker.
+var errShut = errors.New("compensator: the batch came to no verdict, and its type may start nothing now; its entries wait")
+
+// only returns the verdict of a batch with one entry.
+func only(verdicts []error) error {
+	switch {
+	case verdicts == nil:
+		return nil
+	case len(verdicts) != 1:
+		return fmt.Errorf("batch handler answered with %d errors for 1 entry", len(verdicts))
+	}
+	return verdicts[0]
+}

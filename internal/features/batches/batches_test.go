@@ -1,0 +1,34 @@
+package batches
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// A batch that timed out may have done its work. The outcome of an entry that then failed alone says so, and a success needs no
+// mark.
+// Failure: F74
+func TestEntryThatFailsAloneAfterALateBatchSaysSo(t *testing.T) {
+	late := &engine.Attempt{Type: &engine.Type{Timeout: 30 * time.Second}, Row: processlog.Row{ID: processlog.RowID(1), ProcessCount: 2, DeliveryCount: 1}}
+	failed := processlog.Outcome{To: processlog.Retrying, LastError: "downstream said no"}
+	markLate(late, &failed)
+	require.True(t, failed.TimedOut && failed.Faults.OutcomeUnknown)
+	require.Equal(t, "compensator: handler timed out after 30s in its batch; then, alone: downstream said no", failed.LastError)
+
+	success := processlog.Outcome{To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
+	markLate(late, &success)
+	require.False(t, success.TimedOut || success.Faults != nil)
+}
+
+func TestBatchOfOneEntryTakesOneVerdict(t *testing.T) {
+	no := errors.New("no")
+	require.NoError(t, only(nil))
+	require.Equal(t, no, only([]error{no}))
+	require.ErrorContains(t, only([]error{no, no}), "2 errors for 1 entry")
+}

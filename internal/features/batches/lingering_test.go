@@ -1,0 +1,40 @@
+package batches
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Failure: F107
+func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lingering{wait: 20 * time.Second, batch: 3}
+		begins, _ := l.begin(time.Now())
+		require.True(t, begins, "the first is looked at: there may be more")
+		l.looked()
+		require.False(t, l.Due())
+		begins, next := l.begin(time.Now())
+		require.False(t, begins)
+		require.Equal(t, lookPause(20*time.Second), time.Until(next))
+		require.False(t, l.Due())
+		require.True(t, l.Due())
+		begins, _ = l.begin(time.Now())
+		require.True(t, begins, "three were heard of")
+	})
+}
+
+// After a claim of a full batch the entries that are left may be too few for another, so the next look is not put off.
+func TestClaimOfAFullBatchIsFollowedByALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lingering{wait: 20 * time.Second, batch: 3}
+		l.looked()
+		begins, _ := l.begin(time.Now())
+		require.False(t, begins)
+		l.More()
+		begins, _ = l.begin(time.Now())
+		require.True(t, begins)
+	})
+}
