@@ -26,19 +26,20 @@ type Compensator struct {
 	connector *txwatch.Connector // the connector that Config.DB was opened on, which sees commits; nil if there is none
 
 	fingerprint string   // identifies the log, as the store reports it
-	homes       sync.Map // other *txwatch.Connector and *Compensator values whose transactions reach the same log
+	homes       sync.Map // values are *txwatch.Connector and *Compensator: other sources whose transactions reach the same log
 
 	types  *registry
 	inPool poolShares
 	kept   kept
 
 	features *features.Set
-	engine   *engine.Engine // of features
+	// engine runs the entries. It belongs to features, which closes it.
+	engine   *engine.Engine
 	isClosed atomic.Bool
 }
 
 // New checks the configuration first, then the server and the table. Each of the two checks reports all its problems at
-// once. Call Close when you are done. Handlers see the values of ctx. The end of ctx does not stop the Compensator.
+// once. Call Close when you are done. Handlers see the values of ctx. The Compensator goes on after ctx has ended.
 func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -53,7 +54,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 		Queue: c.queue, Local: c.local(), Down: !queueAnswers, Fingerprint: c.fingerprint, Horizon: c.cfg.Horizon, Limit: c.cfg.QueueLimit,
 	}})
 	c.engine = c.features.Engine
-	if cfg.Operations != nil { // Start this before the purges. Both run one after the other, and a purge takes all the time that is left.
+	if cfg.Operations != nil { // Start this before the purges. The two run one after the other, and the purges take all the time that is left.
 		if err := c.keepCases(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
@@ -94,8 +95,8 @@ func (c *Compensator) open(ctx context.Context) (queueAnswers bool, err error) {
 	return queueAnswers, nil
 }
 
-// blame decides whether an error in a handler's transaction is the fault of the server or of the handler. A custom
-// Store may also use MySQL, so its errors are read in the same way.
+// blame decides whether an error in a handler's transaction was caused by the server or by the handler. A custom Store
+// may also use MySQL, so its errors are read in the same way.
 func (c *Compensator) blame(err error) engine.Blame {
 	judge := mysqlerr.Blames
 	if s, ok := c.store.(*sqlstore.Store); ok {
@@ -112,8 +113,8 @@ func (c *Compensator) blame(err error) engine.Blame {
 
 func (c *Compensator) closed() bool { return c.isClosed.Load() }
 
-// Close waits up to 5 s for requests that a server has not answered yet. Then it closes the connections that the
-// library opened, Config.Store and Config.Queue. It does not close Config.DB and Config.Redis. Call Close after Run has
+// Close waits up to 5 s for requests that a server has not answered yet. Then it closes Config.Store, Config.Queue and
+// the connections that the library opened. It does not close Config.DB and Config.Redis. Call Close after Run has
 // returned.
 func (c *Compensator) Close() error {
 	if c.isClosed.Swap(true) {

@@ -26,48 +26,49 @@ type Config struct {
 
 	// Redis holds the delay queue that several processes share. It is a *redis.Client (failover clients included) or a
 	// *redis.ClusterClient, of Redis 5 or newer. The library opens its own client from the options of this one, without
-	// retries, because a repeated script could claim twice. That client opens up to PoolSize connections to a server and
-	// one to listen. It never opens more than MaxActiveConns, which must be at least 2. nil means no Redis. Then a
-	// timing wheel in this process replaces the queue, and the library polls the database for entries of other
-	// processes.
+	// retries, because a script that is sent twice could claim twice. That client opens up to PoolSize connections to a
+	// server and one to listen. It never opens more than MaxActiveConns, which must be at least 2. nil means no Redis.
+	// Without Redis a timing wheel in this process replaces the queue, and the library polls the database for entries of
+	// other processes.
 	Redis redis.UniversalClient
 
-	Table  string // name of the process log, optionally as database.table. Default "common_process_log"
+	Table  string // name of the table of the process log, optionally as database.table. Default "common_process_log"
 	Prefix string // prefix of every Redis key, so that several logs can share a Redis. Default "compensator"
 
-	// Lease is how long a claimed entry belongs to this process without a renewal. After that another process may claim
-	// the entry, even if the handler here still runs. Default 30 s, at least 1 s. HandlerConfig.Lease overrides it.
+	// Lease is how long a claimed entry belongs to this process without a renewal. When a lease has ended, another
+	// process may claim the entry, even if the handler here still runs. Default 30 s, at least 1 s. HandlerConfig.Lease
+	// overrides it.
 	Lease time.Duration
 
 	Grace             time.Duration // the reconciler enqueues an entry again that is overdue for longer than this. Default 3 s
-	ReconcileInterval time.Duration // time between two reconciler rounds, plus up to a fifth at random. Default 10 s
-	PollInterval      time.Duration // replaces ReconcileInterval without Redis, and while Redis does not answer. Default 1 s
+	ReconcileInterval time.Duration // pause between two reconciler rounds. A random time of up to a fifth of it is added. Default 10 s
+	PollInterval      time.Duration // pause that replaces ReconcileInterval without Redis, and as long as Redis does not answer. Default 1 s
 
-	// Horizon and QueueLimit bound the queue. An entry that is due later than Horizon stays in the database at first,
-	// and so does an entry beyond QueueLimit members of its type. The queue takes it once it is due within four times
-	// ReconcileInterval.
+	// Horizon and QueueLimit bound the queue. An entry that is due later than Horizon stays in the database at first. So
+	// does an entry whose type has QueueLimit entries in the queue already. Such an entry enters the queue later, at
+	// most four times ReconcileInterval before it is due.
 	Horizon    time.Duration // default 10 min
 	QueueLimit int           // default 100,000; at least 1,000
 
 	// Keep is how long ended entries are kept: succeeded, compensated and cancelled ones. It applies to types that have
 	// a handler in this process. One process at a time purges older entries in small steps. Keep is 0 (the default,
-	// which keeps them forever) or at least an hour. Choose it longer than the time in which an event may come again,
-	// because an idempotency key guards for only as long as its entry exists. Dead entries and entries that a person
-	// settled are never purged. Keep needs the table of slots, which Migrate creates.
+	// which keeps entries forever) or at least an hour. Choose a Keep that is longer than the time in which an event may
+	// come again, because an idempotency key guards for only as long as its entry exists. Dead entries and entries that
+	// a person settled are never purged. Keep needs the table of slots, which Migrate creates.
 	Keep time.Duration
 
-	// The library notices if the database goes back to an earlier state, for example because a lagging replica was
+	// The library detects if the database goes back to an earlier state, for example because a lagging replica was
 	// promoted. By default it reports the loss in Health, the log and Observer.HistoryLost, and work goes on. If
-	// StopOnLoss is true, this process then claims and starts nothing until a person calls admin.Log.AcceptLoss. Record works in
-	// both cases. IgnoreLoss turns the check off, and nothing is remembered or read back.
+	// StopOnLoss is true, this process then claims and starts nothing until a person calls admin.Log.AcceptLoss. Record
+	// works with and without StopOnLoss. IgnoreLoss turns this check off.
 	StopOnLoss bool
 	IgnoreLoss bool
 
-	Operations  *Operations   // turns on cases, rights and the audit log for people: see package admin. nil: no table of it is read or written
+	Operations  *Operations   // turns on cases, rights and the audit log for people: see package admin. If it is nil, the library reads and writes none of their tables
 	MaxContent  int           // maximum size of an entry's content in bytes. Default 256 KiB, at most 8 MiB
-	StopTimeout time.Duration // how long Run waits for running handlers when it ends. Their contexts end with ErrStopping after 2/3 of it. Default 30 s
+	StopTimeout time.Duration // how long Run waits for running handlers when it ends. Their contexts end with ErrStopping after two thirds of this time. Default 30 s
 
-	Logger     *slog.Logger     // receives what an operator should know, never content. Single failed attempts are logged by observe.LogFailures only. Default slog.Default()
+	Logger     *slog.Logger     // receives what an operator should know, never content. Only observe.LogFailures logs each failed attempt. Default slog.Default()
 	Observer   observe.Observer // called at every step, for metrics
 	Propagator Propagator       // carries values, for example a trace, from Record to the handler
 
@@ -76,7 +77,9 @@ type Config struct {
 	Middleware      []Middleware
 	BatchMiddleware []BatchMiddleware
 
-	Store processlog.Store // Store replaces DB, and Queue replaces Redis, in unit tests and simulations: see package compensatortest. Close closes both. A New that fails after the Config was found valid closes them, too.
+	// Store replaces DB, and Queue replaces Redis, in unit tests and simulations: see package compensatortest. Close
+	// closes both. If New finds the Config valid but fails later, New closes both.
+	Store processlog.Store
 	Queue processlog.Queue
 }
 
@@ -144,8 +147,7 @@ func (cfg Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// longestSpan is the longest duration that may be configured. It is small enough that sums and small multiples do not
-// overflow.
+// longestSpan is the longest duration that may be configured. Sums and small multiples of it do not overflow.
 const longestSpan = 10 * 365 * 24 * time.Hour
 
 // badSpan returns what is wrong with a configured duration, or "".

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// Open opens a database by the name of its driver, as sql.Open does, but on a Connector. It does not connect yet.
+// Open opens a database by the name of its driver, as sql.Open does, but through a Connector. It does not connect yet.
 func Open(driverName, dataSourceName string) (*sql.DB, error) {
 	named, err := sql.Open(driverName, dataSourceName) // only sql.Open finds drivers by name
 	if err != nil {
@@ -33,11 +33,11 @@ func Open(driverName, dataSourceName string) (*sql.DB, error) {
 //	db := sql.OpenDB(compensator.Connector(connector))
 //
 // A statement costs as much as before. Every optional interface of the driver is passed on. Pooled connections are
-// treated as docs/reference/servers.md describes. Beside that, four things differ:
+// treated as docs/reference/servers.md describes. Four things differ from the driver alone:
 //   - db.Driver() and sql.Conn.Raw return the wrapper, not the driver's types.
 //   - Commit rolls back and returns ErrNotRecorded if an entry could not be written. It returns ErrTxAborted if the
 //     server has rolled the transaction back.
-//   - After such a rollback by the server, further statements return ErrTxAborted. If they were sent, each would commit
+//   - After such a rollback by the server, further statements return ErrTxAborted. The server would commit each of them
 //     by itself.
 //   - When the connection breaks around COMMIT, the error also wraps ErrCommitUnknown.
 //
@@ -48,7 +48,7 @@ func Open(driverName, dataSourceName string) (*sql.DB, error) {
 // change a transaction for MySQL, MariaDB, compatible servers, and SQLite.
 func Connector(inner driver.Connector) driver.Connector { return txwatch.Wrap(inner) }
 
-// scopedOf returns the ScopedTx that a handle belongs to, or nil.
+// scopedOf returns the ScopedTx that a handle uses, or nil.
 func scopedOf(tx Tx) *ScopedTx {
 	switch tx := tx.(type) {
 	case *ScopedTx:
@@ -68,7 +68,7 @@ func isNilPointer(v any) bool {
 }
 
 // enlist returns the object that sees the end of tx: a ScopedTx, or the view of a Connector's connection. It returns
-// nil if the library cannot see the end of tx. It returns an error if no entry of c may join tx.
+// nil if the library cannot see that end. It returns an error if tx must not record entries of c.
 func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error) {
 	if tx == nil || isNilPointer(tx) {
 		return nil, &FieldError{Field: "tx", Reason: fmt.Sprintf("is nil (%T)", tx)}
@@ -86,8 +86,8 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	return watch, cmp.Or(err, watch.Err())
 }
 
-// inquiry finds out whether an unknown handle, for example a tracer's, belongs to a ScopedTx. The first statement that
-// reaches a ScopedTx answers this before it is sent. The inquiry sends no statement of its own.
+// inquiry finds out whether an unknown handle, for example of a tracer, belongs to a ScopedTx. The first statement that
+// reaches a ScopedTx gives the answer before it is sent. The inquiry sends no statement of its own.
 type inquiry struct {
 	c       *Compensator // the Compensator that was called
 	ref     Ref          // the entry to change; nil when the call is Record
@@ -115,7 +115,7 @@ func (q *inquiry) admit(ctx context.Context, s *ScopedTx) error {
 	return q.refused
 }
 
-// or returns the reason why the call was refused, or err if it was not.
+// or returns the reason why the call was refused. If it was not refused, or returns err.
 func (q *inquiry) or(err error) error {
 	if q != nil && q.refused != nil {
 		return q.refused
@@ -123,7 +123,7 @@ func (q *inquiry) or(err error) error {
 	return err
 }
 
-// end returns watch. If watch is nil, it returns the end of the ScopedTx that the inquiry found.
+// end returns watch. If watch is nil, end returns the end of the ScopedTx that the inquiry found.
 func (q *inquiry) end(watch transactionEnd) transactionEnd {
 	if watch == nil && q != nil && q.found != nil {
 		return q.found.end
@@ -131,7 +131,8 @@ func (q *inquiry) end(watch transactionEnd) transactionEnd {
 	return watch
 }
 
-// naming adds to ErrNoTransaction which handle has no open transaction, and which call would give one.
+// naming returns ErrNoTransaction with the type of the handle that has no open transaction, and with the call that
+// would open one.
 func naming(tx Tx, err error) error {
 	if !errors.Is(err, ErrNoTransaction) || errors.Is(err, ErrTxAborted) {
 		return err
@@ -146,9 +147,10 @@ func naming(tx Tx, err error) error {
 // lateProbe bounds the probe that runs after the caller's context has ended.
 const lateProbe = 10 * time.Second
 
-// watchOf asks the connection beneath tx for its view of the transaction. A handle on any other connection answers as
-// the server does. When ctx has ended, package sql sends nothing. watchOf then asks once more with a context that has
-// not ended, because a transaction must not commit without an entry that could not be written.
+// watchOf asks the connection beneath tx for its view of the transaction. If that connection is not a Connector's,
+// watchOf gets an error or nil as the server answers. If ctx has ended, package sql sends nothing. Then watchOf asks
+// once more with a context that has not ended, because a transaction must not commit without an entry that could not be
+// written.
 func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	ctx, enlistment := txwatch.Ask(ctx)
 	err := c.store.Probe(ctx, tx)

@@ -15,31 +15,41 @@
 // An entry without a delay can run right after the commit. The library sees the commit by itself on a database opened
 // through [Connector], and inside [Compensator.InTx]. Otherwise call [Receipt.Committed]. None of these is needed for
 // correctness: without them the reconciler finds the entry some seconds later. If the answer to COMMIT is lost, the
-// error wraps [ErrCommitUnknown], and [Compensator.Resolve] finds out whether the transaction committed.
+// error of Commit wraps [ErrCommitUnknown], and [Compensator.Resolve] finds out whether the transaction committed.
 //
 // # Handlers
 //
-// [Handle] registers a function for a type. [HandleTx] registers a function whose effects in this database commit together with the success of the entry, exactly once. [HandleBatch] registers a function that takes several entries. The error that a handler returns decides the outcome. nil is success. [Permanent], [RetryAfter], [Snooze] and [Unavailable] ask for something special. Any other error asks for another attempt by the [Retry] schedule of the type. A plain handler may run more than once for one entry, so it passes [Entry.CallKey] to every service that it calls. A type with a [Breaker] pauses as a whole while a service that its handler needs is down.
+// [Handle] registers a function for a type. [HandleTx] registers a function whose effects in this database commit
+// together with the success of the entry, exactly once. [HandleBatch] registers a function that takes several entries.
+// The error that a handler returns decides the outcome. nil is success. [Permanent], [RetryAfter], [Snooze] and
+// [Unavailable] ask for something special. Any other error asks for another attempt by the [Retry] schedule of the
+// type. A plain handler may run more than once for one entry. So pass [Entry.CallKey] to every service that it calls. A
+// type with a [Breaker] pauses as a whole while a service that its handler needs is down.
 //
-// [Periodic] records exactly one entry for each slot of a [Schedule], from any running process. Module cron turns cron expressions into schedules.
+// [Periodic] records exactly one entry for each slot of a [Schedule], from any running process. Module cron turns cron
+// expressions into schedules.
 //
 // # Compensation, and people
 //
 // An entry needs compensation when its attempts are used up, or when its handler returned Permanent. The Compensate
 // function of its type then runs. An entry of a type without Compensate becomes dead. In package admin, Log.List finds
-// dead entries, Log.Requeue starts one afresh, and Log.SettleManually records that a person did the work. If
-// the work is done or no longer wanted before it ran, call [Type.CompleteTx] or [Type.CancelTx] in the transaction that
-// made it so.
+// dead entries, Log.Requeue runs a dead entry again, and Log.SettleManually records that a person did its work.
+// Sometimes another transaction does the work of an entry before its handler runs, or makes it unnecessary. Call
+// [Type.CompleteTx] or [Type.CancelTx] in that transaction.
 //
-// With Config.Operations set, every entry that dies opens a case. Package admin decides what people may see and do about
-// it. Module ui has pages for it, cmd/compensator is the command line, and module otel has traces and metrics.
+// With Config.Operations set, every entry that dies opens a case. Package admin decides what people may see and do
+// about it. Module ui has pages for it, cmd/compensator is the command line, and module otel has traces and metrics.
 //
 // # Running
 //
-// [Compensator.Run] runs entries until its context ends. A process that only records never calls it. Any number of processes may run on one database, and claims decide which process runs an entry. Losing Redis costs latency only. The library polls the database until Redis is back, and then fills the queue again. Without Redis, a process finds the entries of other processes every Config.PollInterval.
+// [Compensator.Run] runs entries until its context ends. A process that only records never calls it. Any number of
+// processes may run on one database, and claims decide which process runs an entry. If Redis is lost, entries only
+// start later. The library polls the database until Redis is back. Then it fills the queue again. Without Redis, a
+// process finds the entries of other processes every Config.PollInterval.
 //
-// The clock of the database decides when an entry is due. Only durations pass from one clock to another, rounded up. A
-// wrong clock elsewhere makes entries late, never early. Only Options.At depends on the clock of this process.
+// The clock of the database decides when an entry is due. The library passes only durations from one clock to another,
+// and rounds them up. A wrong clock of another machine makes entries late, never early. Only Options.At depends on the
+// clock of this process.
 //
 // # Caveats
 //

@@ -21,8 +21,8 @@ var (
 	testDeclared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(\w+ \*testing\.`)
 )
 
-// TestDocsNameOnlyWhatExists requires that every file and test named in the docs exists. Otherwise a moved file or a
-// renamed test would leave a promise without its proof.
+// TestDocsNameOnlyWhatExists requires that each file and each test that the docs name exists. Otherwise a moved file or
+// a renamed test would leave a promise without its proof.
 func TestDocsNameOnlyWhatExists(t *testing.T) {
 	files, tests := sourceTree(t)
 	for _, page := range markdownPages(t) {
@@ -75,8 +75,8 @@ var (
 	searches      = regexp.MustCompile(`(\d+) searches`)
 )
 
-// TestDocsHaveATestForEachFailure compares the rows of docs/internals/failures.md with the marks in the comments of tests. Each
-// row has a test or says that it has none. Each mark stands directly above its test.
+// TestDocsHaveATestForEachFailure compares the rows of docs/internals/failures.md with the marks in the comments of
+// tests. Each row must have a test or say that it has none. Each mark must stand directly above its test.
 func TestDocsHaveATestForEachFailure(t *testing.T) {
 	files, _ := sourceTree(t)
 	marked := make(map[string][]string)
@@ -135,8 +135,8 @@ func TestEachGuaranteeSaysWhatShowsIt(t *testing.T) {
 	}
 }
 
-// TestEachGuaranteeIsShortForUsers requires that the page for users has the same promises as the page with their
-// proofs, with at most 70 words each.
+// TestEachGuaranteeIsShortForUsers compares the page of promises for users with the page that also has their proofs.
+// Both must have the same promises. A promise for users has at most 70 words.
 func TestEachGuaranteeIsShortForUsers(t *testing.T) {
 	promise := regexp.MustCompile(`(?m)^### (G\d+\. .+)$`)
 	full, short := page(t, "docs/internals/guarantees.md"), page(t, "docs/reference/guarantees.md")
@@ -185,7 +185,7 @@ func markdownPages(t *testing.T) (pages []string) {
 	return pages
 }
 
-// anchors returns the anchors that GitHub and the site give to the headings of a page.
+// anchors returns the anchors that GitHub and the site derive from the headings of a page.
 func anchors(text string) map[string]bool {
 	found := make(map[string]bool)
 	for _, match := range headingLine.FindAllStringSubmatch(fencedBlock.ReplaceAllString(text, ""), -1) {
@@ -238,7 +238,7 @@ func TestDocsSiteListsEveryPage(t *testing.T) {
 		}
 	}
 	slices.Sort(listed)
-	assert.ElementsMatch(t, there, slices.Compact(listed)) // Chinese readers are led to some English pages.
+	assert.ElementsMatch(t, there, slices.Compact(listed)) // some links of the Chinese site lead to English pages
 }
 
 // TestDocsAreTranslated requires a Chinese page for the README and for each tutorial, and the same code in both.

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Entry is one row of the process log, as read from the database. A handler gets its own copy. Changing the copy does
-// not change the stored row.
+// Entry is one row of the process log, as read from the database. A handler gets its own copy. A change of the copy
+// does not change the stored row.
 type Entry struct {
 	ID                                 EntryID
 	IdempotencyKey                     IdempotencyKey
@@ -25,19 +25,21 @@ type Entry struct {
 	State           State
 	ProcessCount    int // failures recorded in this epoch
 	MaxAttempts     int // overrides HandlerConfig.MaxAttempts; 0: use the type's
-	CompensateCount int // failed compensations in this epoch. In a dead entry it is above 0 if a compensation began
-	DeliveryCount   int // consecutive leases that ended without a recorded outcome, including the present lease
+	CompensateCount int // failed compensations in this epoch. A dead entry with more than 0 had a compensation that began
+	DeliveryCount   int // number of consecutive leases without a recorded outcome. The present lease counts
 	Version         uint64
 	Epoch           uint32
 	NextAt          time.Time // due time, or the time at which a terminal state was reached. UTC, milliseconds, as all times here
 	EndedBy         EndedBy
-	LastError       string // error of the last failed attempt. The first attempt of a compensation reads the error of the handler here. Success clears it
-	Erased          bool   // set by Erase of package admin
+	// LastError is the error of the last failed attempt. In the first attempt of a compensation it is the error of the
+	// handler. A success clears it.
+	LastError string
+	Erased    bool // set by Erase of package admin
 
 	CreatedAt, UpdatedAt time.Time
 
 	codec Codec
-	from  *Compensator // set in an entry that a handler was given
+	from  *Compensator // the Compensator that gave this entry to a handler; otherwise nil
 }
 
 // entryOf converts a row into an Entry.
@@ -53,7 +55,7 @@ func entryOf(row *processlog.Row, codec Codec) *Entry {
 	}
 }
 
-// handed returns the copy of an entry that a handler is given.
+// handed converts a row into the copy that a handler gets.
 func (c *Compensator) handed(row *processlog.Row, codec Codec) *Entry {
 	e := entryOf(row, codec)
 	e.from = c
@@ -69,8 +71,8 @@ func (e *Entry) Context(parent context.Context) context.Context {
 	return e.from.extract(parent, e.Headers)
 }
 
-// Attempt returns the number of this run in the present epoch. It is 1 for the first run. Runs whose outcome was
-// recorded count.
+// Attempt returns the number of this run in the present epoch. It is 1 for the first run. Only earlier runs with a
+// recorded outcome are counted.
 func (e *Entry) Attempt() int {
 	if e.State == Compensating {
 		return e.CompensateCount + 1
@@ -78,15 +80,15 @@ func (e *Entry) Attempt() int {
 	return e.ProcessCount + 1
 }
 
-// CallKey returns the idempotency key to send with the calls that your handler makes. It is the same for every attempt and
-// for the compensation, until a person requeues the entry. So a compensation that asks a partner what was done needs an
-// id of your own. If several logs call the same service, for example in a staging copy, put the name of the log in
-// front of it.
+// CallKey returns the idempotency key to send with the calls that your handler makes. It is the same for every attempt
+// and for the compensation, until a person requeues the entry. So a compensation cannot use it to ask a partner what
+// was done before a requeue; send an id of your own for that. If several logs call the same service, for example in a
+// staging copy, put the name of the log in front of the key.
 func (e *Entry) CallKey() string {
 	return e.ID.String() + "-" + strconv.FormatUint(uint64(e.Epoch), 10)
 }
 
-// Decode decodes Content into v with the codec of its type. It uses JSON if the type is not known in this process.
+// Decode decodes Content into v with the codec of its type. If this process does not know the type, Decode uses JSON.
 func (e *Entry) Decode(v any) error {
 	codec := e.codec
 	if codec == nil {
@@ -108,8 +110,8 @@ type Codec interface {
 	Unmarshal(data []byte, v any) error
 }
 
-// SealingCodec is a Codec that seals content for one entry. Record seals if the type was registered or declared with
-// such a codec, and Entry.Decode opens. See package encrypt.
+// SealingCodec is a Codec that seals content for one entry, for example by encryption. If a type was registered or
+// declared with such a codec, Record seals its content and Entry.Decode opens it. See package encrypt.
 type SealingCodec interface {
 	Codec
 	Seal(content []byte, businessType, idempotencyKey string) ([]byte, error)

@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// FuzzParseEntryID checks that an id is parsed only from the text that String returns. Two spellings of one id would
-// become two members of the queue, and an acknowledgement would remove only one.
+// FuzzParseEntryID parses any text. Only a text that String returns may be accepted as an id. Two spellings of one id
+// would become two members of the queue, and an acknowledgement would remove only one.
 func FuzzParseEntryID(f *testing.F) {
 	for _, text := range []string{"", "0", "1", "007", "+1", "-1", " 1", "1 ", "1_000", "0x1", "1e3", "१", "18446744073709551615", "18446744073709551616"} {
 		f.Add(text)
@@ -53,8 +53,8 @@ type parcel struct {
 	Next   *parcel            `json:"next,omitempty"`
 }
 
-// FuzzContentRoundTrip checks that accepted content is decoded to the same value. Content that cannot be encoded must
-// be refused with a *FieldError before any statement is sent.
+// FuzzContentRoundTrip records any content. Accepted content must be decoded to the same value. Content that cannot be
+// encoded must be refused with a *FieldError before any statement is sent.
 func FuzzContentRoundTrip(f *testing.F) {
 	f.Add("", []byte(nil), int64(0), uint64(0), 0.0, "")
 	f.Add("订单 \x00 \u2028 <&> \U0001F4E6", []byte{0xff, 0}, int64(math.MinInt64), uint64(math.MaxUint64), -0.1, "tag")
@@ -101,7 +101,7 @@ func validJSON(text string) string {
 
 var errMoody = errors.New("not in the mood")
 
-// moodyCodec fails or panics, depending on mood.
+// moodyCodec fails or panics, as its mood says.
 type moodyCodec struct{ mood byte }
 
 func (c moodyCodec) Marshal(any) ([]byte, error) { return []byte{c.mood}, c.act() }

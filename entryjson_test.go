@@ -103,8 +103,8 @@ func TestContentTellsWhetherItIsJSON(t *testing.T) {
 	}
 }
 
-// FuzzEntryJSON checks that any content survives the way through JSON. It comes back byte for byte or, if it is JSON
-// itself, as equal JSON.
+// FuzzEntryJSON encodes an entry with any content as JSON and decodes it. Content that is JSON must be equal
+// afterwards. Other content must be the same, byte for byte.
 func FuzzEntryJSON(f *testing.F) {
 	for _, seed := range []string{"", "null", `{"a":"<b> \u2028"}`, "\xff", "1e999", "[1,2", "\"\\ud800\""} {
 		f.Add([]byte(seed), "error", uint64(1<<60), int64(0))

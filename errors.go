@@ -6,42 +6,42 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Errors of recording. Package processlog describes each of them in full.
+// These errors come from recording. Package processlog describes each of them in full.
 var (
 	ErrNoTransaction = processlog.ErrNoTransaction // the handle given to Record has no open transaction. Nothing was written
-	ErrTxAborted     = processlog.ErrTxAborted     // the server rolled the transaction back: repeat all of it. Wraps ErrNoTransaction
+	ErrTxAborted     = processlog.ErrTxAborted     // the server rolled the transaction back, so repeat all of it. It wraps ErrNoTransaction
 	ErrNotRecorded   = processlog.ErrNotRecorded   // Commit rolled back because an entry was refused or could not be written
-	ErrCommitUnknown = processlog.ErrCommitUnknown // the connection broke around COMMIT. Resolve tells whether the transaction committed
-	ErrHistoryLost   = processlog.ErrHistoryLost   // the database went back in time: see Health.History and Config.StopOnLoss. A *processlog.LossError
+	ErrCommitUnknown = processlog.ErrCommitUnknown // the connection broke during COMMIT. Call Resolve to find out whether the transaction committed
+	ErrHistoryLost   = processlog.ErrHistoryLost   // the database went back to an earlier state: see Health.History and Config.StopOnLoss. It is a *processlog.LossError
 
-	// ErrDuplicate needs Options.FailOnDuplicate, and ErrOtherContent needs TypeConfig.RefuseOtherContent. Without them
-	// the receipt reports the case.
+	// ErrDuplicate needs Options.FailOnDuplicate, and ErrOtherContent needs TypeConfig.RefuseOtherContent. Without these
+	// options Record returns nil, and the receipt reports the duplicate.
 	ErrDuplicate    = errors.New("compensator: idempotent id already recorded")
 	ErrOtherContent = errors.New("compensator: idempotent id already recorded with other content")
 )
 
-// Errors about one entry, and about the Compensator itself.
+// These errors are about one entry, or about the Compensator itself.
 var (
 	ErrNotFound         = processlog.ErrNotFound
 	ErrBusy             = processlog.ErrBusy             // another transaction has locked the entry's row. Try again
-	ErrAlreadySucceeded = processlog.ErrAlreadySucceeded // Complete: the work is already done, so do not do it again. A *StateError
+	ErrAlreadySucceeded = processlog.ErrAlreadySucceeded // Complete returns it if the work is already done, so do not do the work again. It is a *StateError
 
 	ErrRunning = processlog.ErrRunning // Run was called while Run is running
 	ErrClosed  = processlog.ErrClosed
 )
 
-// Causes for which the context of a handler ends. Read them with context.Cause.
+// These are the causes with which the context of a handler ends. Read the cause with context.Cause.
 var (
-	ErrLeaseLost = processlog.ErrLeaseLost // the lease was lost and the entry may run elsewhere. A failure or a transactional success from here is dropped
-	ErrCancelled = processlog.ErrCancelled // the entry was cancelled, completed or requeued meanwhile
-	ErrStopping  = processlog.ErrStopping  // Run is ending. An attempt that returns this cause, or context.Canceled, spends no attempt
+	ErrLeaseLost = processlog.ErrLeaseLost // the lease was lost, and another process may run the entry. The failure or transactional success of this attempt is dropped
+	ErrCancelled = processlog.ErrCancelled // the entry was cancelled, completed or requeued during the attempt
+	ErrStopping  = processlog.ErrStopping  // Run is ending. If an attempt returns this cause or context.Canceled, it is not counted
 	ErrTimeout   = processlog.ErrTimeout   // HandlerConfig.Timeout has passed
 )
 
 type (
-	FieldError     = processlog.FieldError     // a value that was refused before anything was sent to a server
-	OtherTypeError = processlog.OtherTypeError // the idempotency key belongs to an event of another business type
-	StateError     = processlog.StateError     // an action that the present state of the entry does not allow
-	PanicError     = processlog.PanicError     // a handler panicked or ended its goroutine
-	StuckError     = processlog.StuckError     // handlers still ran when Run stopped waiting for them
+	FieldError     = processlog.FieldError     // reports a value that was refused before anything was sent to a server
+	OtherTypeError = processlog.OtherTypeError // reports an idempotency key that belongs to an event of another business type
+	StateError     = processlog.StateError     // reports an action that the present state of the entry does not allow
+	PanicError     = processlog.PanicError     // reports that a handler panicked or ended its goroutine
+	StuckError     = processlog.StuckError     // reports handlers that still ran when Run stopped waiting for them
 )

@@ -37,8 +37,8 @@ type Mail struct {
 func deliver(ctx context.Context, key string, m Mail) error      { return nil }
 func deliverAll(ctx context.Context, mails []Mail) (bad []error) { return nil }
 
-// A process registers its types, calls Run and then stops in order. Run returns when its context is cancelled. Call
-// Close after Run.
+// A process registers its types, calls Run and stops in this order: cancel the context of Run, wait until Run has
+// returned, call Close.
 func ExampleNew() {
 	var db *sql.DB // the service's database
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -187,7 +187,7 @@ func ExampleCompensator_InTx() {
 	case errors.Is(err, compensator.ErrCommitUnknown):
 		// The transaction may have been committed. See the example of Resolve.
 	case errors.Is(err, compensator.ErrTxAborted):
-		// The server rolled back, for example after a deadlock. Run the whole transaction again.
+		// The server rolled back, for example after a deadlock. So run the whole transaction again.
 	}
 }
 
@@ -234,7 +234,7 @@ func ExampleType_CancelTx() {
 				return cmp.Or(err, errNotUnpaid) // paid or closed before: do not ship twice
 			}
 			if _, err := closeOrder.CancelTx(ctx, tx, compensator.IdempotencyKey("close-42")); err != nil {
-				return err // nil: the entry will not run again, whether it was waiting, running, dead or already cancelled
+				return err // nil: the entry will not run again. It may have been waiting, running, dead or cancelled before
 			}
 			_, err = ship.Record(ctx, tx, 42, compensator.Options{IdempotencyKey: "ship-42", FailOnDuplicate: true})
 			return err
@@ -243,17 +243,17 @@ func ExampleType_CancelTx() {
 	var late *compensator.StateError
 	switch {
 	case err == nil: // paid exactly once
-	case errors.Is(err, errNotUnpaid): // The order's row shows the reason: the payment was repeated, or it came too late.
-	case errors.As(err, &late): // Too late. If late.State is succeeded, the order is closed. In any other state, a person must decide.
-	case errors.Is(err, compensator.ErrNotFound): // No entry has this key. It was recorded with another key, or purged.
+	case errors.Is(err, errNotUnpaid): // The order's row shows the reason: the order was paid before, or the payment came after it was closed.
+	case errors.As(err, &late): // Too late to cancel. If late.State is succeeded, the order is closed. In any other state, a person must decide.
+	case errors.Is(err, compensator.ErrNotFound): // No entry has this key. It was recorded with another key, or it was purged.
 	case errors.Is(err, compensator.ErrCommitUnknown): // The result is unknown. The request may be sent again.
 	default:
 		log.Print(err) // Nothing was changed.
 	}
 }
 
-// WithRetry runs a transaction again if it lost a conflict, for example a deadlock, or if its COMMIT was lost and did not
-// happen. It works with the transactions of any ORM.
+// WithRetry runs a transaction again after a conflict, for example a deadlock. It also runs it again if the answer to
+// COMMIT was lost and the transaction did not commit. It works with the transactions of any ORM.
 func ExampleCompensator_WithRetry() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
@@ -262,7 +262,7 @@ func ExampleCompensator_WithRetry() {
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := closeOrder.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotencyKey: "close-42"})
 			if err != nil || receipt.Duplicate() {
-				return err // A duplicate means that the same request has placed the order before.
+				return err // An error about a duplicate means that an earlier run of this request has placed the order.
 			}
 			_, err = tx.ExecContext(ctx, "INSERT INTO orders (id, state) VALUES (?, 'unpaid')", 42)
 			return err
@@ -273,8 +273,8 @@ func ExampleCompensator_WithRetry() {
 	}
 }
 
-// A consumer stores a message and completes the entry that would send it again. A message that is delivered twice is
-// stored once.
+// A consumer stores a message and completes the entry that would otherwise send the message again. A message that is
+// delivered twice is stored once.
 func ExampleType_CompleteTx() {
 	var c *compensator.Compensator              // made by New
 	var sendOrder *compensator.Type[CloseOrder] // made by Handle
@@ -311,7 +311,7 @@ func ExampleCompensator_Resolve() {
 	if errors.Is(err, compensator.ErrCommitUnknown) {
 		_, err = c.Resolve(ctx, compensator.IdempotencyKey("close-42"))
 		if errors.Is(err, compensator.ErrNotFound) {
-			err = placeOrder() // It was not committed and never will be.
+			err = placeOrder() // the transaction did not commit and never will
 		}
 	}
 	if err != nil {
@@ -344,7 +344,7 @@ func Example_requeue() {
 	}
 }
 
-// The n-th level is the wait after the n-th failure. The last level repeats.
+// After the n-th failure, the entry waits for the n-th level. The last level repeats.
 func ExampleParseDelayLevels() {
 	retry, err := compensator.ParseDelayLevels("1s 5s 10s 30s 1m 1h")
 	if err != nil {
@@ -435,7 +435,7 @@ func ExampleOtherTypeError() {
 	// Output: order-42 stands for close and not for mail
 }
 
-// The value of a periodic entry is its slot, however late the handler runs.
+// The value of a periodic entry is its slot, even if the handler runs much later.
 func ExamplePeriodic() {
 	var c *compensator.Compensator // made by New
 	ctx := context.Background()
@@ -447,7 +447,7 @@ func ExamplePeriodic() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// After an outage, make up for the slots of the last 24 hours.
+	// After an outage, record the missed slots of the last 24 hours.
 	if err := compensator.Periodic(ctx, settleHour, compensator.Every(time.Hour), &compensator.PeriodicConfig{CatchUp: 24}); err != nil {
 		log.Fatal(err)
 	}

@@ -15,28 +15,28 @@ import (
 )
 
 // HandlerFunc does the work of one entry. It returns nil for success, and otherwise an error: see Permanent,
-// RetryAfter, Snooze and Unavailable. It may run more than once for the same entry. Two runs overlap only if a process
-// paused for longer than its lease. So pass Entry.CallKey to every service that
-// it calls.
+// RetryAfter, Snooze and Unavailable. It may run more than once for the same entry, so pass Entry.CallKey to every
+// service that it calls. Two runs overlap only if a process paused for longer than its lease.
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
 // txHandlerFunc does the work of one entry inside tx.
 type txHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
 
 // BatchFunc does the work of several entries of one type. It returns nil if all succeeded. Otherwise it returns one
-// error (or nil) for each entry, in the order of the entries. If all failed alike, return slices.Repeat([]error{err},
-// len(entries)).
+// error (or nil) for each entry, in the order of the entries. If all failed with the same error, return
+// slices.Repeat([]error{err}, len(entries)).
 type BatchFunc func(ctx context.Context, entries []*Entry) []error
 
 // Middleware wraps a handler, as in net/http. The middleware of a type runs inside Config.Middleware.
 type Middleware func(next HandlerFunc) HandlerFunc
 
-// BatchMiddleware is Middleware for batch handlers. Entry.Context gives the context of one entry.
+// BatchMiddleware wraps a batch handler as Middleware wraps other handlers. Entry.Context gives the context of one
+// entry.
 type BatchMiddleware func(next BatchFunc) BatchFunc
 
-// Handle registers the handler of a type and returns a Type to record with. Call it before Run. cfg may be nil. Its
-// errors name the type, the handler or the invalid field. If the type has Keep or Serial, Handle asks the database, for
-// at most 10 s.
+// Handle registers the handler of a type and returns a Type to record with. Call it before Run. cfg may be nil. An
+// error of Handle names the type, the handler or the invalid field. If the type has Keep or Serial, Handle reads from
+// the database and waits at most 10 s for the answer.
 func Handle[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) error, cfg *HandlerConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -45,8 +45,8 @@ func Handle[T any](ctx context.Context, c *Compensator, businessType string, han
 }
 
 // HandleTx registers a transactional handler. The library commits tx together with the success of the entry, so
-// everything that the handler writes through tx happens exactly once. Effects in this database need no idempotency.
-// Otherwise HandleTx is as Handle.
+// everything that the handler writes through tx happens exactly once. Effects in this database need no idempotency. In
+// all other points HandleTx works as Handle does.
 //
 // A handler must not complete, cancel or reschedule its own entry in tx. Such a call returns a *FieldError and changes
 // nothing. The handler's return value decides the outcome.
@@ -67,9 +67,10 @@ type Item[T any] struct {
 	batch context.Context
 }
 
-// Context returns the context of the batch with the values that travelled with this entry: see Entry.Context.
+// Context returns the context of the batch with the values that Config.Propagator carried with this entry: see
+// Entry.Context.
 func (i Item[T]) Context() context.Context {
-	if i.batch == nil { // a test has built this Item
+	if i.batch == nil { // only a test builds an Item without batch
 		return i.Entry.Context(context.Background())
 	}
 	return i.Entry.Context(i.batch)
@@ -77,10 +78,10 @@ func (i Item[T]) Context() context.Context {
 
 // HandleBatch registers a handler for several entries at once: see BatchFunc. The context of the handler belongs to the
 // batch. It ends with ErrTimeout or ErrStopping. It does not end when one of several entries is cancelled or loses its
-// lease. Item.Context also has the values that travelled with one entry.
+// lease. Item.Context also has the values that Config.Propagator carried with one entry.
 //
-// A batch of several entries may panic, return an error too late, or return a wrong number of errors. Then it spends no
-// attempt. Each entry runs again alone, and that run counts.
+// If a call with several entries panics, returns an error after its timeout, or returns a wrong number of errors, it
+// spends no attempt. Each of its entries runs again alone, and that run counts.
 func HandleBatch[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, items []Item[T]) []error, cfg *BatchConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -90,7 +91,7 @@ func HandleBatch[T any](ctx context.Context, c *Compensator, businessType string
 	})
 }
 
-// Must returns v and panics if err is not nil. It is for start-up:
+// Must returns v and panics if err is not nil. Use it when a program starts:
 //
 //	var closeOrder = compensator.Must(compensator.Handle(ctx, c, "close_order", shop.close, nil))
 func Must[T any](v T, err error) T {
@@ -101,9 +102,9 @@ func Must[T any](v T, err error) T {
 }
 
 // Declare returns a Type to record entries whose handler runs in another process, or that need no handler: see
-// Type.Once. cfg may be nil. Config.Keep does not apply. If cfg.Keep is set, call Declare before Run. After that it may
-// return ErrRunning. If a type is declared several times, the shortest Keep counts. If cfg has Keep or Serial, Declare
-// asks the database, for at most 10 s.
+// Type.Once. cfg may be nil. Config.Keep does not apply to a declared type. If cfg.Keep is set, call Declare before
+// Run; a later call may return ErrRunning. If a type is declared several times, the library uses the shortest Keep. If
+// cfg has Keep or Serial, Declare reads from the database and waits at most 10 s for the answer.
 func Declare[T any](ctx context.Context, c *Compensator, businessType string, cfg *TypeConfig) (*Type[T], error) {
 	if cfg == nil {
 		cfg = new(TypeConfig)
@@ -133,7 +134,7 @@ func typed[T any](handler func(ctx context.Context, e *Entry, v T) error) Handle
 	}
 }
 
-// typedTx is typed for transactional handlers.
+// typedTx does the same as typed for transactional handlers.
 func typedTx[T any](handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error) txHandlerFunc {
 	return func(ctx context.Context, tx *ScopedTx, e *Entry) error {
 		v, err := decode[T](e)
@@ -166,8 +167,8 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 			return verdicts
 		}
 		if len(answers) != len(items) {
-			// Return a wrong number of errors. A number that fits the batch by chance would count for entries that the
-			// handler never saw.
+			// Return a wrong number of errors. The library then ignores them all. With the right number, an error would be
+			// taken as the outcome of an entry that the handler never saw.
 			return make([]error, len(entries)+1)
 		}
 		for n, i := range places {
@@ -270,8 +271,8 @@ func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx
 	c.fitLease(businessType, s, usesTx, size)
 }
 
-// fitTransactions lowers a type's Concurrency to what the pool has. It warns once if several types together may hold
-// every connection.
+// fitTransactions lowers a type's Concurrency to the number of connections that the pool can spare. It warns once if
+// several types together may hold every connection.
 func (c *Compensator) fitTransactions(businessType string, s *settings, runsTx bool, size int) {
 	if most := max(1, size-2); s.concurrency > most {
 		c.log.Warn("compensator: transactional handlers are bounded by the pool", "type", businessType, "concurrency", most, "max_open_conns", size)
@@ -289,11 +290,13 @@ func (c *Compensator) fitTransactions(businessType string, s *settings, runsTx b
 	}
 }
 
-// poolShare is the number of connections of Config.DB that the transactions of a type may hold at once.
+// poolShare is the number of connections of Config.DB that transactions of one type may hold at once.
 type poolShare struct {
 	businessType string
 	calls        int
-	runs         bool // the handler holds them; otherwise only the compensation does, and rarely as many
+	// runs is true if the handler holds these connections. Otherwise only the compensation does, and compensations
+	// rarely run at the same time.
+	runs bool
 }
 
 // poolShares holds the shares of all registered types.
@@ -302,18 +305,18 @@ type poolShares struct {
 	list []poolShare
 }
 
-// add adds a share. first is true for the first share with which the handlers may hold more than most connections.
-func (p *poolShares) add(share poolShare, most int) (all []poolShare, first bool) {
+// add adds a share. When the handlers may hold more than limit connections for the first time, first is true.
+func (p *poolShares) add(share poolShare, limit int) (all []poolShare, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before, _, _ := sumShares(p.list)
 	p.list = append(p.list, share)
 	after, _, _ := sumShares(p.list)
-	return slices.Clone(p.list), before <= most && after > most
+	return slices.Clone(p.list), before <= limit && after > limit
 }
 
-// sumShares returns the number of connections that handlers may hold, the shares of their types, and the shares of
-// compensations of types whose handlers hold none.
+// sumShares returns the number of connections that handlers may hold, and the shares of their types. compensations
+// lists the types of which only the compensations hold connections.
 func sumShares(shares []poolShare) (calls int, types, compensations string) {
 	var handlers, undoing []string
 	for _, share := range shares {
@@ -328,9 +331,8 @@ func sumShares(shares []poolShare) (calls int, types, compensations string) {
 	return calls, strings.Join(handlers, ", "), strings.Join(undoing, ", ")
 }
 
-// fitLease makes the lease longer than an attempt where the lease may not be renewable while the attempt runs. An
-// attempt that loses its lease spends no attempt. Without this, a handler that always takes longer would run again
-// forever.
+// fitLease makes the lease longer than an attempt if the lease perhaps cannot be renewed during the attempt. An attempt
+// that loses its lease spends no attempt. Without this, a handler that always takes longer would run again forever.
 func (c *Compensator) fitLease(businessType string, s *settings, usesTx bool, size int) {
 	store, ok := c.store.(*sqlstore.Store)
 	oneWriter := ok && store.OneWriter() // a transaction of the handler blocks the statement that renews leases, whatever the pool size
@@ -341,7 +343,9 @@ func (c *Compensator) fitLease(businessType string, s *settings, usesTx bool, si
 			c.log.Warn("compensator: on SQLite no lease is renewed while a transactional handler writes; lease raised above the timeout", "type", businessType, "lease", enough)
 		}
 		s.lease = enough
-	case size != 0 && size <= 3 && (c.connector == nil || oneWriter) && s.lease < s.timeout: // in this case the library has no connections of its own, so the handlers may use up the pool that renews the leases
+	// The library has no connections of its own here. The handlers may use the whole pool, which must also renew the
+	// leases.
+	case size != 0 && size <= 3 && (c.connector == nil || oneWriter) && s.lease < s.timeout:
 		s.lease = enough
 		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", s.lease)
 	}

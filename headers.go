@@ -12,8 +12,8 @@ import (
 )
 
 // Propagator carries values from the context of Record to the context of the handler. Its methods are called
-// concurrently. Extract also gets the headers of Options.Headers. If Extract panics or returns nil, the library logs
-// it, and the handler runs without the values.
+// concurrently. Extract also gets Options.Headers. If Extract panics or returns nil, the library logs this, and the
+// handler runs without the values.
 type Propagator interface {
 	Inject(ctx context.Context) map[string]string
 	Extract(ctx context.Context, headers map[string]string) context.Context
@@ -22,7 +22,7 @@ type Propagator interface {
 // headers are the headers of one Record call.
 type headers struct {
 	carried map[string]string // set by the propagator
-	encoded []byte            // JSON of an entry that sets no headers itself
+	encoded []byte            // JSON for entries that have no Options.Headers
 }
 
 // headers asks the propagator for its headers.
@@ -36,7 +36,7 @@ func (c *Compensator) headers(ctx context.Context) (h headers, err error) {
 	return h, err
 }
 
-// with returns the JSON to store: the headers of the propagator and those of the entry.
+// with returns the JSON to store. It holds the headers of the propagator and chosen, the headers of the entry.
 func (h headers) with(chosen map[string]string) ([]byte, error) {
 	if len(chosen) == 0 {
 		return h.encoded, nil
@@ -70,8 +70,8 @@ func refuseHeaders(reason string, args ...any) error {
 	return &FieldError{Field: "headers", Reason: fmt.Sprintf(reason, args...)}
 }
 
-// extract returns a handler context with the values that travelled with the entry. If the propagator panics or returns
-// no context, it returns base.
+// extract returns a handler context with the values that the propagator carried with the entry. If the propagator
+// panics or returns no context, it returns base.
 func (c *Compensator) extract(base context.Context, headers map[string]string) (ctx context.Context) {
 	if c.cfg.Propagator == nil {
 		return base

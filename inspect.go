@@ -54,7 +54,7 @@ type Batch struct {
 // Batch returns the batch with an id. It asks no server. The id must not be empty.
 func (c *Compensator) Batch(id string) *Batch { return &Batch{c: c, id: id} }
 
-// Progress counts the entries of a batch by how far they have come.
+// Progress counts the entries of a batch by their progress.
 type Progress struct {
 	Total     int
 	Done      int // entries in a terminal state
@@ -70,8 +70,8 @@ func (p Progress) Finished() bool { return p.Total > 0 && p.Done == p.Total && !
 // Progress counts the committed entries of the batch, up to 1,000,000.
 func (b *Batch) Progress(ctx context.Context) (Progress, error) { return b.progress(ctx, nil) }
 
-// ProgressTx is Progress as tx sees it. A transactional handler uses it, because the pool may have no second connection
-// for the handler.
+// ProgressTx counts like Progress, and tx is the transaction that reads. Use it in a transactional handler, because the
+// pool may have no second connection for the handler.
 func (b *Batch) ProgressTx(ctx context.Context, tx Tx) (Progress, error) {
 	if tx == nil {
 		return Progress{}, ErrNoTransaction
@@ -108,16 +108,16 @@ func validateBatch(id string) error {
 	return nil
 }
 
-// Wait waits until all entries of the batch have ended, dead ones included. Then it returns their counts. It reads the
-// index of the batch every 20 ms at first and every second at last. The end of ctx ends it. It returns ErrNotFound if no
-// entry was recorded with this id.
+// Wait waits until each entry of the batch has ended or is dead. Then it returns their counts. It reads the index of
+// the batch at first every 20 ms, later less often, and in the end every second. Wait also returns when ctx ends. It
+// returns ErrNotFound if no entry was recorded with this id.
 //
 // Wait is for a caller or a test. Use HandlerConfig.AfterBatch for work that must follow a batch even if this process
 // dies.
 func (b *Batch) Wait(ctx context.Context) (Progress, error) {
 	p, err := b.wait(ctx)
 	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // return this cause also if a statement failed because ctx had ended
+		err = context.Cause(ctx) // Return the cause of ctx also if a statement failed because ctx had ended.
 	}
 	return p, err
 }
@@ -136,7 +136,7 @@ func (b *Batch) wait(ctx context.Context) (Progress, error) {
 			case err != nil || p.Done == p.Total:
 				return p, err
 			}
-			next = "" // a person has requeued an entry meanwhile, or more were recorded
+			next = "" // Begin again: a person may have requeued an entry during the wait, and more entries may have been recorded.
 		}
 		if pause, err = b.c.awaitEnd(ctx, open, pause); err != nil {
 			return Progress{}, err
@@ -145,8 +145,9 @@ func (b *Batch) wait(ctx context.Context) (Progress, error) {
 	}
 }
 
-// firstOpen returns the first entry of a batch behind cursor that has not ended, or zero. It also returns the cursor
-// behind that entry. Entries that handlers of the batch record with its id come later in this order.
+// firstOpen returns the first entry of a batch behind cursor that has not ended, or the zero id. It also returns the
+// cursor behind that entry. If a handler of the batch records more entries with the same id, their position is behind
+// the handler's entry.
 func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (EntryID, string, error) {
 	if err := validateBatch(batchID); err != nil {
 		return EntryID{}, "", err
@@ -165,7 +166,8 @@ func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (En
 	}
 }
 
-// awaitEnd waits at least once, until the entry has ended or does not exist any more. It returns the next pause.
+// awaitEnd pauses and reads until the entry has ended or does not exist any more. It pauses at least once. It returns
+// the pause to use for the next entry.
 func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Duration) (time.Duration, error) {
 	for {
 		if !rest(ctx, pause) {
@@ -188,15 +190,15 @@ func (c *Compensator) afterBatch(of func(e *Entry) string, codec Codec) func(con
 			return nil
 		case strings.HasSuffix(batchID, " "):
 			return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q %s", batchID, endsWithSpace)})
-		case batchID == strings.TrimRight(row.BatchID, " "): // another program may have written this row
+		case batchID == strings.TrimRight(row.BatchID, " "): // another program may have written this row with trailing spaces
 			return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q is the entry's own batch: it would wait for itself", batchID)})
 		}
 		return c.behind(ctx, row, batchID)
 	}
 }
 
-// behind returns nil once all entries of a batch have ended. Before that it snoozes the entry for an eighth of its age
-// each time. So the entry is late by at most an eighth of the time that the batch took.
+// behind returns nil once all entries of a batch have ended. Before that, each call snoozes row for an eighth of its
+// age. So the entry runs late by at most an eighth of the time that the batch took.
 func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID string) error {
 	open, _, err := c.firstOpen(ctx, batchID, "")
 	if err != nil {
@@ -209,9 +211,9 @@ func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID s
 	return nil
 }
 
-// Health asks the database and the queue at the same time. The database has until ctx ends. The queue has half of that
-// time and at most 2 s, so that a silent Redis takes no time from the database. Health also works while Run does not
-// run.
+// Health asks the database and the queue at the same time. The database may answer until ctx ends. The queue may answer
+// for half of that time and for at most 2 s, so that a silent Redis does not delay the answer. Health also works while
+// Run does not run.
 func (c *Compensator) Health(ctx context.Context) observe.Health {
 	h := c.features.Health(ctx)
 	h.History, h.OpenBreakers = c.features.Lost(), c.features.OpenBreakers()

@@ -15,8 +15,9 @@ import (
 )
 
 // There is one purge round in each slot of keepEvery. It ends keepFor after the start of the slot, even if it began
-// late. A round deletes keepStep entries, pauses for keepRest times as long as that took, and repeats. The process that
-// moves the mark to the slot makes its round, so only one process purges at a time.
+// late. A round deletes keepStep entries, pauses for keepRest times as long as the deletion took, and repeats. The mark
+// is a row that names the latest slot. The process that moves the mark to a slot purges in that slot, so only one
+// process purges at a time.
 const (
 	keepEvery = time.Minute
 	keepFor   = 45 * time.Second
@@ -28,8 +29,8 @@ const (
 	problemPurge = "ended entries could not be purged"
 )
 
-// badKeep returns what is wrong with a Keep, or "". Entries younger than an hour may still be remembered by other
-// processes, and purging them would need a note.
+// badKeep returns what is wrong with a Keep, or "". Other processes may still remember entries that ended less than an
+// hour ago. A purge of such an entry would look like a rollback of the database.
 func badKeep(keep time.Duration) string {
 	if keep == 0 {
 		return ""
@@ -37,13 +38,13 @@ func badKeep(keep time.Duration) string {
 	return badSpan(keep, engine.PurgeNoteAge)
 }
 
-// kept holds the retention of every type, and whether this process takes part in the rounds.
+// kept holds the retention of every type, and knows whether this process takes part in the purge rounds.
 type kept struct {
 	mu        sync.Mutex  // guards the retention
-	retention []retention // one for each type and state
+	retention []retention // one element for each type and state
 
 	begin chan struct{} // capacity 1; holds a token while a caller starts the rounds
-	begun bool          // guarded by begin
+	begun bool          // whether the rounds were started; only the holder of the token in begin may touch it
 }
 
 // retention is the retention of the ended entries of one type and state.
@@ -71,8 +72,9 @@ func (c *Compensator) shelve(businessType string, keep time.Duration) {
 	}
 }
 
-// maintain starts the purge rounds in this process if keep is not 0. It asks the database, so it holds no mutex
-// meanwhile. A second caller waits for the first one, and tries again if the first one failed.
+// maintain starts the purge rounds in this process if keep is not 0. It reads from the database, and holds no mutex
+// during the read. If two callers come at once, the second one waits for the first one. It tries again if the first one
+// failed.
 func (c *Compensator) maintain(ctx context.Context, keep time.Duration) error {
 	if keep <= 0 {
 		return nil
@@ -93,7 +95,8 @@ func (c *Compensator) maintain(ctx context.Context, keep time.Duration) error {
 	return err
 }
 
-// maintenance takes part in rounds. The process that moves the mark to a slot makes the round of that slot, until end.
+// maintenance calls round once in each slot that this process gets. The process that moves the mark to a slot gets the
+// slot.
 func (c *Compensator) maintenance(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	return c.features.Recur(ctx, features.Period{Name: mark, Schedule: Every(every).Next, CatchUp: 1, Problem: problem,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
@@ -106,10 +109,11 @@ func (c *Compensator) maintenance(ctx context.Context, mark string, every time.D
 		}})
 }
 
-// purgeRound takes one step for each retention in turn, until nothing is left or the time is over. It begins with a random
-// retention, so that a full one does not starve the others. A retention that lost no entry in a step waits for the next round.
-// A step that deleted fewer entries than it may delete is not the end. Other transactions may have locked some entries, or
-// foreign keys may refer to them, and more may come behind those.
+// purgeRound takes one step for each retention in turn, until nothing is left or the time is over. It begins with a
+// random retention, so that a retention with many old entries does not starve the others. A retention that lost no
+// entry in a step waits for the next round. A step that deletes only a few entries does not end the round. Other
+// transactions may have locked some entries, or foreign keys may refer to them, and more old entries may come after
+// these.
 func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	c.kept.mu.Lock()
 	first := int(jitter.N(time.Duration(len(c.kept.retention) + 1)))
@@ -130,7 +134,7 @@ func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	return errors.Join(failed...)
 }
 
-// purgeStep deletes a few entries and then pauses, but not beyond end.
+// purgeStep deletes a few entries and then pauses, at most until end.
 func (c *Compensator) purgeStep(ctx context.Context, s retention, end time.Time) (int, error) {
 	step, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()

@@ -9,31 +9,36 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// CompleteResult tells in which situation Complete found the entry. Complete undoes no effect outside the database.
+// CompleteResult describes the entry as Complete found it. Complete undoes no effect outside the database.
 type CompleteResult struct {
-	WasRunning bool // an attempt held the entry. Its context ends with ErrCancelled, in another process at the next renewal. Its outcome is dropped
-	WasDead    bool // the entry was dead and waited for a person. It does not wait any more
+	// WasRunning is true if an attempt held the entry. The context of that attempt ends with ErrCancelled. If the
+	// attempt runs in another process, its context ends when that process next renews the lease. The outcome of the
+	// attempt is dropped.
+	WasRunning bool
+	WasDead    bool // the entry was dead and waited for a person. Now it does not wait any more
 }
 
-// CancelResult tells in which situation Cancel found the entry.
+// CancelResult describes the entry as Cancel found it.
 type CancelResult struct {
-	WasRunning, WasDead bool // as in CompleteResult
+	WasRunning, WasDead bool // the same as in CompleteResult
 	WasAlready          bool // the entry was cancelled before. Nothing has changed
 }
 
 // Complete records that the work was finished elsewhere. The entry does not run again, and a running attempt is asked
-// to stop. Complete also takes a dead entry, unless a compensation of it has begun.
+// to stop. Complete also works for a dead entry, unless a compensation of the entry has begun.
 //
-// Complete returns one of four answers:
+// Complete returns one of these:
 //   - nil;
-//   - a *StateError: it is too late. If it is ErrAlreadySucceeded, the work is done already and must not be done twice;
-//   - ErrNotFound;
-//   - any other error, for example ErrBusy: nothing has changed, so roll back.
+//   - a *StateError if the entry has ended already. If the error is ErrAlreadySucceeded, the work is done and must not
+//     be done twice;
+//   - ErrNotFound if there is no such entry;
+//   - any other error, for example ErrBusy, if nothing has changed. Roll back.
 func (c *Compensator) Complete(ctx context.Context, ref Ref) (CompleteResult, error) {
 	return completed(c.change(ctx, processlog.Change{Ref: ref, Action: processlog.ActionComplete}))
 }
 
-// CompleteTx is Complete inside the caller's open transaction. It takes effect when that transaction commits.
+// CompleteTx does the same as Complete inside the caller's open transaction. It takes effect when that transaction
+// commits.
 func (c *Compensator) CompleteTx(ctx context.Context, tx Tx, ref Ref) (CompleteResult, error) {
 	return completed(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: processlog.ActionComplete}))
 }
@@ -42,15 +47,14 @@ func completed(before processlog.Row, err error) (CompleteResult, error) {
 	return CompleteResult{WasRunning: before.LeaseLeft > 0, WasDead: err == nil && before.State == Dead}, err
 }
 
-// Cancel records that the work is no longer wanted. It behaves and answers as Complete does, but it never returns
-// ErrAlreadySucceeded.
+// Cancel records that the work is no longer wanted. It works as Complete does, but never returns ErrAlreadySucceeded.
 func (c *Compensator) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	return cancelled(c.change(ctx, processlog.Change{Ref: ref, Action: processlog.ActionCancel}))
 }
 
-// CancelTx is Cancel inside the caller's open transaction. It takes effect when that transaction commits. Until then an
-// attempt may start. The success of such an attempt is dropped if its handler is transactional, or if the cancellation
-// commits first.
+// CancelTx does the same as Cancel inside the caller's open transaction. It takes effect when that transaction commits.
+// Before the commit an attempt may start. The success of such an attempt is dropped if its handler is transactional, or
+// if the cancellation commits first.
 func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
 	return cancelled(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: processlog.ActionCancel}))
 }
@@ -63,19 +67,19 @@ func cancelled(before processlog.Row, err error) (CancelResult, error) {
 	return found, err
 }
 
-// CompleteTx is Compensator.CompleteTx for an entry of this type. An entry of another type is an *OtherTypeError. Then
-// nothing changes, and the transaction stays usable.
+// CompleteTx calls Compensator.CompleteTx for an entry of this type. If the entry has another type, CompleteTx returns
+// an *OtherTypeError and changes nothing, and the transaction stays usable.
 func (t *Type[T]) CompleteTx(ctx context.Context, tx Tx, ref Ref) (CompleteResult, error) {
 	return completed(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: processlog.ActionComplete}))
 }
 
-// CancelTx is Compensator.CancelTx for an entry of this type: see CompleteTx.
+// CancelTx calls Compensator.CancelTx for an entry of this type. An entry of another type is refused as in CompleteTx.
 func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
 	return cancelled(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: processlog.ActionCancel}))
 }
 
 // Reschedule makes a pending or retrying entry due after delay from now. If an attempt is running, its lease is not
-// renewed any more. A failure of that attempt is dropped, and the entry waits until that lease ends.
+// renewed any more. If that attempt fails, its outcome is dropped, and the entry waits until the lease ends.
 func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
@@ -84,7 +88,8 @@ func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Durati
 	return err
 }
 
-// RescheduleTx is Reschedule inside the caller's open transaction. It takes effect when that transaction commits.
+// RescheduleTx does the same as Reschedule inside the caller's open transaction. It takes effect when that transaction
+// commits.
 func (c *Compensator) RescheduleTx(ctx context.Context, tx Tx, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err

@@ -14,10 +14,10 @@ const DefaultTable = sqlstore.DefaultTable
 // right to create tables. You can run the files of package migrations with goose or golang-migrate instead.
 func Migrate(ctx context.Context, db *sql.DB) error { return MigrateTable(ctx, db, DefaultTable) }
 
-// MigrateTable is Migrate for another table name.
+// MigrateTable does the same as Migrate for a table with another name.
 func MigrateTable(ctx context.Context, db *sql.DB, table string) error {
 	return sqlstore.Migrate(ctx, db, table)
 }
 
-// DDL returns the statements of Migrate for "mysql" (also for MariaDB) or "sqlite".
+// DDL returns the statements that MigrateTable runs. database is "mysql" (also for MariaDB) or "sqlite".
 func DDL(database, table string) (string, error) { return sqlstore.DDL(database, table) }

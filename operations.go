@@ -29,9 +29,9 @@ type Operations struct {
 	Types map[string]CaseConfig // settings by business type
 
 	// Scrub removes from an error's text what people must not see. It runs before a case stores the text and before
-	// package admin shows it. The library has removed card numbers, tokens, passwords and e-mail addresses by then, also
-	// if Scrub is nil. Scrub is called concurrently, often, and also with its own results. If it panics, the text
-	// is not shown. The column of the log keeps the full text.
+	// package admin shows it. Before Scrub, and also without it, the library removes card numbers, tokens, passwords and
+	// e-mail addresses. Scrub is called often and concurrently, and also with texts that it returned before. If Scrub
+	// panics, the text is not shown. The column last_error of the log keeps the full text.
 	Scrub func(text string) string
 }
 
@@ -41,11 +41,11 @@ type CaseConfig struct {
 
 	// Amount returns what an entry is worth. It is called when the entry has died, perhaps more than once, and must
 	// change nothing. The amount is unknown if Amount is nil, returns an error or panics (both are logged), exceeds
-	// processlog.MaxAmount, or has a currency that is not three letters A to Z. Small letters are taken as capitals.
+	// processlog.MaxAmount, or has a currency that is not three letters A to Z. Small letters are converted to capitals.
 	Amount func(e *Entry) (Amount, error)
 }
 
-// Amount is what an entry is worth, in the smallest unit of a currency with a three-letter code: {12900, "CNY"} is
+// Amount is a value in the smallest unit of a currency. The currency is a code of three letters: {12900, "CNY"} is
 // ¥129.00.
 type Amount = processlog.Amount
 
@@ -140,7 +140,7 @@ func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError strin
 	return draft
 }
 
-// blacked replaces text that must not be shown.
+// blacked stands in place of text that must not be shown.
 const blacked = "…"
 
 // torn is how many characters are hidden at the end of a text that the log has cut. Half a card number or half a token
@@ -158,7 +158,7 @@ func (c *Compensator) scrub(text string) string {
 }
 
 // longest is how many bytes of a handler's error are scrubbed. Such an error may hold megabytes from a remote service.
-// The log keeps only MaxText characters of it, and other outcomes wait while it is scrubbed.
+// The log keeps only MaxText characters of it. A scrub of the whole text would delay the outcomes of other entries.
 const longest = 4 * processlog.MaxText
 
 // scrubLong is scrub for a text of any length. It removes the end of a text that may have been cut in the middle of a
@@ -169,7 +169,7 @@ func (c *Compensator) scrubLong(text string) string {
 	}
 	runes := []rune(c.byRules(text[:longest]))
 	kept := string(runes[:max(0, len(runes)-torn)])
-	if space := strings.LastIndexFunc(kept, unicode.IsSpace); space >= 0 { // a token may be longer than torn
+	if space := strings.LastIndexFunc(kept, unicode.IsSpace); space >= 0 { // a token may be longer than torn characters
 		kept = kept[:space]
 	}
 	return kept + blacked
@@ -190,10 +190,10 @@ func (c *Compensator) byRules(text string) (scrubbed string) {
 	return cmp.Or(c.cfg.Operations.Scrub(text), blacked)
 }
 
-// Rounds that maintain cases begin every caseEvery, in one process at a time. They take caseStep cases of each kind in
-// a step. The first round of a process, and one round an hour, look at all dead entries. Other rounds look at entries
-// that died recently. These rounds only find entries that died without a case, for example by other programs. More
-// frequent rounds would be most of what an idle process asks for.
+// The rounds that maintain cases begin every caseEvery, in one process at a time. They find entries that died without a
+// case, for example because another program wrote them. A round reads at most caseStep cases of each kind in one step.
+// The first round of a process looks at all dead entries, and so does one round an hour. The other rounds look at
+// entries that died recently. With more frequent rounds, an idle process would send few other statements.
 const (
 	casesMark    = " cases" // cannot be the name of a business type
 	caseEvery    = 3 * time.Minute
@@ -220,8 +220,8 @@ func (c *Compensator) keepCases(ctx context.Context) error {
 	})
 }
 
-// caseRound closes the cases of entries that a service has ended, and opens missing ones. With since 0 it looks at all
-// dead entries, and deletes cases that are older than caseKept.
+// caseRound closes the cases of entries that a program has completed or cancelled, and opens missing ones. If since is
+// 0, it looks at all dead entries and also deletes cases that were closed more than caseKept ago.
 func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, since time.Duration, end time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
@@ -235,7 +235,7 @@ func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations
 	return err
 }
 
-// inSteps calls step until it finds fewer than caseStep.
+// inSteps calls step until step handles fewer than caseStep cases.
 func inSteps(step func() (int, error)) error {
 	for {
 		if n, err := step(); err != nil || n < caseStep {
@@ -245,7 +245,7 @@ func inSteps(step func() (int, error)) error {
 }
 
 // openMissing opens the cases of dead entries without one. It returns the number of entries that it read, or 0 if it
-// could open none. Entries that other transactions have locked are left to the next step.
+// could open none. A later step opens the cases of entries that are locked now.
 func (c *Compensator) openMissing(ctx context.Context, store processlog.Operations, since time.Duration) (n int, err error) {
 	rows, err := store.DeadWithoutCase(ctx, since, caseStep)
 	if err != nil || len(rows) == 0 {
@@ -259,10 +259,10 @@ func (c *Compensator) openMissing(ctx context.Context, store processlog.Operatio
 	if opened == 0 {
 		return 0, err
 	}
-	return len(rows), err // after a full step there may be more, even if some entries were locked or were requeued
+	return len(rows), err // After a full step there may be more dead entries, even if some were locked or requeued during this step.
 }
 
-// opsLog is a Compensator as package admin uses it.
+// opsLog adapts a Compensator to the interface that package admin uses.
 type opsLog struct {
 	*Compensator
 	store processlog.Operations
@@ -293,7 +293,7 @@ func (l opsLog) Knows(businessType string) bool { return l.types.codec(businessT
 
 func (l opsLog) OpenBreakers() []observe.OpenBreaker { return l.features.OpenBreakers() }
 
-// Scrub returns an error's text as people may see it.
+// Scrub returns an error's text without what people must not see.
 func (l opsLog) Scrub(text string) string { return l.scrub(text) }
 
 // ChangeAll applies a person's change to entries that still have the versions that the person saw.
@@ -316,8 +316,8 @@ func (l opsLog) ChangeAll(ctx context.Context, seen []processlog.Version, change
 	return answers, nil
 }
 
-// contents reads the content of changed entries of serial types, from which their ordering keys are computed. With the
-// key, the next entry of that key starts at once. Without it the next entry starts later, when it is found.
+// contents reads the content of changed entries of serial types, because the ordering key is computed from it. If the
+// key is known, the next entry of that key starts at once. Otherwise that entry starts later, when a claim finds it.
 func (l opsLog) contents(ctx context.Context, answers []processlog.Changed) map[EntryID][]byte {
 	contents := make(map[EntryID][]byte)
 	for _, answer := range answers {
@@ -332,7 +332,7 @@ func (l opsLog) contents(ctx context.Context, answers []processlog.Changed) map[
 	return contents
 }
 
-// Amounts calls the Amount functions of the rows' types. It reads the contents for that.
+// Amounts calls the Amount functions of the rows' types. It reads the contents of the rows for these calls.
 func (l opsLog) Amounts(ctx context.Context, rows []processlog.Row) (map[EntryID]Amount, error) {
 	var ids []EntryID
 	for i := range rows {
@@ -361,7 +361,8 @@ func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 		}
 	}()
 	amount, err := worth(c.entry(row))
-	amount.Currency = strings.ToUpper(amount.Currency) // some payment providers write codes in small letters, and the number of decimals is looked up by capitals
+	// Some payment providers write codes in small letters. The table of decimals has capitals.
+	amount.Currency = strings.ToUpper(amount.Currency)
 	switch {
 	case err != nil:
 		c.log.Warn("compensator: the Amount of a type failed", "type", row.BusinessType, "entry", row.ID, "err", usererr.Text(err))

@@ -17,27 +17,28 @@ import (
 func Permanent(err error) error { return engine.Permanent(err) }
 
 // RetryAfter returns a failure whose next attempt is due after d. d is kept between 100 ms and 100 years. If d is 0 or
-// less, the type's schedule decides. RetryAfter around Unavailable is not a failure. It means that a service is down
-// and says until when.
+// less, the type's schedule decides. RetryAfter around Unavailable is not a failure. It says that a service is down,
+// and d says for how long.
 func RetryAfter(d time.Duration, err error) error { return engine.RetryAfter(d, err) }
 
 // Snooze runs the entry again after d without a failure and without spending an attempt. d is kept between 100 ms and
-// 100 years. If d is 0 or less, the delay is that of the type's schedule after the last failure, or after a first one.
-// An entry may be snoozed without end: see HandlerConfig.MaxWait.
+// 100 years. If d is 0 or less, the type's schedule decides: the wait is the one that follows the entry's latest
+// failure, or the wait after a first failure if there was none. An entry may be snoozed without end: see
+// HandlerConfig.MaxWait.
 func Snooze(d time.Duration) error { return engine.Snooze(d) }
 
-// Unavailable returns an error which says that something the handler needs is down. It spends no attempt. The entry
-// keeps err as its LastError. The entry runs again as after Snooze(0), but after 2 to 4 seconds at least. Each further
-// wait is about twice as long, up to 2 minutes. Waiting has no end by itself: see HandlerConfig.MaxWait. Package httpcall
-// returns Unavailable for the HTTP answers that mean it.
+// Unavailable returns an error which says that the handler needs something that is down, for example a service. It
+// spends no attempt. The entry keeps err as its LastError. The entry waits as after Snooze(0), but at least 2 to 4
+// seconds. Each further wait is about twice as long, up to 2 minutes. The number of waits has no limit of its own: see
+// HandlerConfig.MaxWait. Package httpcall returns Unavailable for HTTP answers that say so.
 func Unavailable(err error) error { return engine.Unavailable(err) }
 
-// VerdictOf returns what err asks for. It is for middleware, metrics, and code between a handler and the library. The
-// outcome of the entry also depends on its attempts and its type.
+// VerdictOf returns what err asks the library to do. It is for middleware, metrics, and code between a handler and the
+// library. The outcome of the entry also depends on its attempts and its type.
 func VerdictOf(err error) observe.Verdict { return engine.VerdictOf(err) }
 
-// Retry returns how long to wait after a failure. failures counts from 1. The result is kept between 100 ms and 100
-// years. Retry is called concurrently.
+// Retry returns how long to wait after a failure. failures is the number of failures so far, at least 1. The result is
+// kept between 100 ms and 100 years. Retry is called concurrently.
 type Retry func(failures int) time.Duration
 
 // Exponential waits a random time between 0 and base·2^(failures−1), and at most limit (full jitter).
@@ -48,7 +49,7 @@ func Exponential(base, limit time.Duration) Retry {
 // Fixed waits the same time after each failure.
 func Fixed(d time.Duration) Retry { return func(int) time.Duration { return d } }
 
-// Steps waits each of delays in turn, and then repeats the last one.
+// Steps waits for the n-th of delays after the n-th failure. Later failures use the last one.
 func Steps(delays ...time.Duration) Retry {
 	return func(failures int) time.Duration {
 		if len(delays) == 0 {

@@ -10,15 +10,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Schedule computes the slots of a periodic type. Next returns the first slot after a time, in UTC, or the zero time if
-// there is none. The result must depend on the argument only, and must be the same in every process. Next must return
-// quickly: all periodic types wait for it, and so does the end of Run. Every is a Schedule, and module cron makes one
-// from a cron expression.
+// Schedule computes the slots of a periodic type: the times at which an entry is due. Next returns the first slot after
+// a time, in UTC, or the zero time if there is none. The result must depend on the argument only, and must be the same
+// in every process. Next must return quickly, because all periodic types and the end of Run wait for it. Every is a
+// Schedule, and module cron makes one from a cron expression.
 type Schedule interface {
 	Next(after time.Time) time.Time
 }
 
-// Every returns the schedule whose slots are the multiples of d in UTC. With an hour, each full hour is a slot.
+// Every returns the schedule whose slots are the multiples of d in UTC. For example, Every(time.Hour) has a slot at
+// each full hour.
 func Every(d time.Duration) Schedule { return every(d) }
 
 type every time.Duration
@@ -29,9 +30,9 @@ func (d every) Next(after time.Time) time.Time {
 
 // PeriodicConfig configures a periodic type. The zero value works.
 type PeriodicConfig struct {
-	// CatchUp is how many missed slots are recorded later. Slots are missed while no process runs, or while the database
-	// is away, refuses, or is too slow. The newest ones are recorded, and the others are normally logged. Default 1, at
-	// most 500.
+	// CatchUp is how many missed slots are recorded later. Slots are missed as long as no process runs, or the database
+	// is down, refuses the entries or is too slow. The newest missed slots are recorded. The others are skipped, and
+	// normally logged. Default 1, at most 500.
 	CatchUp int
 }
 
@@ -42,13 +43,14 @@ func (cfg PeriodicConfig) validate() error {
 	return nil
 }
 
-// Periodic records one entry of t for each slot of schedule, when the slot has come by the database's clock, and never
-// before. Any process in Run may record it. The idempotency key is SlotKey, and the value is the slot, in UTC. Each
-// process must call Periodic before Run. A type that is only declared works, too.
+// Periodic records one entry of t for each slot of schedule. It records the entry when the database's clock has reached
+// the slot, never earlier. Any process in Run may record it. The idempotency key is SlotKey, and the value is the slot,
+// in UTC. Each process must call Periodic before Run. Periodic also works for a type that is only declared.
 //
-// Slots count from the first call of Periodic in this database. The progress of a type is stored under its name, and no
-// purge removes it. So a new schedule continues from there, and so does a type that was not registered for a while. A
-// new name starts afresh. cfg may be nil. A missing table is a *FieldError: see Migrate.
+// The first slot is the first one after the first call of Periodic in this database. The latest recorded slot of a type
+// is stored under the type's name, and no purge removes it. So a new schedule continues after that slot, and so does a
+// type that was not registered for a while. A type with a new name starts at the time of its first call. cfg may be
+// nil. A missing table is a *FieldError: see Migrate.
 func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg *PeriodicConfig) error {
 	var filled PeriodicConfig
 	if cfg != nil {
@@ -81,9 +83,9 @@ func SlotKey(businessType string, slot time.Time) IdempotencyKey {
 	return IdempotencyKey(businessType + "@" + slot.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
 }
 
-// recordSlots records the entries of slots. An entry of t that exists under the key of a slot counts as the entry of
-// that slot, even if a person recorded it. recordSlots returns the keys that another type has taken. It must not refuse
-// them, because a refusal would block all later slots for good.
+// recordSlots records the entries of slots. If an entry of t exists under the key of a slot, it counts as the entry of
+// that slot, even if a person recorded it. If another type owns the key, recordSlots skips the slot and returns its key
+// in taken. It must not return an error for the key, because that would block all later slots of the type for good.
 func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) (taken []error, err error) {
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {
@@ -105,8 +107,8 @@ func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []
 // slotTimeout bounds this transaction. A silent connection must not block the slots of other types for good.
 const slotTimeout = 10 * time.Second
 
-// atSlot runs work in a transaction that moves a mark. It reports false, and has done nothing, if another process has
-// moved the mark or is moving it.
+// atSlot runs work in a transaction that moves a mark. If another process has moved the mark, or is moving it, atSlot
+// does nothing and returns false.
 func (c *Compensator) atSlot(ctx context.Context, name string, from, to time.Time, work func(context.Context, *ScopedTx) error) (moved bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// program is a Compensator as admin.Of uses it.
+// program adapts a Compensator to what admin.Of expects.
 type program struct{ *Compensator }
 
 func init() {
@@ -36,7 +36,7 @@ func (p program) ChangeTx(ctx context.Context, tx processlog.Tx, ch processlog.C
 	return p.changeTx(ctx, tx, ch)
 }
 
-// RequeueAll requeues the entries that still have these versions.
+// RequeueAll requeues the entries that still have the versions in seen.
 func (p program) RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
 	if p.closed() {
 		return nil, ErrClosed

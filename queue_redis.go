@@ -34,8 +34,8 @@ func (c *Compensator) local() bool { return c.cfg.Queue == nil && c.cfg.Redis ==
 const queueCheckMost = 10 * time.Second
 
 // checkQueue checks that the queue answers and belongs to this log. It uses only a part of ctx's time (see QueueShare),
-// because New still needs time for the database. New refuses a queue that belongs to another log. New accepts a queue
-// that does not answer, and the database is polled until it does.
+// because New still needs time for the database. New fails if the queue belongs to another log. If the queue does not
+// answer, New succeeds, and the library polls the database until the queue answers.
 func (c *Compensator) checkQueue(ctx context.Context) (answers bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, queueCheckMost))
 	defer cancel()

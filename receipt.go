@@ -8,16 +8,16 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// Receipt tells what Record did. It is safe for concurrent use, except ResolveIDs.
+// Receipt describes what Record did. It is safe for concurrent use, except ResolveIDs.
 type Receipt struct {
-	Entries []Recorded // one for each recorded entry, in the given order
+	Entries []Recorded // one element for each recorded entry, in the order of Record's arguments
 
 	rec *recording
 }
 
 // Recorded is the result for one entry.
 type Recorded struct {
-	ID             EntryID // zero only after a Record of several entries on MySQL: call ResolveIDs, or use IdempotencyKey
+	ID             EntryID // zero only after Record inserted several entries on MySQL. Then call ResolveIDs, or use IdempotencyKey
 	IdempotencyKey IdempotencyKey
 
 	// Duplicate says that an entry with this idempotency key exists, or comes earlier in the same call. The existing
@@ -65,9 +65,9 @@ func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
 	return errors.Join(problems...)
 }
 
-// otherEvent compares a duplicate with the entry that has its key: the stored one, or in the same call the draft at p.
-// Content may differ because the struct of the type has a new field. So a difference is only logged, unless the type is
-// configured to refuse it.
+// otherEvent compares a duplicate with the entry that has its key. That entry is the stored one, or the draft at p if
+// this call records it. Content may differ because the struct of the type has a new field. So a difference is only
+// logged, unless the type is configured to refuse it.
 func (rec *recording) otherEvent(p int, e *NewEntry, told *Recorded) error {
 	recorded := rec.Drafts[p].BusinessType
 	if rec.Inserted[p].Duplicate {
@@ -122,10 +122,10 @@ func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// Committed reports that Commit has returned nil, so that the entries start at once. Without this call the library
-// looks for the commit 50 ms, 200 ms and 1 s after Record. After that the reconciler finds the entries, within
+// Committed tells the library that Commit has returned nil, so that the entries start at once. Without this call the
+// library looks for the commit 50 ms, 200 ms and 1 s after Record. Later the reconciler finds the entries, within
 // Config.Grace and Config.ReconcileInterval. Committed never blocks and never fails. A second call does nothing. On a
-// Connector and in InTx the library sees the commit itself, and Committed does nothing.
+// Connector and in InTx the library sees the commit by itself, and Committed does nothing.
 func (r *Receipt) Committed() {
 	if !r.rec.Watched() {
 		r.rec.Committed()

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/serve"
 )
 
-// recipe returns a Compensator on in-memory doubles. runUntil runs it until this number of entries has ended, and
+// recipe returns a Compensator on in-memory doubles. runUntil runs it until the given number of entries has ended, and
 // closes it.
 func recipe() (c *compensator.Compensator, runUntil func(ended int)) {
 	ends := make(chan observe.SettledEvent, 100)
@@ -58,8 +58,8 @@ func record[T any](c *compensator.Compensator, typ *compensator.Type[T], v T, op
 	}
 }
 
-// The work was handed to another system that answers later. Snooze asks again later. It is no failure and costs no
-// attempt. The handler must limit the total time itself.
+// A handler gives the work to another system, which answers later. Snooze lets the handler ask again later. It is no
+// failure and costs no attempt. The handler must limit the total time itself.
 func ExampleSnooze() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -109,8 +109,8 @@ func ExampleHandle_renamed() {
 		}
 		types[name] = typ
 	}
-	record(c, types["close"], "41", compensator.Options{})       // by the previous release
-	record(c, types["close_order"], "42", compensator.Options{}) // by this release
+	record(c, types["close"], "41", compensator.Options{})       // written by the previous release
+	record(c, types["close_order"], "42", compensator.Options{}) // written by this release
 	runUntil(2)
 	// Unordered output:
 	// closed 41 of type close
@@ -118,18 +118,18 @@ func ExampleHandle_renamed() {
 }
 
 // During a rollout, two versions of a program run side by side. An entry of the old version lacks a new field, and the
-// old version drops that field when it decodes an entry. If that would be wrong, give the new meaning its own type. A
-// process leaves entries to other processes if it has no handler for their type or cannot decode their content. That
-// costs no attempt.
+// old version drops that field when it decodes an entry. If the loss of the field would be wrong, declare a new type
+// for the new content. A process leaves entries to other processes if it has no handler for their type or cannot decode
+// their content. The entries wait for those processes at no cost.
 func ExampleHandle_versions() {
 	ctx := context.Background()
 	c, runUntil := recipe()
 	type PaymentV1 struct{ Cents int }
 	type Payment struct {
 		Cents    int
-		Currency string // new; empty in entries of the previous version
+		Currency string // new field; empty in entries of the previous version
 	}
-	old, err := compensator.Declare[PaymentV1](ctx, c, "pay", nil) // the previous version
+	old, err := compensator.Declare[PaymentV1](ctx, c, "pay", nil) // stands for the previous version of the program
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func Example_gracefulStop() {
 	}
 	public, operators := http.NewServeMux(), http.NewServeMux()
 	operators.Handle("GET /readyz", probe.Ready(c, time.Second))
-	consume := func(ctx context.Context) error { // rabbitmq.Consumer.Run, intake's Run, or a router's Run
+	consume := func(ctx context.Context) error { // consume stands for rabbitmq.Consumer.Run, Run of an intake, or Run of a router
 		<-ctx.Done()
 		return nil
 	}
@@ -170,7 +170,7 @@ func Example_gracefulStop() {
 			Consumers: []func(context.Context) error{consume},
 			Inside:    []serve.Server{{Server: &http.Server{Addr: "127.0.0.1:0", Handler: operators, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}}},
 		})
-		return errors.Join(err, c.Close()) // Close sends what is still to be enqueued; then close telemetry providers, the database pool and the Redis client
+		return errors.Join(err, c.Close()) // Close sends what the queue has not got yet. After it, close telemetry providers, the database pool and the Redis client.
 	}
 	ctx, stop := context.WithCancel(context.Background()) // in production: signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	stop()
@@ -187,7 +187,7 @@ func ExampleType_Once() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge the message
+	receive := func(ctx context.Context, messageID, order string) error { // receive returns nil if the broker may drop the message
 		id := compensator.IdempotencyKey("orders:" + messageID)
 		return c.WithRetry(ctx, id, func(ctx context.Context) error {
 			return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -195,7 +195,7 @@ func ExampleType_Once() {
 				if err != nil || !first {
 					return err
 				}
-				fmt.Println("rows of", order) // tx.ExecContext(ctx, "INSERT INTO orders …")
+				fmt.Println("rows of", order) // in production: tx.ExecContext(ctx, "INSERT INTO orders …")
 				return nil
 			})
 		})
@@ -222,13 +222,13 @@ func ExampleReceipt_onceAMessage() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge the message
+	receive := func(ctx context.Context, messageID, order string) error { // receive returns nil if the broker may drop the message
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := confirm.Record(ctx, tx, order, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("confirm:" + messageID), Delay: 50 * time.Millisecond})
 			if err != nil || receipt.Duplicate() {
 				return err
 			}
-			fmt.Println("rows of", order) // tx.ExecContext(ctx, "INSERT INTO orders …")
+			fmt.Println("rows of", order) // in production: tx.ExecContext(ctx, "INSERT INTO orders …")
 			return nil
 		})
 	}
@@ -251,7 +251,7 @@ func ExampleEntry_CallKey() {
 	c, runUntil := recipe()
 	first := true
 	pay, err := compensator.Handle(ctx, c, "pay", func(_ context.Context, e *compensator.Entry, _ string) error {
-		fmt.Println(e.IdempotencyKey, e.CallKey()) // request.Header.Set("Idempotency-Key", e.CallKey())
+		fmt.Println(e.IdempotencyKey, e.CallKey()) // in production: request.Header.Set("Idempotency-Key", e.CallKey())
 		if first {
 			first = false
 			return compensator.RetryAfter(100*time.Millisecond, errors.New("no answer"))
@@ -282,7 +282,7 @@ func ExampleUnavailable() {
 	pay, err := compensator.Handle(ctx, c, "pay", func(ctx context.Context, e *compensator.Entry, cents int) error {
 		return httpcall.PostJSON(ctx, bank.Client(), bank.URL, e.CallKey(), cents, nil) // Return this error unchanged. It decides the outcome of the entry.
 	}, &compensator.HandlerConfig[int]{
-		MaxWait: 24 * time.Hour, // for a day, attempts cost nothing while the bank is down
+		MaxWait: 24 * time.Hour, // attempts cost nothing for a day if the bank is down
 		Breaker: compensator.Breaker{Of: 20},
 		Retry:   compensator.Fixed(100 * time.Millisecond),
 	})
@@ -302,7 +302,7 @@ func ExampleTypeConfig_compensation() {
 	ctx := context.Background()
 	var c *compensator.Compensator // made by New
 	var callBank func(ctx context.Context, e *compensator.Entry, orderID int64) error
-	var giveBack func(ctx context.Context, orderID int64) error // asks the bank, by the order's id, whether there is a charge
+	var giveBack func(ctx context.Context, orderID int64) error // giveBack asks the bank by the order's id whether there is a charge, and refunds it
 	refund, err := compensator.Handle(ctx, c, "refund", func(ctx context.Context, _ *compensator.Entry, orderID int64) error {
 		return giveBack(ctx, orderID)
 	}, nil)
@@ -344,7 +344,8 @@ func ExampleBatch_Wait() {
 		if err != nil {
 			return err
 		}
-		// To wait until a person has repaired the dead rows: if p.Dead > 0 { return compensator.Snooze(time.Hour) }
+		// If the report must wait until a person has repaired the dead rows: if p.Dead > 0 { return
+		// compensator.Snooze(time.Hour) }
 		fmt.Printf("%s: %d of %d rows are in\n", upload, p.Succeeded, p.Total)
 		return nil
 	}, &compensator.HandlerConfig[string]{AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }})
@@ -371,8 +372,8 @@ func ExampleBatch_Wait() {
 	// true 1 <nil>
 }
 
-// Entries of one account run one at a time, in the order of their ids. Accounts run in parallel. Change the account's
-// row before you record, as a booking does. Then the order of the ids is the order of the commits.
+// Entries of one account run one at a time, in the order of their ids. Accounts run in parallel. A booking changes the
+// account's row before it records the entry. This row lock makes the order of the ids the order of the commits.
 func ExampleTypeConfig_serial() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -424,12 +425,12 @@ func ExampleHandleTx_rowLock() {
 func ExampleSnooze_inOrder() {
 	ctx := context.Background()
 	c, runUntil := recipe()
-	done := 0 // a column of the account's row, changed in the transaction that does the work
+	done := 0 // stands for a column of the account's row, which changes in the transaction that does the work
 	book, err := compensator.Handle(ctx, c, "book", func(_ context.Context, _ *compensator.Entry, number int) error {
 		if done < number-1 {
 			return compensator.Snooze(100 * time.Millisecond)
 		}
-		if done < number { // A smaller number was done before. In SQL: UPDATE accounts SET done=? WHERE user=? AND done=?-1
+		if done < number { // The entry of a smaller number is done. In SQL: UPDATE accounts SET done=? WHERE user=? AND done=?-1
 			fmt.Println("booking", number)
 			done = number
 		}

@@ -21,29 +21,29 @@ import (
 
 // Options say how an entry is processed. The zero value processes it at once after the commit.
 type Options struct {
-	// IdempotencyKey is the idempotency key. It makes it harmless to record the same business event twice: the second
-	// Record changes nothing, and its receipt says Duplicate. Put the type into the key, for example "close-42" and
-	// "notify-42". If it is empty, Record draws a unique, time-ordered key. At most 191 characters, without a trailing
-	// space. The key guards for as long as the entry is kept: see Config.Keep.
+	// IdempotencyKey is the idempotency key. The same business event may then be recorded twice: the second Record
+	// changes nothing, and its receipt says Duplicate. Put the type into the key, for example "close-42" and
+	// "notify-42". If the key is empty, Record draws a unique, time-ordered key. At most 191 characters, without a
+	// trailing space. The key guards for as long as the entry is kept: see Config.Keep.
 	IdempotencyKey IdempotencyKey
 
-	Delay time.Duration // time until the entry is due. It never runs earlier, by the database's clock
+	Delay time.Duration // time until the entry is due. The entry never starts earlier by the database's clock
 	At    time.Time     // time at which the entry is due. Set Delay or At, not both. The clock of this process turns At into a delay
 
-	// The following four ids help people to find the entry. The library only lists and shows them. At most 64 characters
-	// each.
-	BatchID       string // what the entry was recorded with, for example an upload or the run of a job. No trailing space
-	BusinessID    string // what the entry is about, for example the id of an order
-	BusinessExtID string // a second such id, for example of a payment at a partner
+	// The following four ids help people to find the entry. The library only lists and shows them. Each has at most 64
+	// characters.
+	BatchID       string // groups the entries that were recorded together, for example an upload or the run of a job. No trailing space
+	BusinessID    string // what the work is about, for example the id of an order
+	BusinessExtID string // a second such id, for example the id of a payment at a partner
 	UserID        string // the user for whom the work is done
 	UserName      string
 
-	// Headers travel with the entry, also through a requeue. Entry.Headers, the message of a relay, and
-	// Propagator.Extract get them. Together with the headers of the propagator they may take 2,048 bytes as JSON, in
+	// Headers are stored with the entry, also when it is requeued. Entry.Headers, the message of a relay, and
+	// Propagator.Extract get them. As JSON, these headers and those of the propagator may take 2,048 bytes together, in
 	// valid UTF-8. A name that both set is refused.
 	Headers map[string]string
 
-	MaxAttempts     int  // overrides HandlerConfig.MaxAttempts for this entry. 0: use the type's, as it is when an attempt ends
+	MaxAttempts     int  // overrides HandlerConfig.MaxAttempts for this entry. If it is 0, the type's value at the end of each attempt decides
 	FailOnDuplicate bool // Record returns ErrDuplicate for a duplicate. The other entries of the call are recorded, and tx stays usable
 }
 
@@ -53,9 +53,9 @@ type NewEntry struct {
 	Content      []byte // at most Config.MaxContent bytes. Record copies it
 	Options
 
-	done bool  // the recorder does the work itself
+	done bool  // the caller of Record does the work itself, so the entry is recorded as succeeded
 	slot bool  // slot of a periodic type: an existing entry with this key is accepted
-	err  error // why Type.Entry failed
+	err  error // the error with which Type.Entry failed
 }
 
 // Type records entries of one business type. The compiler checks the type of their content.
@@ -89,13 +89,13 @@ func (t *Type[T]) encode(v T) (content []byte, err error) {
 }
 
 // Once makes a consumer idempotent. It reports whether this transaction is the first one to do the work named id, for
-// example of a message. If it returns true, do the work in tx. If it returns false, the work is done already: commit,
+// example of a message. If it returns true, do the work in tx. If it returns false, the work was done before: commit,
 // and acknowledge the message.
 //
-// Once records an entry that has succeeded already. The entry holds v for people to see, and guards for as long as it
-// is kept: see TypeConfig.Keep. If two transactions use the same id, the second one waits for the first one. If an
-// entry with this id is not done yet, or is dead, Once completes it as CompleteTx does. If that entry has ended in
-// another way, Once returns a *StateError. Any other error is one of Record's: roll back.
+// Once records an entry that has succeeded already. The entry holds v for people to see. It prevents a second run for
+// as long as the entry is kept: see TypeConfig.Keep. If two transactions use the same id, the second one waits for the
+// first one. If an entry with this id waits, runs or is dead, Once completes it as CompleteTx does. If that entry has
+// ended without success, Once returns a *StateError. All other errors come from Record: roll back.
 func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (first bool, err error) {
 	entry := t.Entry(v, Options{IdempotencyKey: id})
 	entry.done = true
@@ -120,17 +120,17 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (firs
 	return err == nil, err
 }
 
-// Record writes entries inside the caller's open transaction. It neither begins nor ends this transaction. The entries
-// exist if, and only if, it commits. tx is any handle with ExecContext and QueryContext. Without an open transaction
-// Record returns ErrNoTransaction. Record checks all entries before it sends anything.
+// Record writes entries inside the caller's open transaction. Record neither begins nor ends this transaction. The
+// entries exist if, and only if, the transaction commits. tx is any handle with ExecContext and QueryContext. Without
+// an open transaction Record returns ErrNoTransaction. Record checks all entries before it sends anything.
 //
 // After any error except ErrDuplicate, roll back. This holds for a *FieldError, too, although nothing was sent. A
 // Connector and InTx enforce it: the commit then returns ErrNotRecorded. To continue without the entry, roll back to a
 // savepoint that was set before the call.
 //
-// An idempotency key that exists in the table, or earlier in the same call, is the same event recorded again. It is not
-// an error: see Recorded. A key that belongs to another type is an *OtherTypeError, because this event would have no
-// entry.
+// If an idempotency key exists in the table, or earlier in the same call, the event was recorded before. This is not an
+// error: see Recorded. If the key belongs to another type, Record returns an *OtherTypeError, because otherwise this
+// event would have no entry.
 func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*Receipt, error) {
 	if c.closed() {
 		return nil, c.refuse(ctx, tx, ErrClosed)
@@ -171,12 +171,13 @@ func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
 	ctx, asked := c.inquire(ctx, tx, nil)
 	watch, _ := c.enlist(ctx, tx)
 	if watch == nil && asked != nil {
-		_ = c.store.Probe(ctx, tx) // no statement was sent that could have found a ScopedTx
+		_ = c.store.Probe(ctx, tx) // find out whether tx is a ScopedTx, because no statement was sent that would have shown it
 	}
 	return poison(asked.end(watch), err)
 }
 
-// poison makes the transaction unable to commit without its entry, if the library sees its end.
+// poison makes the commit of the transaction fail, because its entry could not be written. It works only if the library
+// sees the end of the transaction.
 func poison(watch transactionEnd, err error) error {
 	if watch != nil {
 		watch.Taint(err)
@@ -190,7 +191,7 @@ type recording struct {
 	c        *Compensator
 	place    []int  // index of each entry in drafts
 	repeated []bool // an earlier entry of this call has the same key
-	alike    []bool // and that entry has the same content
+	alike    []bool // that earlier entry has the same content
 }
 
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
@@ -233,8 +234,8 @@ func nameEntry(i, n int, err error) error {
 	return fmt.Errorf("entry %d of %d: %w", i+1, n, err)
 }
 
-// refusePanic turns the panic of a codec or a propagator into an error. If the caller recovered from the panic, the
-// business transaction could commit without its entry.
+// refusePanic turns the panic of a codec or a propagator into an error. Otherwise the caller could recover from the
+// panic and commit the business transaction without its entry.
 func refusePanic(field string, err *error) {
 	if p := recover(); p != nil {
 		*err = &FieldError{Field: field, Reason: "panicked: " + usererr.PanicText(p)}
@@ -289,7 +290,7 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 	return problems
 }
 
-// seal replaces a content by what the codec of its type stores.
+// seal replaces the content of draft by its sealed form, if the codec of its type seals.
 func (c *Compensator) seal(draft *processlog.Draft) (err error) {
 	codec := c.types.sealing(draft.BusinessType)
 	if codec == nil {
@@ -365,8 +366,8 @@ func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, wat
 	return receipt, receipt.refuseOtherEvents(entries)
 }
 
-// newIdempotencyKey draws a UUID of version 7 (RFC 9562). It is unique and ordered by time, so that the unique index
-// grows at its end.
+// newIdempotencyKey draws a UUID of version 7 (RFC 9562). It is unique and ordered by time, so new keys are added at
+// the end of the unique index.
 func newIdempotencyKey() IdempotencyKey {
 	var b [16]byte
 	_, _ = rand.Read(b[:])

@@ -19,7 +19,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// hardTexts are texts that some layer between a caller and a column may change, cut, refuse or confuse with another.
+// hardTexts are texts that a layer between the caller and the column may change, cut or refuse, or may take for another
+// text.
 var hardTexts = []string{
 	"", "a", "A", "a ", " a", "a\t", "a\u00a0", "a\u3000", "ß", "ss", "é", "e\u0301", "ı", "\u00ad", "a\u200b", "\ufeffa", "\u2028",
 	"\u202e", "\x00", "a\x00", "\x01", "\x1a", "\n", "\r\n", "\x7f", "\u0085", "'", "\"", "\\", "\\'", "`", "%", "_", "?", ":x", "$1",
@@ -29,9 +30,9 @@ var hardTexts = []string{
 	"{x}:0:due", "a:0:due", "*", "\u0627\u0644", "\U000e0001", "\u180e",
 }
 
-// FuzzTexts checks that a text is accepted exactly if every database stores it unchanged. It must be valid UTF-8
-// without NUL and fit the column. A name must also begin and end with a printable character. A refusal must give the
-// reason, and the error of an entry must name every invalid field.
+// FuzzTexts checks which texts are accepted. A text must be accepted exactly if every database stores it unchanged.
+// Such a text is valid UTF-8 without NUL and fits the column. A name must also begin and end with a printable
+// character. A refusal must give the reason, and the error of an entry must name every invalid field.
 func FuzzTexts(f *testing.F) {
 	for _, text := range hardTexts {
 		f.Add(text, processlog.MaxName)
@@ -108,8 +109,8 @@ func TestDrawnIdsAreAcceptedAndInOrder(t *testing.T) {
 	}
 }
 
-// TestTextsThatAreAcceptedAreStoredAsTheyAre records accepted texts on a real server. The server must store each
-// unchanged, find it again, and treat no two as equal.
+// TestTextsThatAreAcceptedAreStoredAsTheyAre records accepted texts on a real server. The server must store each text
+// unchanged, find it again, and treat no two texts as equal.
 func TestTextsThatAreAcceptedAreStoredAsTheyAre(t *testing.T) {
 	config, err := mysql.ParseDSN(testservers.Database(t))
 	require.NoError(t, err)
@@ -139,7 +140,7 @@ func TestTextsThatAreAcceptedAreStoredAsTheyAre(t *testing.T) {
 	require.Greater(t, len(stored), len(hardTexts))
 }
 
-// requireStored records an entry and finds it unchanged by each of its names.
+// requireStored records an entry and requires that each of its names finds it unchanged.
 func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 	t.Helper()
 	var receipt *Receipt

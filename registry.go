@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// registry holds what recording and reading need to know about the types of this process, declared ones included. Types
-// are added before Run, perhaps while entries are being recorded already.
+// registry holds the settings of the types of this process that recording and reading need. Declared types are
+// included. Types are added before Run, perhaps while entries are being recorded already.
 type registry struct {
 	mu      sync.RWMutex // guards the fields below
 	codecs  map[string]Codec
 	strict  map[string]bool // types with RefuseOtherContent
-	blurred map[string]bool // types for which other content was seen
+	blurred map[string]bool // types for which the library saw a duplicate with other content
 	sealers map[string]SealingCodec
 
 	seals atomic.Bool // at least one type has a SealingCodec
@@ -21,14 +21,14 @@ func newRegistry() *registry {
 	return &registry{codecs: make(map[string]Codec), strict: make(map[string]bool), blurred: make(map[string]bool), sealers: make(map[string]SealingCodec)}
 }
 
-// handles stores the codec of a type that has a handler here.
+// handles stores the codec of a type that has a handler in this process.
 func (r *registry) handles(name string, codec Codec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.codecs[name] = codec
 }
 
-// reads stores the codec of a type that is declared here. The codec of a handler has priority.
+// reads stores the codec of a type that is declared in this process. The codec of a handler has priority.
 func (r *registry) reads(name string, codec Codec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +37,7 @@ func (r *registry) reads(name string, codec Codec) {
 	}
 }
 
-// codec returns the codec of a type, or nil if the type is not known here.
+// codec returns the codec of a type, or nil if this process does not know the type.
 func (r *registry) codec(name string) Codec {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -79,7 +79,7 @@ func (r *registry) refusesOtherContent(name string) bool {
 	return r.strict[name]
 }
 
-// firstOtherContent returns true once for each type.
+// firstOtherContent returns true at the first call for each type.
 func (r *registry) firstOtherContent(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

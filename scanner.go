@@ -16,20 +16,20 @@ import (
 //   - nil if all outcomes were stored;
 //   - a *StuckError if handlers did not return;
 //   - ErrRunning if Run is running already;
-//   - another error if the database does not take the outcomes. Those entries are due again when their leases end.
+//   - another error if the database did not store the outcomes. Their entries are due again when their leases end.
 //
 // Run may be called again after it has returned.
 func (c *Compensator) Run(ctx context.Context) error {
 	if c.closed() {
 		return ErrClosed
 	}
-	c.features.BeforeRun(ctx) // before this process starts any entry, also entries that were recorded here
+	c.features.BeforeRun(ctx) // Call this before the process starts any entry, because it may have recorded entries already.
 	if err := c.engine.Start(ctx); err != nil {
 		return err
 	}
 	defer c.engine.End()
 
-	// The loops that claim end first. After that no new handler can start, so waiting for the handlers has an end.
+	// The loops that claim end first. No new handler can start after that, so the wait for the handlers ends.
 	claiming := c.engine.Reporting(ctx)
 	var loops sync.WaitGroup
 	loops.Go(func() { c.engine.Scan(claiming) })

@@ -50,8 +50,8 @@ func (c *Compensator) checkStore(ctx context.Context) error {
 	return err
 }
 
-// checkServer logs what Check found on the server. It refuses a MaxContent that does not fit into a packet of the
-// server.
+// checkServer logs what Check found on the server. It refuses a MaxContent that does not fit into a network packet of
+// the server (max_allowed_packet).
 func (c *Compensator) checkServer(s *sqlstore.Store) error {
 	for _, note := range s.Notes() {
 		c.log.Warn("compensator: "+note, "server", s.Version())
@@ -62,9 +62,9 @@ func (c *Compensator) checkServer(s *sqlstore.Store) error {
 	return nil
 }
 
-// sameLog refuses a transaction of another database, because an entry would go to the log there. It asks the server
-// once for each source of transactions: a Connector other than that of Config.DB, or another Compensator whose table
-// may be beside this one.
+// sameLog refuses a transaction of another database, because its entry would go into the log of that database. It asks
+// the server once for each source of transactions. A source is a Connector other than that of Config.DB, or another
+// Compensator, whose table may be in the same database.
 func (c *Compensator) sameLog(ctx context.Context, tx Tx, from any) error {
 	s, ok := c.store.(*sqlstore.Store)
 	if _, known := c.homes.Load(from); known || !ok {

@@ -18,20 +18,22 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ScopedTx is a transaction that only the library begins and ends. The function of InTx and transactional handlers use
-// it until they return. It has the methods that bun, sqlc and squirrel expect of a connection. GORM uses it through
+// ScopedTx is a transaction that only the library begins and ends. The function of InTx and transactional handlers may
+// use it until they return. It has the methods that bun, sqlc and squirrel expect of a connection. GORM uses it through
 // module orms/gormtx.
 //
-// After the server has rolled it back, nothing more is sent. Every statement then returns ErrTxAborted, also of a
-// *sql.Stmt that was prepared before. If one of your own statements has ended it (COMMIT, DDL), every statement returns
-// ErrNoTransaction.
+// If the server rolls the transaction back, the library sends no more statements. Every later statement returns
+// ErrTxAborted, also of a *sql.Stmt that was prepared before. If one of your own statements ends the transaction
+// (COMMIT, DDL), every later statement returns ErrNoTransaction.
 type ScopedTx struct {
-	c     *Compensator // the Compensator that began it
-	tx    processlog.Transaction
-	end   transactionEnd
-	alone *unwatched // equals end if the connections of the Store do not report ends; nil: end is the connection's own view
+	c   *Compensator // the Compensator that began this transaction
+	tx  processlog.Transaction
+	end transactionEnd
+	// alone equals end if the connections of the Store do not report the ends of transactions. If alone is nil, end is
+	// the connection's own view.
+	alone *unwatched
 
-	handles *processlog.Row // the entry whose handler runs in it; nil in InTx
+	handles *processlog.Row // the entry whose handler uses this transaction; nil in InTx
 }
 
 var _ Tx = (*ScopedTx)(nil)
@@ -92,7 +94,8 @@ func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	return tx.StmtContext(ctx, stmt)
 }
 
-// unlessKnown returns an error if a transaction of a custom Store is not a *sql.Tx and has no such method.
+// unlessKnown returns an error if known is false: the transaction comes from a custom Store, is not a *sql.Tx and has
+// no such method.
 func unlessKnown(known bool, method string) error {
 	if known {
 		return nil
@@ -113,8 +116,8 @@ type refusing struct{ err error }
 func (r refusing) Connect(context.Context) (driver.Conn, error) { return nil, r.err }
 func (r refusing) Driver() driver.Driver                        { return nil }
 
-// refusal returns why a statement must not be sent, or nil. The transaction may have ended, which a watched connection
-// reports by itself. Or an inquiry in ctx may refuse the statement.
+// refusal returns why a statement must not be sent, or nil. One reason is that the transaction has ended. A watched
+// connection reports that by itself. Another reason is an inquiry in ctx that refuses the statement.
 func (s *ScopedTx) refusal(ctx context.Context) error {
 	if s.alone != nil && s.alone.aborted != nil {
 		return s.alone.aborted
@@ -134,7 +137,8 @@ func (s *ScopedTx) refuseOwn(ref Ref) error {
 	return &FieldError{Field: "ref", Reason: "is the entry that this transaction's handler is called for: what becomes of that is what the handler returns"}
 }
 
-// see remembers an error with which the server has ended the transaction, even if the caller ignores it.
+// see remembers an error with which the server ended the transaction. So commit knows this even if the caller ignores
+// the error.
 func (s *ScopedTx) see(err error) error {
 	if s.alone != nil {
 		s.alone.see(err)
@@ -142,8 +146,8 @@ func (s *ScopedTx) see(err error) error {
 	return err
 }
 
-// joins returns nil if a statement of c may join this transaction. Another Compensator may have begun it. An open doubt
-// about the transaction is settled first.
+// joins returns nil if a statement of c may join this transaction. Another Compensator may have begun the transaction.
+// If it is not certain that the transaction is still open, joins first asks the server.
 func (s *ScopedTx) joins(ctx context.Context, c *Compensator) error {
 	if s.c.fingerprint != c.fingerprint {
 		if _, ours := s.c.store.(*sqlstore.Store); !ours {
@@ -160,7 +164,7 @@ func (s *ScopedTx) joins(ctx context.Context, c *Compensator) error {
 	return s.end.Err()
 }
 
-// commit commits the transaction, unless it was refused. The callbacks of OnEnd learn the result.
+// commit commits the transaction, unless it was refused. The callbacks of OnEnd get the result.
 func (s *ScopedTx) commit() error {
 	if refusal := s.end.Refusal(); refusal != nil {
 		s.rollback()
@@ -170,7 +174,7 @@ func (s *ScopedTx) commit() error {
 	if s.alone != nil {
 		return s.alone.committed(err)
 	}
-	if watch := s.end.(*txwatch.Tx); err == nil && !watch.WasCommitted() { // a statement with a lost answer had ended the transaction before
+	if watch := s.end.(*txwatch.Tx); err == nil && !watch.WasCommitted() { // Commit succeeded, but an earlier statement with a lost answer had already ended the transaction.
 		err = ErrNoTransaction
 	}
 	return err
@@ -199,8 +203,8 @@ func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
 	return &ScopedTx{c: c, tx: tx, end: alone, alone: alone}, nil
 }
 
-// holding marks a context whose work runs in a transaction of the library. The store needs to know this where a file
-// has only one writer.
+// holding marks a context whose work runs in a transaction of the library. A store on SQLite needs the mark, because
+// its file has only one writer.
 func (c *Compensator) holding(ctx context.Context) context.Context {
 	if s, ok := c.store.(*sqlstore.Store); ok {
 		return s.Holding(ctx)
@@ -208,7 +212,7 @@ func (c *Compensator) holding(ctx context.Context) context.Context {
 	return ctx
 }
 
-// handlerTx is a handler's transaction as the engine sees it.
+// handlerTx adapts the transaction of a handler to the interface of the engine.
 type handlerTx struct{ *ScopedTx }
 
 func (tx handlerTx) Over() error   { return tx.end.Over() }
@@ -244,33 +248,35 @@ func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, t
 	return tx.commit()
 }
 
-// Retryable reports whether a transaction that ended with err may be run again from its beginning, with a good chance.
-// err may come from any of its statements or from its commit. Retryable is true if the transaction lost against another
-// one: a deadlock, a lock wait timeout, a row that had changed, or a busy SQLite file. It is also true for ErrTxAborted
-// and ErrBusy. Roll back first, and wait some milliseconds.
+// Retryable reports whether a transaction that failed with err has a good chance if it is run again from its beginning.
+// err may come from any of its statements or from its commit. Retryable returns true if another transaction was in the
+// way: a deadlock, a lock wait timeout, a row that had changed, or a busy SQLite file. It also returns true for
+// ErrTxAborted and ErrBusy. Before you run the transaction again, roll back and wait some milliseconds.
 //
-// It is false after ErrCommitUnknown and after a broken connection, because the transaction may have committed. See
-// WithRetry.
+// It returns false after ErrCommitUnknown and after a broken connection, because the transaction may have committed.
+// See WithRetry.
 func Retryable(err error) bool { return txwatch.Retryable(err) }
 
-// WithRetry runs a transaction up to retryTries times. After run n it pauses for up to n times retryPause.
+// WithRetry runs a transaction up to retryTries times. After the n-th run it pauses for a random time of up to n times
+// retryPause.
 const (
 	retryTries = 5
 	retryPause = 20 * time.Millisecond
 )
 
-// WithRetry calls do up to five times, some milliseconds apart. do runs one transaction of any kind from its beginning to
-// its end, for example InTx or a transaction of an ORM. WithRetry calls do again if Retryable says so. It also calls do
-// again if the answer to COMMIT was lost and Resolve finds that the transaction did not commit. WithRetry notices a lost
-// answer only with InTx and on a Connector.
+// WithRetry calls do up to five times, some milliseconds apart. do runs one transaction of any kind from its beginning
+// to its end, for example InTx or a transaction of an ORM. WithRetry calls do again if Retryable says so. It also calls
+// do again if the answer to COMMIT was lost and Resolve finds that the transaction did not commit. It notices a lost
+// answer only of InTx and on a Connector.
 //
-// WithRetry returns nil if the transaction has committed. It returns ErrCommitUnknown, joined with the error of Resolve,
-// if this could not be found out. After any other error the transaction has not committed.
+// WithRetry returns nil if the transaction has committed. If WithRetry could not find out whether the transaction
+// committed, it returns ErrCommitUnknown, joined with the error of Resolve. After any other error the transaction has
+// not committed.
 //
 // proof is the idempotency key of an entry that do records in its transaction, or passes to Once, in each run that
-// writes anything. Resolve looks for this entry. Without it, the writes of do may happen twice. If the receipt says
-// Duplicate, or Once returns false, the work was done before. Then do must write nothing, or return an error that rolls
-// back, as FailOnDuplicate makes Record do.
+// writes anything. Resolve looks for this entry. If a run writes without it, the writes of do may happen twice. If the
+// receipt says Duplicate, or Once returns false, an earlier run did the work. In this case do must write nothing, or
+// return an error that rolls back. FailOnDuplicate makes Record return such an error.
 //
 // do runs in the caller's goroutine. Variables that do sets outside the transaction hold the values of its last run.
 func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, do func(ctx context.Context) error) error {
@@ -289,15 +295,16 @@ func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, do fu
 	}
 }
 
-// proofs remembers the proof of each WithRetry call that is under way, and whether Once answers for it. An entry that Once has
-// written has succeeded, so an open or dead entry of the same id does not prove the transaction.
+// proofs remembers the proof of each WithRetry call that is under way, and whether Once was called with it. An entry
+// that Once has written is in state succeeded. So an open or dead entry with the same id does not prove that the
+// transaction of Once committed.
 type proofs struct {
 	mu     sync.Mutex
-	calls  map[proofOf]int  // calls under way by proof; guarded by mu
-	byOnce map[proofOf]bool // proofs that Once was asked for; guarded by mu
+	calls  map[proofOf]int  // number of calls under way for each proof; guarded by mu
+	byOnce map[proofOf]bool // proofs with which Once was called; guarded by mu
 }
 
-// proofOf is a proof in the log with this fingerprint.
+// proofOf is a proof together with the fingerprint of its log.
 type proofOf struct {
 	fingerprint string
 	id          IdempotencyKey
@@ -307,8 +314,8 @@ type proofOf struct {
 // the same log.
 var allProofs proofs
 
-// under registers a call with this proof until the caller calls over.
-func (p *proofs) under(proof proofOf) (over func()) {
+// under registers a WithRetry call with this proof until the returned function is called.
+func (p *proofs) under(proof proofOf) (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.calls == nil {
@@ -371,16 +378,16 @@ func rest(ctx context.Context, d time.Duration) bool {
 
 // transactionEnd reports the end of a transaction.
 type transactionEnd interface {
-	Err() error                  // nil while a statement may join the transaction
-	Over() error                 // an error once the transaction has ended; a doubt is not an end
-	Refusal() error              // why it must not be committed
-	FullyWatched() bool          // Err knows everything that the connection has seen
-	OnEnd(func(txwatch.Outcome)) // the callback runs once, when the transaction ends
+	Err() error                  // returns nil as long as a statement may join the transaction
+	Over() error                 // returns an error if the transaction is known to have ended, nil if it may still be open
+	Refusal() error              // returns why the transaction must not be committed, or nil
+	FullyWatched() bool          // whether Err knows everything that the connection has seen
+	OnEnd(func(txwatch.Outcome)) // calls the function once, when the transaction ends
 	Taint(err error)             // makes the commit fail with err
 }
 
-// unwatched is the end of a library transaction on a Store whose connections report nothing. An error while rows were
-// read may have been missed.
+// unwatched is the end of a library transaction on a Store whose connections report nothing. It does not see an error
+// that occurs while rows are read.
 type unwatched struct {
 	hooks   []func(txwatch.Outcome)
 	aborted error // the error with which the server has ended the transaction

@@ -10,8 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TypeConfig says what every process that records or runs a type must know in the same way. Give the same TypeConfig to
-// Declare where the type is only recorded, and to its HandlerConfig or BatchConfig where it runs. The zero value works.
+// TypeConfig holds the settings of a type that must be equal in every process that records or runs it. Give the same
+// TypeConfig to Declare where the type is only recorded, and to its HandlerConfig or BatchConfig where it runs. The
+// zero value works.
 type TypeConfig struct {
 	Codec Codec         // encodes and decodes the content of a typed handler. Default JSON
 	Keep  time.Duration // overrides Config.Keep; negative: keep forever
@@ -23,16 +24,17 @@ type TypeConfig struct {
 	// An entry blocks the later ones of its key until it has ended. It blocks them while it retries, is snoozed, is
 	// being compensated, or is not due yet. It also blocks them while it is dead, unless PassDead is true.
 	//
-	// Serial gets the entry as it was recorded, without headers. Record calls it, and so does each attempt,
-	// concurrently. Record refuses an entry for which Serial panics. Serial must return the same key each time. The key
-	// must hold no personal data. Declare the type wherever it is recorded. See G30 in docs/reference/guarantees.md.
+	// Serial gets the entry as it was recorded, without headers. Record and each attempt call Serial, concurrently.
+	// Record refuses an entry for which Serial panics. Serial must return the same key each time. The key must hold no
+	// personal data. Declare the type in each process that records it. G30 (order of a key) in
+	// docs/reference/guarantees.md is the exact promise.
 	Serial   func(e *Entry) string
 	PassDead bool
 
 	// RefuseOtherContent makes Record return ErrOtherContent if an idempotency key comes again with other content. The
-	// transaction then cannot commit. Without it the receipt reports the difference, and the log reports it once for
-	// each type. A new field in a struct also changes the content of the same event. A codec that encodes a value in
-	// several ways, for example with maps in any order, never matches.
+	// transaction then cannot commit. If RefuseOtherContent is false, the receipt reports the difference, and the
+	// library logs it once for each type. A new field in a struct also changes the content of the same event. A codec
+	// that encodes a value in several ways, for example with maps in any order, never matches.
 	RefuseOtherContent bool
 }
 
@@ -43,36 +45,43 @@ type HandlerConfig[T any] struct {
 
 	MaxAttempts int           // number of failed attempts that exhaust an entry. Options.MaxAttempts overrides it. Default 10
 	Timeout     time.Duration // maximum duration of one attempt. Its context then ends with ErrTimeout. Default 30 s
-	Lease       time.Duration // overrides Config.Lease. A running attempt renews it until its Timeout. Where it cannot be renewed (see docs/how-to/size.md), it is raised above Timeout
-	Retry       Retry         // wait before the next attempt. Default Exponential(1 s, 10 min): ten attempts take about four minutes, and 8½ at most
-	MaxWait     time.Duration // age of an entry, its Delay included, up to which Unavailable, Snooze, undecodable content and an open Breaker cost it no attempt. This holds for compensations, too. Default 0: no limit
-	Breaker     Breaker       // stops claims of this type in this process while a service that its handler needs is down. Default: none
+	// Lease overrides Config.Lease. A running attempt renews its lease until its Timeout. If the lease perhaps cannot be
+	// renewed (see docs/how-to/size.md), the library makes it longer than Timeout.
+	Lease time.Duration
+	Retry Retry // wait before the next attempt. Default Exponential(1 s, 10 min): ten attempts then take about four minutes, and 8½ minutes at most
+	// MaxWait limits how long an entry may wait without spending attempts. Up to this age of the entry, Unavailable,
+	// Snooze, undecodable content and an open Breaker cost no attempt. The age includes Options.Delay. MaxWait also
+	// holds for compensations. Default 0: no limit.
+	MaxWait time.Duration
+	Breaker Breaker // stops claims of this type in this process while a service that its handler needs is down. Default: none
 
 	// Concurrency is the number of handler calls that run at once in this process. Compensations count, too. Default 50.
-	// For transactional handlers it is at most MaxOpenConns − 2 of the pool. This bound is per type, so size the pool for
-	// all types together and for your requests.
+	// A type with a transactional handler gets at most MaxOpenConns − 2 of the pool. This limit holds for each type
+	// alone, so size the pool for all types together and for your requests.
 	Concurrency int
 
 	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. It runs at least once,
-	// with its own number of attempts. Its first attempt finds the handler's error in Entry.LastError. It never runs
-	// after a success, unless a person asks for it with RequeueOptions.Compensate. If the content does not decode as T,
-	// the entry stays compensating, and spends no attempt until MaxWait has passed.
+	// and its attempts are counted separately. Its first attempt finds the handler's error in Entry.LastError. A
+	// compensation never runs after a success, unless a person asks for it with RequeueOptions.Compensate. If the
+	// content does not decode as T, the entry stays compensating, and spends no attempt until MaxWait has passed.
 	//
 	// CompensateTx undoes in a transaction instead, exactly once. It fits every kind of handler. If it must also call a
 	// partner, it records an entry for that call. Set one of the two.
-	Compensate            func(ctx context.Context, e *Entry, v T) error
-	CompensateTx          func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
-	MaxCompensateAttempts int // number of failed compensations after which a person is needed. After MaxWait, Unavailable and Snooze count as failures. Default 10
+	Compensate   func(ctx context.Context, e *Entry, v T) error
+	CompensateTx func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
+	// MaxCompensateAttempts is the number of failed compensations after which a person is needed. Once the entry is
+	// older than MaxWait, Unavailable and Snooze count as failures. Default 10.
+	MaxCompensateAttempts int
 
 	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. Without it such an
-	// entry is left to a person. It is unknown whether the effect of such an entry happened. A process whose handler is
-	// stuck on the entry leaves the compensation to other processes.
+	// entry is left to a person. Nobody knows whether the effect of such an entry happened. If the handler in this
+	// process is stuck on the entry, another process must run the compensation.
 	CompensateCrashed bool
 
 	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The handler is
-	// called when all entries recorded with that BatchID have ended, dead ones included, in any process. An empty batch
-	// has ended. Until then the entry is snoozed at no cost, each time for an eighth of its age, between 500 ms and a
-	// minute.
+	// called when all entries recorded with that BatchID have ended, dead ones included, in any process. A batch without
+	// entries counts as ended. As long as the batch has not ended, the entry is snoozed at no cost, each time for an
+	// eighth of its age, between 500 ms and a minute.
 	//
 	// Record the entry in the transaction that records the last entry of the batch. Give it an idempotency key, and do
 	// not make it a member of the batch. A handler that must wait for people returns Snooze while Batch.Progress counts
@@ -90,9 +99,10 @@ type BatchConfig[T any] struct {
 	// BatchSize is the maximum number of entries of a call. Default 100, at most 500.
 	BatchSize int
 
-	// BatchWait is how long a due entry may wait, unclaimed, for others to fill its batch. Once BatchSize entries wait,
-	// the batch starts with the next look into the database. These looks come every eighth of BatchWait, and every
-	// 250 ms at least. Starting Run does not end a wait. Default 0 (no wait), at most the Lease of the type.
+	// BatchWait is how long a due entry may wait, unclaimed, for others to fill its batch. When BatchSize entries wait,
+	// the next look into the database starts the batch. The library looks every eighth of BatchWait, or every 250 ms if
+	// that is sooner. When Run starts, entries that wait go on waiting. Default 0 (no wait), at most the Lease of the
+	// type.
 	BatchWait time.Duration
 
 	// Concurrency is the number of calls that run at once in this process. Each call takes up to BatchSize entries.
@@ -166,7 +176,7 @@ func (cfg *BatchConfig[T]) settings() settings {
 	return s
 }
 
-// undoing returns the compensations as functions that decode the content themselves.
+// undoing returns the two compensations of a type as functions that decode the content themselves.
 func undoing[T any](plain func(context.Context, *Entry, T) error, inTx func(context.Context, *ScopedTx, *Entry, T) error) (undo HandlerFunc, undoTx txHandlerFunc) {
 	if plain != nil {
 		undo = typed(plain)
@@ -177,22 +187,23 @@ func undoing[T any](plain func(context.Context, *Entry, T) error, inTx func(cont
 	return undo, undoTx
 }
 
-// batchConcurrency is the default Concurrency of HandleBatch. A claim then takes up to 500 entries. Their contents are
-// held in memory, and each entry loses a lease when the process dies.
+// batchConcurrency is the default Concurrency of HandleBatch. The calls of one process then hold up to 500 entries.
+// Their contents are in memory, and each of these entries loses a lease if the process dies.
 const batchConcurrency = 4
 
 // Breaker stops the claims of a type in this process while a service is down. It opens when too many of the latest
-// entries were answered with Unavailable, or not within HandlerConfig.Timeout. Handlers and compensations count, and each
-// entry counts once. An open breaker costs the waiting entries nothing. Other types continue.
+// entries got Unavailable or took longer than HandlerConfig.Timeout. Handlers and compensations count, and each entry
+// counts once. Entries that wait for an open breaker spend no attempt. Other types continue.
 //
 // After a pause the entry that has been due longest is tried alone. The breaker closes unless that call fails in the
-// same way. A batch is one call. It fails if every entry got Unavailable, or if an error came too late. A call of an
-// entry whose MaxWait has passed counts against that entry and for the breaker. Each Run starts with a closed breaker.
-// The zero value means no breaker. If any field is set, the others get their defaults.
+// same way. A call with a batch counts as failed if every entry got Unavailable, or if the call returned an error after
+// its timeout. If an entry is older than MaxWait, its call also costs the entry an attempt, and still counts for the
+// breaker. Each Run starts with a closed breaker. The zero value means no breaker. If any field is set, the others get
+// their defaults.
 type Breaker struct {
-	Of    int           // number of latest entries to look at. The breaker opens after that many at the earliest. Default 20, at most 1000
-	Share float64       // share of them that must have failed in this way, above 0 and at most 1. Default 0.5
-	Pause time.Duration // first pause. Each failed try doubles it, up to a minute. Up to a half is added at random. Default 5 s, at least 1 ms
+	Of    int           // number of latest entries that the breaker looks at. It opens when at least that many have ended. Default 20, at most 1000
+	Share float64       // share of these entries, above 0 and at most 1, that must fail to open the breaker. Default 0.5
+	Pause time.Duration // first pause. Each failed call after a pause doubles the next one, up to a minute. A random time of up to half of the pause is added. Default 5 s, at least 1 ms
 }
 
 func (b *Breaker) setDefaults() {
@@ -241,7 +252,7 @@ func (s settings) withDefaults(of Config) settings {
 	return s
 }
 
-// problems returns everything that is wrong with what all processes must know.
+// problems returns everything that is wrong with a TypeConfig.
 func (cfg TypeConfig) problems() (problems []error) {
 	if reason := badKeep(max(0, cfg.Keep)); reason != "" {
 		problems = append(problems, &FieldError{Field: "Keep", Reason: reason})

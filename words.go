@@ -2,25 +2,25 @@ package compensator
 
 import "github.com/compensator-go/compensator/processlog"
 
-// These are aliases of what package processlog defines and describes in full. No comment stands on a group
-// of types, because go doc would repeat it at each of them.
+// These types are aliases. Package processlog defines and describes them in full. The group has no doc comment, because
+// go doc would repeat it for each type.
 
 type (
 	EntryID        = processlog.ID             // identifies one row of the process log. Treat it as opaque: compare it, store its String, pass it back
 	IdempotencyKey = processlog.IdempotencyKey // the idempotency key with which an entry was recorded
 	Ref            = processlog.Ref            // an EntryID or an IdempotencyKey
-	State          = processlog.State          // state of an entry
-	EndedBy        = processlog.EndedBy        // what moved the entry to its terminal state
+	State          = processlog.State          // says how far an entry has come
+	EndedBy        = processlog.EndedBy        // says what moved the entry to its terminal state
 	Tx             = processlog.Tx             // any handle on an open transaction
 )
 
 // The states of an entry. Only a person moves an entry out of a terminal state. There is one exception: a service may
 // complete or cancel a dead entry that was never compensated.
 const (
-	Pending         = processlog.Pending         // not attempted yet, or attempted without a recorded failure
+	Pending         = processlog.Pending         // not attempted yet, or attempted without a recorded failure. Both wait or run
 	Retrying        = processlog.Retrying        // failed at least once, and will be attempted again
 	Dead            = processlog.Dead            // terminal: waits for a person
-	Compensating    = processlog.Compensating    // attempts used up, and the compensation runs with its own number of attempts
+	Compensating    = processlog.Compensating    // attempts used up; the compensation runs, with its own count of attempts
 	Succeeded       = processlog.Succeeded       // terminal
 	Compensated     = processlog.Compensated     // terminal: the compensation succeeded
 	Cancelled       = processlog.Cancelled       // terminal: the work was no longer wanted
@@ -29,11 +29,11 @@ const (
 
 // The causes that move an entry to a terminal state.
 const (
-	EndedByHandler   = processlog.EndedByHandler   // its handler or its compensation returned nil
+	EndedByHandler   = processlog.EndedByHandler   // the handler or the compensation returned nil
 	EndedByComplete  = processlog.EndedByComplete  // Complete or Once: the work was done elsewhere
 	EndedByCancel    = processlog.EndedByCancel    // Cancel: the work was no longer wanted
-	EndedByPermanent = processlog.EndedByPermanent // a Permanent error, of the compensation if there is one
-	EndedByExhausted = processlog.EndedByExhausted // attempts used up, of the compensation if there is one
+	EndedByPermanent = processlog.EndedByPermanent // the handler returned Permanent. If the type has a compensation, the compensation did
+	EndedByExhausted = processlog.EndedByExhausted // the attempts were used up. If the type has a compensation, its attempts were, too
 	EndedByCrash     = processlog.EndedByCrash     // too many consecutive leases ended without an outcome
 	EndedByPerson    = processlog.EndedByPerson    // SettleManually
 )

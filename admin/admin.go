@@ -17,10 +17,14 @@ import (
 
 // Options configure an Admin.
 type Options struct {
-	Access   Access // required
-	ReadOnly bool   // refuse every action that would be recorded, even if Access allows it; then the Admin writes nothing, not even the refusals
+	Access Access // required
+	// ReadOnly refuses every action that would be recorded, even if Access allows it. The Admin then writes nothing to
+	// the database, not even records of refusals.
+	ReadOnly bool
 
-	ReadTime time.Duration // maximum duration of one query; 0 means 2 seconds. The limit keeps many readers from slowing the service's database
+	// ReadTime is the maximum duration of one query. 0 means 2 seconds. This limit keeps many readers from slowing the
+	// service's database.
+	ReadTime time.Duration
 }
 
 // Admin lets people read the log and act on it. Its methods may be called concurrently. It sends at most four queries
@@ -38,7 +42,7 @@ type Admin struct {
 
 	reads, actions chan struct{} // semaphores: each holds one element per query under way
 
-	mu       sync.Mutex // guards refusals, found and foundAt
+	mu       sync.Mutex // guards the next three fields
 	refusals map[string]refusals
 	found    []string // the known business types
 	foundAt  time.Time
@@ -50,7 +54,8 @@ type Admin struct {
 }
 
 // Errors with which an Admin refuses an action. Other errors come from the library: compensator.ErrNotFound,
-// ErrChanged, ErrBusy, *StateError and *FieldError. An entry whose type the actor may not see is ErrNotFound as well.
+// ErrChanged, ErrBusy, *StateError and *FieldError. For an entry whose type the actor may not see, the error is
+// ErrNotFound as well.
 var (
 	ErrNotAllowed = errors.New("admin: not allowed")
 	ErrReadOnly   = errors.New("admin: this Admin is read-only, so nothing was done")
@@ -80,7 +85,7 @@ func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 // may asks Access. It returns false for an actor without a name, and if Access panics.
 //
 // It also returns false for a type whose name ends with spaces, because no type has such a name. MySQL would compare
-// the name as equal to the name without spaces. But Access was not asked about the name without spaces.
+// the name as equal to the name without spaces. But Access would be asked about the name with spaces only.
 func (d *Admin) may(ctx context.Context, a Actor, right Right, on Subject) (may bool) {
 	if a.invalid() || strings.HasSuffix(on.Type, " ") {
 		return false
@@ -93,7 +98,7 @@ func (d *Admin) may(ctx context.Context, a Actor, right Right, on Subject) (may 
 	return d.access.May(ctx, a, right, on)
 }
 
-// May reports whether the actor has a right. With it, a page can hide buttons whose actions would be refused. May
+// May reports whether the actor has a right. A page can call it to hide buttons whose actions would be refused. May
 // records nothing.
 func (d *Admin) May(ctx context.Context, a Actor, right Right, on Subject) bool {
 	return !(d.readOnly && right.writes()) && d.may(ctx, a, right, on)

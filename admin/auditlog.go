@@ -6,15 +6,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Types of the audit log: a record, a filter, and a page of records, newest first.
+// These are the types of the audit log: a record, a filter, and a page of records, newest first.
 type (
 	AuditLogRecord = processlog.AuditLogRecord
 	AuditLogFilter = processlog.AuditLogFilter
 	AuditLogPage   = processlog.AuditLogPage
 )
 
-// AuditLog reads the audit log. Its records are changes of entries, and operations, including refused ones. AuditLog
-// asks Access for SeeAuditLog for each type.
+// AuditLog reads the audit log. Its records are changes of entries, and operations, including refused ones. For each
+// type, AuditLog asks Access for the right SeeAuditLog.
 //
 // Some records have no type: records of a purged entry, and refusals on an entry that the actor could not see. For
 // these records AuditLog asks for SeeAuditLog with an empty type.

@@ -35,7 +35,7 @@ type bed struct {
 	c     *compensator.Compensator
 
 	types   map[string]*compensator.Type[payment]
-	weighed atomic.Int64 // number of calls that asked for the amount of a refund
+	weighed atomic.Int64 // number of calls of the function that computes the amount of a refund
 
 	dead, succeeded, pending compensator.Entry // entries of type refund; the type mail has entries in the same states
 	otherDead                compensator.Entry
@@ -54,11 +54,11 @@ type watched struct {
 	heads     func(ctx context.Context) error                     // called before Heads
 	operates  func(op processlog.Operation) error                 // called before Operate
 	groups    func(businessTypes []string)                        // called before CaseGroups
-	sums      []processlog.CaseGroup                              // result of CaseGroups instead of the log's, if set
+	sums      []processlog.CaseGroup                              // if set, CaseGroups returns it instead of the log's sums
 	auditLogs func(f admin.AuditLogFilter)                        // called before AuditLog, if set
 	looked    atomic.Int64                                        // number of calls of Types
-	keeps     func(c *admin.Case)                                 // changes the cases that Cases and CasesOf return to what an older version stored
-	outlines  func(row *processlog.Row)                           // changes the rows that Outlines returns to what an older version stored
+	keeps     func(c *admin.Case)                                 // changes each case that Cases and CasesOf return, to make it look like a case of an older version
+	outlines  func(row *processlog.Row)                           // changes each row that Outlines returns, to make it look like a row of an older version
 }
 
 func (w *watched) Outlines(ctx context.Context, ids []compensator.EntryID) ([]processlog.Row, error) {
@@ -199,7 +199,7 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// die records one more entry, which then dies.
+// die records one more entry, whose handler lets it die.
 func (b *bed) die(businessType string, opts compensator.Options) compensator.Entry {
 	b.t.Helper()
 	return compensatortest.Call(b.t, b.c, b.types[businessType], payment{"dies", canary, 12900}, opts)

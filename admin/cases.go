@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Types of cases: a case, a filter, and a page of cases.
+// These are the types of cases: a case, a filter, and a page of cases.
 type (
 	Case        = processlog.Case
 	CaseFilter  = processlog.CaseFilter
@@ -18,7 +18,7 @@ type (
 	Fingerprint = processlog.Fingerprint
 )
 
-// Kinds of cases.
+// These are the kinds of cases.
 const (
 	CaseDead    = processlog.CaseDead
 	CaseUnknown = processlog.CaseUnknown
@@ -35,17 +35,17 @@ type Group struct {
 	NoAmount    int                  `json:"no_amount_known"` // number of cases whose amount is unknown
 	First       time.Time            `json:"first"`           // when the first case was opened
 	Last        time.Time            `json:"last"`            // when the last case was opened
-	Example     compensator.EntryID  `json:"example"`         // entry of one of the cases
+	Example     compensator.EntryID  `json:"example"`         // entry of one of these cases
 }
 
-// groupsMost is how many sums the log returns at most. A sum is of one type, failure and currency.
+// groupsMost is the maximum number of sums that the log returns. Each sum is of one type, failure and currency.
 const groupsMost = 1000
 
 // Groups sums up the open cases by failure. The groups with the most cases come first. Groups asks Access for
 // SeeEntries for each type.
 //
-// Actors who may see every type share one result, as long as Overview does. For other actors Groups reads the log each
-// time.
+// Actors who may see every type share one result, for as long as the actors of Overview share theirs. For all other
+// actors Groups reads the log each time.
 //
 // The log returns the 1,000 largest sums by type, failure and currency. If more is true, the result is incomplete:
 // groups may be missing, and cases may be missing in the returned groups.
@@ -53,8 +53,8 @@ func (d *Admin) Groups(ctx context.Context, a Actor) (groups []Group, more bool,
 	return d.sumUp(ctx, a, "", d.failures)
 }
 
-// GroupsOf is like Groups, for one failure and one type. A zero failure means any failure. An empty type means every
-// type. GroupsOf reads the log each time.
+// GroupsOf does the same as Groups for one failure and one type. A zero failure means any failure, and an empty type
+// means every type. GroupsOf reads the log each time.
 func (d *Admin) GroupsOf(ctx context.Context, a Actor, businessType string, failure Fingerprint) (groups []Group, more bool, err error) {
 	return d.sumUp(ctx, a, businessType, func(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 		return d.readFailures(ctx, types, failure)
@@ -128,7 +128,7 @@ func (d *Admin) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage
 	return page, err
 }
 
-// cases is Cases without the masking of errors.
+// cases does the same as Cases, but does not mask errors.
 func (d *Admin) cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
 	sees := d.sight(a, SeeEntries)
 	types, some, err := d.within(ctx, sees, filter.BusinessType, filter.BusinessTypes)
@@ -149,8 +149,8 @@ func (d *Admin) maskedCase(c Case, errorInFull bool) Case {
 	return c
 }
 
-// caseAmong returns the case of an entry, or nil if the entry has no case. It masks the error of the case unless inFull
-// is set.
+// caseAmong returns the case of an entry, or nil if the entry has no case. If inFull is false, it masks the error of
+// the case.
 func (d *Admin) caseAmong(cases []Case, id compensator.EntryID, inFull bool) *Case {
 	i := slices.IndexFunc(cases, func(c Case) bool { return c.EntryID == id })
 	if i < 0 {
@@ -167,8 +167,8 @@ type SeenCase = processlog.SeenCase
 // SeeEntries and TakeCase. One transaction changes the cases and writes the audit records.
 //
 // TakeCases returns one answer per case, in the order of seen:
-//   - nil: the case belongs to the actor now. You may repeat a call, because a case of the actor is answered with nil
-//     too.
+//   - nil: the case belongs to the actor now. You may repeat a call, because the answer for a case that the actor has
+//     already is nil too.
 //   - compensator.ErrNotFound: there is no open case, or the actor may not see it.
 //   - ErrNotAllowed: the actor lacks the right for this type or amount.
 //   - ErrChanged: the case changed since the actor saw it.
@@ -180,8 +180,8 @@ func (d *Admin) TakeCases(ctx context.Context, a Actor, seen []SeenCase, why Why
 }
 
 // AssignCases assigns open cases to owner. If owner is empty, the cases have no owner afterwards. AssignCases needs
-// SeeEntries and AssignCase. To give back their own case, actors need only TakeCase. Otherwise AssignCases works like
-// TakeCases, except that a repeated call finds ErrChanged.
+// SeeEntries and AssignCase. To give back their own case, actors need only TakeCase. In all other points AssignCases
+// works like TakeCases, except that a repeated call returns ErrChanged.
 func (d *Admin) AssignCases(ctx context.Context, a Actor, seen []SeenCase, owner string, why Why) ([]error, error) {
 	return d.assign(ctx, a, seen, owner, AssignCase, why)
 }

@@ -16,7 +16,7 @@ import (
 // Why holds the reason that an actor gives for an action.
 type Why struct {
 	Reason string // required; at most 1,000 characters together with the ticket
-	Ticket string // optional; at most 64 characters: ASCII letters, digits and - _ . / : #. The records store it before the reason, as "[OPS-988] "
+	Ticket string // optional; at most 64 characters: ASCII letters, digits and - _ . / : #. The records store "[OPS-988] " before the reason
 }
 
 const maxTicket = 64
@@ -72,8 +72,8 @@ const MaxEntries = 500
 // Change applies the action to each entry that is still in the version that the actor saw. One transaction changes the
 // entries, writes the audit records and closes the cases.
 //
-// Change needs SeeEntries and the right named by Action. It also needs RequeueSucceeded in two cases: to run an entry
-// again that succeeded or was settled manually, and to compensate an entry that was compensated already.
+// Change needs SeeEntries and the right named by Action. Change also needs RequeueSucceeded to run an entry again that
+// succeeded or was settled manually. It needs the same right to compensate an entry that was compensated already.
 //
 // Change returns one answer per entry, in the order of the entries:
 //   - nil: the entry was changed.
@@ -83,9 +83,9 @@ const MaxEntries = 500
 //   - ErrBusy: another transaction has locked the row. Try again.
 //   - *StateError: the action is impossible in the entry's state.
 //
-// If the second result is an error, Change changed nothing. An *UncheckedError says that a person must check the
-// entries first: see Checked and Again. There is one exception: if the answer to COMMIT was lost, Change may have
-// changed all entries. A second call then finds ErrChanged.
+// If the second result is an error, Change changed nothing. There is one exception: if the answer to COMMIT was lost,
+// Change may have changed all entries, and a second call returns ErrChanged. An *UncheckedError says that a person must
+// check the entries first: see Checked and Again.
 func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error) {
 	if d.readOnly {
 		return nil, ErrReadOnly
@@ -141,8 +141,8 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 	if err := d.refuseSome(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: change.Reason}, refused); err != nil {
 		return nil, err
 	}
-	// ChangeAll changes an entry only in the version that was read here. If an attempt starts after this check, the
-	// version changes, and ChangeAll leaves the entry alone.
+	// Below, d.log.ChangeAll changes an entry only if it still has the version that was read here. If an attempt starts
+	// after this check, the version changes, and the entry stays as it is.
 	if unchecked := ch.Unchecked(toChange); unchecked != nil {
 		return nil, unchecked
 	}
@@ -175,7 +175,8 @@ func (d *Admin) Offers(ctx context.Context, a Actor, action Right, line Line) bo
 	return d.may(ctx, a, action, on) && d.mayAgain(ctx, a, action, line.Entry.State, on)
 }
 
-// mayAgain asks for RequeueSucceeded if the action would run finished work again. Otherwise it returns true.
+// mayAgain returns true if the actor may run an entry in this state again. It asks for RequeueSucceeded only if the
+// action would repeat finished work.
 func (d *Admin) mayAgain(ctx context.Context, a Actor, action Right, state compensator.State, on Subject) bool {
 	switch {
 	case action == Requeue && (state == compensator.Succeeded || state == compensator.SettledManually), action == Compensate && state == compensator.Compensated:
@@ -188,7 +189,7 @@ func (d *Admin) mayAgain(ctx context.Context, a Actor, action Right, state compe
 var actions = map[Right]processlog.Action{Requeue: processlog.ActionRequeue, Compensate: processlog.ActionRequeue, SettleManually: processlog.ActionSettleManually,
 	Cancel: processlog.ActionCancel, Complete: processlog.ActionComplete, Reschedule: processlog.ActionReschedule}
 
-// named returns an error if an action names no entry, too many entries, or an entry twice.
+// named returns an error if ids is empty, too long, or has an id twice.
 func named(ids []compensator.EntryID) error {
 	if len(ids) == 0 || len(ids) > MaxEntries {
 		return &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(ids), MaxEntries)}
@@ -235,7 +236,7 @@ func (d *Admin) outlines(ctx context.Context, a Actor, ids []compensator.EntryID
 	return slices.DeleteFunc(rows, func(row processlog.Row) bool { return !sees.sees(ctx, row.BusinessType) }), err
 }
 
-// worth returns the amounts of entries, and their cases.
+// worth returns the amounts of entries and the cases of these entries.
 func (d *Admin) worth(ctx context.Context, rows []processlog.Row) (map[compensator.EntryID]compensator.Amount, []Case, error) {
 	ids := make([]compensator.EntryID, len(rows))
 	for i := range rows {
@@ -249,8 +250,8 @@ func (d *Admin) worth(ctx context.Context, rows []processlog.Row) (map[compensat
 	return amounts, cases, err
 }
 
-// amounts returns the amounts of entries. An amount comes from the entry's case, or from the amount function of its
-// type.
+// amounts returns the amounts of entries. The amount is taken from the entry's case or, without a case, computed by the
+// amount function of its type.
 func (d *Admin) amounts(ctx context.Context, rows []processlog.Row, cases []Case) (map[compensator.EntryID]compensator.Amount, error) {
 	known := make(map[compensator.EntryID]compensator.Amount, len(rows))
 	for _, c := range cases {

@@ -6,7 +6,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// decimals holds the minor units of ISO 4217 (list one, published by SIX) for all currencies whose number is not two.
+// decimals holds the minor units of ISO 4217 (list one, published by SIX) for all currencies that do not have two
+// decimal places.
 var decimals = map[string]int{
 	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0, "UYI": 0, "VND": 0, "VUV": 0,
 	"XAF": 0, "XOF": 0, "XPF": 0,

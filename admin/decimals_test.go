@@ -14,15 +14,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestAmountsHaveTheDecimalsOfTheirCurrency checks the decimals of ISO 4217 wherever amounts are shown.
+// TestAmountsHaveTheDecimalsOfTheirCurrency compares the decimals of shown amounts with ISO 4217.
 func TestAmountsHaveTheDecimalsOfTheirCurrency(t *testing.T) {
 	for currency, places := range map[string]int{"CNY": 2, "USD": 2, "JPY": 0, "UYI": 0, "KWD": 3, "CLF": 4, "UYW": 4, "CLP": 0, "jpy": 0, "XXX": 2, "": 2} {
 		assert.Equal(t, places, admin.Decimals(currency), currency)
 	}
 }
 
-// TestCurrencyInSmallLettersIsTheSame checks that a currency code in small letters is understood, because some
-// providers write it so. An amount of 12,900 yen must never show as 129.00.
+// TestCurrencyInSmallLettersIsTheSame checks that a currency code in small letters is understood, because some payment
+// providers write codes in small letters. An amount of 12,900 yen must never show as 129.00.
 func TestCurrencyInSmallLettersIsTheSame(t *testing.T) {
 	t.Parallel()
 	yen := compensator.Amount{Minor: 12900, Currency: "JPY"}
@@ -51,7 +51,8 @@ func TestCurrencyInSmallLettersIsTheSame(t *testing.T) {
 	}
 }
 
-// TestCurrencyThatWasKeptInSmallLettersIsShownInCapitals checks single amounts and sums.
+// TestCurrencyThatWasKeptInSmallLettersIsShownInCapitals stores codes in small letters, as older versions did. Single
+// amounts and sums must show capitals.
 func TestCurrencyThatWasKeptInSmallLettersIsShownInCapitals(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -1,24 +1,24 @@
-// Package admin lets people read the log and act on it, with rights and an audit log. Web pages, commands and programs
-// of your own all use an [Admin]. So all of them check the same rights and write the same audit log.
+// Package admin lets people read the log and act on it, with rights and an audit log. Web pages, commands and your own
+// programs all use an [Admin]. So they all check the same rights and write the same audit log.
 //
 // # Rights
 //
 // Your application says who an actor is, and your [Access] decides what the actor may do. An Admin asks Access for each
-// [Right] and each [Subject]. Access must return true to allow the action. There is no default.
+// [Right] and each [Subject]. Only if Access returns true, the action is allowed. There is no default.
 //
 // A type that an actor may not see is missing from counts, lists, groups and sums, and its entries are not found. No
-// view contains content. Only Reveal shows content. It needs the right SeeContent and a reason. If an actor may not see
-// errors in full, the Admin removes ids, numbers and quoted words from errors.
+// view contains content. Only Reveal shows content, and it needs the right SeeContent and a reason. If an actor may not
+// see errors in full, the Admin removes ids, numbers and quoted words from errors.
 //
 // # Audit log
 //
 // An action names each entry with the version that the actor saw. If an entry has changed since then, the action does
 // not change it. One transaction changes the entry, writes the audit record and closes the entry's case. If the process
-// is killed, either all of these changes are stored or none.
+// is killed, either all three changes are stored or none.
 //
 // Some actions change no entry: revealing content, taking a case, pausing a type. The Admin records these actions, and
-// each refusal, as operations. The same transaction writes an operation and the change that it describes. Each process
-// records at most ten refusals a minute per actor.
+// each refusal, as operations. One transaction writes an operation and the change that the operation describes. Each
+// process records at most ten refusals a minute per actor.
 //
 // # Cases
 //

@@ -18,12 +18,12 @@ type EntryPage struct {
 	Next    string              `json:"next,omitempty"`
 }
 
-// Entries lists entries like Log.List, without content, headers and user names. It asks Access for SeeEntries
-// for each type.
+// Entries lists entries as Log.List does, without content, headers and user names. It asks Access for SeeEntries for
+// each type.
 //
 // Some filters need another right: a filter by error text needs SeeErrors, and a filter by user id needs SeeContent.
-// Entries asks for this right for the type in the Filter, or for the empty type if the Filter names none. It asks again
-// for each type that it finds.
+// Entries asks for this right once for the type in the Filter, or for the empty type if the Filter names no type.
+// Entries asks for it again for each type that it finds.
 //
 // For an actor who may not see all types, a listing without ids and without a created range is ordered by due time. A
 // listing of one state uses types that were read up to five seconds ago.
@@ -72,8 +72,8 @@ func ofOneState(f Filter) bool {
 	return len(f.States) == 1 && f.BatchID+f.BusinessID+f.BusinessExtID == "" && f.CreatedFrom.IsZero() && f.CreatedTo.IsZero()
 }
 
-// shown calls show for each element of a page. It drops the elements for which show returns false. The actor may not
-// see these elements. The query could not exclude them, because the Admin did not know their types yet.
+// shown calls show for each element of a page. It drops the elements for which show returns false. Dropped elements
+// have a type that the actor may not see. The query could not exclude the type, because the Admin did not know it yet.
 func shown[T any](page []T, show func(*T) bool) []T {
 	list := page[:0]
 	for i := range page {
@@ -84,7 +84,7 @@ func shown[T any](page []T, show func(*T) bool) []T {
 	return list
 }
 
-// masked returns the entry without content, headers and user name. It masks the error unless errorInFull is set.
+// masked returns the entry without content, headers and user name. If errorInFull is false, it masks the error.
 func (d *Admin) masked(e *compensator.Entry, errorInFull bool) compensator.Entry {
 	m := *e
 	m.Content, m.Headers, m.UserName = nil, nil, ""
@@ -98,7 +98,7 @@ type EntryView struct {
 	ContentSize   int                `json:"content_size"`   // size in bytes
 	ContentSHA256 string             `json:"content_sha256"` // first 16 hexadecimal digits of the content's SHA-256
 	Amount        compensator.Amount `json:"amount"`
-	Case          *Case              `json:"case,omitempty"` // the case, open or closed
+	Case          *Case              `json:"case,omitempty"` // the entry's case, open or closed; nil if the entry has no case
 
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"` // same as Line.OutcomeUnknown
 
@@ -218,12 +218,12 @@ func (d *Admin) entryFor(ctx context.Context, a Actor, ref compensator.Ref, righ
 	return e, op, nil
 }
 
-// Export returns the same page as EntryLines, for a listing that leaves the system. It records each page with the
-// reason. Export needs SeeEntries and the right Export for each type. It leaves out types for which the actor lacks a
-// right.
+// Export returns the same page as EntryLines. Use it for a listing that leaves the system, because Export records each
+// page with the reason. Export needs SeeEntries and the right Export for each type. It leaves out types for which the
+// actor lacks one of them.
 //
 // Export returns ErrNotAllowed in these cases:
-//   - The actor has the right for no type.
+//   - The actor has the rights for no type.
 //   - The actor may not use this Filter.
 //   - ReadOnly is set.
 func (d *Admin) Export(ctx context.Context, a Actor, filter Filter, why Why) (LinePage, error) {

@@ -61,7 +61,7 @@ func csvTime(t time.Time) string {
 
 // Cell returns a text as a CSV cell that no spreadsheet reads as a formula or as two cells. If a text would be a
 // formula, Cell puts a ' in front. Cell quotes the same texts as encoding/csv, and also texts with a semicolon or a
-// tab. Where the decimal separator is a comma, spreadsheets split cells at semicolons. Without quotes, the text after a
+// tab. In countries with a decimal comma, spreadsheets split cells at semicolons. Without quotes, the text after a
 // semicolon could begin a formula.
 func Cell(text string) string {
 	begins := strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) })

@@ -14,7 +14,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// TestNoCellBeginsAFormula checks texts with invisible characters before the formula.
+// TestNoCellBeginsAFormula writes texts with invisible characters before a formula. No spreadsheet may read such a cell
+// as a formula.
 // Failure: F132
 func TestNoCellBeginsAFormula(t *testing.T) {
 	for cell, guarded := range map[string]bool{"=1": true, "+1": true, "-1": true, "@x": true, " =1": true, "＝1": true, "\t=1": true, "\r\n@x": true, "\u3000\u200b=1": true, "\xff=1": true,

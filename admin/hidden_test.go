@@ -79,8 +79,8 @@ func entriesBy(f admin.Filter) func(ctx context.Context, d *admin.Admin, cursor 
 	}
 }
 
-// crowded returns a bed with equally many dead refunds and mails, alternating. They share one batch and one business
-// id, and each has a note.
+// crowded returns a bed with equally many dead refunds and mails, alternating. All entries share one batch and one
+// business id, and each has a note.
 func crowded(t *testing.T, mails int) *bed {
 	b := newBed(t)
 	host := b.admin(admin.Options{Access: everything})
@@ -93,8 +93,8 @@ func crowded(t *testing.T, mails int) *bed {
 	return b
 }
 
-// TestPagesAndCursorsAreOfWhatMayBeSeenAlone lists as an actor who may see one type. Each page must be full and the
-// last page must have no cursor, as if no other type existed.
+// TestPagesAndCursorsAreOfWhatMayBeSeenAlone reads all lists as an actor who may see one type. Each page must be full
+// and the last page must have no cursor, as if no other type existed.
 // Failure: F122
 func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	t.Parallel()
@@ -127,7 +127,7 @@ func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 }
 
 // TestWhoSeesAllAsksForNoTypes checks an actor with all rights. The Admin must send no more queries for this actor than
-// it would send without rights.
+// a log without any rights would need.
 // Failure: F127
 func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 	t.Parallel()
@@ -249,7 +249,8 @@ func TestActionsWaitForNoReader(t *testing.T) {
 	})
 }
 
-// TestOverviewWaitsForNoServerThatIsSilent: the database does not answer. The overview must be returned and say so.
+// TestOverviewWaitsForNoServerThatIsSilent uses a database that does not answer. The overview must be returned and
+// report this.
 // Failure: F127
 func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
 	t.Parallel()
@@ -264,9 +265,9 @@ func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
 	})
 }
 
-// TestHiddenAndAbsentAreToldApartByNothing compares a hidden entry with an entry that does not exist. For both, answers
-// and records must be equal, and errors must be equal if the record cannot be written. An actor who may not see the
-// entry's type can read its records, if these have no type.
+// TestHiddenAndAbsentAreToldApartByNothing compares a hidden entry with an entry that does not exist. The answers and
+// the records for both must be equal. If the record cannot be written, the errors must be equal. The reason is that an
+// actor who may not see a type can still read records without a type.
 // Failure: F122
 func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 	t.Parallel()
@@ -341,7 +342,8 @@ func TestSearchFindsOnlyWhatItsRightShows(t *testing.T) {
 	}
 }
 
-// TestRevealShowsTheErrorAsOtherViewsDo checks that SeeContent alone does not show a handler's error in full.
+// TestRevealShowsTheErrorAsOtherViewsDo reveals an entry with the right SeeContent alone. The handler's error must stay
+// masked.
 func TestRevealShowsTheErrorAsOtherViewsDo(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -373,8 +375,8 @@ func TestGroupsThatMayNotBeAllAreToldToBeMore(t *testing.T) {
 	}
 }
 
-// TestNoTypeIsPausedUnderANameThatNoneHas checks that a name which no type can have is refused for every actor.
-// Otherwise the page would show a pause that stops nothing.
+// TestNoTypeIsPausedUnderANameThatNoneHas pauses a name that no type can have. Every actor must be refused. Otherwise
+// the page would show a pause that stops nothing.
 func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -396,7 +398,8 @@ func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
 }
 
 // TestMistypedTypeIsNotPaused pauses a type that neither the log nor the process knows. The error must suggest similar
-// types that the actor may see. A type with a handler can be paused before its first entry. PauseAhead pauses any name.
+// types that the actor may see. Pause must accept a type with a handler before its first entry. PauseAhead must accept
+// any name.
 // Failure: F124
 func TestMistypedTypeIsNotPaused(t *testing.T) {
 	t.Parallel()
@@ -449,8 +452,8 @@ func TestNothingIsWeighedThatMayNotBeSeen(t *testing.T) {
 	assert.Greater(t, b.weighed.Load(), before)
 }
 
-// TestOverviewIsThereForWhoSeesATypeWithNothingOpen: the actor may see a type without open cases. The overview must say
-// that nothing is open. It must show the pause, which the actor may want to end.
+// TestOverviewIsThereForWhoSeesATypeWithNothingOpen asks as an actor who may see only a type without open cases. The
+// overview must say that nothing is open. It must also show the pause of the type, which the actor may want to end.
 // Failure: F130
 func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
 	t.Parallel()
@@ -474,8 +477,9 @@ func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
-// TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone checks what the Admin shows of an open breaker: since when it is open,
-// when the next try is, and the masked error. It must show this also for a type without entries.
+// TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone opens a breaker. The Admin must show since when it is open, when the
+// next attempt is, and the masked error. It must show this also for a type without entries, but only to an actor who
+// may see the type.
 // Failure: F122
 func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 	t.Parallel()
@@ -542,8 +546,8 @@ func TestExportThatIsRefusedIsOnRecord(t *testing.T) {
 	assert.Len(t, b.auditLog(true), 6)
 }
 
-// TestRefusalMakesNoType: an actor without rights names an invented type. The log has no such type afterwards, and
-// lists of other actors do not change. The record does not reveal whether the type exists.
+// TestRefusalMakesNoType refuses an actor without rights who names an invented type. The log must have no such type
+// afterwards, and lists of other actors must not change. The record must not reveal whether the type exists.
 func TestRefusalMakesNoType(t *testing.T) {
 	t.Parallel()
 	for _, sees := range []bool{false, true} {
@@ -589,8 +593,8 @@ func TestWhatServersSayIsShownAsErrorsAre(t *testing.T) {
 	}
 }
 
-// TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt: a type was paused and has no entries any more. Many
-// operations followed. An actor who may see this type, but not all types, must find the pause in the audit log.
+// TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeItpauses a type that has no entries any more. Many operations
+// follow. An actor who may see this type, but not all types, must find the pause in the audit log.
 func TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

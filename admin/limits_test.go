@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// having returns an Access that allows these rights for every type.
+// having returns an Access that allows the given rights for every type.
 func having(rights ...admin.Right) admin.AccessFunc {
 	return func(_ context.Context, _ admin.Actor, r admin.Right, _ admin.Subject) bool {
 		for _, right := range rights {
@@ -39,8 +39,9 @@ func TestAuditLogShowsErrorsAsOtherViewsDo(t *testing.T) {
 	}
 }
 
-// TestWhoMayTakeCasesGivesBackWhatIsHisAlone: an actor has the right TakeCase only. The actor may give back an own case
-// in the version that they saw. The actor may also take cases within their limit.
+// TestWhoMayTakeCasesGivesBackWhatIsHisAloneuses an actor who has only the right TakeCase. The actor may give back an
+// own case in the version that the actor saw, but no case of another person. The actor may also take cases up to the
+// amount that Access allows.
 func TestWhoMayTakeCasesGivesBackWhatIsHisAlone(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -65,8 +66,8 @@ func TestWhoMayTakeCasesGivesBackWhatIsHisAlone(t *testing.T) {
 	require.NoError(t, joined(large.TakeCases(t.Context(), mei, seen(), why)))
 }
 
-// TestRefusalNamesTheEntryThatWasNamed checks that the record of a refusal has the id that the actor named. It must
-// have it also if the actor may not see the entry.
+// TestRefusalNamesTheEntryThatWasNamed checks that the record of a refusal has the id that the actor named. The record
+// must have the id also if the actor may not see the entry.
 func TestRefusalNamesTheEntryThatWasNamed(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -90,7 +91,7 @@ func TestReadOnlyAdminOffersNothingThatIsWrittenDown(t *testing.T) {
 	assert.Equal(t, []admin.Right{admin.SeeOverview, admin.SeeEntries, admin.SeeErrors, admin.SeeAuditLog}, may)
 }
 
-// TestDelayIsBounded checks that the Admin limits delays at both ends as the log does.
+// TestDelayIsBounded uses delays that are too short and too long. The Admin must refuse the same delays as the log.
 func TestDelayIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -103,8 +104,8 @@ func TestDelayIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatWasSettledManuallyIsDoneAgainByRight checks that requeuing such an entry needs the right RequeueSucceeded. A
-// person may have paid manually, so a requeue might pay twice.
+// TestWhatWasSettledManuallyIsDoneAgainByRight requeues an entry that a person has settled. This must need the right
+// RequeueSucceeded. A person may have paid manually, so a requeue might pay twice.
 func TestWhatWasSettledManuallyIsDoneAgainByRight(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -118,8 +119,8 @@ func TestWhatWasSettledManuallyIsDoneAgainByRight(t *testing.T) {
 	require.ErrorIs(t, change(admin.Requeue), admin.ErrNotAllowed)
 }
 
-// TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt: the type is newer than the Admin's last read of the
-// types.
+// TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt uses a type that is newer than the Admin's latest read
+// of the types. An actor who may see the type must get its sums.
 func TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -11,11 +11,11 @@ import (
 type Line struct {
 	Entry  compensator.Entry  `json:"entry"`          // without content, headers and user name
 	Amount compensator.Amount `json:"amount"`         // zero if the amount is unknown
-	Case   *Case              `json:"case,omitempty"` // the entry's case, open or closed; nil: the entry has none
+	Case   *Case              `json:"case,omitempty"` // the entry's case, open or closed; nil if the entry has no case
 
-	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know. It is true in this
-	// case: an attempt of the epoch timed out, never ended, or is running now, and the entry has not ended well since.
-	// Change then requires Change.Checked.
+	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know. It is true if an
+	// attempt of the present epoch timed out, never ended, or is running now. It is false once the entry has ended well.
+	// If OutcomeUnknown is true, Change needs Change.Checked.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
 }
 
@@ -99,7 +99,7 @@ type LinePage struct {
 	Next  string `json:"next,omitempty"`
 }
 
-// EntryLines lists entries as Entries does, as lines. It needs the same rights as Entries.
+// EntryLines lists the same entries as Entries, as lines. It needs the same rights.
 func (d *Admin) EntryLines(ctx context.Context, a Actor, filter Filter) (LinePage, error) {
 	page, err := d.entries(ctx, a, filter, SeeEntries)
 	if err != nil {

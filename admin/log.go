@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Types that a Log uses. Package processlog describes them in full.
+// A Log uses these types. Package processlog describes them in full.
 type (
 	Filter      = processlog.Filter      // selects entries for List
 	CountFilter = processlog.CountFilter // selects entries for Count
@@ -26,9 +26,10 @@ type (
 // ErrChanged says that an entry has changed since it was read. Read it again.
 var ErrChanged = processlog.ErrChanged
 
-// Log reads and changes the log of one Compensator. It is for programs: it asks for no rights and needs no
-// Config.Operations. Changes still have an actor and a reason, and are stored in the audit table. Use New for people.
-// The methods may be called concurrently. A closed Compensator returns compensator.ErrClosed for changes.
+// Log reads and changes the log of one Compensator. A Log is for programs: it asks for no rights and needs no
+// Config.Operations. Each change still needs an actor and a reason, and is stored in the audit table. For people use an
+// Admin: see New. The methods may be called concurrently. A closed Compensator returns compensator.ErrClosed for
+// changes.
 type Log struct{ c operating.Program }
 
 // Of returns the Log of c. It asks no server.
@@ -41,8 +42,8 @@ type Page struct {
 	Read    int                 `json:"read"`           // number of rows that were read: see Filter.MaxRead
 }
 
-// List reads one page of entries. A cursor is a position, so pages do not shift while entries are added or change
-// state. A short page is not the end: the end is an empty Next.
+// List reads one page of entries. A cursor is a position, so pages do not shift when entries are added or change their
+// state. More pages may follow a short page. On the last page Next is empty.
 func (l *Log) List(ctx context.Context, filter Filter) (Page, error) {
 	found, err := l.c.Store().List(ctx, filter)
 	page := Page{Next: found.Next, Read: found.Read}
@@ -52,23 +53,26 @@ func (l *Log) List(ctx context.Context, filter Filter) (Page, error) {
 	return page, err
 }
 
-// Count counts entries by state and type. It counts each of them up to CountFilter.AtMost.
+// Count counts entries by state and type. The number for each state and type is at most CountFilter.AtMost.
 func (l *Log) Count(ctx context.Context, filter CountFilter) ([]Count, error) {
 	return l.c.Store().Count(ctx, nil, filter)
 }
 
-// History lists what people and programs did to an entry, oldest first. For the zero EntryID it lists AcceptLoss, and
-// each Purge of less than an hour.
+// History lists what people and programs did to an entry, oldest first. For the zero EntryID it lists each AcceptLoss,
+// and each Purge of entries that are less than an hour old.
 func (l *Log) History(ctx context.Context, id compensator.EntryID) ([]AuditRecord, error) {
 	return l.c.Store().History(ctx, id)
 }
 
 // RequeueOptions say how a requeued entry runs.
 type RequeueOptions struct {
-	AuditInfo                // required
-	Delay      time.Duration // time until the entry is due, 0 to 100 years
-	Compensate bool          // run the compensation instead of the handler, perhaps again, and also for a succeeded entry. Its Entry.CallKey is new. An entry of a type without compensation stays compensating until a person settles it
-	DryRun     bool          // change nothing, and return what Requeue would return, except ErrBusy
+	AuditInfo               // required
+	Delay     time.Duration // time until the entry is due, 0 to 100 years
+	// Compensate runs the compensation instead of the handler, perhaps again, and also for a succeeded entry. The
+	// Entry.CallKey of this run is new. If the type has no compensation, the entry stays compensating until a person
+	// settles it.
+	Compensate bool
+	DryRun     bool // change nothing, and return what Requeue would return, except ErrBusy
 }
 
 func (opts RequeueOptions) change() (processlog.Change, error) {
@@ -81,9 +85,8 @@ func (opts RequeueOptions) change() (processlog.Change, error) {
 	return processlog.Change{Action: processlog.ActionRequeue, Delay: opts.Delay, Compensate: opts.Compensate, Actor: opts.Actor, Reason: opts.Reason}, nil
 }
 
-// Requeue starts an entry afresh, with all its attempts. It works from any state except pending and compensating. The
-// entry gets a new epoch, and results of the former epoch are dropped. In any other state Requeue returns a
-// *compensator.StateError.
+// Requeue runs an entry again, with all its attempts. The entry gets a new epoch, and results of the former epoch are
+// dropped. A pending or compensating entry cannot be requeued: Requeue returns a *compensator.StateError.
 func (l *Log) Requeue(ctx context.Context, ref compensator.Ref, opts RequeueOptions) error {
 	change, err := opts.change()
 	if err != nil {
@@ -105,9 +108,10 @@ func (l *Log) Requeue(ctx context.Context, ref compensator.Ref, opts RequeueOpti
 const maxRequeued = 1000
 
 // RequeueAll requeues up to 1,000 entries in one transaction, for example a page of List. It returns one error for each
-// entry, in their order: nil, ErrChanged if the entry does not have the given version any more, or an error of Requeue.
-// ErrBusy comes at once. If the second result is an error, no entry was requeued. There is one exception: if the answer
-// to COMMIT was lost, all may have been. A second call then returns ErrChanged for each.
+// entry, in the order of seen. The error is nil, ErrChanged if the entry does not have the given version any more, or
+// an error of Requeue. RequeueAll does not wait for a locked row and returns ErrBusy for it. If the second result is an
+// error, no entry was requeued. There is one exception: if the answer to COMMIT was lost, all entries may have been
+// requeued. A second call then returns ErrChanged for each entry.
 func (l *Log) RequeueAll(ctx context.Context, seen []compensator.Entry, opts RequeueOptions) ([]error, error) {
 	change, err := opts.change()
 	if err != nil {
@@ -148,7 +152,8 @@ func versionsOf(seen []compensator.Entry) ([]processlog.Version, error) {
 	return versions, nil
 }
 
-// wouldRequeue answers a dry run. An entry that still has the given version has not changed since it was read.
+// wouldRequeue returns the answer of a dry run. An entry that still has the given version has not changed since it was
+// read.
 func (l *Log) wouldRequeue(ctx context.Context, seen []compensator.Entry, versions []processlog.Version, change processlog.Change) ([]error, error) {
 	ids := make([]compensator.EntryID, len(seen))
 	for i, e := range seen {
@@ -184,8 +189,8 @@ func (l *Log) SettleManually(ctx context.Context, ref compensator.Ref, by AuditI
 	return err
 }
 
-// SettleManuallyTx is SettleManually, with its audit record, inside the caller's open transaction. It takes effect when
-// that transaction commits.
+// SettleManuallyTx does the same as SettleManually inside the caller's open transaction, audit record included. It
+// takes effect when that transaction commits.
 func (l *Log) SettleManuallyTx(ctx context.Context, tx compensator.Tx, ref compensator.Ref, by AuditInfo) error {
 	if err := by.Validate(); err != nil {
 		return err
@@ -198,18 +203,18 @@ func settling(ref compensator.Ref, by AuditInfo) processlog.Change {
 	return processlog.Change{Ref: ref, Action: processlog.ActionSettleManually, Actor: by.Actor, Reason: by.Reason}
 }
 
-// EraseResult tells in which situation Erase found the entry.
+// EraseResult describes the entry as Erase found it.
 type EraseResult struct {
 	WasAlready bool // the entry was erased before. Nothing has changed
 }
 
 // Erase removes the personal data of an ended entry, dead ones included. It blanks the content, headers, user name and
 // last error, and the reasons and errors in earlier audit records. It keeps ids (which must hold no personal data), the
-// state, times, and who did what. The idempotency key still guards.
+// state, times, and who did what. The idempotency key still prevents that the event is recorded again.
 //
-// An erased entry cannot be requeued: Requeue returns a *StateError with Erased. Erase returns a *StateError without
-// Erased if the entry has not ended. It may also return ErrNotFound or ErrBusy. docs/how-to/erase.md lists what Erase
-// cannot reach.
+// An erased entry cannot be requeued: Requeue returns a *StateError whose field Erased is true. If the entry has not
+// ended, Erase returns a *StateError whose field Erased is false. Erase may also return ErrNotFound or ErrBusy.
+// docs/how-to/erase.md lists what Erase cannot reach.
 func (l *Log) Erase(ctx context.Context, ref compensator.Ref, by AuditInfo) (EraseResult, error) {
 	if err := by.Validate(); err != nil {
 		return EraseResult{}, err
@@ -225,17 +230,17 @@ const purgeStep = 1000
 
 // Purge deletes entries that reached one of states more than age before the call. age is at least a minute. Without
 // states it deletes succeeded, compensated and cancelled entries. Purge works in steps of at most 1,000 entries.
-// Producers do not wait for a step. Purge returns the number of deleted entries. The end of ctx ends it.
+// Producers do not wait for a step. Purge returns the number of deleted entries. It stops when ctx ends.
 //
-// Choose age longer than the time in which an event may come again, as for Config.Keep. If age is below an hour, Purge
-// writes a note into the audit table, so that other processes do not take the missing entries for a loss.
+// Choose an age that is longer than the time in which an event may come again, as for Config.Keep. If age is below an
+// hour, Purge writes a note into the audit table, so that other processes do not take the missing entries for a loss.
 //
 // Some entries stay:
 //   - entries that another transaction has locked;
 //   - dead entries with Config.Operations set, because their cases are open until a person settles, cancels or requeues
 //     them;
 //   - entries that the database refuses to delete, for example because a foreign key refers to them. A
-//     *processlog.RefusedError names these, and the count is of the others.
+//     *processlog.RefusedError names these entries, and Purge counts only the deleted ones.
 func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensator.State) (int, error) {
 	if age < time.Minute {
 		return 0, &compensator.FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}
@@ -267,7 +272,7 @@ func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensato
 					return deleted, errors.Join(failed...)
 				}
 			}
-			if n == 0 { // A step may delete less than it may because other transactions hold entries. More may come behind those.
+			if n == 0 { // A step may find few entries because other transactions have locked some. More entries may come after the locked ones.
 				break
 			}
 		}
@@ -275,9 +280,10 @@ func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensato
 	return deleted, errors.Join(failed...)
 }
 
-// AcceptLoss ends the report of ErrHistoryLost, and resumes work in processes with Config.StopOnLoss. The other processes
-// read it from the audit table within ReconcileInterval. AcceptLoss returns the entries that this process remembers and
-// that the database has lost. The other processes log theirs. A later loss needs its own AcceptLoss.
+// AcceptLoss ends the report of ErrHistoryLost, and resumes work in processes with Config.StopOnLoss. The other
+// processes read the acceptance from the audit table within ReconcileInterval. AcceptLoss returns the entries that this
+// process remembers and that the database has lost. The other processes log the lost entries that they remember. A
+// later loss needs another AcceptLoss.
 func (l *Log) AcceptLoss(ctx context.Context, by AuditInfo) ([]LostEntry, error) {
 	if err := by.Validate(); err != nil {
 		return nil, err

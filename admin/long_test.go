@@ -16,8 +16,9 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// TestLongErrorIsScrubbedInPart: an error may contain a whole response of a remote service. Only its beginning is
-// scrubbed, because other outcomes wait meanwhile. If a secret is cut in two, no part of it may be stored.
+// TestLongErrorIsScrubbedInPart scrubs an error that contains a whole response of a remote service. Only its beginning
+// must be scrubbed, because other outcomes wait as long as the scrub takes. If a secret is cut in two, no part of it
+// may be stored.
 func TestLongErrorIsScrubbedInPart(t *testing.T) {
 	t.Parallel()
 	store := compensatortest.NewMemoryStore()

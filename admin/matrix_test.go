@@ -24,7 +24,7 @@ var (
 	why = admin.Why{Reason: "PSP is back", Ticket: "OPS-988"}
 )
 
-// deed is one action or view of the Admin that a right allows, on the type refund.
+// deed is one action or view of the Admin on the type refund. A right allows it.
 type deed struct {
 	name   string
 	method string // method of the Admin
@@ -251,7 +251,7 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 					assert.Empty(t, b.auditLog(true))
 					return
 				}
-				some := deed.name == "export" && name == "another type" // An export can be refused for some of its types only.
+				some := deed.name == "export" && name == "another type" // An export can be refused for some of its types, and not for the others.
 				if !some {
 					assert.Equal(t, before, b.standing(), "nothing has changed")
 				}
@@ -313,8 +313,8 @@ func TestMatrixHasEveryRightAndEveryMethod(t *testing.T) {
 	}
 }
 
-// TestNothingIsSeenOfWhatIsMasked: an actor has all rights except SeeContent and SeeErrors. No answer may contain the
-// canary.
+// TestNothingIsSeenOfWhatIsMasked uses an actor who has all rights except SeeContent and SeeErrors. No answer may
+// contain the canary.
 // Failure: F122
 func TestNothingIsSeenOfWhatIsMasked(t *testing.T) {
 	t.Parallel()
@@ -366,7 +366,7 @@ func TestNobodyWithoutANameMayDoAnything(t *testing.T) {
 	for _, nobody := range []admin.Actor{{}, {ID: " "}, {ID: "\xff"}, {ID: strings.Repeat("名", 192)}} {
 		for _, deed := range deeds() {
 			if deed.method == "Pause" || deed.method == "PauseAhead" {
-				continue // The program that shows the pages provides this.
+				continue // The program that shows the pages checks this right.
 			}
 			answer, err := deed.do(t.Context(), d, b, nobody)
 			if deed.shows != "" {
@@ -378,7 +378,7 @@ func TestNobodyWithoutANameMayDoAnything(t *testing.T) {
 	assert.Equal(t, before, b.standing())
 }
 
-// TestRefusalsOfAMinuteAreBounded checks how many refusals of one actor are recorded in a minute.
+// TestRefusalsOfAMinuteAreBounded refuses one actor many times in a minute. Only refusalsKept refusals may be recorded.
 // Failure: F122
 func TestRefusalsOfAMinuteAreBounded(t *testing.T) {
 	t.Parallel()
@@ -393,8 +393,8 @@ func TestRefusalsOfAMinuteAreBounded(t *testing.T) {
 	assert.Len(t, b.auditLog(true), 11)
 }
 
-// TestRightsAreAskedForWhatAnEntryIsWorth: Access decides by the amount of an entry. It must get the amount also for an
-// entry without a case.
+// TestRightsAreAskedForWhatAnEntryIsWorth uses an Access that decides by the amount of an entry. Access must get the
+// amount also for an entry without a case.
 // Failure: F122
 func TestRightsAreAskedForWhatAnEntryIsWorth(t *testing.T) {
 	t.Parallel()
@@ -443,9 +443,9 @@ func TestBadChangesAreRefusedWithTheirField(t *testing.T) {
 	assert.Empty(t, b.auditLog(false))
 }
 
-// TestManyCasesAreTakenAtOnce: an actor takes many cases in one call. Each case must still have the version that the
-// actor saw. Access is asked for each case, with the number of cases. A refusal is recorded once and does not stop the
-// others.
+// TestManyCasesAreTakenAtOnce takes many cases in one call. A case that changed since the actor saw it must stay as it
+// is. Access must be asked for each case, with the number of cases. A refusal must be recorded once and must not stop
+// the other cases.
 // Failure: F120
 func TestManyCasesAreTakenAtOnce(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 
 // Overview shows what needs attention, for the types that the actor may see.
 type Overview struct {
-	At     time.Time      `json:"at"`               // when the entries were counted, by this process's clock
+	At     time.Time      `json:"at"`               // when the entries were counted, by the clock of this process
 	Types  []TypeOverview `json:"types"`            // types with unfinished or dead entries, paused types, and types with an open breaker; sorted by name
 	Health *Health        `json:"health,omitempty"` // health of this process and its servers
 }
@@ -24,21 +24,23 @@ type TypeOverview struct {
 	Type    string        `json:"type"`
 	Counts  []StateCount  `json:"counts"`            // counts above 0, pending first
 	Overdue time.Duration `json:"overdue,omitempty"` // how long the oldest due entry has waited for a claim; 0: no due entry waits
-	Unknown bool          `json:"unknown,omitempty"` // entries are overdue, and this process has no handler for the type
+	Unknown bool          `json:"unknown,omitempty"` // whether entries are overdue and this process has no handler for the type
 	Paused  *Paused       `json:"paused,omitempty"`
-	Broken  *Broken       `json:"breaker,omitempty"` // the breaker is open in this process; other processes may claim the type
+	Broken  *Broken       `json:"breaker,omitempty"` // set if the breaker of the type is open in this process. Other processes may claim the type
 }
 
-// Broken is a type whose breaker (HandlerConfig.Breaker) is open in the process that serves the Admin. This process claims
-// no entry of the type meanwhile.
+// Broken is a type whose breaker (HandlerConfig.Breaker) is open in the process that serves the Admin. As long as it is
+// open, this process claims no entry of the type.
 type Broken struct {
-	Type    string    `json:"type"`
-	Since   time.Time `json:"since"`    // when the breaker opened; like ProbeAt by that process's clock
-	ProbeAt time.Time `json:"probe_at"` // when the process tries one entry again. If the time has passed, that attempt may be running, or no entry is due yet
-	Error   string    `json:"error"`    // error of the last failed call; masked without SeeErrors
+	Type  string    `json:"type"`
+	Since time.Time `json:"since"` // when the breaker opened, by the clock of that process
+	// ProbeAt is the time at which that process tries one entry again, by its clock. If the time has passed, that
+	// attempt may be running, or no entry is due yet.
+	ProbeAt time.Time `json:"probe_at"`
+	Error   string    `json:"error"` // error of the last failed call; masked without SeeErrors
 }
 
-// StateCount is a number of entries of one state, at most 1,000.
+// StateCount is the number of entries of one state, at most 1,000.
 type StateCount struct {
 	State compensator.State `json:"state"`
 	N     int               `json:"n"`
@@ -50,7 +52,7 @@ type StateCount struct {
 type Health struct {
 	Database string `json:"database,omitempty"` // error of the database; empty if the database answers
 	Queue    string `json:"queue,omitempty"`    // error of the queue; empty if the queue answers, or if there is no queue
-	NoQueue  bool   `json:"no_queue,omitempty"` // whether there is no queue beside the database
+	NoQueue  bool   `json:"no_queue,omitempty"` // whether the database is the only queue
 	History  string `json:"history,omitempty"`  // set if the database was rolled back to an earlier state and nobody has accepted the loss
 	Running  bool   `json:"running"`            // whether Run is running in this process
 }
@@ -62,11 +64,11 @@ const overviewMost = 1000
 var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead}
 
 // Overview counts unfinished and dead entries, up to 1,000 of each type and state. It asks Access for SeeOverview for
-// each type. Health needs SeeOverview for the empty type. Overview returns ErrNotAllowed if the actor has SeeOverview
-// for nothing.
+// each type. The field Health needs SeeOverview for the empty type. If the actor has SeeOverview for no type at all,
+// Overview returns ErrNotAllowed.
 //
-// All actors share one result for two seconds. If reading takes long, they share it for 200 times as long as the
-// reading took, at most for ten seconds. After an action through this Admin, the next call reads a new result.
+// All actors share one result for two seconds. If the reading took long, they share the result for 200 times as long as
+// the reading took, at most for ten seconds. After an action through this Admin, the next call reads a new result.
 func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	sees := d.sight(a, SeeOverview)
 	counts, at, err := d.counted(ctx)

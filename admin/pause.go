@@ -14,7 +14,7 @@ import (
 // Paused is a paused type. No process claims its entries.
 type Paused struct {
 	Type    string    `json:"type"`
-	Version uint64    `json:"version,string"` // version of the pause, which Resume needs
+	Version uint64    `json:"version,string"` // version of the pause. Resume needs it
 	Actor   string    `json:"actor"`
 	Reason  string    `json:"reason"`
 	At      time.Time `json:"at"`
@@ -43,12 +43,12 @@ func pausedAmong(ctx context.Context, settings []processlog.Setting, sees *sight
 // its ReconcileInterval. Running attempts continue, and new entries are still recorded. Pause needs the right Pause.
 //
 // Pause returns ErrChanged if the type is paused already. It returns an *UnknownTypeError if neither the log nor this
-// process knows the type. So a mistyped name is reported instead of pausing nothing.
+// process knows the type. Without this error, a mistyped name would pause nothing.
 func (d *Admin) Pause(ctx context.Context, a Actor, businessType string, why Why) error {
 	return d.pause(ctx, a, businessType, why, d.checkPaused)
 }
 
-// PauseAhead works like Pause and accepts any name. Use it for a type that has no entries yet.
+// PauseAhead does the same as Pause and accepts any name. Use it for a type that has no entries yet.
 func (d *Admin) PauseAhead(ctx context.Context, a Actor, businessType string, why Why) error {
 	return d.pause(ctx, a, businessType, why, func(context.Context, Actor, string) error { return nil })
 }
@@ -107,7 +107,7 @@ func (d *Admin) forType(ctx context.Context, a Actor, businessType string, why W
 	if strings.TrimSpace(businessType) == "" || !utf8.ValidString(businessType) || utf8.RuneCountInString(businessType) > processlog.MaxName {
 		return "", &compensator.FieldError{Field: "business type", Reason: "want 1 to 64 characters"}
 	}
-	if strings.TrimSpace(businessType) != businessType { // No type has such a name. A pause of a name that was pasted with spaces would stop nothing.
+	if strings.TrimSpace(businessType) != businessType { // No type has such a name. If the name was pasted with spaces, a pause of it would stop nothing.
 		return "", &compensator.FieldError{Field: "business type", Reason: "starts or ends with a space"}
 	}
 	if !d.may(ctx, a, Pause, Subject{Type: businessType}) {

@@ -8,10 +8,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Limits of an Admin's queries. They keep the Admin from slowing the service, which uses the same database.
+// These limits of an Admin's queries keep the Admin from slowing the service, which uses the same database.
 const (
 	readsAtOnce = 4               // maximum number of concurrent queries for reads
-	actsAtOnce  = 2               // maximum number of concurrent queries for actions; a separate limit, so that a pause never waits for readers
+	actsAtOnce  = 2               // maximum number of concurrent queries for actions. It is separate, so that a pause never waits for readers
 	readTime    = 2 * time.Second // default of Options.ReadTime
 )
 
@@ -47,8 +47,8 @@ func (d *Admin) casesOf(ctx context.Context, ids []processlog.ID) ([]Case, error
 	return cases, err
 }
 
-// typesFor is how long an Admin uses the types that it read. A new type appears up to this much later in lists of one
-// state, and in lists for actors who may not see all types.
+// typesFor is how long an Admin uses the types that it read. In lists of one state, and in lists for actors who may not
+// see all types, a new type appears up to this much later.
 const typesFor = 5 * time.Second
 
 // types returns the business types of the log, up to typesFor old.
@@ -72,10 +72,10 @@ func (d *Admin) types(ctx context.Context) ([]string, error) {
 // may not see. So hidden rows change neither the rows of a page nor the position where a page ends. A query that names
 // one type reads only that type.
 //
-// If types is nil and ok is true, the actor sees all types. If ok is false, the actor sees none.
+// If types is nil and ok is true, the query may read all types. If ok is false, the actor may see none of the types.
 //
-// One trace of hidden rows remains. Cursors contain row numbers, and hidden rows have row numbers too. So the cursors
-// of an audit log reveal how many records lie between them.
+// An actor can still notice that hidden rows exist. Cursors contain row numbers, and hidden rows have row numbers too.
+// So the cursors of two pages reveal how many records lie between the pages.
 func (d *Admin) within(ctx context.Context, sees *sight, named string, asked []string, more ...string) (types []string, ok bool, err error) {
 	if asked == nil && named != "" {
 		asked = []string{named}

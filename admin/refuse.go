@@ -18,8 +18,8 @@ type refusals struct {
 }
 
 const (
-	refusalsKept   = 10     // records per actor and minute; further refusals are not recorded
-	refusalsActors = 10_000 // maximum number of actors remembered
+	refusalsKept   = 10     // maximum number of records per actor and minute; further refusals are not recorded
+	refusalsActors = 10_000 // maximum number of actors whose refusals are counted
 )
 
 // refuse records a refusal and returns ErrNotAllowed.
@@ -75,8 +75,8 @@ func (r *rejected) add(id compensator.EntryID, businessType string) {
 	}
 }
 
-// refuseSome records the refusal of some entries of an action, if any was refused. If it returns an error, nothing was
-// recorded, and the action must do nothing.
+// refuseSome records the refusal of some entries of an action, if any was refused. After an error of refuseSome nothing
+// was recorded, and the action must do nothing.
 func (d *Admin) refuseSome(ctx context.Context, a Actor, op processlog.Operation, some rejected) error {
 	if some.n == 0 {
 		return nil

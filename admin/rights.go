@@ -13,7 +13,7 @@ import (
 // Right is a right that an Actor may have. Its text is also the name of the action in the audit log.
 type Right string
 
-// Rights to see information.
+// These rights let a person see information.
 const (
 	SeeOverview Right = "see overview" // counts and health
 	SeeEntries  Right = "see entries"  // entries, cases and groups, without content
@@ -23,10 +23,10 @@ const (
 	Export      Right = "export"       // take a listing out of the system
 )
 
-// Rights to act on entries. Each needs SeeEntries as well.
+// These rights let a person act on entries. Each needs SeeEntries as well.
 const (
 	Requeue          Right = "requeue"
-	RequeueSucceeded Right = "requeue succeeded" // needed with Requeue or Compensate to run finished work again
+	RequeueSucceeded Right = "requeue succeeded" // needed in addition to Requeue or Compensate to run finished work again
 	Compensate       Right = "compensate"        // requeue an entry to run its compensation
 	SettleManually   Right = "settle by hand"
 	Cancel           Right = "cancel"
@@ -34,7 +34,7 @@ const (
 	Reschedule       Right = "reschedule"
 )
 
-// Rights to act on cases and on types.
+// These rights let a person act on cases and on types.
 const (
 	TakeCase   Right = "take case"   // take a case, and give back a case that the actor has taken
 	AssignCase Right = "assign case" // give a case to any person, or to nobody
@@ -48,7 +48,7 @@ var Rights = [...]Right{SeeOverview, SeeEntries, SeeContent, SeeErrors, SeeAudit
 
 // Actor is a person as the application knows them. Take it from a session that your application has authenticated.
 type Actor struct {
-	ID string // name in the records: 1 to 191 characters
+	ID string // name in the records, 1 to 191 characters
 }
 
 // invalid reports whether the ID cannot be stored in a record.
@@ -56,14 +56,14 @@ func (a Actor) invalid() bool {
 	return strings.TrimSpace(a.ID) == "" || !utf8.ValidString(a.ID) || utf8.RuneCountInString(a.ID) > processlog.MaxIdempotencyKey
 }
 
-// Subject says on what an actor wants to use a right.
+// Subject says on which type and entries an actor wants to use a right.
 type Subject struct {
 	Type   string             // business type; empty: the action concerns no type, or a purged entry
 	Amount compensator.Amount // amount of the entry, if known
 	Count  int                // number of entries that the action names; 0: the action names none
 }
 
-// Access decides what an Actor may do. The Admin calls May concurrently and many times for one page, so May must be
+// Access decides what an Actor may do. The Admin calls May concurrently, and many times for one page. So May must be
 // quick.
 type Access interface {
 	May(ctx context.Context, a Actor, right Right, on Subject) bool
@@ -86,7 +86,8 @@ func (r Right) writes() bool {
 	return true
 }
 
-// sight caches for which types an actor has all of a list of rights. It lives for one call of an Admin's method.
+// sight remembers for which types an actor has all of a list of rights. It lives as long as one call of an Admin's
+// method.
 type sight struct {
 	d      *Admin
 	actor  Actor

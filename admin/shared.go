@@ -9,31 +9,31 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Limits for the reuse of a shared result. A result is used for sharedFor, or for sharedTimes as long as the reading
-// took, whichever is longer, but at most for sharedMost. So readers take about 0.5 % of the database's time, even with
-// a large log.
+// These constants limit how long a shared result is used. It is used for sharedFor, or for sharedTimes as long as the
+// reading took, whichever is longer, but at most for sharedMost. So readers take about 0.5 % of the database's time,
+// even with a large log.
 const (
 	sharedFor   = 2 * time.Second
 	sharedTimes = 200
 	sharedMost  = 10 * time.Second
 )
 
-// shared caches one result that covers all types. The Admin shows each actor only the part that the actor may see. So
-// fifty readers cost the database as much as one reader, even when the database is slow.
+// shared caches one result that covers all types. The Admin shows an actor only the part with types that the actor may
+// see. So fifty readers cost the database as much as one reader, even when the database is slow.
 type shared[T any] struct {
 	guard chan struct{} // semaphore of size one; its holder may use the fields below and read a new result
 	last  T
-	began time.Time // when the last reading began
+	began time.Time // when the latest reading began
 	ended time.Time
 	good  time.Time // until when the result may be used
-	acts  int64     // value of Admin.acts when the last reading began
+	acts  int64     // value of Admin.acts when the latest reading began
 }
 
 func newShared[T any]() *shared[T] { return &shared[T]{guard: make(chan struct{}, 1)} }
 
 // get returns the shared result, and when its reading began. It reads a new result in two cases: an action happened
-// since the last reading began, or the result is too old. A result that arrives while the caller waits counts as new,
-// however long its reading took.
+// since the last reading began, or the result is too old. If the caller waited for a result, it gets that result,
+// however long the reading took.
 func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx context.Context) (T, error)) (last T, began time.Time, err error) {
 	var none T
 	asked := time.Now()
@@ -50,7 +50,7 @@ func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx c
 	done := acts.Load()
 	fresh, err := read(ctx)
 	if err == nil {
-		err = ctx.Err() // The caller's context has ended. Then an empty answer may say nothing about the database.
+		err = ctx.Err() // The caller's context has ended, so an empty answer may say nothing about the database.
 	}
 	if err != nil {
 		return none, began, err

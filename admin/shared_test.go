@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Callers that arrive while a value is being read share the result. The result is used until it is too old or an action
-// has been done.
+// Callers that arrive during a reading must share its result. The result must be used until it is too old or an action
+// was done.
 // Failure: F133
 func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 }
 
 // The log takes longer to answer than a result may be used. Callers that wait must share one read. If an action is done
-// meanwhile, all of them must share one more read.
+// during this read, all of them must share one more read.
 // Failure: F133
 func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 			group.Wait()
 		}
 		fifty(1)
-		fifty(2) // A caller that asks afterwards must not get the old result.
+		fifty(2) // A caller that asks after the action must not get the old result.
 		go get()
 		synctest.Wait()
 		acts.Add(1)
@@ -103,7 +103,7 @@ func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
 	require.Equal(t, "after", second)
 }
 
-// One caller gets an error, or its context ends. Another caller must not get this as its result.
+// One caller gets an error, or its context ends. Another caller must not get this error as its result.
 // Failure: F133
 func TestWhatFailedIsNotShared(t *testing.T) {
 	s := newShared[string]()

@@ -16,7 +16,7 @@ type Standing struct {
 	Cases   map[string]int           // open cases by business type
 	AtRisk  map[string]float64       // sum of the known amounts by currency, in the currency's smallest unit
 	Paused  map[string]time.Duration // how long each paused type has been paused, by this process's clock
-	PastDue time.Duration            // how long ago the earliest case was due, by this process's clock; 0: no case is due yet
+	PastDue time.Duration            // how long ago the earliest case was due, by the clock of this process; 0 if no case is overdue
 }
 
 // StandingOf reads a Standing with three statements. It covers the 1,000 groups of failures with the most cases. If

@@ -33,7 +33,7 @@ func (e *UnknownTypeError) Error() string {
 // Unwrap returns compensator.ErrNotFound.
 func (e *UnknownTypeError) Unwrap() error { return compensator.ErrNotFound }
 
-// CheckType returns nil if the actor sees a type of this name. Otherwise it returns an *UnknownTypeError, which is the
+// CheckType returns nil if the actor sees a type of this name. If not, it returns an *UnknownTypeError, which is the
 // same for a hidden type and for an absent type. It needs SeeEntries.
 func (d *Admin) CheckType(ctx context.Context, a Actor, businessType string) error {
 	types, err := read(ctx, d, d.log.Operations().Types)
@@ -48,7 +48,7 @@ func (d *Admin) CheckType(ctx context.Context, a Actor, businessType string) err
 	return &UnknownTypeError{Type: businessType, Near: near(businessType, types)}
 }
 
-// checkPaused works like CheckType, also for an actor who has the right Pause without SeeEntries.
+// checkPaused does the same as CheckType, also for an actor who has the right Pause without SeeEntries.
 func (d *Admin) checkPaused(ctx context.Context, a Actor, businessType string) error {
 	if d.log.Knows(businessType) {
 		return nil
@@ -71,7 +71,7 @@ func near(typed string, names []string) []string {
 	var found []candidate
 	typed = strings.ToLower(typed)
 	length := utf8.RuneCountInString(typed)
-	most := max(length/3, min(length/2, 2)) // Two exchanged letters count as two edits.
+	most := max(length/3, min(length/2, 2)) // Two exchanged letters are two edits.
 	for _, name := range names {
 		lower := strings.ToLower(name)
 		distance := edits(typed, lower)

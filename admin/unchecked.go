@@ -78,8 +78,8 @@ func repeats(action Right, state compensator.State) bool {
 	return (action == Requeue || action == Compensate) && state.Terminal() && state != compensator.Dead
 }
 
-// outcomesUnknown finds those entries of which an attempt may have had an effect that the log does not know. It reads the
-// log only for entries that failed and whose case does not tell.
+// outcomesUnknown finds those entries of which an attempt may have had an effect that the log does not know. It reads
+// the log only for entries that failed and whose case does not answer the question.
 func (d *Admin) outcomesUnknown(ctx context.Context, entries []compensator.Entry, cases []Case) (map[compensator.EntryID]bool, error) {
 	unknown := make(map[compensator.EntryID]bool)
 	asked := make(map[compensator.EntryID]processlog.Row)
@@ -105,14 +105,14 @@ func (d *Admin) outcomesUnknown(ctx context.Context, entries []compensator.Entry
 }
 
 // outcomeUnknown reports whether an attempt of an entry may have had an effect. If known is false, only the entry's
-// Faults tell.
+// Faults can answer the question.
 func outcomeUnknown(e compensator.Entry, cases []Case) (unknown, known bool) {
 	switch e.State {
 	case compensator.Succeeded, compensator.Compensated, compensator.SettledManually:
 		return false, true
 	case compensator.Dead, compensator.Cancelled:
 		for _, c := range cases {
-			if c.EntryID == e.ID && c.Epoch == e.Epoch { // Include closed cases. A cancelled entry has a closed case, and its outcome is still unknown.
+			if c.EntryID == e.ID && c.Epoch == e.Epoch { // Look at closed cases too. A cancelled entry has a closed case, and its outcome is still unknown.
 				return c.Kind == CaseUnknown, true
 			}
 		}

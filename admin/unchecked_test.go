@@ -30,8 +30,8 @@ func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 	return typ
 }
 
-// attempted records an entry and makes one attempt that counts. On a slow machine an attempt may run out of time before
-// it begins, and does not count. attempted then tries again.
+// attempted records an entry and makes one attempt that counts. On a slow machine the time of an attempt may be over
+// before the handler begins. Such an attempt does not count, and attempted makes another one.
 func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key string) compensator.Entry {
 	t.Helper()
 	e := compensatortest.Call(t, b.c, typ, payment{Order: order}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)})
@@ -42,8 +42,9 @@ func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key 
 	return e
 }
 
-// TestUnknownOutcomeWaitsForSomebodysWord: an attempt of an entry may have had an effect. Every action on the entry
-// needs Checked. This does not depend on the action's other entries, on the actor's rights, or on what Scrub returns.
+// TestUnknownOutcomeWaitsForSomebodysWord acts on an entry of which an attempt may have had an effect. Every action on
+// the entry must need Checked. This must not depend on the action's other entries, on the actor's rights, or on what
+// Scrub returns.
 // Failure: F119
 func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 	t.Parallel()
@@ -120,8 +121,9 @@ func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 	assert.Equal(t, 5+5+5+2, acted, "dead both ways, retrying and cancelled")
 }
 
-// TestAttemptUnderWayIsOfUnknownOutcome: a running attempt may still have its effect after a cancel, so its outcome is
-// unknown. If an entry is claimed after the actor saw it, the action must be refused, because the entry has changed.
+// TestAttemptUnderWayIsOfUnknownOutcome cancels an entry with a running attempt. The attempt may have its effect after
+// the cancel, so the outcome must be unknown. If an entry is claimed after the actor saw it, the action must be
+// refused, because the entry has changed.
 // Failure: F119
 func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
@@ -163,8 +165,8 @@ func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	close(goes)
 }
 
-// TestFinishedEntriesRunAgainOnlyWhenThatIsSaid checks that requeuing a finished entry needs Again. The right
-// RequeueSucceeded does not replace it.
+// TestFinishedEntriesRunAgainOnlyWhenThatIsSaid requeues a finished entry. This must need Again, even with the right
+// RequeueSucceeded.
 // Failure: F119
 func TestFinishedEntriesRunAgainOnlyWhenThatIsSaid(t *testing.T) {
 	t.Parallel()
@@ -194,8 +196,8 @@ func TestFinishedEntriesRunAgainOnlyWhenThatIsSaid(t *testing.T) {
 	}
 }
 
-// TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange checks the order of the checks. Rights are checked before unknown
-// outcomes, and hidden entries are reported as not found.
+// TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange requires that rights are checked before unknown outcomes, and that
+// hidden entries are reported as not found.
 // Failure: F119
 func TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange(t *testing.T) {
 	t.Parallel()
@@ -214,8 +216,8 @@ func TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange(t *testing.T) {
 	require.ErrorIs(t, joined(b.admin(admin.Options{Access: everything}).Change(t.Context(), mei, ch)), admin.ErrChanged)
 }
 
-// TestManyUncheckedEntriesAreCountedAndTheFirstNamed checks that the error names one entry and the number of the
-// others.
+// TestManyUncheckedEntriesAreCountedAndTheFirstNamed acts on many entries at once. The error must name the first
+// entries and count the others.
 func TestManyUncheckedEntriesAreCountedAndTheFirstNamed(t *testing.T) {
 	t.Parallel()
 	var e admin.UncheckedError

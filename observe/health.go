@@ -11,14 +11,17 @@ import (
 )
 
 // Health is the condition of this process and of the log. [Health.Ready] answers a readiness probe. The other fields
-// are for people and for alerts. String returns all of it in one line, and MarshalJSON under its own names.
+// are for people and for alerts. String returns all fields in one line. MarshalJSON writes them with the names in its
+// own format.
 type Health struct {
 	Database error // error of the database; nil if it answers
-	Queue    error // error of the queue; nil if it answers. With an error the library polls the database, so entries start later
-	History  error // not nil if the database was rolled back to an earlier state. A *LossError, which says whether this process has stopped
+	Queue    error // error of the queue; nil if it answers. As long as it is not nil, the library polls the database, so entries start later
+	// History is not nil if the database was rolled back to an earlier state. It is a *LossError, which says whether
+	// this process has stopped.
+	History error
 
 	Handlers int  // number of types with a handler in this process
-	Running  bool // whether Run is running in this process and was not asked to stop
+	Running  bool // whether Run is running in this process and its context has not ended
 
 	// OldestOverdue is how long the oldest due entry of any type has waited for a claim. It is read from the database,
 	// so it includes entries that the queue has lost. Overdue holds the same time for each type with such an entry.
@@ -27,15 +30,15 @@ type Health struct {
 	Overdue           map[string]time.Duration
 
 	UnknownTypes []string                  // types with overdue entries and without a handler in this process
-	Stuck        []processlog.StuckAttempt // handlers, or their COMMITs, that still run after their timeout, or after Run stopped waiting for them
+	Stuck        []processlog.StuckAttempt // handlers, or their COMMITs, that still run after their timeout or after Run stopped waiting for them
 	OpenBreakers []OpenBreaker             // types that this process does not claim now
-	Problems     []Problem                 // tasks of the library that fail now; the library retries them
+	Problems     []Problem                 // tasks of the library that fail now and that the library retries
 }
 
 // Ready returns nil if this process can do its work. Two conditions must hold: the database answers, and no loss has
-// stopped this process (Config.StopOnLoss). If types have handlers in this process, Run must be running too. A backlog
-// does not make a process unready, because stopping its traffic would only make the backlog grow. Overdue entries may
-// also belong to another deployment.
+// stopped this process (Config.StopOnLoss). A third condition holds if types have handlers in this process: Run must be
+// running. A backlog does not make a process unready, because stopping its traffic would only make the backlog grow.
+// Also, overdue entries may be the work of another deployment.
 func (h Health) Ready() error {
 	switch {
 	case h.Database != nil:
@@ -77,9 +80,11 @@ func (t Problem) String() string {
 type OpenBreaker struct {
 	BusinessType string
 	Since        time.Time // when the breaker opened
-	ProbeAt      time.Time // when the process tries one entry again. If the time has passed, that attempt may be running, or no entry is due yet
-	Probes       int       // number of failed attempts since the breaker opened
-	Err          error     // error of the last failed call
+	// ProbeAt is the time at which the process tries one entry again. If the time has passed, that attempt may be
+	// running, or no entry is due yet.
+	ProbeAt time.Time
+	Probes  int   // number of failed attempts since the breaker opened
+	Err     error // error of the last failed call
 }
 
 func (b OpenBreaker) String() string {

@@ -25,18 +25,18 @@ type Observer struct {
 
 	// Settled is called when an outcome is durable, with the present state of the entry. It is also called when a
 	// handler returns nil and its entry was completed meanwhile, for example in the handler's own transaction.
-	// SettledEvent.EndedBy distinguishes the two.
+	// SettledEvent.EndedBy tells which of the two ended the entry.
 	Settled func(SettledEvent)
 
 	// OutcomeDropped is called when an outcome no longer fits the version of the entry, because another process, a
-	// service or a person has changed the entry. This is no error. Unless the handler is transactional, its effect may
-	// have happened twice. If the attempt succeeded but the entry has another result, for example because it was
-	// cancelled, the library also logs a warning.
+	// service or a person has changed the entry. A dropped outcome is no error. Unless the handler is transactional, its
+	// effect may have happened twice. If the attempt succeeded but the entry has another result, for example because it
+	// was cancelled, the library also logs a warning.
 	OutcomeDropped func(SettledEvent)
 
 	// Stuck is called once for a handler that still runs after its timeout. It is also called for a transactional
-	// handler whose COMMIT still runs. When the lease ends, another process attempts the entry. If no other process
-	// takes it, the entry is dead-lettered after three leases.
+	// handler whose COMMIT still runs after the timeout. When the lease ends, another process attempts the entry. If no
+	// other process claims the entry, it is dead-lettered after three leases.
 	Stuck func(AttemptEvent)
 
 	// QueueDown and QueueUp are called when the queue stops answering and when it answers again. Between the two calls
@@ -44,35 +44,35 @@ type Observer struct {
 	QueueDown func(err error)
 	QueueUp   func()
 
-	// BreakerOpened is called when the breaker of a type opens in this process. It is called again after each attempt
-	// that leaves the breaker open, with the time of the next attempt. BreakerClosed is called when an attempt has
-	// closed the breaker. Its argument holds the last values of the open breaker.
+	// BreakerOpened is called when the breaker of a type opens in this process. BreakerOpened is called again, with the
+	// time of the next attempt, after each attempt that leaves the breaker open. BreakerClosed is called when an attempt
+	// has closed the breaker. Its argument holds the last values of the open breaker.
 	BreakerOpened func(OpenBreaker)
 	BreakerClosed func(OpenBreaker)
 
 	// EntryMissing is called when a recorded entry has no row although its transaction was reported as committed.
 	// Usually the server rolled the transaction back and the caller ignored the error. Without a Connector, only this
-	// callback reports that.
+	// callback reports such an entry.
 	//
-	// An entry with a delay, or of a type without a handler in this process, is checked in the next round of the
-	// reconciler. In a process that only records, such rounds are rare, and each round checks only the newest 32
-	// entries.
+	// The library checks an entry at the latest in the next round of the reconciler, for example an entry with a delay
+	// or a type without a handler in this process. A process that only records has few such rounds. Each of them checks
+	// only the newest 32 entries.
 	EntryMissing func(MissingEvent)
 
-	// HistoryLost is called when this process notices that the database was rolled back to an earlier state. It is called
-	// again, with all lost entries, if this process notices more of them before a person accepts the loss. See
+	// HistoryLost is called when this process notices that the database was rolled back to an earlier state. If this
+	// process notices more lost entries before a person accepts the loss, it is called again with all of them. See
 	// processlog.ErrHistoryLost.
 	HistoryLost func(*processlog.LossError)
 
 	// Reconciled is called after each round of the reconciler. It is also called after types were rebuilt outside a
-	// round. Its argument says which entries the queue lacked.
+	// round. The event says how many entries were enqueued.
 	Reconciled func(ReconciledEvent)
 }
 
 // RecordedEvent describes a new entry in a transaction that is still open.
 type RecordedEvent struct {
 	Context        context.Context // context that Record got
-	ID             processlog.ID   // zero after a Record of several entries on MySQL
+	ID             processlog.ID   // zero if Record got several entries on MySQL
 	IdempotencyKey processlog.IdempotencyKey
 	BusinessType   string
 	BusinessID     string
@@ -80,7 +80,9 @@ type RecordedEvent struct {
 
 // AttemptEvent describes one attempt.
 type AttemptEvent struct {
-	Context        context.Context // context of the handler, with the values that were recorded with the entry. A batch shares one context. In AttemptEnded the context has ended
+	// Context is the context of the handler. It has the values that were recorded with the entry. The entries of a batch
+	// share one context. In AttemptEnded the context has ended already.
+	Context        context.Context
 	ID             processlog.ID
 	IdempotencyKey processlog.IdempotencyKey
 	BusinessType   string
@@ -89,7 +91,7 @@ type AttemptEvent struct {
 	Compensation   bool
 	Late           time.Duration // start minus due time, by the database's clock at the claim
 	Duration       time.Duration // time since the start
-	Err            error         // error of the handler, set in AttemptEnded; VerdictOf returns its meaning
+	Err            error         // error that the handler returned, set in AttemptEnded; VerdictOf returns its meaning
 }
 
 // SettledEvent describes a stored outcome.
@@ -106,7 +108,7 @@ type SettledEvent struct {
 
 // MissingEvent describes an entry whose row does not exist.
 type MissingEvent struct {
-	ID             processlog.ID // zero after a Record of several entries on MySQL
+	ID             processlog.ID // zero if Record got several entries on MySQL
 	BusinessType   string
 	IdempotencyKey processlog.IdempotencyKey
 	LikelyCause    string
@@ -115,8 +117,8 @@ type MissingEvent struct {
 // ReconciledEvent describes a round of the reconciler.
 type ReconciledEvent struct {
 	Enqueued     int      // number of enqueued entries; the queue may already have had some of them
-	Polled       int      // number of entries that were claimed straight from the database
+	Polled       int      // number of entries that were claimed straight from the database, not through the queue
 	Rebuilt      bool     // whether the queue had lost everything, so that all entries within the horizon were enqueued again
-	RebuiltTypes []string // types of which the queue had lost entries, and which were enqueued again; a new type is listed too
+	RebuiltTypes []string // types of which the queue had lost entries; all their entries were enqueued again. A new type is listed too
 	UnknownTypes []string // types with overdue entries and without a handler in this process
 }

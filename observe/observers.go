@@ -31,8 +31,8 @@ func Observers(all ...Observer) Observer {
 	return joined
 }
 
-// fields reads the same callback from each observer with of, and returns a callback that calls them all. It returns nil
-// if no observer has this callback. If only one observer has it, fields returns that callback unchanged.
+// fields returns a callback that calls the same callback of each observer. of selects this callback from an observer.
+// If no observer has it, fields returns nil. If only one observer has it, fields returns that callback unchanged.
 func fields[E any](all []Observer, of func(Observer) func(E)) func(E) {
 	var callbacks []func(E)
 	for _, o := range all {

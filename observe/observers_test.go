@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// watching returns an Observer whose callbacks append their name and who.
+// watching returns an Observer whose callbacks append their name and who to told.
 func watching(who string, told *[]string) Observer {
 	var o Observer
 	v := reflect.ValueOf(&o).Elem()

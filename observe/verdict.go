@@ -5,8 +5,8 @@ type Verdict string
 
 const (
 	Success     Verdict = "success"     // the handler returned no error
-	Failure     Verdict = "failure"     // the attempt counts as failed; for all errors not named below, and for RetryAfter unless it wraps Unavailable
-	Permanent   Verdict = "permanent"   // another attempt is pointless
-	Snooze      Verdict = "snooze"      // the entry runs again later; this is no failure
+	Failure     Verdict = "failure"     // the attempt counts as failed. All errors not named below are failures. RetryAfter is one, too, unless it wraps Unavailable
+	Permanent   Verdict = "permanent"   // another attempt would fail too
+	Snooze      Verdict = "snooze"      // the entry runs again later, and the attempt does not count as failed
 	Unavailable Verdict = "unavailable" // a system that the handler needs is down; the attempt does not count
 )

@@ -45,12 +45,12 @@ func (a *Action) UnmarshalText(text []byte) error {
 // Change is one action on one entry.
 type Change struct {
 	Ref          Ref
-	BusinessType string // if set, the change fails for an entry of another type
+	BusinessType string // if it is set and the entry has another type, the change fails
 	Action       Action
 	Token        Token
 	Delay        time.Duration // time until the entry is due; for reschedule and requeue
 	Compensate   bool          // whether to run the compensation instead of the handler; for requeue
-	Cases        bool          // whether to erase the errors and reasons in cases and operations too, see Operations; for erase
+	Cases        bool          // for erase: whether to erase errors and reasons in the tables of Operations too
 	Actor        string        // the person who acts; stored in the audit table
 	Reason       string        // reason that Actor gives
 }
@@ -58,7 +58,7 @@ type Change struct {
 // changeRules lists the state changes that each action may make.
 var changeRules = map[Action]struct {
 	from []State
-	to   State // state after the action; reschedule and erase ignore it and keep the state
+	to   State // state after the action; not used for reschedule and erase, which keep the state
 	by   EndedBy
 }{
 	ActionComplete:       {from: []State{Pending, Retrying, Dead}, to: Succeeded, by: EndedByComplete},
@@ -99,7 +99,7 @@ func (ch Change) After(before Row) (Row, error) {
 	}
 	after.State, after.EndedBy, after.DueIn = rule.to, rule.by, ch.Delay
 	switch ch.Action {
-	case ActionReschedule: // A running attempt keeps its lease, but its outcome no longer fits the version.
+	case ActionReschedule: // A running attempt keeps its lease, but its outcome will be dropped, because the version is another one.
 		after.State = before.State
 		if before.LeaseLeft > 0 && before.DeliveryCount > 0 {
 			after.DeliveryCount-- // The outcome of the running attempt may be dropped now. That must not count as a crash.

@@ -1,6 +1,6 @@
 // Package processlog defines the terms of the library: entries and their states, rows and outcomes, the actions of
 // services and people, and the rules for these actions. It also defines three interfaces. Store is the table of
-// entries. Queue tells when an entry is due. Operations serves the programs that people use.
+// entries. Queue knows when entries are due. Operations serves the programs that people use.
 //
 // If Store and Queue disagree, Store is right, and Queue is only a hint (guarantee G10). Store consists of five
 // interfaces, one for each kind of caller:
@@ -13,7 +13,8 @@
 // The methods of Store and Queue take durations and no times, because each side has its own clock (guarantee G9). The
 // slots of a Calendar are the one exception.
 //
-// To write a store or a queue, you need only this package. Your implementation is right if it passes suite.TestStore or
-// suite.TestQueue of package compensatortest/suite. This package imports no other package of the library. It contains
-// no SQL, no Redis code, and no goroutine. The root package has aliases for the types that users need.
+// To write your own store or queue, you need only this package. Your implementation is correct if it passes
+// suite.TestStore or suite.TestQueue of package compensatortest/suite. This package imports no other package of the
+// library. It contains no SQL, no Redis code, and no goroutine. The root package has aliases for the types that users
+// need.
 package processlog

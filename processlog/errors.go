@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Errors about a transaction.
+// These errors are about a transaction.
 var (
-	// ErrNoTransaction says that the handle given to Record has no open transaction. Nothing was written. Otherwise the
-	// entry would have been stored even if the business change is rolled back.
+	// ErrNoTransaction says that the handle given to Record has no open transaction. Record wrote nothing, because such
+	// an entry would stay even if the business change is rolled back.
 	ErrNoTransaction = errors.New("compensator: no open transaction")
 
 	// ErrTxAborted says that the server rolled the transaction back, for example after a deadlock. The handle still
@@ -23,8 +23,8 @@ var (
 	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
 
 	// ErrHistoryLost says that the database lacks entries which this process has seen committed. Usual causes are a
-	// lagging replica that was promoted, and a restored backup. Work goes on. If Config.StopOnLoss is set, this process
-	// claims and starts nothing until a person calls AcceptLoss. The error is a *LossError.
+	// lagging replica that was promoted, and a restored backup. This process continues to work. If Config.StopOnLoss is
+	// set, it claims and starts nothing until a person calls AcceptLoss. The error is a *LossError.
 	ErrHistoryLost = errors.New("compensator: the database has gone back")
 
 	// ErrCommitUnknown says that the connection broke during COMMIT. The transaction may have committed or not. Call
@@ -32,7 +32,7 @@ var (
 	ErrCommitUnknown = errors.New("compensator: commit outcome unknown")
 )
 
-// Errors about one entry.
+// These errors are about one entry.
 var (
 	ErrNotFound = errors.New("compensator: no such entry")
 
@@ -47,7 +47,7 @@ var (
 	ErrAlreadySucceeded = errors.New("compensator: entry has succeeded already")
 )
 
-// Causes for which the context of a handler ends. Read them with context.Cause.
+// These are the causes with which the context of a handler ends. Read the cause with context.Cause.
 var (
 	// ErrLeaseLost says that another process may already run the entry. The library drops a failure of this attempt, and
 	// also a success of a transactional handler.
@@ -64,13 +64,13 @@ var (
 	ErrTimeout = errors.New("compensator: handler timed out")
 )
 
-// Errors about the Compensator itself.
+// These errors are about the Compensator itself.
 var (
 	ErrRunning = errors.New("compensator: already running")
 	ErrClosed  = errors.New("compensator: closed")
 )
 
-// FieldError reports a value that was refused before anything was sent to a server.
+// FieldError reports a value that the library refused before it sent anything to a server.
 type FieldError struct {
 	Field  string // name that the caller uses, for example "business type", "content" or "Lease"
 	Reason string
@@ -78,8 +78,8 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
 
-// OtherTypeError says that an idempotency key belongs to an entry of another business type. Record returns it, and so
-// do the methods of a Type that change entries.
+// OtherTypeError says that an idempotency key belongs to an entry of another business type. Record and the methods of a
+// Type that change entries return it.
 type OtherTypeError struct {
 	IdempotencyKey IdempotencyKey
 	Recorded       string // business type of the existing entry
@@ -90,7 +90,7 @@ func (e *OtherTypeError) Error() string {
 	return fmt.Sprintf("compensator: idempotent id %q belongs to an entry of type %q, not %q", e.IdempotencyKey, e.Recorded, e.Asked)
 }
 
-// Refusal names an entry that the database refuses to change, for example by a trigger or a constraint.
+// Refusal names an entry that the database refuses to change, for example because of a trigger or a constraint.
 type Refusal struct {
 	ID  ID
 	Err error // error of the database
@@ -156,11 +156,11 @@ type StateError struct {
 	State          State
 	Action         Action
 
-	// CompensationBegun says that a compensation of this dead entry has begun. So a service may not end the entry. Only
-	// a person can find out how much of the work was undone.
+	// CompensationBegun says that a compensation of this dead entry has begun. A service may not complete or cancel such
+	// an entry, because only a person can find out how much of the work was undone.
 	CompensationBegun bool
 
-	Erased bool // the entry cannot be requeued, because its content was erased
+	Erased bool // the entry cannot be requeued, because a person erased its content
 }
 
 func (e *StateError) Error() string {
@@ -174,14 +174,14 @@ func (e *StateError) Error() string {
 	return text
 }
 
-// Is reports whether e is ErrAlreadySucceeded. A StateError of Cancel is not, even if the entry has succeeded. The
-// caller of Cancel does not want to do the work, so nothing would be done twice.
+// Is reports whether e is ErrAlreadySucceeded. For a StateError of Cancel it returns false, even if the entry has
+// succeeded. The caller of Cancel does not want to do the work, so the work cannot be done twice.
 func (e *StateError) Is(target error) bool {
 	return target == ErrAlreadySucceeded && e.Action == ActionComplete && e.State == Succeeded
 }
 
-// StuckError lists handlers that were still running when Run stopped waiting for them. Their entries are attempted
-// again after their leases have ended.
+// StuckError lists handlers that were still running when Run stopped waiting for them. Each of their entries runs again
+// after its lease has ended.
 type StuckError struct {
 	Stuck []StuckAttempt
 }
@@ -207,7 +207,7 @@ func (e *StuckError) Error() string {
 
 // PanicError is the failure of a handler that panicked, or that ended its goroutine with runtime.Goexit.
 type PanicError struct {
-	Value any // nil after runtime.Goexit
+	Value any // argument of panic; nil after runtime.Goexit
 	Stack []byte
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // ID identifies one row of the process log. It is opaque: compare it, store its String, or pass it back. Do not compute
-// with ids, because a service may shard its log later. The zero ID identifies no entry.
+// with ids, because a later version may give ids another form. The zero ID identifies no entry.
 type ID struct{ row uint64 }
 
 // RowID returns the ID of a row number.

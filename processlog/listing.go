@@ -23,7 +23,7 @@ type Filter struct {
 	CreatedTo     time.Time // exclusive
 
 	// The following fields need one state of one type, or an id, or a created range.
-	LastError string // part of the last error; case-sensitive
+	LastError string // the text of the last error must contain this text; case-sensitive
 	EndedBy   EndedBy
 	UserID    string
 
@@ -93,13 +93,13 @@ type Count struct {
 	BusinessType string
 	State        State
 	N            int
-	More         bool // there are more than N, and counting stopped at CountFilter.AtMost
+	More         bool // whether there are more than N entries, because Count stopped at CountFilter.AtMost
 }
 
 // AuditRecord is one action of a person.
 type AuditRecord struct {
 	EntryID ID            `json:"entry_id"`
-	At      time.Time     `json:"at"` // UTC, milliseconds
+	At      time.Time     `json:"at"` // time of the action. UTC, milliseconds
 	Ago     time.Duration `json:"-"`  // time since At, by the database's clock
 	Action  Action        `json:"action"`
 	Actor   string        `json:"actor"`

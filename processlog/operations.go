@@ -9,7 +9,7 @@ import (
 )
 
 // Operations is the part of a store that serves people. It holds cases, the audit log, and settings. A service without
-// Config.Operations needs none of it. If a Store implements Operations, suite.TestStore of package
+// Config.Operations does not need this part. If a Store implements Operations, suite.TestStore of package
 // compensatortest/suite tests it. All times are by the database's clock.
 type Operations interface {
 	// CheckOperations returns a *FieldError for each missing table.
@@ -46,23 +46,23 @@ type Operations interface {
 	FaultsOf(ctx context.Context, ids []ID) (map[ID]Faults, error)
 
 	// CaseGroups counts the open cases by type, fingerprint and currency. It returns the 1,000 groups with the most
-	// cases. businessTypes selects the types, and nil selects all. failure selects one failure, and the zero value
-	// selects all.
+	// cases. businessTypes selects the types; nil means all types. failure selects one failure; the zero value means all
+	// failures.
 	CaseGroups(ctx context.Context, businessTypes []string, failure Fingerprint) ([]CaseGroup, error)
 
 	// Types returns the known business types, sorted. A type is known if it is in the log, in the newest 1,000
 	// operations, or in a setting that pauses or has paused the type. The cost does not grow with the log.
 	Types(ctx context.Context) ([]string, error)
 
-	// AssignCases assigns open cases to owner in one transaction. An empty owner means that the cases have no owner. A
-	// case is assigned only if its version is still the one in seen. For each assigned case AssignCases records op, with
-	// the entry and the type of the case.
+	// AssignCases assigns open cases to owner in one transaction. If owner is empty, the cases have no owner afterwards.
+	// A case is assigned only if its version is still the one in seen. For each assigned case AssignCases records op,
+	// with the entry and the type of the case.
 	//
 	// AssignCases returns one error for each case, in the order of seen: nil, ErrChanged, or ErrNotFound if there is no
 	// open case. No case may be named twice.
 	AssignCases(ctx context.Context, seen []SeenCase, owner string, op Operation) ([]error, error)
 
-	// Operate records an operation that changes no entry.
+	// Operate stores an operation that changes no entry in the audit log.
 	Operate(ctx context.Context, op Operation) error
 
 	// AuditLog reads the audit log, newest first. It merges changes of entries and operations.
@@ -82,7 +82,7 @@ type Amount struct {
 	Currency string `json:"currency"` // three capital letters, ISO 4217
 }
 
-// MaxAmount is the largest absolute value of Amount.Minor. The sum of a million amounts fits an int64.
+// MaxAmount is the largest absolute value of Amount.Minor. So the sum of a million amounts fits into an int64.
 const MaxAmount = 9_000_000_000_000
 
 // Known reports whether the amount is known and valid.
@@ -163,20 +163,20 @@ type CaseDraft struct {
 	Fingerprint Fingerprint
 	Amount      Amount
 	Due         time.Duration // time from now until the case is due
-	Error       string        // error to store in the case, cut to MaxCaseError. Empty: use the entry's error
+	Error       string        // error to store in the case, cut to MaxCaseError characters. If it is empty, the case stores the entry's error
 }
 
 // Case says that an entry waits for a person, or waited for one.
 type Case struct {
 	EntryID      ID          `json:"entry_id"`
 	Epoch        uint32      `json:"epoch"`
-	Version      uint64      `json:"version,string"` // version of the case, not of the entry
+	Version      uint64      `json:"version,string"` // version of the case, which differs from the version of the entry
 	Kind         CaseKind    `json:"kind"`
 	BusinessType string      `json:"business_type"`
 	BusinessID   string      `json:"business_id,omitempty"`
 	Fingerprint  Fingerprint `json:"fingerprint"`
 	EndedBy      EndedBy     `json:"ended_by"`
-	Error        string      `json:"error,omitempty"` // first 200 characters of the error
+	Error        string      `json:"error,omitempty"` // first MaxCaseError characters of the error
 	Amount       Amount      `json:"amount"`
 	Owner        string      `json:"owner,omitempty"`
 	OpenedAt     time.Time   `json:"opened_at"`
@@ -227,7 +227,7 @@ type CaseGroup struct {
 	Currency     string // empty for the cases whose amount is unknown
 	N            int
 	Sum          int64     // sum in minor units
-	First, Last  time.Time // when the oldest and the newest of these cases were opened
+	First, Last  time.Time // times at which the oldest and the newest of these cases were opened
 	Example      ID        // entry of the newest case
 	Error        string    // error of the entry Example
 	Kind         CaseKind  // kind of the case of Example
@@ -279,11 +279,11 @@ type AuditLogPage struct {
 	Next    string           `json:"next,omitempty"`
 }
 
-// Setting is a named value that all processes read.
+// Setting is a named value. All processes read it.
 type Setting struct {
 	Name    string // at most 191 characters
 	Value   string // at most 4,000 characters
-	Version uint64 // for PutSetting: the version that the caller has read. 0: the setting does not exist yet
+	Version uint64 // the version that the caller has read. PutSetting compares it. 0: the setting does not exist yet
 	Actor   string
 	Reason  string
 	At      time.Time

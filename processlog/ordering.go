@@ -8,40 +8,41 @@ import (
 // Ordering is the part of a store for ordered types. Each entry with an ordering key has a note in a separate table.
 // The note holds the key, and the position of the entry among the entries of the key.
 //
-// The state in the log decides whether an entry counts. An ended entry does not count. A dead entry counts only if the
-// argument dead is true. An entry is blocked while another entry of its key counts and has an earlier position.
+// An entry can block later entries of its key, or it cannot. The methods say: the entry counts, or it does not count.
+// The state in the log decides this. An ended entry does not count. A dead entry counts only if the argument dead is
+// true. An entry is blocked as long as another entry of its key counts and has an earlier position.
 type Ordering interface {
 	// Join writes the notes of entries in the caller's transaction. If an entry already has a note under the same key,
 	// the note gets the new epoch and keeps its position. If the table of notes is missing, Join returns a *FieldError
 	// that names the table.
 	Join(ctx context.Context, tx Tx, positions []Position) error
 
-	// Blocked returns the elements of ids that another entry of the same key blocks, in any order. It uses the notes
-	// alone. An entry without a note under its epoch is not blocked. If the table of notes is missing, no entry is
-	// blocked. Blocked reads everything that was committed before the call.
+	// Blocked returns the elements of ids that another entry of the same key blocks, in any order. It reads the order
+	// from the notes alone. So an entry without a note under its epoch is not blocked. If the table of notes is missing,
+	// no entry is blocked. Blocked reads everything that was committed before the call.
 	Blocked(ctx context.Context, businessType string, ids []ID, dead bool) ([]ID, error)
 
-	// Fronts reads up to limit keys of a type that follow the key in the argument after. If after is "", Fronts starts
-	// at the first key. It may read fewer keys. For each key it returns the first entry, if that entry is due and has no
-	// lease. last is the last key read, or "" if no keys follow. The cost grows with limit, not with the number of
-	// entries.
+	// Fronts reads up to limit keys of a type, in their order, behind the key after. If after is "", Fronts starts at
+	// the first key. It may read fewer than limit keys. For each key it returns the first entry that counts, if that
+	// entry is due and has no lease. last is the last key that was read, or "" if no keys follow. The cost grows with
+	// limit, not with the number of entries.
 	Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []ID, last string, err error)
 
-	// Firsts reads the first entry of each key in positions. It reads everything that was committed before the call. It
-	// sets First and Known of each KeyState. Its cost does not grow with the number of entries of a key.
+	// Firsts reads the first entry that counts of each key in positions. It reads everything that was committed before
+	// the call. It sets First and Known of each KeyState. Its cost does not grow with the number of entries of a key.
 	Firsts(ctx context.Context, businessType string, positions []Position, dead bool) (map[string]KeyState, error)
 
-	// KeyStates reads the whole KeyState of each key in positions. It reads everything that was committed before the
-	// call, and each key in one snapshot. token is the token under which the caller has claimed entries. If positions is
-	// empty, KeyStates only checks that the table of notes exists.
+	// KeyStates reads the whole KeyState of each key in positions. It sees everything that was committed before the
+	// call. It reads each key in one snapshot. token is the token under which the caller has claimed entries. If
+	// positions is empty, KeyStates only checks that the table of notes exists.
 	KeyStates(ctx context.Context, businessType string, positions []Position, token Token, dead bool) (map[string]KeyState, error)
 
 	// Block writes notes of claimed entries as Join does, and undoes their claims as Release does. Each entry becomes
 	// due after its Wait. Advance may make it due sooner.
 	//
 	// A *RefusedError names entries that the database refuses to write. Block has blocked all other entries, unless the
-	// error is also ErrBusy. After any other error, some entries may be blocked. Call Release to give back the other
-	// entries.
+	// error is also ErrBusy. After any other error, some entries may be blocked. Call Release to give back the entries
+	// that are not blocked.
 	Block(ctx context.Context, blocked []BlockedEntry, token Token) error
 
 	// Advance returns the first entry that counts of each key in left, if that entry may run now: it is due and has no
@@ -67,7 +68,7 @@ type Position struct {
 	ID           ID
 	Epoch        uint32
 
-	// OrderID is the position among the entries of the key. Entries run in the order of OrderID. Zero means that OrderID
+	// OrderID is the position of the entry under its key. Entries run in the order of OrderID. Zero means that OrderID
 	// equals ID. One call of Record assigns the ids of its entries as OrderIDs in the caller's order. If two entries
 	// have the same OrderID, the entry with the lower ID comes first.
 	OrderID ID
@@ -80,7 +81,7 @@ type KeyState struct {
 	Taken bool // whether another entry that counts has a lease under another token
 
 	// Members are the entries that count, in order, at most MaxMembers. Members is nil if another entry that counts was
-	// claimed under another token and not released since. This is so even if its lease has ended.
+	// claimed under another token and not released since, even if that lease has ended.
 	Members []Member
 }
 

@@ -13,37 +13,38 @@ import (
 // own clock. An implementation is right if it passes suite.TestQueue of package compensatortest/suite.
 type Queue interface {
 	// Check returns the reason if this queue cannot be used. fingerprint is Store.Fingerprint. If two databases used the
-	// same prefix, they would remove each other's entries. So Check refuses the second database. New calls Check, and so
-	// does each round of the reconciler, because a queue that lost everything may have a new owner.
+	// same prefix in Redis, they would remove each other's entries. So Check refuses the second database.
+	// New calls Check, and so does each round of the reconciler, because a queue that lost everything may have a new
+	// owner.
 	Check(ctx context.Context, fingerprint string) error
 
 	// Enqueue adds entries. Each entry becomes due after its In. If the queue already has the entry, the entry keeps its
 	// due time, with one exception: a due time later than In plus MaxLease becomes In. If a type already has Limit
 	// members, Enqueue leaves out entries of this type with In > Near.
 	//
-	// newHeads are the types whose earliest due time is earlier now. lost are the types that are lost: see Rebuild. A
-	// *LeftOutError says that the queue had no space for entries of some types. Enqueue has added all other entries. The
-	// types in the error are lost until they can be rebuilt.
+	// newHeads are the types whose earliest due time has become earlier. lost are the types of which the queue may lack
+	// entries: see Rebuild. A *LeftOutError says that the queue had no space for entries of some types. Enqueue has
+	// added all other entries. The types in the error are lost until they can be rebuilt.
 	Enqueue(ctx context.Context, items []QueueEntry, rules EnqueueRules) (newHeads, lost []string, err error)
 
-	// Claim leases up to limit due entries of a type, earliest first. No other caller gets these entries until the lease
-	// ends.
+	// Claim leases up to limit due entries of a type, earliest first. No other call returns these entries until the
+	// lease ends.
 	Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error)
 
-	// Settle removes or moves the entries whose lease token is still the token of their claim. Another claim holds the
-	// other entries now. If such an entry would become due later than In, it becomes due after In. Otherwise it does not
-	// change.
+	// Settle removes or moves the entries whose lease token is still the token of their claim. Any other entry is held
+	// by another claim now. If the entry would become due later than In, Settle makes it due after In. Otherwise Settle
+	// does not change it.
 	//
 	// If the queue does not have an entry, Settle does not add it, unless the type is lost. In a lost type Settle adds
 	// the entry, because the process that rebuilds the type may have read an old state of the entry.
 	Settle(ctx context.Context, businessType string, items []QueueOutcome) error
 
-	// Peek returns for each type the time until its next entry is due, or Never. A time ≤ 0 means now. lost are the
-	// types that are lost.
+	// Peek returns for each type the time until its next entry is due, or Never. A time ≤ 0 means that an entry is due
+	// now. lost are the lost types: see Rebuild.
 	Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error)
 
 	// Rebuild returns the lost types that the caller must rebuild. The caller then enqueues all entries of these types,
-	// and calls Rebuilt with the same token. Until period has passed, no other caller gets these types.
+	// and calls Rebuilt with the same token. Until period has passed, Rebuild returns these types to no other caller.
 	//
 	// A new type is lost until it is rebuilt for the first time. A type becomes lost again when the queue may have
 	// dropped entries of the type, for example when Redis evicts a key, or after FLUSHALL. A queue that never drops
@@ -61,8 +62,9 @@ type Queue interface {
 	// reconnects. Notifications during that time are lost. wake must not block.
 	Listen(ctx context.Context, wake func(businessType string))
 
-	// Lead reports whether the caller should reconcile during the next period. So usually only one process reads the
-	// rows. It does no harm if two processes reconcile, or if none does for one period.
+	// Lead reports whether the caller should reconcile during the next period. It usually returns true to one process
+	// only, so only this process reads the rows. It does no harm if two processes reconcile, or if none does for one
+	// period.
 	Lead(ctx context.Context, period time.Duration) (bool, error)
 
 	// Close releases the resources that the queue opened itself. After Close, every method fails, and Listen calls wake
@@ -82,9 +84,9 @@ type QueueEntry struct {
 
 // EnqueueRules are rules of Enqueue for entries that the queue already has, and for types that are full.
 type EnqueueRules struct {
-	MaxLease time.Duration // longest lease; an entry may be due this much later than its In, because it may be leased
+	MaxLease time.Duration // longest lease. An entry may be due this much later than its In, because the entry may have a lease
 	Limit    int           // maximum number of members of a type, see Config.QueueLimit; 0: no limit
-	Near     time.Duration // entries due within this time are added in spite of Limit
+	Near     time.Duration // an entry that is due within this time is added even if its type has Limit members
 }
 
 // LeftOutError says that Enqueue worked, but left out some of the entries.
@@ -100,9 +102,9 @@ func (e *LeftOutError) Error() string {
 
 // Leased is the result of Queue.Claim.
 type Leased struct {
-	Token int64 // lease token, which Settle needs; it is the end of the lease by the queue's clock
+	Token int64 // lease token, which Settle needs. It is the time at which the lease ends, by the queue's clock
 	IDs   []ID
-	Next  time.Duration // time until the next unclaimed entry is due. ≤ 0: now. Never: the queue has none
+	Next  time.Duration // time until the next entry without a lease is due. ≤ 0: now. Never: the queue has no such entry
 	Lost  bool          // the type is lost, so other entries may be due: see Queue.Rebuild
 }
 
@@ -111,5 +113,5 @@ type QueueOutcome struct {
 	ID     ID
 	Token  int64
 	Remove bool
-	In     time.Duration // time until the entry is due again, unless Remove
+	In     time.Duration // time until the entry is due again; not used with Remove
 }

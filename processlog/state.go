@@ -15,7 +15,7 @@ const (
 	Pending         State = 0  // the entry was not attempted yet, or no failure was recorded
 	Retrying        State = -1 // an attempt failed, and the entry will be attempted again
 	Dead            State = -2 // terminal: the entry waits for a person
-	Compensating    State = -3 // the attempts are used up, and the compensation runs, with attempts of its own
+	Compensating    State = -3 // the attempts are used up; the compensation runs, and its attempts are counted separately
 	Succeeded       State = 1  // terminal: the handler succeeded
 	Compensated     State = 2  // terminal: the compensation succeeded
 	Cancelled       State = 3  // terminal: the work was no longer wanted
@@ -83,7 +83,7 @@ func (s *State) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Terminal reports whether the entry stays in s until a service or a person acts on it.
+// Terminal reports whether s is terminal: the entry stays in s until a service or a person acts on it.
 func (s State) Terminal() bool {
 	switch s {
 	case Pending, Retrying, Compensating:
@@ -92,7 +92,7 @@ func (s State) Terminal() bool {
 	return true
 }
 
-// EndedBy is the cause that moved an entry to its terminal state. It is empty while the entry is not terminal.
+// EndedBy is the cause that moved an entry to its terminal state. It is empty if the state is not terminal.
 type EndedBy string
 
 // The causes that move an entry to a terminal state.

@@ -13,8 +13,8 @@ type Tx interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Transaction is a transaction that the store began. Optionally it also has QueryRowContext, PrepareContext and
-// StmtContext, as *sql.Tx does. If it has them, handlers may use them.
+// Transaction is a transaction that the store began. It may also have QueryRowContext, PrepareContext and StmtContext,
+// as *sql.Tx does. Handlers may use the methods that it has.
 type Transaction interface {
 	Tx
 	Commit() error
@@ -37,7 +37,7 @@ type Store interface {
 	// Check returns all reasons why this server, session or table is not safe to use.
 	Check(ctx context.Context) error
 
-	// Fingerprint identifies the database of the table. Migrate generated it, and it never changes.
+	// Fingerprint identifies the database of the table. Migrate has generated this text, which never changes.
 	Fingerprint(ctx context.Context) (string, error)
 
 	// Close releases what the store opened itself. The user's *sql.DB stays open.
@@ -56,9 +56,9 @@ type Recorder interface {
 	// one result for each draft, in the order of drafts. If the idempotency key of a draft exists already, Insert
 	// changes nothing for this draft, and the result is a duplicate. All idempotency keys of drafts must differ.
 	//
-	// With proven, the caller guarantees that the transaction is open. Without proven, Insert checks this. If no
-	// transaction is open, it returns ErrNoTransaction and writes nothing. After any other error the statement wrote
-	// nothing, but the server may have ended the transaction: see ErrTxAborted.
+	// If proven is true, the caller guarantees that the transaction is open. If proven is false, Insert checks whether
+	// the transaction is open. If it is not, Insert returns ErrNoTransaction and writes nothing. After any other error
+	// the statement wrote nothing, but the server may have ended the transaction: see ErrTxAborted.
 	Insert(ctx context.Context, tx Tx, drafts []Draft, proven bool) ([]Inserted, error)
 
 	// IDs finds committed entries by their idempotency keys. If tx is not nil, IDs also finds entries that tx has
@@ -71,7 +71,8 @@ type Worker interface {
 	// Load reads committed rows, in no order. Ids that do not exist are missing from the result.
 	Load(ctx context.Context, ids []ID) ([]Row, error)
 
-	// Versions reads the committed versions and states of entries, without their content. Otherwise it works like Load.
+	// Versions reads the committed versions and states of entries, without their content. In all other points it works
+	// like Load.
 	Versions(ctx context.Context, ids []ID) ([]Version, error)
 
 	// Heads returns the earliest next_at for each pair of a business type and a state from which entries can be claimed.
@@ -89,9 +90,10 @@ type Worker interface {
 	// ended, or its lease is held under Wanted.Token. Claim calls accept with each such row while the row is locked. If
 	// accept returns false, Claim does not lease the row. accept must not block.
 	//
-	// A claim adds one to the version and to the delivery count, and stores token. If Wanted.Token holds the entry, its
-	// delivery was counted already, so the delivery count stays. Claim never waits for rows that other transactions have
-	// locked. If the database refuses to write a row, Claim lists the row in Claimed.Rejected and claims the other rows.
+	// A claim adds one to the version and to the delivery count, and stores token. If the entry's lease is held under
+	// Wanted.Token, the delivery was counted already, so the delivery count stays. Claim never waits for rows that other
+	// transactions have locked. If the database refuses to write a row, Claim lists the row in Claimed.Rejected and
+	// claims the other rows.
 	//
 	// The claimed rows have their Faults. A Store may leave them out for a row without a LastError.
 	//
@@ -99,23 +101,23 @@ type Worker interface {
 	// that may have been claimed.
 	Claim(ctx context.Context, want []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error)
 
-	// Release undoes a claim whose handlers have not run. It ends the lease of each row whose last write stored token,
-	// and subtracts the delivery from the delivery count. ErrBusy says that some rows are locked. A *RefusedError names
-	// rows that the database refuses to write. Both errors may come together. In each case Release has released all
-	// other rows.
+	// Release undoes the claim of entries whose handlers have not run. It ends the lease of each row whose last write
+	// stored token, and subtracts the delivery from the delivery count. ErrBusy says that some rows are locked. A
+	// *RefusedError names rows that the database refuses to write. Both errors may come together. In each case Release
+	// has released all other rows.
 	Release(ctx context.Context, ids []ID, token Token) error
 
 	// Renew sets the leases of held entries to end at now + lease. Its result names the entries that it did not renew.
 	Renew(ctx context.Context, held []Held, lease time.Duration) (Unrenewed, error)
 
-	// Settle writes outcomes. The Version of each Outcome fences its write. Settle returns one result for each outcome,
-	// in the order of outcomes. No two outcomes may name the same entry. If the database refuses to write one row,
-	// Settle still writes the other rows. After an error the caller may call Settle again with the same token and
-	// outcomes. The token in a row shows that its outcome was applied already.
+	// Settle writes outcomes. Settle writes an outcome only if the row still has the Outcome's Version. Settle returns
+	// one result for each outcome, in the order of outcomes. No two outcomes may name the same entry. If the database
+	// refuses to write one row, Settle still writes the other rows. After an error the caller may call Settle again with
+	// the same token and outcomes. The token in a row shows that its outcome was applied already.
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
 
-	// SettleTx writes one outcome in the handler's transaction. Only Outcome.Version fences the write, and
-	// Outcome.Absorb has no effect. SettleTx returns these errors:
+	// SettleTx writes one outcome in the handler's transaction. It writes only if the row still has Outcome.Version.
+	// Outcome.Absorb has no effect here. SettleTx returns these errors:
 	//   - ErrLeaseLost: the version has changed.
 	//   - ErrTxAborted: the server rolled the transaction back.
 	//   - another ErrNoTransaction: the handler ended the transaction.
@@ -124,15 +126,15 @@ type Worker interface {
 
 // Changed is the result of RequeueAll for one entry.
 type Changed struct {
-	Before Row   // the row before the change, without its content
+	Before Row   // the row as it was before the change, without its content
 	Err    error // why the entry was not changed: ErrChanged, ErrNotFound, ErrBusy, or an error of Change.After
 }
 
 // Keeper is the part of a store that services and people use to read and change entries.
 type Keeper interface {
 	// Change applies one action of a service or a person, and returns the row as it was before. If tx is not nil, Change
-	// works in tx. For proven see Insert. If Change.After returns the same version, the entry is already as wanted, and
-	// Change writes nothing.
+	// works in tx. proven has the same meaning as in Insert. If Change.After returns the same version, the entry is
+	// already as wanted, and Change writes nothing.
 	//
 	// An erasure keeps the time at which the entry ended. It replaces each earlier audit record by the result of
 	// AuditRecord.Erased. It also removes the ordering notes of an entry that has ended, unless the entry is dead.
@@ -145,8 +147,8 @@ type Keeper interface {
 	// for each entry, in the order of seen. Change.AfterSeen computes the new row. RequeueAll ignores the Ref of change.
 	// It never waits for rows that other transactions have locked. seen must not name an entry twice.
 	//
-	// After an error, either all changes were made or none. If they were made, a second call returns ErrChanged for
-	// them.
+	// After an error, either all changes were made or none. If all were made, a second call returns ErrChanged for each
+	// entry.
 	RequeueAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
 	// Resolve reads one committed row. If a running transaction wrote the row, Resolve waits until that transaction
@@ -163,16 +165,17 @@ type Keeper interface {
 	// Note records an action on the log as a whole. History returns the record under the zero ID.
 	Note(ctx context.Context, action Action, by AuditInfo) error
 
-	// Purge deletes up to limit entries that reached state more than age ago, with their Faults. It returns the number of
-	// entries. An empty businessType selects all types. Purge skips entries that another transaction has locked in any index. A
-	// transaction that records the key of a deleted entry at the same time waits for one short transaction at most.
+	// Purge deletes up to limit entries that reached state more than age ago, with their Faults. It returns the number
+	// of deleted entries. An empty businessType selects all types. Purge skips entries that another transaction has
+	// locked in any index. A transaction that records the key of a deleted entry at the same time waits for one short
+	// transaction at most.
 	//
 	// A *RefusedError names entries that the database refuses to delete. Purge deletes and counts the other entries.
 	Purge(ctx context.Context, businessType string, state State, age time.Duration, limit int) (int, error)
 }
 
 // Calendar is the part of a store for periodic types. Each type has a mark: the time of its last slot that was recorded
-// or skipped. Marks have a table of their own. So no slot is recorded again after its entry was purged. Marks are in
+// or skipped. Marks are in a separate table, so no slot is recorded again after its entry was purged. Marks are in
 // whole milliseconds.
 type Calendar interface {
 	// Marks reads the database's clock and the marks of business types. A type without a mark is missing from the
@@ -183,8 +186,9 @@ type Calendar interface {
 	// BeginMark changes nothing and returns false.
 	BeginMark(ctx context.Context, businessType string) (bool, error)
 
-	// MoveMark moves a mark in a transaction of Begin. It changes nothing and returns false in two cases: the mark is
-	// not at from any more, or another transaction has locked it. MoveMark does not wait for that lock.
+	// MoveMark moves a mark in a transaction of Begin. It changes nothing and returns false in two cases: the time of
+	// the mark is not the argument from any more, or another transaction has locked the mark. MoveMark does not wait for
+	// that lock.
 	MoveMark(ctx context.Context, tx Tx, businessType string, from, to time.Time) (bool, error)
 }
 
@@ -203,13 +207,13 @@ type Draft struct {
 	MaxAttempts int           // 0: the type's value applies
 	Delay       time.Duration // time until the entry is due, in whole milliseconds, ≥ 0
 	Token       Token         // token of this Record call
-	Lease       time.Duration // if > 0: insert the entry with a lease under Token, and count the delivery
+	Lease       time.Duration // if it is above 0, insert the entry with a lease of this length under Token, and count the delivery
 	Done        bool          // insert the entry as succeeded, ended by complete, because the recorder does the work itself. Then Delay and Lease are 0
 }
 
 // Inserted is the result for one draft.
 type Inserted struct {
-	ID ID // zero if the server does not return the ids of a bulk insert; then call Recorder.IDs
+	ID ID // zero if the server does not return the ids of an insert of several rows. Call Recorder.IDs in this case
 
 	// If Duplicate is true, the other fields describe the existing entry.
 	Duplicate      bool
@@ -252,24 +256,24 @@ type Row struct {
 	LeaseLeft time.Duration // end of the lease minus the database's current time; ≤ 0: no lease
 }
 
-// Age returns how old the entry was when the row was read. Only the database's clock counts.
+// Age returns how old the entry was when the row was read. Both times are by the database's clock.
 func (r *Row) Age() time.Duration { return r.NextAt.Sub(r.CreatedAt) - r.DueIn }
 
-// Faults is what a store remembers of an entry's errors beside its row. The engine decides by it, and never by the text
-// of LastError.
+// Faults are facts about an entry's errors that a store keeps beside the row. The engine uses these facts for its
+// decisions, never the text of LastError.
 type Faults struct {
-	Epoch        uint32 // Row.Epoch when it was written. Another epoch begins without faults
-	Compensating bool   // whether the compensation met ServerFaults and ServerDowns
-	ServerFaults int    // consecutive conditions of the database that a statement may cause itself
-	ServerDowns  int    // consecutive conditions of the whole server
+	Epoch        uint32 // Row.Epoch when the Faults were written. An entry begins each epoch without Faults
+	Compensating bool   // whether ServerFaults and ServerDowns are from the compensation, not from the handler
+	ServerFaults int    // number of consecutive attempts that ended with an error of the database which a statement may have caused itself
+	ServerDowns  int    // number of consecutive attempts that ended because the whole server was unusable
 
-	// OutcomeUnknown reports whether an attempt of this epoch may have had an effect that the log does not know. The
+	// OutcomeUnknown reports whether an attempt of this epoch may have had an effect that the log does not know. Such an
 	// attempt timed out, or its lease ended without an outcome.
 	OutcomeUnknown bool
 }
 
-// In returns f as it counts for a row. Nothing counts in another epoch. ServerFaults and ServerDowns of the handler do
-// not count for the compensation.
+// In returns the part of f that applies to a row. In another epoch no part of f applies. ServerFaults and ServerDowns
+// of the handler do not apply to the compensation.
 func (f Faults) In(row *Row) Faults {
 	in := Faults{Epoch: row.Epoch, Compensating: row.State == Compensating}
 	if f.Epoch != in.Epoch {
@@ -301,19 +305,21 @@ type Version struct {
 	Token          Token
 }
 
-// Wanted is an entry to claim. A non-zero Token says that the caller holds a lease of the entry under this token, and
-// that no handler has run under it.
+// Wanted is an entry to claim. If Token is not zero, the caller holds a lease of the entry under this token, and no
+// handler has run under that lease.
 type Wanted struct {
 	ID    ID
 	Token Token
 }
 
-// Claimed is the result of Claim. Each wanted entry is in one of its lists.
+// Claimed is the result of Claim. Each wanted entry is in one of these lists.
 type Claimed struct {
-	Mine    []Row       // leased to the caller; rows as they are after the claim
-	Refused []Row       // rows that could have been claimed, but accept returned false
-	Waiting []Scheduled // entries that are not due, leased, or locked by another transaction. Scheduled.In says when to try again; for a locked row at most 50 ms
-	Gone    []ID        // entries that are terminal, or whose rows do not exist
+	Mine    []Row // rows leased to the caller, as they are after the claim
+	Refused []Row // rows that could have been claimed, but accept returned false
+	// Waiting lists entries that are not due, leased, or locked by another transaction. Scheduled.In says when to try
+	// again. For a locked row it is at most 50 ms.
+	Waiting []Scheduled
+	Gone    []ID // entries that are terminal, or whose rows do not exist
 
 	// Rejected lists entries whose rows the database refuses to write, for example by a trigger. They are unchanged.
 	Rejected []Refusal
@@ -339,15 +345,16 @@ type Unrenewed struct {
 // counts, because that result would depend on the order of the assignments.
 type Outcome struct {
 	ID             ID
-	IdempotencyKey IdempotencyKey // fences the write too, because a database that was rolled back assigns the same ids again
+	IdempotencyKey IdempotencyKey // must also be equal in the row, because a database that was rolled back assigns the same ids again
 	Epoch          uint32
 
-	// Version fences the write. If Absorb is set, another fence replaces Version for two states:
-	//   - For To = Succeeded: same epoch, and the entry is pending or retrying.
-	//   - For To = Compensated: same epoch, and the entry is compensating.
+	// The outcome is written only if the row still has this Version. If Absorb is set, another condition replaces this
+	// one for two states:
+	//   - To is Succeeded: the row has the same epoch, and the entry is pending or retrying.
+	//   - To is Compensated: the row has the same epoch, and the entry is compensating.
 	//
-	// The reason is that a success stays true if another process holds the lease now. For other states Absorb has no
-	// effect.
+	// The reason for Absorb is that a success stays true even if another process holds the lease now. For other states
+	// Absorb has no effect.
 	Version uint64
 	Absorb  bool
 
@@ -358,11 +365,13 @@ type Outcome struct {
 	EndedBy         EndedBy
 	LastError       string
 
-	// TimedOut says that the attempt ended after its timeout. So its effects outside this database may have happened.
-	// A Store ignores it.
+	// TimedOut says that the attempt ended after its timeout. So the effects of the attempt outside this database may
+	// have happened. A Store ignores it.
 	TimedOut bool
 
-	Faults *Faults // replaces the entry's Faults in the same transaction; nil: they stay. LastError is not empty then. SettleTx ignores it
+	// Faults replaces the entry's Faults in the same transaction. If it is nil, the stored Faults do not change. If it
+	// is not nil, LastError is not empty. SettleTx ignores Faults.
+	Faults *Faults
 
 	Case *CaseDraft // for To = Dead: the case to open in the same transaction; nil: none
 }
@@ -370,10 +379,10 @@ type Outcome struct {
 // Settled is the result of Settle for one outcome.
 type Settled struct {
 	Applied bool
-	State   State   // if not applied: present state of the entry
-	EndedBy EndedBy // if not applied: the cause that ended the entry, if it has ended
-	Missing bool    // if not applied: the row does not exist any more
-	Busy    bool    // if not applied: another transaction has locked the row. Pass the outcome again
+	State   State   // present state of the entry, if the outcome was not applied
+	EndedBy EndedBy // cause that ended the entry, if it has ended and the outcome was not applied
+	Missing bool    // the outcome was not applied, because the row does not exist any more
+	Busy    bool    // the outcome was not applied, because another transaction has locked the row. Pass the outcome again
 
 	// Refused is the reason if the database refuses to write the row, for example by a trigger. Then Settle wrote
 	// nothing for this outcome. Otherwise Refused is nil.
@@ -384,10 +393,10 @@ type Settled struct {
 type Head struct {
 	BusinessType string
 	State        State
-	DueIn        time.Duration // time until the earliest next_at. The entry may be running now
+	DueIn        time.Duration // time until the earliest next_at of these entries. That entry may be running now
 }
 
-// InvalidRow is a row that another program wrote and that cannot run unless it is repaired.
+// InvalidRow is a row that another program wrote and that cannot run until a person repairs it.
 type InvalidRow struct {
 	ID           ID
 	BusinessType string
@@ -407,12 +416,12 @@ type Window struct {
 	BusinessType string
 	State        State
 	From, To     time.Duration
-	After        Scheduled // zero, or the last entry of the previous page, of which NextAt and ID are used
+	After        Scheduled // zero, or the last entry of the previous page. Scan uses its NextAt and ID
 	Free         bool      // whether to read only entries without a lease
 	Limit        int
 }
 
-// Scheduled is an entry with the time after which to read it again.
+// Scheduled is an entry with the time after which the library reads it again.
 type Scheduled struct {
 	ID     ID
 	In     time.Duration // time until the entry is due, or until its lease ends if that is later; ≤ 0: now
