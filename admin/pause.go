@@ -95,7 +95,7 @@ func (d *Admin) Resume(ctx context.Context, a Actor, seen Paused, why Why) error
 	return d.log.Operations().PutSetting(ctx, resume, processlog.Operation{Actor: a.ID, Action: "resume", BusinessType: seen.Type, Reason: reason})
 }
 
-// forType validates the actor, the name and the reason of an action on a type.
+// forType validates the name and the reason of an action on a type, and asks for the right Pause.
 func (d *Admin) forType(ctx context.Context, a Actor, businessType string, why Why) (string, error) {
 	if d.readOnly {
 		return "", ErrReadOnly

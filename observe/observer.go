@@ -54,9 +54,8 @@ type Observer struct {
 	// Usually the server rolled the transaction back and the caller ignored the error. Without a Connector, only this
 	// callback reports such an entry.
 	//
-	// The library checks an entry at the latest in the next round of the reconciler, for example an entry with a delay
-	// or a type without a handler in this process. A process that only records has few such rounds. Each of them checks
-	// only the newest 32 entries.
+	// An entry with a delay, or of a type without a handler in this process, is checked in the next round of the
+	// reconciler. A process that only records has few such rounds. Each of them checks only the newest 32 entries.
 	EntryMissing func(MissingEvent)
 
 	// HistoryLost is called when this process notices that the database was rolled back to an earlier state. If this
