@@ -13,9 +13,8 @@ import (
 // own clock. An implementation is right if it passes suite.TestQueue of package compensatortest/suite.
 type Queue interface {
 	// Check returns the reason if this queue cannot be used. fingerprint is Store.Fingerprint. If two databases used the
-	// same prefix in Redis, they would remove each other's entries. So Check refuses the second database.
-	// New calls Check, and so does each round of the reconciler, because a queue that lost everything may have a new
-	// owner.
+	// same prefix in Redis, they would remove each other's entries. So Check refuses the second database. New and each
+	// round of the reconciler call Check, because a queue that lost everything may have got a new owner.
 	Check(ctx context.Context, fingerprint string) error
 
 	// Enqueue adds entries. Each entry becomes due after its In. If the queue already has the entry, the entry keeps its
