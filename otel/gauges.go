@@ -53,19 +53,19 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	}
 	g.ready = gauge(ready, "", "1 if this process is ready, else 0. Health.Ready has the reason.")
 	g.queue = gauge(queueUp, "", "1 if the queue answers or is in this process. 0 if this process polls the database instead.")
-	g.stuck = gauge(attemptStuck, "{attempt}", "Handlers that still run after their timeout.")
-	g.breakers = gauge(breakerOpen, "", "1 while the type's breaker is open in this process, because its handler found a service unavailable.")
-	g.waiting = gauge(entryWaiting, "{entry}", "Entries in the log by state, counted up to 1,000 per type and state. The value is the same in every process.")
+	g.stuck = gauge(attemptStuck, "{attempt}", "Number of handlers that still run after their timeout.")
+	g.breakers = gauge(breakerOpen, "", "1 if the breaker of the type is open in this process, so that the process claims no entries of the type.")
+	g.waiting = gauge(entryWaiting, "{entry}", "Number of pending, retrying, compensating and dead entries in the log, counted up to 1,000 for each type and state. The value is the same in every process.")
 	fraction := func(name, unit, what string) metric.Float64ObservableGauge {
 		made, err := t.meter.Float64ObservableGauge(name, metric.WithDescription(what), metric.WithUnit(unit))
 		problems = append(problems, err)
 		return made
 	}
-	g.cases = gauge(caseOpen, "{case}", "Open cases that wait for a person. The value is the same in every process.")
-	g.overdue = fraction(entryOldestOverdue, "s", "How long the entry that is overdue longest has been due and unclaimed. The value is the same in every process.")
-	g.pastDue = fraction(casePastDue, "s", "How long the open case that is overdue longest has been due, 0 if none is. The value is the same in every process.")
-	g.paused = fraction(typePaused, "s", "How long the type has been paused by a person. Absent if it is not paused. The value is the same in every process.")
-	g.atRisk = fraction(caseAtRisk, "", "Known value of the open cases, in the currency's smallest unit. The value is the same in every process.")
+	g.cases = gauge(caseOpen, "{case}", "Number of open cases, which wait for a person. The value is the same in every process. Only with Config.Operations.")
+	g.overdue = fraction(entryOldestOverdue, "s", "Time for which the entry of the type that is overdue longest has been due and unclaimed. The value is the same in every process.")
+	g.pastDue = fraction(casePastDue, "s", "Time since the due time of the case that was due first, by the clock of this process. 0 if no open case is past due. Only with Config.Operations.")
+	g.paused = fraction(typePaused, "s", "Time since a person paused the type. Absent if the type is not paused. The value is the same in every process. Only with Config.Operations.")
+	g.atRisk = fraction(caseAtRisk, "", "Sum of the known amounts of open cases, in the smallest unit of the currency, for the first 32 currencies. The value is the same in every process. Only with Config.Operations.")
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}

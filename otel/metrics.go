@@ -30,16 +30,16 @@ func (m *instruments) open(meter metric.Meter) error {
 		problems = append(problems, err)
 		return c
 	}
-	m.duration = histogram(processDuration, "Duration of handlers and compensations. A batch counts once.", durationBuckets)
-	m.lateness = histogram(entryLateness, "Time from an entry's due time to the start of its attempt, by the database's clock.", latenessBuckets)
-	m.sent = counter(sentMessages, "{message}", "Entries recorded, including those whose transaction was rolled back.")
-	m.consumed = counter(consumedMessages, "{message}", "Attempts started.")
-	m.settled = counter(entrySettled, "{entry}", "Outcomes stored, by the entry's new state.")
-	m.dropped = counter(attemptDropped, "{attempt}", "Outcomes dropped because the entry had changed in the meantime.")
-	m.enqueued = counter(reconcileEnqueued, "{entry}", "Entries enqueued by the reconciler. The queue may have known them already.")
-	m.polled = counter(reconcilePolled, "{entry}", "Entries claimed by the reconciler directly from the database.")
+	m.duration = histogram(processDuration, "Duration of a call of a handler or a compensation, without the COMMIT of its transaction. A batch is one call.", durationBuckets)
+	m.lateness = histogram(entryLateness, "Time from an entry's due time to the start of its attempt, by the database's clock at the claim. Each attempt is one value.", latenessBuckets)
+	m.sent = counter(sentMessages, "{message}", "Number of entries that Record wrote, including those whose transaction was rolled back. Duplicates do not count.")
+	m.consumed = counter(consumedMessages, "{message}", "Number of attempts that started.")
+	m.settled = counter(entrySettled, "{entry}", "Number of stored outcomes, by the new state of the entry. A failed attempt has the state retrying.")
+	m.dropped = counter(attemptDropped, "{attempt}", "Number of outcomes that were dropped, because somebody else had changed the entry meanwhile.")
+	m.enqueued = counter(reconcileEnqueued, "{entry}", "Number of entries that the reconciler enqueued. The queue may have had them already, so this metric does not show a loss.")
+	m.polled = counter(reconcilePolled, "{entry}", "Number of entries that the reconciler claimed from the database. If it grows for long with a healthy queue, the queue loses entries.")
 	var err error
-	m.active, err = meter.Int64UpDownCounter(attemptActive, metric.WithDescription("Attempts that are running."), metric.WithUnit("{attempt}"))
+	m.active, err = meter.Int64UpDownCounter(attemptActive, metric.WithDescription("Number of attempts that run now."), metric.WithUnit("{attempt}"))
 	return errors.Join(append(problems, err)...)
 }
 

@@ -47,6 +47,59 @@ func TestDashboardAndRulesUseReportedMetrics(t *testing.T) {
 	}
 }
 
+var documentedMetric = regexp.MustCompile("(?m)^\\| `[\\w.]+` \\| `(\\w+)` \\| ([\\w -]+) \\| (.*?) \\|")
+
+// TestDocsGiveThePrometheusNameAndTheLabelsOfEachMetric compares the table of docs/reference/telemetry.md with a scrape of
+// a running service. error_type and compensator_ended_by are on some series only, so the scrape may lack them.
+func TestDocsGiveThePrometheusNameAndTheLabelsOfEachMetric(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	exported, err := otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo())
+	require.NoError(t, err)
+	w := newWorld(t, otel.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exported))})
+	w.live()
+	scraped := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(scraped, httptest.NewRequest("GET", "/metrics", nil))
+	reported := make(map[string][]string)
+	for name, labels := range readPage(scraped.Body.String()) {
+		name = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count"), "_sum")
+		delete(labels, "le")
+		for label := range labels {
+			if !slices.Contains(reported[name], label) {
+				reported[name] = append(reported[name], label)
+			}
+		}
+		if reported[name] == nil {
+			reported[name] = []string{}
+		}
+	}
+	delete(reported, "target_info")
+	page, err := os.ReadFile("../../docs/reference/telemetry.md")
+	require.NoError(t, err)
+	documented := make(map[string]bool)
+	for _, row := range documentedMetric.FindAllStringSubmatch(string(page), -1) {
+		documented[row[1]] = true
+		if !assert.Contains(t, reported, row[1], "reported") {
+			continue
+		}
+		var labels []string
+		for _, attribute := range regexp.MustCompile("`([a-z_.]+\\.[a-z_.]+)`").FindAllStringSubmatch(row[3], -1) {
+			labels = append(labels, strings.ReplaceAll(attribute[1], ".", "_"))
+		}
+		for _, label := range reported[row[1]] {
+			assert.Containsf(t, labels, label, "a label of %s on the page", row[1])
+		}
+		for _, label := range labels {
+			if label != "error_type" && label != "compensator_ended_by" {
+				assert.Containsf(t, reported[row[1]], label, "a label of %s in the scrape", row[1])
+			}
+		}
+	}
+	for name := range reported {
+		assert.Truef(t, documented[name], "%s is not on the page", name)
+	}
+}
+
 // told maps each reported metric to its labels and their values.
 type told map[string]map[string][]string
 
