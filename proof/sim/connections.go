@@ -83,7 +83,7 @@ type claimed struct {
 
 // asks asserts G19 when a handler is called. It applies to seeds in which instances can see new connections and a loss stops
 // them. An entry that was claimed after a loss must not start before its instance has noticed the loss.
-func (o *oracle) asks(n *instance, e *compensator.Entry) {
+func (o *oracle) checkLoss(n *instance, e *compensator.Entry) {
 	if !o.w.apart.connected || n.dead.Load() {
 		return
 	}

@@ -16,7 +16,7 @@ func (o *oracle) called(n *instance, e *compensator.Entry) {
 	if stopped != 0 && time.Now().UnixNano() > stopped && !n.dead.Load() {
 		o.fail("G15: the handler of entry %s is called on instance %d, but the context of its Run ended %v ago", e.ID, n.number, time.Since(time.Unix(0, stopped)))
 	}
-	o.asks(n, e)
+	o.checkLoss(n, e)
 }
 
 // handles asserts G10: a type's handler gets only entries of its own type, whatever the queue holds under the type's
