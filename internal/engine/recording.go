@@ -106,8 +106,12 @@ func (r *Recording) NotifyRecorded(ctx context.Context) {
 }
 
 // Unseen starts polling for the commit, because this process does not see the end of the transaction. It does not poll
-// if the reconciler will enqueue all entries in time.
+// if the reconciler will enqueue all entries in time. It drops the contents and headers, because a poller may keep the
+// recording for a minute after a rollback.
 func (r *Recording) Unseen() {
+	for i := range r.Drafts {
+		r.Drafts[i].Content, r.Drafts[i].Headers = nil, nil
+	}
 	for i := range r.Drafts {
 		d, in := &r.Drafts[i], &r.Inserted[i]
 		if in.Duplicate || d.Done || d.Delay > r.intake.near() || !r.intake.source.Wants(d.BusinessType, d.Delay) {

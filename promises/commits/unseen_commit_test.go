@@ -3,6 +3,7 @@ package commits
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,7 +45,7 @@ func commitUnseen(w *harness.World, c *compensator.Compensator, db *sql.DB, befo
 func TestEntryStartsAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()
 	for name, redis := range map[string]bool{"redis": true, "no redis": false} {
-		for took, before := range map[string]string{"at once": "DO 0", "after the first poll": "DO SLEEP(0.1)", "after the second": "DO SLEEP(0.4)"} {
+		for took, before := range map[string]string{"at once": "DO 0", "after the first poll": "DO SLEEP(0.1)", "after the second": "DO SLEEP(0.4)", "after the first second": "DO SLEEP(2.3)"} {
 			t.Run(name+"/"+took, func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
@@ -177,7 +178,7 @@ func inPolledBubble(t *testing.T, test func(t *testing.T, c *compensator.Compens
 		stop := compensatortest.Run(t, c)
 		synctest.Wait()
 		want := test(t, c, memory, log)
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute)
 		stop()
 		require.NoError(t, c.Close())
 		store.mu.Lock()
@@ -195,9 +196,16 @@ func record(t *testing.T, c *compensator.Compensator, store *compensatortest.Mem
 	return tx, receipt
 }
 
-func TestCommitIsPolledForThreeTimesAndForAllThatWaitAtOnce(t *testing.T) {
+func TestCommitIsPolledForDuringAMinuteAndForAllThatWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
+	// slow lists the polls after the first second: each second, and from 8 s on after an eighth of the age.
+	slow := func(keys int) (list []asked) {
+		for age := 2 * time.Second; age <= time.Minute; age += max(time.Second, age/8) {
+			list = append(list, asked{age, keys})
+		}
+		return list
+	}
 	t.Run("rolled back", func(t *testing.T) {
 		t.Parallel()
 		inPolledBubble(t, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) []asked {
@@ -205,7 +213,7 @@ func TestCommitIsPolledForThreeTimesAndForAllThatWaitAtOnce(t *testing.T) {
 				tx, _ := record(t, c, store, compensator.Options{})
 				require.NoError(t, tx.Rollback())
 			}
-			return []asked{{50 * ms, 10}, {200 * ms, 10}, {1000 * ms, 10}}
+			return append([]asked{{50 * ms, 10}, {200 * ms, 10}, {1000 * ms, 10}}, slow(10)...)
 		})
 	})
 	t.Run("committed and not reported", func(t *testing.T) {
@@ -230,6 +238,54 @@ func TestCommitIsPolledForThreeTimesAndForAllThatWaitAtOnce(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			require.Len(t, log, 1, "the last poll found the entry, and it was not reported as missing")
 			return []asked{{50 * ms, 1}, {200 * ms, 1}, {1000 * ms, 1}}
+		})
+	})
+	t.Run("committed after 40 s and not reported", func(t *testing.T) {
+		t.Parallel()
+		inPolledBubble(t, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) []asked {
+			tx, _ := record(t, c, store, compensator.Options{})
+			time.Sleep(40 * time.Second)
+			require.NoError(t, tx.Commit())
+			time.Sleep(7 * time.Second)
+			require.Len(t, log, 1, "it is said once")
+			list := slow(1)
+			found := slices.IndexFunc(list, func(a asked) bool { return a.after >= 40*time.Second })
+			return append([]asked{{50 * ms, 1}, {200 * ms, 1}, {1000 * ms, 1}}, list[:found+1]...)
+		})
+	})
+	t.Run("another one while a slow one is polled for", func(t *testing.T) {
+		t.Parallel()
+		inPolledBubble(t, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) []asked {
+			early, receipt := record(t, c, store, compensator.Options{})
+			time.Sleep(300 * ms)
+			late, _ := record(t, c, store, compensator.Options{})
+			require.NoError(t, late.Commit())
+			time.Sleep(2 * time.Second)
+			require.NoError(t, early.Commit())
+			receipt.Committed()
+			return []asked{{50 * ms, 1}, {200 * ms, 1}, {350 * ms, 1}, {1000 * ms, 1}, {2000 * ms, 1}}
+		})
+	})
+	t.Run("the key was recorded by another transaction", func(t *testing.T) {
+		t.Parallel()
+		inPolledBubble(t, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) []asked {
+			one, _ := record(t, c, store, compensator.Options{IdempotencyKey: "close-42"})
+			require.NoError(t, one.Rollback())
+			other, receipt := record(t, c, store, compensator.Options{IdempotencyKey: "close-42"})
+			require.NoError(t, other.Commit())
+			receipt.Committed()
+			return []asked{{50 * ms, 1}}
+		})
+	})
+	t.Run("more slow ones than one statement asks for", func(t *testing.T) {
+		t.Parallel()
+		inPolledBubble(t, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) []asked {
+			const all = processlog.MaxRows + 10
+			for range all {
+				tx, _ := record(t, c, store, compensator.Options{})
+				require.NoError(t, tx.Rollback())
+			}
+			return append([]asked{{50 * ms, all}, {200 * ms, all}, {1000 * ms, all}}, slow(processlog.MaxRows)...)
 		})
 	})
 	t.Run("reported right after the last poll", func(t *testing.T) {

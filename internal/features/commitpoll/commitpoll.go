@@ -14,40 +14,58 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pollAfter lists when the database is asked about a transaction, counted from the transaction's statement.
+// pollAfter lists when the database is first asked about a transaction, counted from the transaction's statement.
 var pollAfter = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
 const (
 	// pollEvery is the shortest time between two polls. It makes a busy process ask for many transactions in one poll.
 	pollEvery = 50 * time.Millisecond
 
-	// reportedWithin is how long after the last poll the caller may still report the commit before a warning is logged.
+	// pollSlowEvery is the shortest time between two polls for slow transactions. All of them share these polls.
+	pollSlowEvery = time.Second
+
+	// pollFor is how long after its statement a transaction is polled for. The reconciler finds the entries of slower ones.
+	pollFor = time.Minute
+
+	// reportedWithin is how long after the poll that finds a commit the caller may still report it before a warning is
+	// logged.
 	reportedWithin = 200 * time.Millisecond
 
 	// mostWaiting is how many transactions may wait for a poll. Further ones are not polled, and the reconciler finds
 	// their entries.
 	mostWaiting = 10_000
+
+	// mostSlow is how many slow transactions may wait for a poll, so that one statement asks for all of them. The oldest
+	// ones are dropped first, because they have most likely been rolled back.
+	mostSlow = processlog.MaxRows
 )
 
 // transaction is a transaction that waits for a poll.
 type transaction struct {
 	engine.UnseenCommit
 	at    time.Time // when its statement was sent
+	next  time.Time // the next poll
 	polls int       // number of polls so far
 	found bool      // a poll found it committed
+	gone  bool      // it cannot commit any more
 }
 
-// Poller asks the database whether transactions have committed. It asks up to three times for each, with one statement
-// for all transactions that are due. The reconciler finds the entries of slower transactions, and of transactions whose
-// process crashes.
+// slow reports whether a transaction has taken longer than the polls of pollAfter.
+func (t *transaction) slow() bool { return t.polls >= len(pollAfter) && !t.found }
+
+// Poller asks the database whether transactions have committed, with one statement for all transactions that are due.
+// It asks three times in the first second. Slow transactions are polled for every second, and from 8 s on every eighth
+// of their age. After a minute the reconciler finds their entries. It also finds those of transactions whose process
+// crashes.
 type Poller struct {
 	e      *engine.Engine
 	warned atomic.Bool
 
 	mu        sync.Mutex     // guards the fields below
 	waiting   []transaction  // without the transactions of the poll that is running
+	slowAt    time.Time      // the last poll for slow transactions
 	timer     *time.Timer    // nil until the first transaction waits
-	scheduled bool           // the timer or a poll is running
+	wake      time.Time      // when the timer fires, or when the running poll began; zero if nothing waits
 	closed    bool           // no further poll begins
 	polling   sync.WaitGroup // counts the running poll; added to only while closed is false
 }
@@ -62,18 +80,20 @@ func (p *Poller) Add(c engine.UnseenCommit) {
 	if p.closed || len(p.waiting) == mostWaiting {
 		return
 	}
-	p.waiting = append(p.waiting, transaction{UnseenCommit: c, at: time.Now()})
-	if !p.scheduled {
-		p.scheduled = true
-		p.scheduleLocked(pollAfter[0])
+	now := time.Now()
+	t := transaction{UnseenCommit: c, at: now, next: now.Add(pollAfter[0])}
+	p.waiting = append(p.waiting, t)
+	if p.wake.IsZero() || t.next.Before(p.wake) {
+		p.scheduleLocked(t.next)
 	}
 }
 
-func (p *Poller) scheduleLocked(in time.Duration) {
+func (p *Poller) scheduleLocked(at time.Time) {
+	p.wake = at
 	if p.timer == nil {
-		p.timer = time.AfterFunc(in, p.poll)
+		p.timer = time.AfterFunc(time.Until(at), p.poll)
 	} else {
-		p.timer.Reset(in)
+		p.timer.Reset(time.Until(at))
 	}
 }
 
@@ -97,44 +117,34 @@ func (p *Poller) poll() {
 	}
 	p.polling.Add(1)
 	defer p.polling.Done()
-	due := p.takeDueLocked(time.Now())
+	p.wake = time.Now()
+	due := p.takeDueLocked(p.wake)
 	p.mu.Unlock()
 
 	p.ask(due)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting = append(p.waiting, slices.DeleteFunc(due, p.done)...)
-	if p.scheduled = len(p.waiting) > 0 && !p.closed; p.scheduled {
+	p.waitLocked(due)
+	p.wake = time.Time{}
+	if len(p.waiting) > 0 && !p.closed {
 		p.scheduleLocked(p.nextLocked())
 	}
-}
-
-// done reports whether a transaction needs no further poll. A transaction that the last poll has found committed may
-// get one more round, which asks nothing. The caller may still report the commit until then, and otherwise that round
-// logs a warning.
-func (p *Poller) done(t transaction) bool {
-	warns := t.found && t.Told != nil && !p.warned.Load()
-	return t.polls > len(pollAfter) || t.polls == len(pollAfter) && !warns
-}
-
-// nextAfter returns when a transaction's next poll is, counted from its statement.
-func (t *transaction) nextAfter() time.Duration {
-	if t.polls < len(pollAfter) {
-		return pollAfter[t.polls]
-	}
-	return pollAfter[len(pollAfter)-1] + reportedWithin
 }
 
 // takeDueLocked removes and returns the transactions that are due for a poll. It drops transactions whose commit the
 // caller has reported.
 func (p *Poller) takeDueLocked(now time.Time) (due []transaction) {
+	slow := now.Sub(p.slowAt) >= pollSlowEvery
 	p.waiting = slices.DeleteFunc(p.waiting, func(t transaction) bool {
-		if t.Told != nil && t.Told.Load() {
+		switch {
+		case t.Told != nil && t.Told.Load():
 			return true
-		}
-		if now.Sub(t.at) < t.nextAfter() {
+		case t.slow() && (!slow || t.next.Sub(now) >= pollSlowEvery), !t.slow() && t.next.After(now):
 			return false
+		}
+		if t.slow() {
+			p.slowAt = now
 		}
 		t.polls++
 		due = append(due, t)
@@ -143,14 +153,64 @@ func (p *Poller) takeDueLocked(now time.Time) (due []transaction) {
 	return due
 }
 
-// nextLocked returns the time until the next poll.
-func (p *Poller) nextLocked() time.Duration {
-	next := pollAfter[len(pollAfter)-1]
-	for i := range p.waiting {
-		t := &p.waiting[i]
-		next = min(next, time.Until(t.at.Add(t.nextAfter())))
+// waitLocked lets transactions wait for their next poll, and drops those that need none.
+func (p *Poller) waitLocked(polled []transaction) {
+	now, slow := time.Now(), 0
+	for _, t := range polled {
+		if p.again(&t, now) {
+			p.waiting = append(p.waiting, t)
+		}
 	}
-	return max(next, pollEvery)
+	for i := range p.waiting {
+		if p.waiting[i].slow() {
+			slow++
+		}
+	}
+	if slow <= mostSlow {
+		return
+	}
+	slices.SortFunc(p.waiting, func(a, b transaction) int { return a.at.Compare(b.at) }) // the oldest first
+	p.waiting = slices.DeleteFunc(p.waiting, func(t transaction) bool {
+		dropped := slow > mostSlow && t.slow()
+		if dropped {
+			slow--
+		}
+		return dropped
+	})
+}
+
+// again sets when a transaction is polled for again. It reports false if it needs no further poll. A transaction that
+// was found gets one more round, which asks nothing. The caller may still report the commit until then, and otherwise
+// that round logs a warning.
+func (p *Poller) again(t *transaction, now time.Time) bool {
+	switch {
+	case t.gone, t.found && (t.Told == nil || p.warned.Load()):
+		return false
+	case t.found:
+		t.next = now.Add(reportedWithin)
+	case t.polls < len(pollAfter):
+		t.next = t.at.Add(pollAfter[t.polls])
+	default:
+		t.next = now.Add(max(pollSlowEvery, now.Sub(t.at)/8))
+	}
+	return t.next.Sub(t.at) <= pollFor
+}
+
+// nextLocked returns the time of the next poll.
+func (p *Poller) nextLocked() (next time.Time) {
+	for i := range p.waiting {
+		at := p.waiting[i].next
+		if p.waiting[i].slow() && at.Before(p.slowAt.Add(pollSlowEvery)) {
+			at = p.slowAt.Add(pollSlowEvery)
+		}
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	if earliest := time.Now().Add(pollEvery); next.Before(earliest) {
+		return earliest
+	}
+	return next
 }
 
 // ask finds out which transactions have committed, and calls their Committed functions.
@@ -175,7 +235,8 @@ func (p *Poller) ask(due []transaction) {
 		}
 		if t.Key != "" {
 			id, there := recorded[t.Key]
-			t.found = there && (t.ID.IsZero() || t.ID == id) // Another transaction may have recorded the key.
+			t.found = there && (t.ID.IsZero() || t.ID == id)
+			t.gone = there && !t.found // Another transaction has recorded the key, so this one was rolled back.
 		} else {
 			token, there := tokens[t.ID]
 			t.found = there && token == t.Token
@@ -222,6 +283,6 @@ func (p *Poller) warn(t *transaction) {
 		return
 	}
 	p.e.Log.Warn("compensator: entries are recorded in transactions whose commit the library does not see; it polls for them, and they start up to a second late, "+
-		"or with the next reconciliation when their transaction takes longer than that. Open the pool on a Connector, call Receipt.Committed after each commit, "+
+		"or with the next reconciliation if their transaction takes longer than a minute. Open the pool on a Connector, call Receipt.Committed after each commit, "+
 		"or run the transaction by InTx or WithRetry. This is logged once", "idempotent_id", t.Key)
 }
