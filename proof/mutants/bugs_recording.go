@@ -42,6 +42,14 @@ return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID
 			sees: tests("TestEntryThatIsNotThereAfterItsCommitIsReported"),
 		},
 		{
+			name: "slow-commit-not-polled", breaks: "G1",
+			what: "A commit that nobody reports is polled for during its first second only.",
+			edits: []edit{
+				{"Poller.again", `return $t.next.Sub($t.at) <= pollFor`, `return $t.polls < len(pollAfter)`},
+			},
+			sees: tests("TestCommitIsPolledForDuringAMinuteAndForAllThatWaitAtOnce"),
+		},
+		{
 			name: "taint-ignored", breaks: "G2",
 			what: "A transaction commits although the INSERT of its entry failed.",
 			edits: []edit{

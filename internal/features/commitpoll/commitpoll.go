@@ -61,13 +61,13 @@ type Poller struct {
 	e      *engine.Engine
 	warned atomic.Bool
 
-	mu        sync.Mutex     // guards the fields below
-	waiting   []transaction  // without the transactions of the poll that is running
-	slowAt    time.Time      // the last poll for slow transactions
-	timer     *time.Timer    // nil until the first transaction waits
-	wake      time.Time      // when the timer fires, or when the running poll began; zero if nothing waits
-	closed    bool           // no further poll begins
-	polling   sync.WaitGroup // counts the running poll; added to only while closed is false
+	mu      sync.Mutex     // guards the fields below
+	waiting []transaction  // without the transactions of the poll that is running
+	slowAt  time.Time      // the last poll for slow transactions
+	timer   *time.Timer    // nil until the first transaction waits
+	wake    time.Time      // when the timer fires, or when the running poll began; zero if nothing waits
+	closed  bool           // no further poll begins
+	polling sync.WaitGroup // counts the running poll; added to only while closed is false
 }
 
 // New returns a poller for an engine. Closing the engine closes the poller.
