@@ -45,7 +45,11 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Compensator{cfg: cfg, log: usererr.Logger(cfg.Logger), types: newRegistry(), kept: kept{begin: make(chan struct{}, 1)}}
+	logger := usererr.Logger(cfg.Logger)
+	if cfg.Name != "" {
+		logger = logger.With("log", cfg.Name)
+	}
+	c := &Compensator{cfg: cfg, log: logger, types: newRegistry(), kept: kept{begin: make(chan struct{}, 1)}}
 	queueAnswers, err := c.open(ctx)
 	if err != nil {
 		return nil, err
@@ -110,6 +114,9 @@ func (c *Compensator) blame(err error) engine.Blame {
 	}
 	return engine.BlameHandler
 }
+
+// Name returns Config.Name.
+func (c *Compensator) Name() string { return c.cfg.Name }
 
 func (c *Compensator) closed() bool { return c.isClosed.Load() }
 

@@ -1,10 +1,12 @@
 package compensator_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
@@ -182,4 +185,22 @@ func TestTransactionalHandlersEffectHappensExactlyOnce(t *testing.T) {
 		require.Equal(t, 30, w.Count("effects"))
 		require.Equal(t, 30, w.Count("common_process_log WHERE state=1 AND process_count=1"))
 	})
+}
+
+func TestNameOfTheLogStandsInEachOfItsLines(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"stock": " log=stock", "": ""} {
+		var lines bytes.Buffer
+		c, err := compensator.New(t.Context(), compensator.Config{Name: name, Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+		require.NoError(t, err)
+		require.Equal(t, name, c.Name())
+		for _, content := range []string{"1", "2"} { // The second content is reported, and not stored.
+			require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "mail", Content: []byte(content), Options: compensator.Options{IdempotencyKey: "mail-42"}})
+				return err
+			}))
+		}
+		require.NoError(t, c.Close())
+		require.Regexp(t, `other content.*"`+want+` type=mail`, lines.String())
+	}
 }

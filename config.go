@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"time"
 
@@ -31,6 +32,11 @@ type Config struct {
 	// Without Redis a timing wheel in this process replaces the queue, and the library polls the database for entries of
 	// other processes.
 	Redis redis.UniversalClient
+
+	// Name tells this log from other logs of the same program, for example "orders". It is optional if there is only one.
+	// Package serve uses it in errors, package probe in answers, package ui in addresses, and module otel as an attribute.
+	// Each line in Logger has it as "log". It has up to 64 letters, digits and . _ ~ -, and does not begin with a dot.
+	Name string
 
 	Table  string // name of the table of the process log, optionally as database.table. Default "common_process_log"
 	Prefix string // prefix of every Redis key, so that several logs can share a Redis. Default "compensator"
@@ -85,6 +91,8 @@ type Config struct {
 
 const hardMaxContent = 8 << 20
 
+var logNames = regexp.MustCompile(`^[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,63}$`)
+
 func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.Table, DefaultTable)
 	setDefault(&cfg.Prefix, "compensator")
@@ -127,6 +135,7 @@ func (cfg Config) validate() error {
 	refuse(cfg.DB != nil && cfg.Store != nil, "Store", "replaces DB: give one of them")
 	refuse(isNilPointer(cfg.Redis), "Redis", fmt.Sprintf("is a %T that points to nothing; leave the field out to have none", cfg.Redis))
 	refuse(cfg.Redis != nil && cfg.Queue != nil, "Queue", "replaces Redis: give one of them")
+	refuse(cfg.Name != "" && !logNames.MatchString(cfg.Name), "Name", fmt.Sprintf("%q: want up to 64 letters, digits and . _ ~ -, with no dot at the beginning", cfg.Name))
 	badPrefix := redisqueue.PrefixProblem(cfg.Prefix)
 	refuse(badPrefix != "", "Prefix", badPrefix)
 	if err := sqlstore.CheckTable(cfg.Table); err != nil {

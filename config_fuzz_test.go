@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func FuzzConfig(f *testing.F) {
 	f.Cleanup(func() { _ = elsewhere.Close() })
 	f.Fuzz(func(t *testing.T, table, prefix string, a, b int64, limit, content int, given byte) {
 		cfg := Config{
-			Table: table, Prefix: prefix, QueueLimit: limit, MaxContent: content,
+			Name: prefix, Table: table, Prefix: prefix, QueueLimit: limit, MaxContent: content,
 			Lease: time.Duration(a), Grace: time.Duration(b), ReconcileInterval: time.Duration(a), PollInterval: time.Duration(b),
 			Horizon: time.Duration(a), StopTimeout: time.Duration(b),
 		}
@@ -95,6 +96,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		tableErr := sqlstore.CheckTable(cfg.Table)
 		require.Equal(t, tableErr != nil, refuses(err, "Table"))
+		require.Equal(t, strings.HasPrefix(prefix, ".") || len(prefix) > 64 || url.PathEscape(prefix) != prefix || strings.ContainsAny(prefix, "$&+=:@"), refuses(err, "Name"), "a name is part of an address")
 		require.Equal(t, redisqueue.PrefixProblem(cfg.Prefix) != "", refuses(err, "Prefix"), "New's check of the prefix and the queue's are one")
 	})
 }

@@ -159,17 +159,17 @@ func Example_gracefulStop() {
 		log.Fatal(err)
 	}
 	public, operators := http.NewServeMux(), http.NewServeMux()
-	operators.Handle("GET /readyz", probe.Ready(c, time.Second))
+	operators.Handle("GET /readyz", probe.Ready(time.Second, c))
 	consume := func(ctx context.Context) error { // consume stands for rabbitmq.Consumer.Run, Run of an intake, or Run of a router
 		<-ctx.Done()
 		return nil
 	}
 	run := func(ctx context.Context) error {
-		err := serve.Run(ctx, c, serve.Config{
+		err := serve.Run(ctx, serve.Config{
 			Servers:   []serve.Server{{Server: &http.Server{Addr: "127.0.0.1:0", Handler: public, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}}},
 			Consumers: []func(context.Context) error{consume},
 			Inside:    []serve.Server{{Server: &http.Server{Addr: "127.0.0.1:0", Handler: operators, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}}},
-		})
+		}, c)
 		return errors.Join(err, c.Close()) // Close sends what the queue has not got yet. After it, close telemetry providers, the database pool and the Redis client.
 	}
 	ctx, stop := context.WithCancel(context.Background()) // in production: signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)

@@ -82,6 +82,9 @@ func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 		refusals: make(map[string]refusals), counts: newShared[[]processlog.Count](), standing: newShared[condition](), groups: newShared[[]processlog.CaseGroup]()}, nil
 }
 
+// Name returns compensator.Config.Name, the name of the log.
+func (d *Admin) Name() string { return d.c.Name() }
+
 // may asks Access. It returns false for an actor without a name, and if Access panics.
 //
 // It also returns false for a type whose name ends with spaces, because no type has such a name. MySQL would compare

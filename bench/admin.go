@@ -105,7 +105,7 @@ func (h *adminLog) open() http.Handler {
 	everything := admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 	d, err := admin.New(h.Compensator, admin.Options{Access: everything})
 	h.a.must(err)
-	pages, err := ui.New(d, ui.Options{Base: "/ops/", Identify: func(r *http.Request) (admin.Actor, bool) { return admin.Actor{ID: adminReader(r)}, true }})
+	pages, err := ui.New(ui.Options{Base: "/ops/", Identify: func(r *http.Request) (admin.Actor, bool) { return admin.Actor{ID: adminReader(r)}, true }}, d)
 	h.a.must(err)
 	return pages
 }

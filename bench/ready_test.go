@@ -23,7 +23,7 @@ func TestReady(t *testing.T) {
 	c, err := compensator.New(t.Context(), compensator.Config{DB: a.watched(4), Redis: client, Logger: slog.New(slog.DiscardHandler)})
 	a.must(err)
 	t.Cleanup(func() { _ = c.Close() })
-	server := httptest.NewServer(probe.Ready(c, deadline))
+	server := httptest.NewServer(probe.Ready(deadline, c))
 	t.Cleanup(server.Close)
 	a.redis.Pause()
 	t.Cleanup(a.redis.Resume)

@@ -24,8 +24,8 @@ type Options struct {
 	MeterProvider metric.MeterProvider
 
 	// Log distinguishes this log from other logs in the same process. It becomes the attribute compensator.log of each
-	// series and span. Without it, two logs on one MeterProvider would share their series, and a gauge would show one
-	// value for both. An empty Log is left out.
+	// series and span. If it is empty, Configure takes compensator.Config.Name. If that is empty as well, the attribute is
+	// left out. Then two logs on one MeterProvider would share their series, and a gauge would show one value for both.
 	Log string
 
 	// Child makes an attempt's span a child of the span that recorded its entry. By default an attempt starts a new
@@ -89,8 +89,12 @@ func New(opts Options) (*Telemetry, error) {
 }
 
 // Configure adds the Observer, the Propagator and the middleware to cfg. Call it before compensator.New. It keeps an
-// Observer and middleware that cfg already has. The middleware of t is the outermost. It replaces a Propagator.
+// Observer and middleware that cfg already has. The middleware of t is the outermost. It replaces a Propagator. If
+// Options.Log is empty, t takes the name of the log from cfg.Name. Configure must not be called concurrently.
 func (t *Telemetry) Configure(cfg *compensator.Config) {
+	if t.opts.Log == "" {
+		t.opts.Log = cfg.Name
+	}
 	cfg.Observer = observe.Observers(t.Observer(), cfg.Observer)
 	cfg.Propagator = t.Propagator()
 	cfg.Middleware = append([]compensator.Middleware{t.Middleware}, cfg.Middleware...)

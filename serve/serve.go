@@ -1,5 +1,5 @@
-// Package serve runs a log together with servers and consumers, and stops them in the right order. It is a separate
-// package so that programs without it do not link net/http.
+// Package serve runs one or several logs together with servers and consumers, and stops them in the right order. It is a
+// separate package so that programs without it do not link net/http.
 package serve
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Log is the log to run. *compensator.Compensator implements it.
+// Log is a log to run. *compensator.Compensator implements it. If a Log also has a method Name() string, as a Compensator
+// does, errors name the log.
 type Log interface{ Run(context.Context) error }
 
 // Server answers requests. If its TLSConfig is set, it uses TLS with the certificates in TLSConfig. As with any
@@ -27,7 +28,7 @@ type Server struct {
 	Listener net.Listener // listener that Run uses and closes; nil: Run listens on Addr, as ListenAndServe does
 }
 
-// Config lists the parts that run beside the log. All fields are optional.
+// Config lists the parts that run beside the logs. All fields are optional.
 type Config struct {
 	Servers   []Server                          // servers whose requests may record entries
 	Consumers []func(ctx context.Context) error // consumers of messages, for example Run of an Intake, or Run of a relay's Consumer; each runs until ctx ends
@@ -37,21 +38,23 @@ type Config struct {
 	// timeout of each consumer. The default is 10 s. With Consumers it is 65 s, because an Intake takes up to 30 s by
 	// default, and a relay's Consumer twice as long.
 	//
-	// After that, the log's Run takes up to its own Config.StopTimeout plus a third. Configure your platform to wait for
-	// the sum of both before it kills the program.
+	// After that, the Run of each log takes up to its own Config.StopTimeout plus a third. The logs stop at the same time.
+	// Configure your platform to wait for StopTimeout plus the longest of these times before it kills the program.
 	StopTimeout time.Duration
 }
 
-// Run runs log and the parts in cfg until ctx ends, or until any of them ends. Then it stops them in three steps. Each
+// Run runs logs and the parts in cfg until ctx ends, or until any of them ends. Then it stops them in three steps. Each
 // step waits for the step before it:
 //
 //   - Servers take no new requests and finish the running requests. The contexts of consumers end. After this step
-//     nothing is recorded any more. During this step the log still claims and runs entries.
-//   - The context of log.Run ends. Handlers end, and their outcomes are stored.
+//     nothing is recorded any more. During this step the logs still claim and run entries.
+//   - The contexts of the logs' Run end, all at once. Handlers end, and their outcomes are stored. Each log takes its own
+//     stop timeout.
 //   - The servers in Inside have one second for their requests.
 //
-// Run returns all errors joined, or nil if everything ended in order. To find out whether ctx caused the end, use
-// ctx.Err(). A consumer that returns nil, or a server that was shut down, also ends Run. If a field is invalid, or an
+// Run returns all errors joined, or nil if everything ended in order. With several logs, an error says which log it is
+// about: by the log's name, or else by its position. To find out whether ctx caused the end, use ctx.Err(). A consumer
+// that returns nil, or a server that was shut down, also ends Run. If a field is invalid, if there is no log, or if an
 // address cannot be listened on, Run returns the error before it starts anything.
 //
 // If a part needs longer than StopTimeout, Run returns an error. Run then closes the connections of requests, which
@@ -59,18 +62,18 @@ type Config struct {
 // ConnContext does not return. The end of ctx alone does not end the contexts of requests. Run does not wait for
 // hijacked connections, for example WebSockets: see http.Server.RegisterOnShutdown.
 //
-// Run closes nothing that log uses. After Run call Close of the log, then shut down the telemetry providers, then close
-// the database and Redis.
+// Run closes nothing that the logs use. After Run call Close of each log, then shut down the telemetry providers, then
+// close the databases and Redis.
 //
 // Run handles no signals. You may pass a ctx of signal.NotifyContext. Then a second signal has no effect until you call
 // stop of NotifyContext. If a second signal must end the program at once, use context.AfterFunc(ctx, stop). In this
 // case running entries run again in another process when their leases end.
 //
-// Several Runs may run at the same time, each with its own servers and log.
-func Run(ctx context.Context, log Log, cfg Config) error {
+// Several Runs may run at the same time, each with its own servers and logs.
+func Run(ctx context.Context, cfg Config, logs ...Log) error {
 	kept := context.WithoutCancel(ctx)
 	cfg.Servers, cfg.Inside = slices.Clone(cfg.Servers), slices.Clone(cfg.Inside) // Clone the slices, because listen changes their elements.
-	err := cfg.validate(log)
+	err := cfg.validate(logs)
 	if err == nil {
 		err = cfg.listen(kept)
 	}
@@ -85,7 +88,10 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 	working, stopWorking := context.WithCancel(kept)
 	defer stopWorking()
 
-	work := start(end, "the log", func() error { return log.Run(working) })
+	work := make([]*part, len(logs))
+	for i, log := range logs {
+		work[i] = start(end, nameOf(i, logs), func() error { return log.Run(working) })
+	}
 	inside, outside := serveAll(end, cfg.Inside), serveAll(end, cfg.Servers)
 	for i, consume := range cfg.Consumers {
 		outside = append(outside, start(end, fmt.Sprintf("consumer %d of %d", i+1, len(cfg.Consumers)), func() error {
@@ -101,9 +107,23 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 	stopReceiving()
 	err = stop(kept, cfg.stopTimeout(), outside)
 	stopWorking()
-	<-work.done // Wait without a limit, because log.Run limits its own stop.
-	err = errors.Join(err, work.failure())
+	for _, w := range work {
+		<-w.done // Wait without a limit, because the Run of a log limits its own stop.
+		err = errors.Join(err, w.failure())
+	}
 	return errors.Join(err, stop(kept, insideStop, inside))
+}
+
+// nameOf returns how errors call a log: by its name if it has one, and by its position otherwise.
+func nameOf(i int, logs []Log) string {
+	named, ok := logs[i].(interface{ Name() string })
+	switch {
+	case len(logs) == 1:
+		return "the log"
+	case ok && named.Name() != "":
+		return "log " + named.Name()
+	}
+	return fmt.Sprintf("log %d of %d", i+1, len(logs))
 }
 
 const (
@@ -123,15 +143,18 @@ func (cfg Config) stopTimeout() time.Duration {
 	return defaultStop
 }
 
-// validate returns an error that names everything wrong in cfg and log.
-func (cfg Config) validate(log Log) error {
+// validate returns an error that names everything wrong in cfg and logs.
+func (cfg Config) validate(logs []Log) error {
 	var errs []error
 	refuse := func(bad bool, format string, args ...any) {
 		if bad {
 			errs = append(errs, fmt.Errorf("serve: "+format, args...))
 		}
 	}
-	refuse(log == nil, "log is nil")
+	refuse(len(logs) == 0, "no log is given")
+	for i, log := range logs {
+		refuse(log == nil, "log %d of %d is nil", i+1, len(logs))
+	}
 	refuse(cfg.StopTimeout < 0, "StopTimeout: %v is less than 0", cfg.StopTimeout)
 	first := map[*http.Server]string{} // first says where in cfg each server is listed first, to find servers that are listed twice.
 	for i, s := range slices.Concat(cfg.Servers, cfg.Inside) {
@@ -155,7 +178,7 @@ func (cfg Config) validate(log Log) error {
 	return errors.Join(errs...)
 }
 
-// part is a server, a consumer or the log: it runs until it is asked to stop.
+// part is a server, a consumer or a log: it runs until it is asked to stop.
 type part struct {
 	name   string
 	server *http.Server // nil if the part stops when its context ends

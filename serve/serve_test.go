@@ -63,7 +63,7 @@ func getBy(client *http.Client, url string) (status int) {
 // run calls Run in a goroutine.
 func run(ctx context.Context, log serve.Log, cfg serve.Config) <-chan error {
 	ended := make(chan error, 1)
-	go func() { ended <- serve.Run(ctx, log, cfg) }()
+	go func() { ended <- serve.Run(ctx, cfg, log) }()
 	return ended
 }
 
@@ -133,8 +133,8 @@ func TestNothingRunsWhereAnAddressCannotBeHad(t *testing.T) {
 	defer taken.Close()
 	s, _ := server(t, nil)
 	began := func(context.Context) error { return errors.New("it ran") }
-	err := serve.Run(t.Context(), logFunc(began), serve.Config{Servers: []serve.Server{s}, Consumers: []func(context.Context) error{began},
-		Inside: []serve.Server{{Server: &http.Server{Addr: taken.Listener.Addr().String()}}}})
+	err := serve.Run(t.Context(), serve.Config{Servers: []serve.Server{s}, Consumers: []func(context.Context) error{began},
+		Inside: []serve.Server{{Server: &http.Server{Addr: taken.Listener.Addr().String()}}}}, logFunc(began))
 	require.ErrorContains(t, err, taken.Listener.Addr().String())
 	require.NotContains(t, err.Error(), "it ran")
 	closed(t, s)
@@ -156,9 +156,9 @@ func (f failing) Accept() (net.Conn, error) { return nil, errBroken }
 func TestWhatIsMissingIsNamedBeforeAnythingRuns(t *testing.T) {
 	t.Parallel()
 	s, _ := server(t, nil)
-	err := serve.Run(t.Context(), nil, serve.Config{Servers: []serve.Server{{}, s}, Inside: []serve.Server{{}},
-		Consumers: []func(context.Context) error{nil}, StopTimeout: -1})
-	for _, field := range []string{"log is nil", "Servers[0] has no Server", "Inside[0] has no Server", "Consumers[0] is nil", "StopTimeout: -1ns is less than 0"} {
+	err := serve.Run(t.Context(), serve.Config{Servers: []serve.Server{{}, s}, Inside: []serve.Server{{}},
+		Consumers: []func(context.Context) error{nil}, StopTimeout: -1}, nil)
+	for _, field := range []string{"log 1 of 1 is nil", "Servers[0] has no Server", "Inside[0] has no Server", "Consumers[0] is nil", "StopTimeout: -1ns is less than 0"} {
 		assert.ErrorContains(t, err, "serve: "+field)
 	}
 	closed(t, s)
@@ -171,7 +171,7 @@ func TestServerThatCannotServeIsNamedBeforeAnythingRuns(t *testing.T) {
 	twice, _ := server(t, nil)
 	bare, _ := server(t, nil)
 	bare.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13}
-	err := serve.Run(t.Context(), began, serve.Config{Servers: []serve.Server{twice, bare}, Inside: []serve.Server{{}, {Server: twice.Server}, twice}})
+	err := serve.Run(t.Context(), serve.Config{Servers: []serve.Server{twice, bare}, Inside: []serve.Server{{}, {Server: twice.Server}, twice}}, began)
 	for _, field := range []string{"Servers[1]: its TLSConfig has no certificate", "Inside[0] has no Server", "Inside[1] is the Server of Servers[0]", "Inside[2] is the Server of Servers[0]"} {
 		assert.ErrorContains(t, err, "serve: "+field)
 	}
@@ -180,11 +180,100 @@ func TestServerThatCannotServeIsNamedBeforeAnythingRuns(t *testing.T) {
 
 	// net/http has set a TLSConfig on it.
 	again, url := server(t, func(http.ResponseWriter, *http.Request) {})
-	require.NoError(t, serve.Run(t.Context(), logFunc(func(context.Context) error { get(url); return nil }), serve.Config{Servers: []serve.Server{again}}))
+	require.NoError(t, serve.Run(t.Context(), serve.Config{Servers: []serve.Server{again}}, logFunc(func(context.Context) error { get(url); return nil })))
 	again.Listener = nil
-	err = serve.Run(t.Context(), began, serve.Config{Servers: []serve.Server{again}})
+	err = serve.Run(t.Context(), serve.Config{Servers: []serve.Server{again}}, began)
 	require.ErrorContains(t, err, "serve: Servers[0]: its TLSConfig has no certificate, ")
 	require.ErrorContains(t, err, "a Server serves once")
+}
+
+// Failure: F81
+func TestLogThatIsMissingIsNamedBeforeAnythingRuns(t *testing.T) {
+	t.Parallel()
+	began := logFunc(func(context.Context) error { return errors.New("it ran") })
+	require.EqualError(t, serve.Run(t.Context(), serve.Config{}, began, nil), "serve: log 2 of 2 is nil")
+	require.EqualError(t, serve.Run(t.Context(), serve.Config{}), "serve: no log is given")
+}
+
+// named is a Log with a name.
+type named struct {
+	logFunc
+	name string
+}
+
+func (n named) Name() string { return n.name }
+
+// The first log that fails stops the others. Each other log takes its own time to stop, and Run waits for all of them.
+// Failure: F81
+func TestFirstLogThatFailsStopsTheOthersAndEachErrorNamesItsLog(t *testing.T) {
+	t.Parallel()
+	stopping, release := make(chan struct{}, 2), make(chan struct{})
+	until := func(err error) logFunc {
+		return func(ctx context.Context) error {
+			<-ctx.Done()
+			stopping <- struct{}{}
+			<-release
+			return err
+		}
+	}
+	errLost, errLate := errors.New("no connection"), errors.New("handlers still run")
+	ended := make(chan error, 1)
+	go func() {
+		ended <- serve.Run(t.Context(), serve.Config{},
+			named{until(nil), "orders"}, named{func(context.Context) error { return errLost }, "stock"}, until(errLate))
+	}()
+	next(t, stopping)
+	next(t, stopping) // Both were asked to stop before either of them has ended.
+	select {
+	case err := <-ended:
+		require.Fail(t, "Run did not wait for the logs", "%v", err)
+	default:
+	}
+	close(release)
+	err := next(t, ended)
+	require.ErrorIs(t, err, errLost)
+	require.ErrorIs(t, err, errLate)
+	require.EqualError(t, err, "serve: log stock: no connection\nserve: log 3 of 3: handlers still run")
+}
+
+// While a request is running, all logs still work. The request records into both logs, and both entries run.
+func TestSeveralLogsWorkUntilRequestsHaveEnded(t *testing.T) {
+	t.Parallel()
+	ran := make(chan string, 2)
+	var logs []*compensator.Compensator
+	var types []*compensator.Type[int]
+	for _, name := range []string{"orders", "stock"} {
+		c := newLog(t)
+		typ, err := compensator.Handle(t.Context(), c, name, func(context.Context, *compensator.Entry, int) error { ran <- name; return nil }, nil)
+		require.NoError(t, err)
+		logs, types = append(logs, c), append(types, typ)
+	}
+	entered, release, status := make(chan struct{}), make(chan struct{}), make(chan int, 1)
+	s, url := server(t, func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-release
+		for i, c := range logs {
+			assert.NoError(t, c.InTx(r.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				_, err := types[i].Record(ctx, tx, 42, compensator.Options{})
+				return err
+			}))
+		}
+		assert.ElementsMatch(t, []string{"orders", "stock"}, []string{<-ran, <-ran})
+		w.WriteHeader(http.StatusNoContent)
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- serve.Run(ctx, serve.Config{Servers: []serve.Server{s}}, logs[0], logs[1]) }()
+	go func() { status <- get(url) }()
+	next(t, entered)
+	stop()
+	closed(t, s)
+	close(release)
+	require.Equal(t, http.StatusNoContent, next(t, status))
+	require.NoError(t, next(t, ended))
+	for _, c := range logs {
+		require.False(t, c.Health(t.Context()).Running)
+	}
 }
 
 func TestCertificateMayComeFromAnyOfItsPlaces(t *testing.T) {
@@ -208,7 +297,7 @@ func TestCertificateMayComeFromAnyOfItsPlaces(t *testing.T) {
 				status <- getBy(known.Client(), strings.Replace(url, "http", "https", 1))
 				return nil
 			})
-			require.NoError(t, serve.Run(t.Context(), log, serve.Config{Servers: []serve.Server{s}}))
+			require.NoError(t, serve.Run(t.Context(), serve.Config{Servers: []serve.Server{s}}, log))
 			require.Equal(t, http.StatusNoContent, next(t, status))
 		})
 	}

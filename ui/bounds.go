@@ -32,7 +32,7 @@ type incoming struct {
 // bounded limits how long a client can hold its connection by sending or reading slowly. The handler may answer before
 // the body has arrived. If received has not read the body, bounded closes an HTTP/1 connection. At the end bounded
 // restores the server's deadlines, because other handlers may use the connection next.
-func (s *server) bounded(next http.Handler) http.Handler {
+func (s *site) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in := &incoming{control: http.NewResponseController(w), began: time.Now(), unread: r.ContentLength != 0}
 		var write time.Duration
@@ -72,7 +72,7 @@ func restored(began time.Time, timeout time.Duration) time.Time {
 }
 
 // noDeadline logs, only once, that this http.ResponseWriter has no deadlines, so that slow clients are not limited.
-func (s *server) noDeadline(err error) {
+func (s *site) noDeadline(err error) {
 	if errors.Is(err, http.ErrNotSupported) {
 		s.unbounded.Do(func() {
 			s.opts.Logger.Warn("compensator ui: the http.ResponseWriter takes no deadlines, so a slow client holds its connection: give the writer of your middleware an Unwrap method")
@@ -81,19 +81,19 @@ func (s *server) noDeadline(err error) {
 }
 
 // received reads the form of a client that was identified, and restores the read deadline.
-func (s *server) received(next http.Handler) http.Handler {
+func (s *site) received(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in := r.Context().Value(incomingKey{}).(*incoming)
 		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); in.unread && r.Method == http.MethodPost && kind == "application/x-www-form-urlencoded" {
 			switch err := r.ParseForm(); {
 			case errors.Is(err, os.ErrDeadlineExceeded):
-				s.request(w, r).fail(http.StatusRequestTimeout, "error.slow")
+				s.at(r).request(w, r).fail(http.StatusRequestTimeout, "error.slow")
 				return
 			case errors.As(err, new(*http.MaxBytesError)):
-				s.request(w, r).fail(http.StatusRequestEntityTooLarge, "error.form")
+				s.at(r).request(w, r).fail(http.StatusRequestEntityTooLarge, "error.form")
 				return
 			case err != nil:
-				s.request(w, r).fail(http.StatusBadRequest, "error.form")
+				s.at(r).request(w, r).fail(http.StatusBadRequest, "error.form")
 				return
 			}
 			in.unread = false

@@ -25,7 +25,7 @@ import (
 const waitTimeout = time.Minute
 
 // pagesWith returns the pages of an empty log. A header names the actor. access decides every right.
-func pagesWith(t *testing.T, within times, access admin.AccessFunc) (*server, http.Handler) {
+func pagesWith(t *testing.T, within times, access admin.AccessFunc) (*site, http.Handler) {
 	t.Helper()
 	c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore(), Queue: memory.NewQueue().Client(),
 		Logger: slog.New(slog.DiscardHandler), Operations: &compensator.Operations{}})
@@ -41,7 +41,7 @@ func pagesWith(t *testing.T, within times, access admin.AccessFunc) (*server, ht
 		who := r.Header.Get("Who")
 		return admin.Actor{ID: who}, who != ""
 	}
-	s, err := newServer(d, Options{Identify: identify, Base: "/ops/"})
+	s, err := newSite(Options{Identify: identify, Base: "/ops/"}, []*admin.Admin{d})
 	if err != nil {
 		t.Fatal(err)
 	}

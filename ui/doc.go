@@ -2,7 +2,7 @@
 // amounts, and the reasons. People can repair the entries there.
 //
 //	d, err := admin.New(c, admin.Options{Access: access})
-//	h, err := ui.New(d, ui.Options{Identify: session, Base: "/ops/log/"})
+//	h, err := ui.New(ui.Options{Identify: session, Base: "/ops/log/"}, d)
 //	mux.Handle("/ops/log/", h)
 //
 // # Who gets in

@@ -44,7 +44,11 @@ func (s *server) export(rq *request) {
 		rq.failed(err)
 		return
 	}
-	name := "entries-" + time.Now().UTC().Format("20060102T150405Z")
+	name := "entries-"
+	if log := rq.Log(); log != "" {
+		name += log + "-"
+	}
+	name += time.Now().UTC().Format("20060102T150405Z")
 	if more {
 		name += fmt.Sprintf("-first-%d", len(lines))
 	}

@@ -115,7 +115,7 @@ func whose(a admin.Actor) string {
 func (rq *request) tell(o outcome) {
 	o.Name, o.Whose = rand.Text()[:10], whose(rq.Actor)
 	if len(o.Back) > mostBack {
-		o.Back = rq.s.opts.Base
+		o.Back = rq.s.base
 	}
 	text, err := quoted(o) // Use quoted, because it encodes an & as one byte.
 	if err != nil {

@@ -133,7 +133,7 @@ func (rq *request) Link(path string, query ...any) (string, error) {
 			}
 		}
 	}
-	return rq.s.opts.Base + path + question(values), nil
+	return rq.s.base + path + question(values), nil
 }
 
 func question(values url.Values) string {
@@ -144,10 +144,34 @@ func question(values url.Values) string {
 }
 
 // Asset returns the address of a file.
-func (rq *request) Asset(name string) string { return rq.s.opts.Base + rq.s.assets[name].url }
+func (rq *request) Asset(name string) string { return rq.s.base + rq.s.assets[name].url }
 
 // Title returns the title of all pages.
 func (rq *request) Title() string { return rq.s.opts.Title }
+
+// logLink is a link to the pages of a log.
+type logLink struct {
+	Name, To string
+	Here     bool // whether this page belongs to the log
+}
+
+// Logs returns links to all logs. It returns none if there is only one log.
+func (rq *request) Logs() (links []logLink) {
+	for _, log := range rq.s.servers {
+		if len(rq.s.servers) > 1 {
+			links = append(links, logLink{log.admin.Name(), log.base, log == rq.s})
+		}
+	}
+	return links
+}
+
+// Log returns the name of the log that this page shows. It returns an empty string if there is only one log.
+func (rq *request) Log() string {
+	if len(rq.s.servers) == 1 {
+		return ""
+	}
+	return rq.s.admin.Name()
+}
 
 // ReadOnly reports whether changes are forbidden.
 func (rq *request) ReadOnly() bool { return rq.s.admin.ReadOnly() }
@@ -177,9 +201,9 @@ func (rq *request) Here() string {
 // Back returns the address of the page from which the person came, as the form says.
 func (rq *request) Back() string { return rq.back(rq.r.FormValue("back")) }
 
-// back returns to if it is an address of these pages, and Base otherwise.
+// back returns to if it is an address of the pages of this log, and their base otherwise.
 func (rq *request) back(to string) string {
-	base := rq.s.opts.Base
+	base := rq.s.base
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" {
 		return base

@@ -12,17 +12,34 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// server answers the requests.
-type server struct {
-	admin          *admin.Admin
+// site has what the pages of all logs share.
+type site struct {
+	servers        []*server // one for each log
 	opts           Options
 	pages          map[string]*template.Template
-	made           string // hash of everything from which pages are built, except their data; see makings
 	assets         map[string]asset
 	reads, actions *limiter
 	origins        *http.CrossOriginProtection
 	times          times
 	unbounded      sync.Once // makes noDeadline log only once
+}
+
+// server answers the requests for one log.
+type server struct {
+	*site
+	admin *admin.Admin
+	base  string // path of its pages
+	made  string // hash of everything from which pages are built, except their data; see makings
+}
+
+// at returns the server whose pages a request asks for. A path outside all of them belongs to the first.
+func (s *site) at(r *http.Request) *server {
+	for _, log := range s.servers {
+		if strings.HasPrefix(r.URL.Path, log.base) {
+			return log
+		}
+	}
+	return s.servers[0]
 }
 
 const (
@@ -35,7 +52,7 @@ const (
 
 // route is one route of the handler. A test lists which actors may use each route.
 type route struct {
-	pattern string // method and path below Base
+	pattern string // method and path below the base of a log
 	serve   func(s *server, rq *request)
 }
 
@@ -58,19 +75,16 @@ var allRoutes = []route{
 	{"GET assets/{name}", (*server).asset},
 }
 
-func (s *server) routes() http.Handler {
+func (s *site) routes() http.Handler {
 	mux := http.NewServeMux()
-	for _, r := range allRoutes {
-		method, path, _ := strings.Cut(r.pattern, " ")
-		serve := r.serve
-		mux.HandleFunc(method+" "+s.opts.Base+path, func(w http.ResponseWriter, r *http.Request) {
-			ctx, cancel := context.WithTimeout(r.Context(), mostTime)
-			defer cancel()
-			serve(s, s.request(w, r.WithContext(ctx)))
-		})
+	for _, log := range s.servers {
+		log.register(mux)
+	}
+	if len(s.servers) > 1 {
+		mux.Handle("GET "+s.opts.Base+"{$}", http.RedirectHandler(s.servers[0].base, http.StatusSeeOther))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		rq := s.request(w, r)
+		rq := s.at(r).request(w, r)
 		switch r.Method {
 		case http.MethodGet, http.MethodHead:
 			rq.fail(http.StatusNotFound, "error.no_page")
@@ -82,10 +96,23 @@ func (s *server) routes() http.Handler {
 	return mux
 }
 
+// register adds the routes of one log.
+func (s *server) register(mux *http.ServeMux) {
+	for _, r := range allRoutes {
+		method, path, _ := strings.Cut(r.pattern, " ")
+		serve := r.serve
+		mux.HandleFunc(method+" "+s.base+path, func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), mostTime)
+			defer cancel()
+			serve(s, s.request(w, r.WithContext(ctx)))
+		})
+	}
+}
+
 type nonceKey struct{}
 
 // secured sets the security headers of every answer, including errors.
-func (s *server) secured(next http.Handler) http.Handler {
+func (s *site) secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		nonce := rand.Text()
 		h := w.Header()
@@ -107,7 +134,7 @@ type actorKey struct{}
 var inHeader = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // identified answers with an error if Identify names no actor, or if the actor sends too many requests.
-func (s *server) identified(next http.Handler) http.Handler {
+func (s *site) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		actor, ok := s.opts.Identify(r)
 		if !ok || actor.ID == "" {

@@ -195,7 +195,7 @@ func (w words) Seen(l admin.Line) string { return seenText(l.Entry.ID, l.Entry.V
 
 // EntryLink returns the address of an entry.
 func (rq *request) EntryLink(id compensator.EntryID) string {
-	return rq.s.opts.Base + "entries/" + id.String()
+	return rq.s.base + "entries/" + id.String()
 }
 
 // CasesOf returns the address of the cases of a failure. If all cases fit on one page, the address asks for a page with

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/compensator-go/compensator"
@@ -22,8 +23,8 @@ type Options struct {
 	// pages send no such header, and your application provides a login page.
 	Realm string
 
-	// Base is the path of the handler, for example "/ops/log/". The handler needs the full path of requests, so do not
-	// use http.StripPrefix. The default is "/".
+	// Base is the path of the handler, for example "/ops/log/". It begins and ends with a slash. The handler needs the
+	// full path of requests, so do not use http.StripPrefix. The default is "/".
 	Base string
 
 	// Title stands at the head of each page. The default is "compensator".
@@ -50,17 +51,21 @@ type TypeView struct {
 
 var bases = regexp.MustCompile(`^/([A-Za-z0-9._~-]+/)*$`)
 
-// New returns the pages of an Admin. A *FieldError names the option that is missing or wrong. The handler may be called
-// concurrently.
-func New(d *admin.Admin, opts Options) (http.Handler, error) {
-	s, err := newServer(d, opts)
+// New returns the pages of one or several logs, each with its Admin. A *FieldError names the option that is missing or
+// wrong. The handler may be called concurrently.
+//
+// One log has its pages below Options.Base. With several logs, the pages of each are below Base and the log's name, for
+// example /ops/stock/, and the head of each page links to the other logs. Base itself leads to the first log. The name
+// is compensator.Config.Name. Each log needs a different one.
+func New(opts Options, logs ...*admin.Admin) (http.Handler, error) {
+	s, err := newSite(opts, logs)
 	if err != nil {
 		return nil, err
 	}
 	return s.handler(), nil
 }
 
-func newServer(d *admin.Admin, opts Options) (*server, error) {
+func newSite(opts Options, logs []*admin.Admin) (*site, error) {
 	if opts.Base == "" {
 		opts.Base = "/"
 	}
@@ -71,8 +76,6 @@ func newServer(d *admin.Admin, opts Options) (*server, error) {
 		opts.Logger = slog.Default()
 	}
 	switch {
-	case d == nil:
-		return nil, &compensator.FieldError{Field: "Admin", Reason: "is nil"}
 	case opts.Identify == nil:
 		return nil, &compensator.FieldError{Field: "Identify", Reason: "is nil: set a function that returns the actor of a request"}
 	case strings.ContainsFunc(opts.Realm, func(c rune) bool { return c < ' ' || c > '~' }):
@@ -80,7 +83,10 @@ func newServer(d *admin.Admin, opts Options) (*server, error) {
 	case !bases.MatchString(opts.Base):
 		return nil, &compensator.FieldError{Field: "Base", Reason: fmt.Sprintf("%q: want a path that begins and ends with /, of letters, digits and . _ ~ -", opts.Base)}
 	}
-	s := &server{admin: d, opts: opts, reads: newLimiter(readsASecond), actions: newLimiter(actionsASecond),
+	if err := checkNames(logs); err != nil {
+		return nil, err
+	}
+	s := &site{opts: opts, reads: newLimiter(readsASecond), actions: newLimiter(actionsASecond),
 		origins: http.NewCrossOriginProtection(), times: times{bodyTime, mostTime + sendTime, lingerTime}}
 	for _, origin := range opts.TrustedOrigins {
 		if err := s.origins.AddTrustedOrigin(origin); err != nil {
@@ -94,13 +100,41 @@ func newServer(d *admin.Admin, opts Options) (*server, error) {
 	if s.pages, err = parsePages(); err != nil {
 		return nil, err
 	}
-	if s.made, err = makings(opts.Title, d.ReadOnly()); err != nil {
-		return nil, err
+	names := make([]string, len(logs))
+	for i, d := range logs {
+		base := opts.Base
+		if len(logs) > 1 {
+			names[i] = d.Name()
+			base += d.Name() + "/"
+		}
+		s.servers = append(s.servers, &server{site: s, admin: d, base: base})
+	}
+	for _, log := range s.servers {
+		if log.made, err = makings(opts.Title, log.admin.ReadOnly(), names); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }
 
+// checkNames refuses a missing log. It also refuses several logs that their names do not distinguish.
+func checkNames(logs []*admin.Admin) error {
+	if len(logs) == 0 || slices.Contains(logs, nil) {
+		return &compensator.FieldError{Field: "Admin", Reason: "is nil"}
+	}
+	for i, d := range logs {
+		switch {
+		case len(logs) == 1:
+		case d.Name() == "":
+			return &compensator.FieldError{Field: "Name", Reason: fmt.Sprintf("log %d of %d has none: set it in the Config of its Compensator", i+1, len(logs))}
+		case slices.ContainsFunc(logs[:i], func(other *admin.Admin) bool { return other.Name() == d.Name() }):
+			return &compensator.FieldError{Field: "Name", Reason: fmt.Sprintf("%q: two logs have this name", d.Name())}
+		}
+	}
+	return nil
+}
+
 // handler chains the steps of a request in this order: time limits, security headers, origin, actor, form.
-func (s *server) handler() http.Handler {
+func (s *site) handler() http.Handler {
 	return s.bounded(s.secured(s.origins.Handler(s.identified(s.received(s.routes())))))
 }

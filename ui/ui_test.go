@@ -200,7 +200,7 @@ func TestControlCharactersAreShownBetweenTags(t *testing.T) {
 // Failure: F133
 func TestBackStaysUnderTheBase(t *testing.T) {
 	for _, base := range []string{"/", "/ops/", "/a/b/"} {
-		rq := &request{s: &server{opts: Options{Base: base}}}
+		rq := &request{s: &server{base: base}}
 		for to, want := range map[string]string{
 			base + "entries?c=1": base + "entries?c=1", base + "?types=all": base + "?types=all", base: base, "": base, "https://evil.example/": base, "//evil.example": base, `/\evil.example`: base,
 			"javascript:alert(1)": base, base + "../../x": base, "\x00": base,
@@ -256,7 +256,7 @@ func TestNobodyIsAskedForAPasswordWhereARealmIsSet(t *testing.T) {
 		"operators":        `Basic realm="operators", charset="UTF-8"`,
 		`a "b", c="d" \ e`: `Basic realm="a \"b\", c=\"d\" \\ e", charset="UTF-8"`,
 	} {
-		pages, err := New(new(admin.Admin), Options{Identify: identify, Realm: realm})
+		pages, err := New(Options{Identify: identify, Realm: realm}, new(admin.Admin))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +277,7 @@ func TestNobodyIsAskedForAPasswordWhereARealmIsSet(t *testing.T) {
 	}
 	for _, realm := range []string{"a\r\nSet-Cookie: b=c", "a\x00", "tab\t", "\x7f", "bediener-süd", "\xff"} {
 		var refused *compensator.FieldError
-		if _, err := New(new(admin.Admin), Options{Identify: identify, Realm: realm}); !errors.As(err, &refused) || refused.Field != "Realm" {
+		if _, err := New(Options{Identify: identify, Realm: realm}, new(admin.Admin)); !errors.As(err, &refused) || refused.Field != "Realm" {
 			t.Errorf("realm %q: %v", realm, err)
 		}
 	}
@@ -334,7 +334,7 @@ func TestListingIsTakenAwayWhateverItsPagesHold(t *testing.T) {
 // The largest outcome fits into a cookie, and is read back unchanged.
 func TestLargestOutcomeFitsIntoACookie(t *testing.T) {
 	w := httptest.NewRecorder()
-	rq := &request{s: &server{opts: Options{Base: "/ops/"}}, w: w, r: httptest.NewRequest(http.MethodPost, "/ops/do", nil)}
+	rq := &request{s: &server{site: &site{opts: Options{Base: "/ops/"}}, base: "/ops/"}, w: w, r: httptest.NewRequest(http.MethodPost, "/ops/do", nil)}
 	o := outcome{Do: "settle by hand", Back: "/ops/entries?" + strings.Repeat("c=1&", 200)}
 	ids, errs := make([]compensator.EntryID, admin.MaxEntries), make([]error, admin.MaxEntries)
 	for i := range ids {
@@ -404,7 +404,7 @@ func TestSumsThatMayNotBeAllSaySo(t *testing.T) {
 // A cookie is sent only to these pages and only from them, and scripts cannot read it. On HTTPS, also behind a proxy
 // that ends TLS, it is sent over HTTPS only. A body that is larger than a form is refused.
 func TestCookiesStayWithThePages(t *testing.T) {
-	pages, err := New(new(admin.Admin), Options{Base: "/ops/", Identify: func(*http.Request) (admin.Actor, bool) { return admin.Actor{ID: "ann"}, true }})
+	pages, err := New(Options{Base: "/ops/", Identify: func(*http.Request) (admin.Actor, bool) { return admin.Actor{ID: "ann"}, true }}, new(admin.Admin))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,10 +36,10 @@ func (p *program) pages() *cobra.Command {
 			p.say("without --redis requeued entries wait for the reconciler of their services: 15 s by default")
 		}
 		opts := ui.Options{Title: p.flags.table, Logger: slog.New(slog.NewTextHandler(p.errs, nil))}
-		err = local.Serve(ctx, listener, s.Admin, s.actor, opts, func(link string) {
+		err = local.Serve(ctx, listener, s.actor, opts, func(link string) {
 			fmt.Fprintln(p.out, link)
 			p.say("this address admits one browser, once. Ctrl-C stops the pages")
-		})
+		}, s.Admin)
 		return cmp.Or(err, s.Close())
 	})
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "address to listen on, on loopback")

@@ -28,7 +28,7 @@ export const english = [
       { text: 'Run entries of one key in order', link: '/how-to/order' },
       { text: 'Run work on a schedule', link: '/how-to/periodic' },
       { text: 'Rename a type, or change its content', link: '/how-to/change-a-type' },
-      { text: 'Use several databases', link: '/how-to/several-databases' },
+      { text: 'Two databases in one service', link: '/how-to/several-databases' },
       { text: 'Send to RabbitMQ, Kafka or NATS', link: '/how-to/send-to-a-broker' },
       { text: 'Record from Java, .NET or PHP', link: '/how-to/record-by-sql' },
       { text: 'Move from your own table', link: '/how-to/move-from-your-own-table' },
@@ -94,6 +94,7 @@ export const chinese = [
       { text: '设置重试与等待', link: '/zh/how-to/retries' },
       { text: '后一步失败时撤销前一步', link: '/zh/how-to/undo' },
       { text: '同一账户按顺序执行', link: '/zh/how-to/order' },
+      { text: '一个服务使用两个数据库', link: '/zh/how-to/several-databases' },
     ],
   },
   {

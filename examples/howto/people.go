@@ -48,7 +48,7 @@ func Pages(mux *http.ServeMux, c *compensator.Compensator, session func(*http.Re
 	if err != nil {
 		return err
 	}
-	h, err := ui.New(d, ui.Options{Identify: session, Base: "/ops/log/", Types: map[string]ui.TypeView{"refund": {Show: []string{"OrderID", "Cents"}}}})
+	h, err := ui.New(ui.Options{Identify: session, Base: "/ops/log/", Types: map[string]ui.TypeView{"refund": {Show: []string{"OrderID", "Cents"}}}}, d)
 	if err != nil {
 		return err
 	}
@@ -58,6 +58,6 @@ func Pages(mux *http.ServeMux, c *compensator.Compensator, session func(*http.Re
 
 // Probes serves readiness and health.
 func Probes(mux, operators *http.ServeMux, c *compensator.Compensator) {
-	mux.Handle("GET /readyz", probe.Ready(c, 1500*time.Millisecond))
-	operators.Handle("GET /health", probe.Health(c, 1500*time.Millisecond)) // where the public does not come
+	mux.Handle("GET /readyz", probe.Ready(1500*time.Millisecond, c))
+	operators.Handle("GET /health", probe.Health(1500*time.Millisecond, c)) // where the public does not come
 }

@@ -23,7 +23,7 @@ func (s *shop) routes() http.Handler {
 	mux.HandleFunc("POST /orders", answer(http.StatusCreated, s.placeRequest))
 	mux.HandleFunc("POST /orders/{id}/pay", answer(http.StatusOK, s.payRequest))
 	mux.HandleFunc("GET /orders/{id}", answer(http.StatusOK, s.findRequest))
-	mux.Handle("GET /ready", probe.Ready(s.log, longestRequest)) // This is for a load balancer. A backlog does not make an instance unready.
+	mux.Handle("GET /ready", probe.Ready(longestRequest, s.log)) // This is for a load balancer. A backlog does not make an instance unready.
 	return mux
 }
 

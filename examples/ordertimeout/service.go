@@ -78,7 +78,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "%s%s\n", greeting, listener.Addr())
 	server := &http.Server{Handler: shop.routes(), ReadTimeout: 2 * longestRequest, ReadHeaderTimeout: longestRequest, IdleTimeout: 2 * time.Minute}
-	return serve.Run(ctx, log, serve.Config{Servers: []serve.Server{{Server: server, Listener: listener}}})
+	return serve.Run(ctx, serve.Config{Servers: []serve.Server{{Server: server, Listener: listener}}}, log)
 }
 
 // greeting precedes the address that the service prints.

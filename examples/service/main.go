@@ -148,16 +148,16 @@ func operatorPages(log *compensator.Compensator) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, err := ui.New(d, ui.Options{Base: "/log/", Realm: "operators", Identify: func(r *http.Request) (admin.Actor, bool) {
+	pages, err := ui.New(ui.Options{Base: "/log/", Realm: "operators", Identify: func(r *http.Request) (admin.Actor, bool) {
 		name, ok := identify(r)
 		return admin.Actor{ID: name}, ok
-	}})
+	}}, d)
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /readyz", probe.Ready(log, 0)) // shows no names, so it may also be public
-	mux.Handle("GET /health", probe.Health(log, 0))
+	mux.Handle("GET /readyz", probe.Ready(0, log)) // shows no names, so it may also be public
+	mux.Handle("GET /health", probe.Health(0, log))
 	mux.Handle("/log/", pages)
 	return mux, nil
 }
@@ -180,7 +180,7 @@ func serveAll(ctx context.Context, log *compensator.Compensator, public, operato
 	if err != nil {
 		return errors.Join(err, outside.Listener.Close())
 	}
-	return serve.Run(ctx, log, serve.Config{Servers: []serve.Server{outside}, Inside: []serve.Server{inside}})
+	return serve.Run(ctx, serve.Config{Servers: []serve.Server{outside}, Inside: []serve.Server{inside}}, log)
 }
 
 // listen opens an address and logs it, because a port of 0 is chosen by the system. With a fixed port serve.Run could

@@ -45,7 +45,7 @@ func (s *syncer) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /batches", answer(http.StatusCreated, uploadRequest(s.upload)))
 	mux.HandleFunc("GET /batches/{batch}", answer(http.StatusOK, s.progressRequest))
 	mux.HandleFunc("POST /batches/{batch}/users/{user}/repair", answer(http.StatusOK, s.repairRequest))
-	mux.Handle("GET /ready", probe.Ready(s.log, longestRequest)) // For a load balancer. A backlog does not make an instance unready.
+	mux.Handle("GET /ready", probe.Ready(longestRequest, s.log)) // For a load balancer. A backlog does not make an instance unready.
 }
 
 func (s *syncer) progressRequest(ctx context.Context, r *http.Request) (any, error) {

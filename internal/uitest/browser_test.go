@@ -26,9 +26,10 @@ import (
 // tab is a tab of a browser that belongs to this test. It can reach no host but the pages', and it records what goes
 // wrong.
 type tab struct {
-	t   *testing.T
-	ctx context.Context
-	w   *world
+	t    *testing.T
+	ctx  context.Context
+	w    *world
+	root string // address of all pages
 
 	mu       sync.Mutex // guards the fields below
 	problems []string
@@ -53,7 +54,7 @@ func openTab(t *testing.T, w *world, who string) *tab {
 			t.Errorf("browser: %v", err)
 		}
 	})
-	b := &tab{t: t, w: w}
+	b := &tab{t: t, w: w, root: w.url}
 	chromedp.ListenTarget(ctx, b.hear)
 	home, err := url.Parse(w.url)
 	require.NoError(t, err)
@@ -78,7 +79,7 @@ func (b *tab) hear(event any) {
 		b.problems = append(b.problems, fmt.Sprintf("console: %s", e.Type))
 	case *network.EventRequestWillBeSent:
 		b.asked = append(b.asked, e.Request.URL)
-		if !strings.HasPrefix(e.Request.URL, b.w.url) && !strings.HasPrefix(e.Request.URL, "data:") { // The browser draws its own controls from data URLs.
+		if !strings.HasPrefix(e.Request.URL, b.root) && !strings.HasPrefix(e.Request.URL, "data:") { // The browser draws its own controls from data URLs.
 			b.problems = append(b.problems, "asked elsewhere: "+e.Request.URL)
 		}
 	}

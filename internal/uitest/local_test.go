@@ -26,7 +26,7 @@ func servedLocally(t *testing.T, w *world) string {
 	ctx, stop := context.WithCancel(t.Context())
 	links, served := make(chan string, 1), make(chan error, 1)
 	go func() {
-		served <- local.Serve(ctx, listener, w.admin, admin.Actor{ID: "alice"}, ui.Options{Base: "/ops/"}, func(link string) { links <- link })
+		served <- local.Serve(ctx, listener, admin.Actor{ID: "alice"}, ui.Options{Base: "/ops/"}, func(link string) { links <- link }, w.admin)
 	}()
 	t.Cleanup(func() { stop(); assert.NoError(t, <-served) })
 	return <-links

@@ -927,12 +927,12 @@ func TestNewRefusesWhatLetsEverybodyIn(t *testing.T) {
 		"Base":           {Identify: identify, Base: "ops"},
 		"TrustedOrigins": {Identify: identify, TrustedOrigins: []string{"nowhere/at/all"}},
 	} {
-		_, err := ui.New(w.admin, opts)
+		_, err := ui.New(opts, w.admin)
 		var refused *compensator.FieldError
 		require.ErrorAs(t, err, &refused, field)
 		assert.Equal(t, field, refused.Field)
 	}
-	_, err := ui.New(nil, ui.Options{Identify: identify})
+	_, err := ui.New(ui.Options{Identify: identify}, nil)
 	require.Error(t, err)
 }
 

@@ -74,7 +74,7 @@ func TestPagesCostAFewStatements(t *testing.T) {
 }
 
 // openServerLog opens a log on MariaDB or MySQL. If sent is not nil, it counts the log's statements.
-func openServerLog(t *testing.T, dsn string, sent *atomic.Int64) *compensator.Compensator {
+func openServerLog(t *testing.T, dsn string, sent *atomic.Int64, change ...func(cfg *compensator.Config)) *compensator.Compensator {
 	t.Helper()
 	parsed, err := mysql.ParseDSN(dsn)
 	require.NoError(t, err)
@@ -89,6 +89,9 @@ func openServerLog(t *testing.T, dsn string, sent *atomic.Int64) *compensator.Co
 	require.NoError(t, compensator.Migrate(t.Context(), db))
 	cfg := compensator.Config{DB: db, PollInterval: 100 * time.Millisecond}
 	configure(&cfg)
+	for _, set := range change {
+		set(&cfg)
+	}
 	c, err := compensator.New(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })

@@ -7,43 +7,99 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Asked returns the Health that this package serves. *compensator.Compensator implements it.
-type Asked interface {
+// Log is a log whose Health this package serves. *compensator.Compensator implements it. If a Log also has a method
+// Name() string, as a Compensator does, the answer for several logs names the log.
+type Log interface {
 	Health(context.Context) observe.Health
 }
 
-// Ready returns a handler for a readiness probe. If Health.Ready returns nil, the handler answers 200 and
-// {"ready":true}. Otherwise it answers 503 and {"ready":false}, with a reason in the field "because":
+// Ready returns a handler for a readiness probe. If Health.Ready returns nil for each of logs, the handler answers 200
+// and {"ready":true}. Otherwise it answers 503 and {"ready":false}, with a reason in the field "because":
 //
 //   - "database": the database does not answer.
 //   - "history": the database was rolled back, and the process has stopped (ErrHistoryLost, Config.StopOnLoss).
 //   - "run": Run is not running.
 //
+// With several logs the field names each log that is not ready, for example "stock: database, orders: run". The name is
+// Config.Name. A log without a name, or with the name of an earlier log, is called by its position, for example "log 2".
+//
 // The answer holds nothing else, so it may be public.
 //
-// timeout is how long the database may take to answer. The queue has half of this time. Choose a timeout shorter than
-// the timeout of the prober. 0 means one second. If the database has not answered by then, the process is not ready.
-// Each request sends one or two statements to the servers. Do not use Ready as a liveness probe, because a restart
-// solves none of these problems.
-func Ready(of Asked, timeout time.Duration) http.Handler {
+// timeout is how long the databases may take to answer. All logs are asked at the same time, and share the timeout. The
+// queue of a log has half of this time. Choose a timeout shorter than the timeout of the prober. 0 means one second. If
+// a database has not answered by then, the process is not ready. Each request sends one or two statements to the
+// servers of each log. Do not use Ready as a liveness probe, because a restart solves none of these problems.
+//
+// Ready panics if it gets no log, or a nil log. The handler may be called concurrently.
+func Ready(timeout time.Duration, logs ...Log) http.Handler {
 	type answer struct {
 		Ready   bool   `json:"ready"`
 		Because string `json:"because,omitempty"`
 	}
-	return handler(of, timeout, func(health observe.Health) any { return answer{health.Ready() == nil, because(health)} })
+	names := namesOf(logs)
+	return handler(timeout, logs, func(found []observe.Health, ready bool) any {
+		if len(found) == 1 {
+			return answer{ready, because(found[0])}
+		}
+		var reasons []string
+		for i, health := range found {
+			if reason := because(health); reason != "" {
+				reasons = append(reasons, names[i]+": "+reason)
+			}
+		}
+		return answer{ready, strings.Join(reasons, ", ")}
+	})
 }
 
-// Health returns a handler that works like Ready, with the whole Health as JSON in the body. The body names business
-// types and errors, and errors contain addresses and texts of handlers. So do not make it public.
-func Health(of Asked, timeout time.Duration) http.Handler {
-	return handler(of, timeout, func(health observe.Health) any { return health })
+// Health returns a handler that works like Ready, with the whole Health as JSON in the body. With several logs the body
+// has the fields "ready" and "logs". logs holds the Health of each log under its name.
+//
+// The body names business types and errors, and errors contain addresses and texts of handlers. So do not make it
+// public.
+func Health(timeout time.Duration, logs ...Log) http.Handler {
+	type answer struct {
+		Ready bool                      `json:"ready"`
+		Logs  map[string]observe.Health `json:"logs"`
+	}
+	names := namesOf(logs)
+	return handler(timeout, logs, func(found []observe.Health, ready bool) any {
+		if len(found) == 1 {
+			return found[0]
+		}
+		byName := make(map[string]observe.Health, len(found))
+		for i, health := range found {
+			byName[names[i]] = health
+		}
+		return answer{ready, byName}
+	})
+}
+
+// namesOf returns a different name for each log. It panics if there is no log to ask.
+func namesOf(logs []Log) []string {
+	if len(logs) == 0 || slices.Contains(logs, nil) {
+		panic("probe: no log is given, or a log is nil")
+	}
+	names := make([]string, len(logs))
+	for i, log := range logs {
+		if named, ok := log.(interface{ Name() string }); ok {
+			names[i] = named.Name()
+		}
+		if names[i] == "" || slices.Contains(names[:i], names[i]) {
+			names[i] = fmt.Sprintf("log %d", i+1)
+		}
+	}
+	return names
 }
 
 // because returns one word for the reason why Health.Ready is not nil.
@@ -64,7 +120,7 @@ const lingerTime = time.Second
 
 // handler returns a handler that answers at once and reads no body. If the request has a body, the handler closes the
 // connection after the answer. Otherwise net/http would first read the body, however slowly it arrives.
-func handler(of Asked, timeout time.Duration, body func(observe.Health) any) http.Handler {
+func handler(timeout time.Duration, logs []Log, body func(found []observe.Health, ready bool) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor == 1 {
 			w.Header().Set("Connection", "close")
@@ -76,12 +132,34 @@ func handler(of Asked, timeout time.Duration, body func(observe.Health) any) htt
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(timeout, time.Second))
 		defer cancel()
-		health := of.Health(ctx)
+		found := ask(ctx, logs)
+		ready := !slices.ContainsFunc(found, func(health observe.Health) bool { return health.Ready() != nil })
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		if health.Ready() != nil {
+		if !ready {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(body(health)) // Ignore the error: the client may have disconnected.
+		_ = json.NewEncoder(w).Encode(body(found, ready)) // Ignore the error: the client may have disconnected.
 	})
+}
+
+// ask returns the Health of each log. It asks them at the same time.
+func ask(ctx context.Context, logs []Log) []observe.Health {
+	found := make([]observe.Health, len(logs))
+	panics := make([]any, len(logs))
+	var all sync.WaitGroup
+	for i, log := range logs[1:] {
+		all.Go(func() {
+			defer func() { panics[i+1] = recover() }()
+			found[i+1] = log.Health(ctx)
+		})
+	}
+	found[0] = logs[0].Health(ctx)
+	all.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p) // Panic in the goroutine of the request, where net/http recovers.
+		}
+	}
+	return found
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestProbeSaysWhetherAProcessCanDoItsPart(t *testing.T) {
 	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	ready, whole := probe.Ready(c, time.Minute), probe.Health(c, time.Minute)
+	ready, whole := probe.Ready(time.Minute, c), probe.Health(time.Minute, c)
 
 	status, body := ask(t, ready, http.MethodGet)
 	assert.Equal(t, http.StatusOK, status, "it only records")
@@ -88,10 +89,10 @@ func TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone(t *testing.T) {
 		"an open breaker":    {observe.Health{OpenBreakers: []observe.OpenBreaker{{BusinessType: "mail", Err: errors.New("down")}}}, http.StatusOK, map[string]any{"ready": true}},
 	} {
 		of := health(func(context.Context) observe.Health { return c.health })
-		status, body := ask(t, probe.Ready(of, 0), http.MethodGet)
+		status, body := ask(t, probe.Ready(0, of), http.MethodGet)
 		assert.Equal(t, c.status, status, name)
 		assert.Equal(t, c.ready, body, name)
-		status, body = ask(t, probe.Health(of, 0), http.MethodGet)
+		status, body = ask(t, probe.Health(0, of), http.MethodGet)
 		assert.Equal(t, c.status, status, name)
 		assert.Equal(t, c.status == http.StatusOK, body["ready"], name)
 		assert.Contains(t, body, "oldest_overdue_seconds", name)
@@ -107,11 +108,90 @@ func TestProbeWaitsNoLongerThanItsTimeout(t *testing.T) {
 		return observe.Health{Database: ctx.Err()}
 	})
 	for _, timeout := range []time.Duration{0, time.Millisecond} {
-		status, body := ask(t, probe.Ready(silent, timeout), http.MethodGet)
+		status, body := ask(t, probe.Ready(timeout, silent), http.MethodGet)
 		assert.Equal(t, http.StatusServiceUnavailable, status)
 		assert.Equal(t, "database", body["because"])
-		_, body = ask(t, probe.Health(silent, timeout), http.MethodGet)
+		_, body = ask(t, probe.Health(timeout, silent), http.MethodGet)
 		assert.Equal(t, "database: context deadline exceeded", body["not_ready"])
+	}
+}
+
+// named is a log with a name and this Health.
+type named struct {
+	name string
+	health
+}
+
+func (n named) Name() string { return n.name }
+
+func is(h observe.Health) health { return func(context.Context) observe.Health { return h } }
+
+// Failure: F85
+func TestProbeOfSeveralLogsNamesThoseThatAreNotReady(t *testing.T) {
+	t.Parallel()
+	well, down := is(observe.Health{OldestOverdue: time.Minute}), is(observe.Health{Database: errors.New("no route")})
+	for reasons, logs := range map[string][]probe.Log{
+		"":                                  {named{"orders", well}, named{"stock", well}},
+		"stock: database":                   {named{"orders", well}, named{"stock", down}},
+		"orders: database, stock: run":      {named{"orders", down}, named{"stock", is(observe.Health{Handlers: 1})}},
+		"log 2: database":                   {well, down},
+		"orders: database, log 2: database": {named{"orders", down}, named{"orders", down}},
+		"log 1: database, orders: database": {named{"", down}, named{"orders", down}},
+	} {
+		want, code := map[string]any{"ready": true}, http.StatusOK
+		if reasons != "" {
+			want, code = map[string]any{"ready": false, "because": reasons}, http.StatusServiceUnavailable
+		}
+		status, body := ask(t, probe.Ready(time.Minute, logs...), http.MethodGet)
+		assert.Equal(t, code, status, reasons)
+		assert.Equal(t, want, body, reasons)
+		status, body = ask(t, probe.Health(time.Minute, logs...), http.MethodGet)
+		assert.Equal(t, code, status, reasons)
+		assert.Equal(t, code == http.StatusOK, body["ready"], reasons)
+		assert.Len(t, body["logs"], 2, reasons)
+	}
+	_, body := ask(t, probe.Health(time.Minute, named{"orders", well}, named{"stock", down}), http.MethodGet)
+	logs := body["logs"].(map[string]any)
+	assert.Equal(t, map[string]any{"ready": true, "handlers": 0.0, "running": false, "oldest_overdue_seconds": 60.0}, logs["orders"])
+	assert.Equal(t, "no route", logs["stock"].(map[string]any)["database"])
+}
+
+// Each log waits until every log has been asked. A probe that asks one after the other would never answer. All logs see
+// the same deadline.
+// Failure: F85
+func TestProbeAsksAllLogsAtTheSameTimeUnderOneDeadline(t *testing.T) {
+	t.Parallel()
+	const logs = 4
+	var asked sync.WaitGroup
+	asked.Add(logs)
+	deadlines := make(chan time.Time, logs)
+	meets := health(func(ctx context.Context) observe.Health {
+		deadline, _ := ctx.Deadline()
+		deadlines <- deadline
+		asked.Done()
+		asked.Wait()
+		return observe.Health{}
+	})
+	status, _ := ask(t, probe.Ready(time.Minute, meets, meets, meets, meets), http.MethodGet)
+	assert.Equal(t, http.StatusOK, status)
+	first := <-deadlines
+	for range logs - 1 {
+		assert.Equal(t, first, <-deadlines)
+	}
+}
+
+// net/http recovers from a panic in the goroutine of a request only. A panic in any other goroutine would end the
+// process.
+// Failure: F85
+func TestLogThatPanicsFailsItsProbeAlone(t *testing.T) {
+	t.Parallel()
+	well, panics := is(observe.Health{}), health(func(context.Context) observe.Health { panic("broken") })
+	for _, logs := range [][]probe.Log{{panics}, {panics, well}, {well, panics}} {
+		assert.PanicsWithValue(t, "broken", func() { ask(t, probe.Ready(time.Minute, logs...), http.MethodGet) })
+	}
+	for _, logs := range [][]probe.Log{{}, {nil}, {well, nil}} {
+		assert.Panics(t, func() { probe.Ready(time.Minute, logs...) })
+		assert.Panics(t, func() { probe.Health(time.Minute, logs...) })
 	}
 }
 
@@ -122,11 +202,31 @@ func ExampleReady() {
 		panic(err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /readyz", probe.Ready(c, 1500*time.Millisecond))
+	mux.Handle("GET /readyz", probe.Ready(1500*time.Millisecond, c))
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 	fmt.Print(answer.Code, " ", answer.Body)
 	// Output: 200 {"ready":true}
+}
+
+// A service with two databases has one probe for both.
+func ExampleReady_twoDatabases() {
+	var logs []probe.Log
+	for _, name := range []string{"orders", "stock"} {
+		c, err := compensator.New(context.Background(), compensator.Config{Name: name, Store: compensatortest.NewMemoryStore()})
+		if err != nil {
+			panic(err)
+		}
+		logs = append(logs, c)
+	}
+	handle := func(context.Context, *compensator.Entry, int) error { return nil }
+	if _, err := compensator.Handle(context.Background(), logs[1].(*compensator.Compensator), "reserve", handle, nil); err != nil {
+		panic(err)
+	}
+	answer := httptest.NewRecorder()
+	probe.Ready(time.Second, logs...).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	fmt.Print(answer.Code, " ", answer.Body)
+	// Output: 503 {"ready":false,"because":"stock: run"}
 }
 
 // TestProbeWaitsForNoBody sends the head of a request with a body, and never sends the body. The answer must come at
@@ -135,7 +235,7 @@ func ExampleReady() {
 func TestProbeWaitsForNoBody(t *testing.T) {
 	t.Parallel()
 	well := health(func(context.Context) observe.Health { return observe.Health{} })
-	for name, handler := range map[string]http.Handler{"ready": probe.Ready(well, 0), "health": probe.Health(well, 0)} {
+	for name, handler := range map[string]http.Handler{"ready": probe.Ready(0, well), "health": probe.Health(0, well)} {
 		server := httptest.NewServer(handler)
 		defer server.Close()
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())

@@ -54,9 +54,9 @@ func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 			}
 			server.Pause()
 			for range 3 {
-				status, body := ready(t, probe.Ready(c, waitTimeout))
+				status, body := ready(t, probe.Ready(waitTimeout, c))
 				require.Equal(t, http.StatusOK, status, "%s", body)
-				status, body = ready(t, probe.Health(c, waitTimeout))
+				status, body = ready(t, probe.Health(waitTimeout, c))
 				require.Equal(t, http.StatusOK, status, "%s", body)
 				var told struct{ Database, Queue string }
 				require.NoError(t, json.Unmarshal([]byte(body), &told))
@@ -141,7 +141,7 @@ func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
 		require.NoError(t, err)
 		for range 20 {
 			asked := time.Now()
-			status, body := ready(t, probe.Ready(c, 1500*time.Millisecond))
+			status, body := ready(t, probe.Ready(1500*time.Millisecond, c))
 			require.Equal(t, http.StatusOK, status, "%s", body)
 			require.Less(t, time.Since(asked), 1500*time.Millisecond, "of the bubble's clock")
 			seen, err := pages.Overview(t.Context(), admin.Actor{ID: "mei"})

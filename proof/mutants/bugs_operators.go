@@ -181,15 +181,23 @@ $lock()`},
 			name: "pages-for-nobody", breaks: "G34",
 			what: "The pages admit users that Identify does not know.",
 			edits: []edit{
-				{"server.identified", `if !$ok || $id == "" {`, `if !$ok && false || false {`},
+				{"site.identified", `if !$ok || $id == "" {`, `if !$ok && false || false {`},
 			},
 			sees: tests("TestEveryRouteRefusesWhoHasNoRight"),
+		},
+		{
+			name: "pages-of-one-log-for-all", breaks: "G34",
+			what: "The pages of each log show the first log, and change its entries.",
+			edits: []edit{
+				{"server.register", `$serve($s, $request($w, $WithContext($ctx)))`, `$serve($s.servers[0], $s.servers[0].request($w, $WithContext($ctx)))`},
+			},
+			sees: tests("TestPagesOfSeveralLogsStayApart"),
 		},
 		{
 			name: "pages-take-foreign-forms", breaks: "G34",
 			what: "A form on another site acts for the signed-in user.",
 			edits: []edit{
-				{"server.handler",
+				{"site.handler",
 					`return $bounded($secured($handler($identified($received($routes())))))`,
 					`return $bounded($secured($identified($received($routes()))))`},
 			},

@@ -42,7 +42,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 // stopping is how long Serve waits for running requests when it ends.
 const stopping = 10 * time.Second
 
-// Serve serves an Admin's pages to the actor until ctx ends, and then closes the listener. The end of ctx is no error.
+// Serve serves the pages of one or several logs to the actor until ctx ends, and then closes the listener. The end of ctx is no error.
 // Serve calls ready with the address, which contains a token. One browser may use the token once. After that a cookie
 // identifies the browser. Serve sets opts.Identify itself.
 //
@@ -50,14 +50,14 @@ const stopping = 10 * time.Second
 // cookie to all ports of its host, and every program on the machine can listen on 127.0.0.1. Serve refuses requests to
 // any other host name. Chromium and Firefox resolve such a name to loopback without a name server. Browsers that do not
 // cannot open the pages.
-func Serve(ctx context.Context, listener net.Listener, d *admin.Admin, actor admin.Actor, opts ui.Options, ready func(link string)) error {
+func Serve(ctx context.Context, listener net.Listener, actor admin.Actor, opts ui.Options, ready func(link string), logs ...*admin.Admin) error {
 	if opts.Base == "" {
 		opts.Base = "/"
 	}
 	door := &door{actor: actor, base: opts.Base, host: strings.ToLower(rand.Text()) + ".localhost", token: rand.Text(), session: rand.Text()}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	opts.Identify = door.identify
-	pages, err := ui.New(d, opts)
+	pages, err := ui.New(opts, logs...)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}

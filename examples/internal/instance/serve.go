@@ -11,7 +11,7 @@ import (
 // Serve answers requests and runs work until ctx ends. It then stops in the order of serve.Run. work must finish what
 // it has begun and return.
 func Serve(ctx context.Context, server *http.Server, listener net.Listener, work func(context.Context) error) error {
-	return serve.Run(ctx, working(work), serve.Config{Servers: []serve.Server{{Server: server, Listener: listener}}})
+	return serve.Run(ctx, serve.Config{Servers: []serve.Server{{Server: server, Listener: listener}}}, working(work))
 }
 
 // working adapts a function to the interface of a log in serve.Run.

@@ -53,7 +53,7 @@ func (a *API) RoutesOfShop(s *Shop) {
 	a.Mux.HandleFunc("POST /goods/{goods}/rebuild", answer(http.StatusOK, func(ctx context.Context, r *http.Request) (any, error) {
 		return a.rebuildRequest(ctx, s, r.PathValue("goods"))
 	}))
-	a.Mux.Handle("GET /ready", probe.Ready(s.Log, LongestRequest)) // This is for a load balancer. A backlog does not make an instance unready.
+	a.Mux.Handle("GET /ready", probe.Ready(LongestRequest, s.Log)) // This is for a load balancer. A backlog does not make an instance unready.
 }
 
 // Way is one way to sell.

@@ -52,7 +52,7 @@ func main() {
 		pages, err := operatorPages(c)
 		check(err)
 		server := &http.Server{Addr: os.Args[2], Handler: pages, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
-		check(serve.Run(ctx, c, serve.Config{Inside: []serve.Server{{Server: server}}}))
+		check(serve.Run(ctx, serve.Config{Inside: []serve.Server{{Server: server}}}, c))
 	}
 	check(c.Close())
 }
@@ -85,10 +85,10 @@ func operatorPages(c *compensator.Compensator) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ui.New(d, ui.Options{Base: "/", Realm: "shop", Identify: func(r *http.Request) (admin.Actor, bool) {
+	return ui.New(ui.Options{Base: "/", Realm: "shop", Identify: func(r *http.Request) (admin.Actor, bool) {
 		name, password, _ := r.BasicAuth()
 		return admin.Actor{ID: name}, name != "" && subtle.ConstantTimeCompare([]byte(password), []byte("try")) == 1
-	}})
+	}}, d)
 }
 
 func check(err error) {

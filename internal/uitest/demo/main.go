@@ -100,9 +100,9 @@ func serve(ctx context.Context, c *compensator.Compensator, shop *problems.Shop,
 	begin(func() error { return c.Run(ctx) })
 	begin(func() error { return work(ctx, shop) })
 	begin(func() error {
-		return local.Serve(ctx, listener, d, admin.Actor{ID: "you"}, ui.Options{Base: "/ops/", Title: "shop", Types: problems.Views()}, func(link string) {
+		return local.Serve(ctx, listener, admin.Actor{ID: "you"}, ui.Options{Base: "/ops/", Title: "shop", Types: problems.Views()}, func(link string) {
 			fmt.Fprintf(out, "The shop's pages, for one browser:\n\n  %s\n\nRefunds fail until the payment service is back: in two minutes, and for one. Ctrl-C ends it.\n", link)
-		})
+		}, d)
 	})
 	for range cap(ended) {
 		if e := <-ended; !errors.Is(e, context.Canceled) {
