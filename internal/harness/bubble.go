@@ -21,7 +21,8 @@ func InBubble(t *testing.T, register func(c *compensator.Compensator), test func
 	InBubbleOf(t, compensator.Config{}, register, test)
 }
 
-// InBubbleOf is like InBubble, with a configuration. Tests that let days pass use it to lengthen the intervals.
+// InBubbleOf does the same as InBubble with the configuration cfg. Tests that let days pass use it to lengthen the
+// intervals.
 func InBubbleOf(t *testing.T, cfg compensator.Config, register func(c *compensator.Compensator), test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -51,13 +52,13 @@ func RecordIn(t *testing.T, c *compensator.Compensator, store *compensatortest.M
 	return receipt
 }
 
-// Lateness notes how late each handler began.
+// Lateness notes how late each handler started.
 type Lateness struct {
 	mu  sync.Mutex // guards all fields
 	All []time.Duration
 }
 
-// Note is the handler. It notes how late it began.
+// Note is a handler. It notes how late it started.
 func (l *Lateness) Note(_ context.Context, e *compensator.Entry, _ Order) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,19 +25,19 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// Program configures a child process. The child runs a Compensator that stops for good at Point, where the test kills
-// the process.
+// Program configures a child process. The child runs a Compensator and stops at Point, where the test kills the
+// process.
 type Program struct {
-	Record bool          // record one entry first, through a plain pool
+	Record bool          // whether to record one entry first, through a plain pool
 	Point  string        // point at which the child prints "paused" and waits
 	Killer string        // business ids of entries whose handler kills the process, separated by commas
 	Works  time.Duration // how long the other handlers take
-	Every  time.Duration // interval of the periodic type "tick", whose effects are its slots (0: not registered)
+	Every  time.Duration // interval of the periodic type "tick", whose handler writes the slot as its effect (0: not registered)
 
 	DSN, Redis, Prefix string
 }
 
-// Points in the life of an entry at which a child can be killed.
+// These are points in the life of an entry at which a child can be killed.
 const (
 	BeforeCommit   = "before the commit"
 	AfterCommit    = "between commit and enqueue"
@@ -49,8 +49,8 @@ const (
 	InCompensation = "in the compensation's transaction"
 	AfterUndone    = "compensated, queue not told"
 	AfterReconcile = "reconciled"
-	UntilGo        = "in the handler, until told to go on" // then returns nil
-	UntilGoToFail  = "in the handler, until told to fail"  // then returns Permanent
+	UntilGo        = "in the handler, until told to go on" // the handler then returns nil
+	UntilGoToFail  = "in the handler, until told to fail"  // the handler then returns Permanent
 )
 
 func runChild() {
@@ -156,7 +156,7 @@ func (r *childRun) observer() observe.Observer {
 	}
 }
 
-// handler does what every child handler does besides writing its effect.
+// handler does what every handler of a child does before it writes its effect.
 func (r *childRun) handler(e *compensator.Entry) error {
 	if r.Works > 0 {
 		<-time.After(r.Works)
@@ -197,7 +197,7 @@ func (p *Child) Write(b []byte) (int, error) {
 	return p.wrong.Write(b)
 }
 
-// StartChild starts a child process on the world's servers. The child is killed at the end of the test at the latest.
+// StartChild starts a child process on the world's servers. The end of the test kills the child if it still runs.
 func (w *World) StartChild(p Program) *Child {
 	w.T.Helper()
 	p.Redis, p.Prefix = w.Redis.Options().Addr, w.Name
@@ -238,7 +238,7 @@ func (p *Child) Await(line string) {
 
 func (p *Child) hasSaid(line string) bool { return p.Times(line) > 0 }
 
-// Times returns how often the child has printed line.
+// Times returns how many times the child has printed line.
 func (p *Child) Times(line string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,7 +255,7 @@ func (p *Child) Times(line string) int {
 	return times
 }
 
-// Kill kills the child without any cleanup, like a power cut.
+// Kill kills the child without any cleanup, as a power cut would.
 func (p *Child) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done

@@ -6,5 +6,5 @@
 //   - helpers that read stored rows
 //   - child processes that a test can kill
 //
-// Helpers that one package alone uses are in that package.
+// Helpers that only one package uses are in that package.
 package harness

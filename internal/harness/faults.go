@@ -21,7 +21,7 @@ var CommitFaults = map[string]faultproxy.Rule{
 	"reply lost":   {Fault: faultproxy.DropReply, Nth: 1},
 }
 
-// Proxied opens the world's database through a proxy that can inject faults. w.DB still connects directly.
+// Proxied opens the world's database through a proxy that can inject faults. w.DB still connects without the proxy.
 func (w *World) Proxied(watched bool, change ...func(*mysql.Config)) (*faultproxy.MySQL, *sql.DB) {
 	w.T.Helper()
 	config, err := mysql.ParseDSN(w.DSN)
@@ -47,11 +47,11 @@ func ReadTimeout(d time.Duration) func(*mysql.Config) {
 	return func(config *mysql.Config) { config.ReadTimeout = d }
 }
 
-// Following matches a request of kind then that comes after a request of kind first on the same connection. For
-// example, it matches the COMMIT of the transaction that ran a certain statement.
+// Following returns a match for a request that then matches and that comes after a request that first matches, on the
+// same connection. For example, it matches the COMMIT of the transaction that ran a certain statement.
 func Following(first, then faultproxy.Match) faultproxy.Match {
 	var mu sync.Mutex
-	seen := make(map[uint64]bool) // by connection id
+	seen := make(map[uint64]bool) // ids of the connections that have sent the first request
 	return func(r faultproxy.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -66,8 +66,8 @@ func Following(first, then faultproxy.Match) faultproxy.Match {
 	}
 }
 
-// HooksOnly returns a configuration in which only the commit notification starts an entry. The reconciler runs one
-// round and no more. ready waits for the end of that round.
+// HooksOnly returns a configuration in which only the commit notification starts an entry. The reconciler runs only one
+// round. ready waits for the end of that round.
 func (w *World) HooksOnly(cfg compensator.Config) (_ compensator.Config, ready func()) {
 	first := make(chan struct{})
 	var once sync.Once
@@ -76,7 +76,7 @@ func (w *World) HooksOnly(cfg compensator.Config) (_ compensator.Config, ready f
 	return cfg, func() { w.Wait(first, "the first round of the reconciler") }
 }
 
-// Wait waits for event. On timeout the test fails, and the message names what did not happen.
+// Wait waits for event. If the event does not come, the test fails, and what names the missing event.
 func (w *World) Wait(event <-chan struct{}, what string) {
 	w.T.Helper()
 	timer := time.NewTimer(Timeout)
@@ -88,7 +88,7 @@ func (w *World) Wait(event <-chan struct{}, what string) {
 	}
 }
 
-// WithholdOutcomes makes the proxy drop outcomes and lease renewals. Claims still pass.
+// WithholdOutcomes makes the proxy drop outcomes and lease renewals. Claims still reach the server.
 func WithholdOutcomes(proxy *faultproxy.MySQL) {
 	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=0, lease_until=0"), Fault: faultproxy.DropRequest})
 	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET lease_until="), Fault: faultproxy.DropRequest})
@@ -102,7 +102,7 @@ func (w *World) AwaitMoreClaims(proxy *faultproxy.MySQL) {
 	claims.Disarm()
 }
 
-// ThroughProxy returns dsn changed so that it connects through proxy.
+// ThroughProxy returns the DSN dsn, changed so that it connects through proxy.
 func ThroughProxy(t *testing.T, dsn string, proxy *faultproxy.MySQL) string {
 	t.Helper()
 	config, err := mysql.ParseDSN(dsn)

@@ -33,7 +33,7 @@ func (g *Gate) Pass(ctx context.Context, e *compensator.Entry) error {
 	}
 }
 
-// PassDeaf is like Pass for a handler that ignores its context.
+// PassDeaf does the same as Pass for a handler that ignores its context.
 func (g *Gate) PassDeaf(e *compensator.Entry) error {
 	g.Entered <- e.ID
 	<-g.opened
@@ -74,5 +74,5 @@ func Next[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-// ErrOf returns the error of a call and drops the result.
+// ErrOf returns only the error of a call.
 func ErrOf[T any](_ T, err error) error { return err }

@@ -35,7 +35,7 @@ func (s *HookedStore) Settle(ctx context.Context, token processlog.Token, outcom
 	return settle()
 }
 
-// OnHooks returns cfg on a HookedStore.
+// OnHooks returns cfg with a HookedStore, and that store.
 func (w *World) OnHooks(cfg compensator.Config) (compensator.Config, *HookedStore) {
 	w.T.Helper()
 	store, err := compensator.OpenStore(w.T.Context(), cfg.DB, compensator.DefaultTable)

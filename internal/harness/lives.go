@@ -11,7 +11,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// LifeTypes are the business types that parents and children run. It holds one type of each kind of handler.
+// LifeTypes are the business types that the test process and its children run. There is one type for each kind of
+// handler.
 type LifeTypes struct {
 	Pay   *compensator.Type[Order] // transactional handler
 	Ship  *compensator.Type[Order] // plain handler
@@ -47,7 +48,7 @@ func newLifeTypes(c *compensator.Compensator, at func(point string), more func(e
 	return &types, errors.Join(errs[:]...)
 }
 
-// LifeInstance makes a Compensator in the parent that runs the children's types.
+// LifeInstance makes a Compensator in the test process that runs the same types as the children.
 func (w *World) LifeInstance(db *sql.DB) (*compensator.Compensator, *LifeTypes) {
 	w.T.Helper()
 	cfg := w.Quick()

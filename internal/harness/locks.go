@@ -33,8 +33,8 @@ func (w *World) Deadlock(tx Statements) {
 	})
 }
 
-// DeadlockIn is like Deadlock, but meet runs the statement of tx that deadlocks. meet touches row 2 of accounts, or
-// rows 1 and 2, and returns the server's error.
+// DeadlockIn does the same as Deadlock, but meet runs the statement of tx that takes part in the deadlock. meet touches
+// row 2 of accounts, or rows 1 and 2, and returns the server's error.
 func (w *World) DeadlockIn(tx Statements, meet func() error) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
@@ -87,8 +87,8 @@ func (w *World) WaitingForRows() (ids []string) {
 	return ids
 }
 
-// Connected reports whether a connection with this id to the world's database is open. It reads SHOW PROCESSLIST.
-// MySQL's information_schema.processlist fails while any statement contains bytes that are not valid text.
+// Connected reports whether a connection with this id to the world's database is open. It reads SHOW PROCESSLIST,
+// because MySQL's information_schema.processlist fails if any running statement contains bytes that are not valid text.
 func (w *World) Connected(id any) bool {
 	w.T.Helper()
 	config, err := mysql.ParseDSN(w.DSN)
@@ -104,7 +104,7 @@ func (w *World) Connected(id any) bool {
 	}
 	for rows.Next() {
 		require.NoError(w.T, rows.Scan(into...))
-		if string(row[0]) == fmt.Sprint(id) && string(row[3]) == config.DBName { // columns Id, User, Host, db
+		if string(row[0]) == fmt.Sprint(id) && string(row[3]) == config.DBName { // the columns are Id, User, Host, db
 			return true
 		}
 	}
@@ -112,7 +112,7 @@ func (w *World) Connected(id any) bool {
 	return false
 }
 
-// Begin begins a transaction. It is rolled back at the end of the test at the latest.
+// Begin begins a transaction. The end of the test rolls it back if it is still open.
 func (w *World) Begin(db *sql.DB) *sql.Tx {
 	w.T.Helper()
 	tx, err := db.Begin()
@@ -122,7 +122,7 @@ func (w *World) Begin(db *sql.DB) *sql.Tx {
 }
 
 // InEverySnapshot runs test on both kinds of pool. On MariaDB it runs test with innodb_snapshot_isolation off and on,
-// independent of the server's default.
+// whatever the server's default is.
 func InEverySnapshot(t *testing.T, test func(t *testing.T, w *World, db *sql.DB, watched, isolated bool)) {
 	isolation := []string{""}
 	if testservers.SharedSQL(t).Flavor == "mariadb" {

@@ -18,7 +18,7 @@ func (l Log) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// LogInto makes cfg log into the Log that it returns.
+// LogInto makes cfg log into a new Log, and returns this Log.
 func LogInto(cfg *compensator.Config) Log {
 	lines := make(Log, 1000)
 	cfg.Logger = slog.New(slog.NewTextHandler(lines, nil))

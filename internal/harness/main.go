@@ -16,8 +16,8 @@ import (
 // childEnv is an environment variable. It holds the program that a re-executed test binary runs instead of its tests.
 const childEnv = "COMPENSATOR_TEST_CHILD"
 
-// Main is the TestMain of packages that use this harness. It runs the tests. In a child process it runs the child's
-// program instead. It fails if goroutines are left at the end.
+// Main is the TestMain of packages that use this harness. It runs the tests, and fails if goroutines are left at the
+// end. In a child process it runs the child's program instead.
 func Main(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		runChild() // This process is a child that a test kills.

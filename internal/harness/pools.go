@@ -60,8 +60,8 @@ func InEveryMode(t *testing.T, test func(t *testing.T, w *World, cfg compensator
 	}
 }
 
-// InOppositeModes is like InEveryMode for heavy tests. It runs only two modes: Connector with Redis, and plain pool
-// without Redis.
+// InOppositeModes does the same as InEveryMode for heavy tests, but in two modes only: Connector with Redis, and plain
+// pool without Redis.
 func InOppositeModes(t *testing.T, test func(t *testing.T, w *World, cfg compensator.Config)) {
 	for _, name := range []string{"connector and redis", "plain pool, no redis"} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func (t Traced) QueryContext(ctx context.Context, query string, args ...any) (*s
 	return t.Tx.QueryContext(ctx, query, args...)
 }
 
-// Known is a handle that names the ScopedTx it belongs to, as an ORM's handle can.
+// Known is a handle that names the ScopedTx behind it, as an ORM's handle can.
 type Known struct {
 	Traced
 	On *compensator.ScopedTx
@@ -102,8 +102,8 @@ func InEveryPool(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
 	})
 }
 
-// InEveryPoolInTurn is like InEveryPool, one pool after the other. Tests that read the shared server's counters need
-// it: no other test may run meanwhile.
+// InEveryPoolInTurn runs test on each kind of pool, one after the other, and no other test runs at that time. Tests
+// that read the shared server's counters need this.
 func InEveryPoolInTurn(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
 	for name, pool := range Pools {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ func (w *World) Put(orders *compensator.Type[Order], number int, opts compensato
 	return w.PutThrough(w.DB, orders, number, opts)
 }
 
-// PutThrough is like Put, through the given pool.
+// PutThrough does the same as Put through the given pool.
 func (w *World) PutThrough(db *sql.DB, orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
 	w.T.Helper()
 	var receipt *compensator.Receipt
@@ -80,7 +80,7 @@ func (w *World) RecordDelayed(c *compensator.Compensator, delay time.Duration) c
 	return receipt.ID()
 }
 
-// Untyped makes n entries of a type that need not be registered.
+// Untyped makes n entries of a type that this process need not register.
 func Untyped(n int) []compensator.NewEntry {
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {
@@ -89,7 +89,7 @@ func Untyped(n int) []compensator.NewEntry {
 	return entries
 }
 
-// Keyed makes n entries whose idempotency keys sort in the reverse order.
+// Keyed makes n entries. The order of their idempotency keys is the reverse of the order of the entries.
 func Keyed(prefix string, n int) []compensator.NewEntry {
 	entries := Untyped(n)
 	for i := range entries {

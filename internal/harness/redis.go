@@ -38,7 +38,7 @@ func (w *World) DueKey(businessType string) string {
 	return "{" + w.Name + ":v1:0}:" + businessType + ":0:due"
 }
 
-// Whole returns the member of that Redis key which marks the type's queue as complete.
+// Whole returns the member of DueKey which marks the type's queue as complete: it holds all entries of the type.
 func (w *World) Whole(businessType string) string { return "whole " + w.DueKey(businessType) }
 
 // WithRedis gives the world its own key prefix on the shared Redis.
@@ -75,7 +75,7 @@ func (w *World) WaitInQueue(id compensator.EntryID) {
 	w.Eventually(func() bool { return w.InQueue(id) }, "the queue knows entry %s", id)
 }
 
-// WaitWhole waits until all entries of a type have been enqueued.
+// WaitWhole waits until the queue of a type is marked as complete.
 func (w *World) WaitWhole(businessType string) {
 	w.T.Helper()
 	key := w.DueKey(businessType)

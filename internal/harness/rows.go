@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Ended counts the entries in this state with this number of failures.
+// Ended counts the entries in the given state with the given number of failures.
 func (w *World) Ended(state compensator.State, failures int) int {
 	w.T.Helper()
 	return w.Count("common_process_log WHERE state=? AND process_count=?", int64(state), failures)

@@ -18,7 +18,7 @@ import (
 // Timeout is how long a test waits for an event that must happen. It is not a measure of speed.
 const Timeout = 3 * time.Minute
 
-// World is a database with the process log and a business table, plus what a test adds.
+// World is a database with the process log and a business table, plus whatever a test adds.
 type World struct {
 	T     *testing.T
 	DSN   string
@@ -33,7 +33,7 @@ func NewWorld(t *testing.T) *World {
 	return WorldAt(t, testservers.Database(t))
 }
 
-// WorldAt is like NewWorld, on a database that the test has made.
+// WorldAt does the same as NewWorld on a database that the test has made.
 func WorldAt(t *testing.T, dsn string) *World {
 	t.Helper()
 	w := &World{T: t, DSN: dsn}
@@ -67,8 +67,7 @@ func (w *World) New(cfg compensator.Config) *compensator.Compensator {
 	return c
 }
 
-// Run runs c until the test ends, or until the returned function is called, which waits and returns Run's
-// error.
+// Run runs c until the test ends or stop is called. stop waits for the end of c.Run and returns its error.
 func (w *World) Run(c *compensator.Compensator) (stop func() error) {
 	w.T.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -87,7 +86,7 @@ func (w *World) Run(c *compensator.Compensator) (stop func() error) {
 	return stop
 }
 
-// Run runs c until the test ends or stop is called. stop waits for Run and returns its error.
+// InTx runs work in a plain transaction of db and commits it.
 func (w *World) InTx(db *sql.DB, work func(tx *sql.Tx)) {
 	w.T.Helper()
 	tx, err := db.Begin()

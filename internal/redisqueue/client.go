@@ -11,11 +11,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// redisTimeout limits the connect, the write and the read of a Redis command. The queue is only a hint, so polling the
-// database earlier is better than a longer wait.
+// redisTimeout limits the connect, the write and the read of a Redis command. The queue is only a hint, so it is better
+// to poll the database than to wait longer.
 const redisTimeout = 2 * time.Second
 
-// leastConns is how many connections to a server the queue needs: one for commands and one for the subscription.
+// leastConns is the number of connections to a server that the queue needs: one for commands and one for the
+// subscription.
 const leastConns = 2
 
 // ownRedisClient opens a separate client to the servers of the user's client. The new client obeys contexts. It does
@@ -91,12 +92,12 @@ func ownClusterClient(opt redis.ClusterOptions) *redis.ClusterClient {
 	return cluster
 }
 
-// poolWithin returns a pool size that opens at most most connections together with the subscription. When the pool is
-// full, commands wait for a connection, for redisTimeout. MaxActiveConns of go-redis fails a command at once when the
-// limit is reached. It also refuses a subscription even if no command is active.
-func poolWithin(size, most int) int {
-	if most > 0 && (size <= 0 || size > most-1) {
-		return most - 1
+// poolWithin returns a pool size with which the pool and the subscription open at most limit connections. When the pool
+// is full, commands wait for a connection, for redisTimeout. The option MaxActiveConns of go-redis would fail a command
+// at once when the limit is reached. It would also refuse a subscription even if no command is active.
+func poolWithin(size, limit int) int {
+	if limit > 0 && (size <= 0 || size > limit-1) {
+		return limit - 1
 	}
 	return size
 }
@@ -112,8 +113,7 @@ func lifetime(client redis.UniversalClient) time.Duration {
 	return 0
 }
 
-// withTimeout caps a timeout at redisTimeout. In the options of an open client, go-redis uses zero or less for "no
-// timeout".
+// withTimeout caps a timeout at redisTimeout. In the options of an open client, zero or less means "no timeout".
 func withTimeout(theirs time.Duration) time.Duration {
 	if theirs > 0 && theirs < redisTimeout {
 		return theirs
@@ -121,9 +121,9 @@ func withTimeout(theirs time.Duration) time.Duration {
 	return redisTimeout
 }
 
-// sendOnce keeps a cluster client from sending a single command again after a connection failure, but lets it follow
-// redirections. The client decides by the type and text of the error, so sendOnce hides both. For a pipeline the client
-// decides before it calls hooks.
+// sendOnce is a hook. It keeps a cluster client from sending a single command again after a connection failure, but
+// lets it follow redirections. The client decides by the type and text of the error, so sendOnce hides both. It does
+// not work for a pipeline, because the client decides about a pipeline before it calls hooks.
 type sendOnce struct{}
 
 func (sendOnce) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -21,15 +21,16 @@ func dialWithin(timeout time.Duration, dial redisDialer) redisDialer {
 	}
 }
 
-// unfit lists the replies to a write that mean that another server is the primary. After a failover the address may
-// lead to that server: through DNS, a virtual IP address or a proxy. An open connection stays on the old server.
+// unfit lists the replies to a write which mean that another server is the primary now. After a failover the address
+// may lead to the new primary, through DNS, a virtual IP address or a proxy. But an open connection stays on the old
+// server.
 var unfit = [][]byte{
 	[]byte("-READONLY "),   // from a replica
 	[]byte("-MASTERDOWN "), // from a replica that has lost its primary
 	[]byte("-NOREPLICAS "), // from a primary that has lost its replicas, perhaps to another primary
 }
 
-// era counts how often all connections were given up. A connection that was dialled in an earlier era is stale.
+// era counts how often all connections became stale. A connection that was dialled in an earlier era is stale.
 type era struct{ now atomic.Int64 }
 
 // watch wraps a dialer. At the first reply in unfit all connections become stale. go-redis itself gives up only the one
@@ -37,7 +38,7 @@ type era struct{ now atomic.Int64 }
 // script as "ERR Error running script …".
 func (e *era) watch(dial redisDialer) redisDialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		connectedAt := e.now.Load() // before the dial, because a dial in progress may lead to the old server, too
+		connectedAt := e.now.Load() // Read the era before the dial, because a dial in progress may lead to the old server, too.
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -68,8 +69,8 @@ func (c *eraConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write sends nothing over a stale connection. go-redis closes the connection because of the error. Most stale
-// connections are found earlier, by SyscallConn.
+// Write sends nothing over a stale connection. Because of the error, go-redis closes the connection. SyscallConn finds
+// most stale connections earlier.
 func (c *eraConn) Write(b []byte) (int, error) {
 	if c.stale() {
 		return 0, errStale
@@ -77,8 +78,8 @@ func (c *eraConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// SyscallConn is called by go-redis before it takes an idle connection out of its pool. After an error go-redis closes
-// the connection and takes another one, so no command fails.
+// SyscallConn returns an error for a stale connection. go-redis calls it before it takes an idle connection out of its
+// pool. After the error go-redis closes this connection and takes another one, so no command fails.
 func (c *eraConn) SyscallConn() (syscall.RawConn, error) {
 	if c.stale() {
 		return nil, errStale

@@ -7,10 +7,10 @@ import "context"
 // DueKey returns the key of the zset with a type's entries.
 func (q *Queue) DueKey(businessType string) string { return q.keys.due(businessType) }
 
-// Whole returns the member that says that a type has lost no entry.
+// Whole returns the member which says that the queue has lost no entry of a type.
 func (q *Queue) Whole(businessType string) string { return wholeMark(q.keys.due(businessType)) }
 
-// OwnerKey returns the key that names the database of a hash tag's keys.
+// OwnerKey returns the key that names the database to which the keys of a hash tag belong.
 func (q *Queue) OwnerKey(tag uint32) string { return q.keys.owner(tag) }
 
 func (q *Queue) EvictionPolicy(ctx context.Context) string { return q.Evicts(ctx) }

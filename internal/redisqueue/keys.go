@@ -13,15 +13,15 @@ import (
 // redisKeys builds the names of all keys and channels in Redis. Each name includes the version of the format, so that
 // versions of the library never misread each other's keys.
 //
-// All keys of one hash tag are on one node of a Redis Cluster. The text after the closing brace is not restricted. A
+// All keys of one hash tag are on one node of a Redis Cluster. The text after the closing brace is not restricted: a
 // business type may contain any character, because a due key is parsed from its right end.
 type redisKeys struct {
 	prefix string
 	tags   uint32 // number of hash tags: 1 on a single server, clusterTags on a cluster
 }
 
-// clusterTags is the number of hash tags that spread the types of one prefix over a cluster. A change moves keys.
-// Entries under the old keys are enqueued again from the database.
+// clusterTags is the number of hash tags that spread the types of one prefix over a cluster. If a later version changes
+// this number, keys move to other nodes. The entries of the old keys are then enqueued again from the database.
 const clusterTags = 16
 
 var validPrefix = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
@@ -50,19 +50,19 @@ func (k redisKeys) tag(n uint32) string {
 	return "{" + k.prefix + ":v1:" + strconv.FormatUint(uint64(n), 10) + "}"
 }
 
-// due returns the key of the zset with a type's due and leased entries. The 0 is the partition. So far there is only
-// one.
+// due returns the key of the zset with a type's due and leased entries. The 0 in it is the partition. So far there is
+// only one partition.
 func (k redisKeys) due(businessType string) string {
 	return k.tag(k.tagOf(businessType)) + ":" + businessType + ":0:due"
 }
 
-// wholeMark returns the member of a due zset that says that no enqueued entry has been lost.
+// wholeMark returns the member of a due zset which says that no enqueued entry has been lost.
 func wholeMark(dueKey string) string { return "whole " + dueKey }
 
-// rebuildMark returns the member of a due zset that says which process rebuilds it.
+// rebuildMark returns the member of a due zset that names the process which rebuilds the type.
 func rebuildMark(who, dueKey string) string { return "rebuild " + who + " " + dueKey }
 
-// rebuilder returns the name of the process with that token for a rebuildMark.
+// rebuilder returns the name that a rebuildMark has for the process with that token.
 func rebuilder(token processlog.Token) string { return hex.EncodeToString(token[:]) }
 
 // owner returns the key of the fingerprint of the only database that may use the keys of the tag.
@@ -71,5 +71,5 @@ func (k redisKeys) owner(tag uint32) string { return k.tag(tag) + ":owner" }
 // lead returns the key that names the instance that reconciles.
 func (k redisKeys) lead() string { return k.tag(0) + ":lead" }
 
-// wake returns the channel for business types whose earliest due time moved forward.
+// wake returns the channel for business types whose earliest due time has become earlier.
 func (k redisKeys) wake() string { return k.prefix + ":v1:wake" }

@@ -95,7 +95,7 @@ func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 	assert.Less(t, 2*maxScriptMembers, 7999, "unpack, which gets a score and a member of each, fails beyond")
 }
 
-// Two types must never share a key. Only the library's prefix may determine the hash tag that Redis finds in a key.
+// Two types must never share a key. The library's prefix alone must determine the hash tag that Redis finds in a key.
 func FuzzRedisKeys(f *testing.F) {
 	f.Add("compensator", "a", "b", uint32(1))
 	f.Add("p", "a:0:due", "a", uint32(16))
@@ -122,7 +122,8 @@ func FuzzRedisKeys(f *testing.F) {
 	})
 }
 
-// Parsing Redis's INFO must not panic. An unreadable version must be accepted, because a server may hide it.
+// The parsing of Redis's INFO must not panic. A version that cannot be read must be accepted, because a server may hide
+// its version.
 func FuzzRedisVersion(f *testing.F) {
 	for _, version := range []string{"", "7.0.15", "4.0.14", "5", "5.", "99999999999999999999.1.1", "-1.0.0", "+8.9.9"} {
 		f.Add(version)
@@ -138,7 +139,7 @@ func FuzzRedisVersion(f *testing.F) {
 	})
 }
 
-// The texts come from Redis 6.0.16 and 7.0.15.
+// The texts in this test come from Redis 6.0.16 and 7.0.15.
 func TestRefusalOfACommandInsideAScriptIsTold(t *testing.T) {
 	for _, answer := range []string{
 		"ERR Error running script (call to f_bd6f3018b28bbdb36260f19d3c44afed740db987): @user_script:1: @user_script: 1: The user executing the script can't run this command or subcommand",

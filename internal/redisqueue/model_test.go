@@ -21,8 +21,8 @@ import (
 
 // The test cannot set the clock of a Redis. So the in-memory queue and a Redis get the same commands one after the
 // other. Their due times may differ by the time that the commands take, and no decision depends on such a small
-// difference. For this, each span is one of two kinds. Either it has passed on both sides before the next command, or
-// it is so long and uneven that no sums of spans are equal.
+// difference. To make this so, each span is of one of two kinds. Either it has passed on both sides before the next
+// command, or it is so long and uneven that no two sums of spans are equal.
 func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewRedis(t) // Use a separate server, because the test fills its memory.
@@ -39,7 +39,7 @@ func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
 	})
 }
 
-// queueTwins holds a Redis, which is side 0, and the double, side 1. Each has two processes.
+// queueTwins holds two sides: side 0 is a Redis, and side 1 is the double. Each side has two processes.
 type queueTwins struct {
 	ctx      context.Context
 	client   *redis.Client
@@ -48,7 +48,7 @@ type queueTwins struct {
 	memory   *memory.Queue
 	sides    [2][2]processlog.Queue
 	tokens   [][2]int64    // tokens of each claim
-	full     bool          // Redis is at its memory limit
+	full     bool          // whether Redis is at its memory limit
 	apart    time.Duration // longest time that both sides took for one command
 	saved    []redisKey
 	snapshot *memory.QueueState
@@ -129,7 +129,7 @@ func (m *queueTwins) compareMembers() {
 		}
 		for _, z := range members {
 			if z.Score > 4e15 {
-				continue // Skip a member that is no entry. The comparison of the queues' replies covers it.
+				continue // This member is no entry. The comparison of the queues' replies covers it.
 			}
 			want[i] = append(want[i], z.Member.(string))
 			wantAt = append(wantAt, time.Duration(z.Score)*time.Millisecond)
@@ -275,7 +275,7 @@ type rebuildCommand struct {
 	Process int
 	Types   []string
 	Token   processlog.Token
-	Period  time.Duration // 0: ends the rebuild
+	Period  time.Duration // how long the rebuild may take; 0: the command ends the rebuild
 }
 
 func drawRebuild(t *rapid.T) rebuildCommand {

@@ -27,7 +27,7 @@ func (q *Queue) Notify(ctx context.Context, businessTypes []string) error {
 }
 
 const (
-	listenSilence = 3 * time.Second        // after this time without a message Listen pings the server
+	listenSilence = 3 * time.Second        // Listen pings the server after this time without a message
 	listenPause   = 200 * time.Millisecond // pause before a new connection attempt
 	listenLeast   = 5 * time.Second        // minimum duration of a subscription
 )
@@ -35,9 +35,9 @@ const (
 // errOutlived ends a subscription whose connection has reached the user's ConnMaxLifetime.
 var errOutlived = errors.New("listen: the connection has reached ConnMaxLifetime")
 
-// Listen subscribes again when the connection is lost or has reached the client's ConnMaxLifetime. By then the address
-// may lead to another server, although the old server still answers. Listen returns after ctx has ended, at the latest
-// after one connection attempt.
+// Listen subscribes again when the connection is lost or has reached the client's ConnMaxLifetime. The reason is that
+// the address may lead to another server by then, although the old server still answers. When ctx has ended, Listen
+// returns at the latest after one connection attempt.
 func (q *Queue) Listen(ctx context.Context, wake func(businessType string)) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -59,14 +59,14 @@ func (q *Queue) Listen(ctx context.Context, wake func(businessType string)) {
 	}
 }
 
-// listenOnce receives until ctx ends, the connection fails or stays silent, or the connection has reached its lifetime.
-// A lost notification delays an entry by a few seconds at most.
+// listenOnce receives messages until ctx ends, the connection fails or stays silent, or the connection has reached its
+// lifetime. A lost notification delays an entry by a few seconds at most.
 func (q *Queue) listenOnce(ctx context.Context, wake func(businessType string)) error {
 	subscription := q.client.Subscribe(ctx, q.keys.wake())
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(closed)
-		_ = subscription.Close() // unblocks ReceiveTimeout below
+		_ = subscription.Close() // This unblocks ReceiveTimeout below.
 	})
 	// Close the subscription on every path, exactly once, so that nothing remains when Listen returns.
 	defer func() {
@@ -89,8 +89,8 @@ func (q *Queue) listenOnce(ctx context.Context, wake func(businessType string)) 
 			report.Send(ctx, report.Listen, nil)
 		case ctx.Err() != nil:
 			return ctx.Err()
-		// Silence may mean that there is nothing to send, or that the connection is dead. Ping once. Silence after the
-		// ping ends the subscription.
+		// Silence may mean that there is nothing to send, or that the connection is dead. Ping once. If the server is
+		// still silent after the ping, the subscription ends.
 		case errors.As(err, &network) && network.Timeout() && !asked:
 			asked = true
 			if err := subscription.Ping(ctx); err != nil {

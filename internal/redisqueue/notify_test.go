@@ -50,7 +50,7 @@ func listen(t *testing.T, q processlog.Queue) (stop func(), woken *sync.Map) {
 func awaitNotification(t *testing.T, sender processlog.Queue, businessType string, woken *sync.Map) {
 	t.Helper()
 	assert.Eventually(t, func() bool {
-		_ = sender.Notify(t.Context(), []string{"other", businessType}) // Repeat this, because a notification is lost while no subscription exists.
+		_ = sender.Notify(t.Context(), []string{"other", businessType}) // Repeat the call, because a notification is lost if no subscription exists.
 		_, got := woken.Load(businessType)
 		return got
 	}, eventually, 5*time.Millisecond)

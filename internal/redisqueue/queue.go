@@ -1,12 +1,12 @@
 // Package redisqueue is the delay queue on Redis that several processes share. It keeps one sorted set for each
 // business type, and each of its scripts does one operation on a set. The queue holds only hints. The database is
-// authoritative. So data that Redis loses, repeats or invents costs only time, and so does a call that is left half
-// done (G10).
+// authoritative. So if Redis loses, repeats or invents data, or if a call is left half done, entries only start later
+// (G10, the queue is a hint).
 //
-// Scripts read the clock of Redis and take only durations (G9). Each script uses one key and does a bounded amount of
-// work, because Redis serves no other client meanwhile. A script that was sent alone and may have run is never sent
-// again. A claim whose reply was lost would lease a second batch. Scripts in a pipeline are safe to repeat, because a
-// cluster client may repeat them.
+// Scripts read the clock of Redis and take only durations (G9, nothing starts early). Each script uses one key and does
+// a limited amount of work, because Redis serves no other client during a script. A script that was sent alone and may
+// have run is never sent again. If a claim were sent again after its reply was lost, it would lease a second batch.
+// Scripts in a pipeline are safe to repeat, because a cluster client may repeat them.
 //
 // The engine calls the queue through the contract in package processlog, from any goroutine. The package starts no
 // goroutine: Listen runs in the goroutine of its caller. The package uses Redis, and knows nothing about SQL or
@@ -31,13 +31,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Queue keeps one zset for each business type. It maps entry ids to due times, or to lease ends while claimed, in unix
-// ms of Redis's clock. Its contents survive a crash of this process.
+// Queue keeps one zset for each business type. The zset maps the id of an entry to its due time, or to the end of its
+// lease if it is claimed, in unix ms of Redis's clock. Its contents survive a crash of this process.
 //
-// Redis may lose all keys, or lose or rename a single zset. Then the member "whole …" of a zset is missing, and every
-// reply about its type reports the loss. A Redis at its memory limit still claims and settles. Entries that it
-// cannot add make the type lost, and Enqueue reports that. The same holds if a key of the queue holds a value of
-// another type. The queue does not change that value.
+// Redis may lose all keys, or lose or rename a single zset. After a loss, the zset lacks the member "whole …", and
+// every reply about its type reports the loss. A Redis at its memory limit still claims and settles. If Redis cannot
+// add an entry, the entry's type becomes lost, and Enqueue reports this. The same happens if a key of the queue holds a
+// value that is not a zset. The queue does not change that value.
 //
 // One call may send several scripts. If one script fails, the others still take effect, and the error says what failed.
 // Every method may be called again after an error.
@@ -46,7 +46,7 @@ type Queue struct {
 	keys     redisKeys
 	instance string // random name of this process for Lead
 
-	knownVersion atomic.Bool // Check has read the version of the server
+	knownVersion atomic.Bool // whether Check has read the version of the server
 }
 
 var _ processlog.Queue = (*Queue)(nil)
@@ -68,8 +68,8 @@ func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
 	return &Queue{client: own, keys: k, instance: rand.Text()}, nil
 }
 
-// maxScriptMembers is the maximum number of entries in one script. Redis serves no other client meanwhile, and unpack
-// of Lua takes 7,999 values.
+// maxScriptMembers is the maximum number of entries in one script. Redis serves no other client during a script, and
+// unpack of Lua takes at most 7,999 values.
 const maxScriptMembers = 1000
 
 var (
@@ -106,7 +106,7 @@ func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	if err := q.checkVersion(ctx); err != nil {
 		return fmt.Errorf("check redis: %w", err)
 	}
-	// The first tag decides. So if two databases start at the same time, one of them gets all tags.
+	// The first tag decides. If two databases start at the same time, one of them gets the first tag and so all tags.
 	for _, tags := range [][]uint32{q.allTags()[:1], q.allTags()[1:]} {
 		owners, err := q.stamp(ctx, tags, q.keys.owner, func() string { return fingerprint })
 		if err != nil {
@@ -154,7 +154,7 @@ func (q *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rule
 	replies, err := q.run(ctx, calls)
 	left := &processlog.LeftOutError{}
 	for i, reply := range replies {
-		// A failed call has a nil reply, which says nothing about its type.
+		// A failed call has a nil reply, so the reply does not say whether the type is lost.
 		answer, _ := reply.(int64)
 		newHeads = addIf(answer&1 != 0, newHeads, types[i])
 		lost = addIf(answer&2 != 0, lost, types[i])
@@ -182,7 +182,7 @@ func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.Enq
 			args = append(args, wholeMark(key), rebuildMark("nobody", key),
 				processlog.Remaining(rules.MaxLease), max(0, rules.Limit), processlog.Remaining(rules.Near))
 			for _, a := range chunk {
-				// As text, because Lua's numbers are floats, which cannot distinguish large ids.
+				// Send the id as text, because numbers in Lua are floats, which cannot distinguish large ids.
 				args = append(args, a.ID.String(), processlog.Remaining(a.In))
 			}
 			calls = append(calls, scriptCall{enqueueScript, key, args})
@@ -192,7 +192,7 @@ func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.Enq
 	return calls, types
 }
 
-// addIf appends a type unless it is the last one already.
+// addIf appends a type if so is true, unless the type is the last one already.
 func addIf(so bool, types []string, businessType string) []string {
 	if !so || len(types) > 0 && types[len(types)-1] == businessType {
 		return types
@@ -227,7 +227,7 @@ func readLeased(reply any) (leased processlog.Leased, ok bool) {
 	leased = processlog.Leased{Token: token, Next: next, Lost: parts[3] == int64(1)}
 	for _, member := range members {
 		s, _ := member.(string)
-		if id, err := processlog.ParseID(s); err == nil { // skip members that are not ids
+		if id, err := processlog.ParseID(s); err == nil { // Skip members that are not ids.
 			leased.IDs = append(leased.IDs, id)
 		}
 	}
@@ -310,8 +310,8 @@ func (q *Queue) askEach(ctx context.Context, script *redis.Script, businessTypes
 	return answers, nil
 }
 
-// Lead renews the leadership of the leading process. Another process takes over if the leader has not called Lead for a
-// period.
+// Lead renews the leadership of the leading process. If the leader has not called Lead for a period, another process
+// takes over.
 func (q *Queue) Lead(ctx context.Context, period time.Duration) (bool, error) {
 	replies, err := q.run(ctx, []scriptCall{{
 		leadScript, q.keys.lead(), []any{q.instance, max(1, processlog.Remaining(period))},
@@ -322,8 +322,8 @@ func (q *Queue) Lead(ctx context.Context, period time.Duration) (bool, error) {
 	return replies[0] == int64(1), nil
 }
 
-// Evicts returns the maxmemory policy if that policy may evict the keys of the queue. It returns "" otherwise, or if
-// the server does not tell. Eviction costs only latency, so Check accepts it.
+// Evicts returns the maxmemory policy if that policy may evict the keys of the queue. Otherwise it returns "". It also
+// returns "" if the server does not tell its policy. Eviction costs only latency, so Check accepts it.
 func (q *Queue) Evicts(ctx context.Context) string {
 	const setting = "maxmemory-policy"
 	config, err := q.client.ConfigGet(ctx, setting).Result()
@@ -344,7 +344,7 @@ func (q *Queue) allTags() []uint32 {
 	return tags
 }
 
-// stamp writes a value under the key of each tag that has none, and returns the values that are there now.
+// stamp writes a value under the key of each tag whose key has no value. It returns the values that the keys have then.
 func (q *Queue) stamp(ctx context.Context, tags []uint32, key func(uint32) string, value func() string) ([]string, error) {
 	var calls []scriptCall
 	for _, tag := range tags {

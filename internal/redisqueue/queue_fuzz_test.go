@@ -96,8 +96,8 @@ type scriptError string
 func (e scriptError) Error() string { return string(e) }
 func (scriptError) RedisError()     {}
 
-// A script's reply of an unexpected form must cause an error, and never a panic. The queue must not return a token, an
-// id or a wait that was not in the reply.
+// If a script's reply has an unexpected form, the queue must return an error and must not panic. The queue must not
+// return a token, an id or a wait that was not in the reply.
 func FuzzQueueReplies(f *testing.F) {
 	for _, number := range []int64{0, -1, 1, 1700000000000, math.MaxInt64, math.MinInt64} {
 		for _, program := range [][]byte{
@@ -151,7 +151,7 @@ func FuzzQueueReplies(f *testing.F) {
 	})
 }
 
-// requireClaimed allows ids and a token only if the reply has the form of the script's replies.
+// requireClaimed requires that ids and a token come only from a reply that has the form of the script's replies.
 func requireClaimed(t *testing.T, leased processlog.Leased, err error, number int64, text string) {
 	t.Helper()
 	if err != nil {
@@ -165,8 +165,8 @@ func requireClaimed(t *testing.T, leased processlog.Leased, err error, number in
 	}
 }
 
-// A duration that is sent to Redis or to a table must never be shortened. A duration that comes back must equal what
-// was sent.
+// A duration that is sent to Redis or to a table must never be shortened. A duration that is read back must equal the
+// duration that was sent.
 func FuzzDurations(f *testing.F) {
 	for _, d := range []int64{0, 1, -1, 999_999, 1_000_000, 1_000_001, math.MaxInt64, math.MinInt64, math.MaxInt64 - 999_999} {
 		f.Add(d)

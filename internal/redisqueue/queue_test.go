@@ -37,7 +37,7 @@ func deleteKeys(ctx context.Context, client *redis.Client, prefix string) error 
 	if err != nil || len(keys) == 0 {
 		return err
 	}
-	pipe := client.Pipeline() // The keys of one command may have to be in one slot, so delete them one by one.
+	pipe := client.Pipeline() // Delete the keys one by one, because the keys of one command may have to be in one slot.
 	for _, key := range keys {
 		pipe.Del(ctx, key)
 	}
@@ -219,7 +219,7 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	waits, _, err := q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
 	assert.Greater(t, waits[0], 50*time.Minute)
-	pulledIn := []processlog.QueueOutcome{{ID: left.IDs[0], Token: left.Token, In: 30 * time.Minute}} // This settle has an old token.
+	pulledIn := []processlog.QueueOutcome{{ID: left.IDs[0], Token: left.Token, In: 30 * time.Minute}} // This settle has the token of an old claim.
 	require.NoError(t, q.Settle(t.Context(), "order", pulledIn))
 	waits, _, err = q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
@@ -303,7 +303,7 @@ func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 	flush := func() { require.NoError(t, client.ScriptFlush(t.Context()).Err()) }
 	var items []processlog.QueueEntry
 	var types []string
-	for i := range 250 { // more than one pipeline holds, and more than one Peek
+	for i := range 250 { // These are more types than fit into one pipeline, and into one Peek.
 		types = append(types, fmt.Sprintf("type %d", i))
 		items = append(items, due(types[i], 1)...)
 	}

@@ -23,7 +23,7 @@ type scriptCall struct {
 const maxPipeline = 100
 
 // run sends the calls and returns their replies in order. A failed call has a nil reply, and its error is among the
-// joined errors. The other calls have run.
+// joined errors. All other calls have run.
 func (q *Queue) run(ctx context.Context, calls []scriptCall) ([]any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func (q *Queue) sendAll(ctx context.Context, calls []scriptCall, eval evalScript
 	return cmds
 }
 
-// failed prepares an error for the caller. In a cluster it also reloads the map of the slots. Otherwise the client
-// would dial a dead node for seconds, until the next reload.
+// failed prepares an error for the caller. In a cluster it also reloads the slot map. Without this reload, the client
+// would dial a dead node for seconds.
 func (q *Queue) failed(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -97,7 +97,7 @@ func (q *Queue) failed(ctx context.Context, err error) error {
 	return named(shownError(err))
 }
 
-// named marks an error that says that Redis refuses this client. Such an error does not pass by waiting.
+// named marks an error which says that Redis refuses this client. Such an error does not go away by itself.
 func named(err error) error {
 	answer := answerOf(err)
 	for _, refusal := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR Client sent AUTH",

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// splitStatements limits how many statements one writeApart sends to find the refused items. Three refused items of 100
-// take about 40 statements.
+// splitStatements limits the number of statements that one writeApart sends to find the refused items. Three refused
+// items of 100 take about 40 statements.
 const splitStatements = 64
 
 // refusal is an item that the database refused to write, and the reason.
@@ -23,12 +23,13 @@ type refusal[T any] struct {
 }
 
 // writeApart writes items. If the database accepts all items, that takes one call of write. If a trigger or a
-// constraint refuses some row, writeApart writes the halves, then their halves, so that a refused row delays no other.
-// If write waits in vain for a lock that a trigger wants, writeApart writes a few items at a time.
+// constraint refuses a row, writeApart writes the two halves, then their halves, so that a refused row delays no other.
+// If a statement of write waits for a lock that a trigger wants and does not get, writeApart writes a few items at a
+// time.
 //
 //   - refused holds the items that the database refused when they were written alone.
-//   - left holds items that were not written. Either a trigger waited, or writing them alone would have taken too many
-//     statements or too long. The caller offers them again later, without the refused ones.
+//   - left holds items that were not written, because a trigger waited, or because writing them alone would have taken
+//     too many statements or too long. The caller offers them again later, without the refused ones.
 //   - err is an error that no row caused: the server's condition, or a statement that can never succeed. After err any
 //     item may be written.
 //
@@ -59,7 +60,7 @@ func writeApart[T any](ctx context.Context, s *Store, items []T, write func(item
 
 // leftOver collects the rows that a call did not write, although it wrote all others.
 type leftOver struct {
-	busy     bool // some rows were locked, or were not tried
+	busy     bool // whether some rows were locked, or were not tried
 	refusals []processlog.Refusal
 }
 
@@ -92,8 +93,8 @@ type splitter[T any] struct {
 	s          *Store
 	write      func(items []T) error
 	statements int           // number of statements that may still be sent
-	waits      int           // number of waits in vain that are still allowed
-	wait       time.Duration // length of the last wait in vain
+	waits      int           // number of waits without success that are still allowed
+	wait       time.Duration // length of the last wait without success
 	refused    []refusal[T]
 	left       []T
 }
@@ -112,7 +113,7 @@ func (p *splitter[T]) split(items []T) error {
 	return err
 }
 
-// half writes one half, and reports whether all of it was written.
+// half writes one half, and reports whether the whole half was written.
 func (p *splitter[T]) half(items []T) (whole bool, err error) {
 	if !p.may() {
 		p.left = append(p.left, items...)
@@ -135,15 +136,15 @@ func (p *splitter[T]) half(items []T) (whole bool, err error) {
 	return false, p.split(items)
 }
 
-// may reports whether one more statement may be sent. After a wait in vain, the context must leave time for another
-// wait.
+// may reports whether one more statement may be sent. After a wait without success, the context must leave time for
+// another wait.
 func (p *splitter[T]) may() bool {
 	return p.statements > 0 && p.waits > 0 && (p.wait == 0 || timeFor(p.ctx, p.wait))
 }
 
-// piecewise writes a few items at a time, after all of them together waited for a lock in vain. A wait makes the pieces
-// smaller, and a success makes them larger. Items are drawn at random, so that no item always shares its piece with an
-// item that waits.
+// piecewise writes a few items at a time, after a statement for all of them has waited for a lock that it did not get.
+// A wait makes the pieces smaller, and a success makes them larger. Items are drawn at random, so that no item always
+// shares its piece with an item that waits.
 func (p *splitter[T]) piecewise(items []T) error {
 	order, size := rand.Perm(len(items)), (len(items)+piecesAtFirst-1)/piecesAtFirst
 	for len(order) > 0 {
@@ -167,7 +168,7 @@ func (p *splitter[T]) piecewise(items []T) error {
 const (
 	// piecesAtFirst is the number of pieces after all items waited together.
 	piecesAtFirst = 16
-	// splitWaits limits the waits in vain of one writeApart, after the first wait.
+	// splitWaits limits the waits without success of one writeApart, after the first wait.
 	splitWaits = 3
 )
 
@@ -177,8 +178,8 @@ func timeFor(ctx context.Context, wait time.Duration) bool {
 	return !ok || time.Until(deadline) > wait+time.Second/2
 }
 
-// waitError says that a statement waited for a lock in vain, although its transaction had locked all rows to write. So
-// a trigger wants a lock that another transaction holds.
+// waitError says that a statement waited for a lock that it did not get, although its transaction had locked all rows
+// to write. So a trigger wants a lock that another transaction holds.
 type waitError struct {
 	error
 	took time.Duration
@@ -197,7 +198,7 @@ func waitIn(err error) *waitError {
 }
 
 // writeHeld runs a statement in a transaction that has locked all rows to write. It returns a *waitError if the
-// statement waited for a lock in vain.
+// statement waited for a lock that it did not get.
 func (s *Store) writeHeld(ctx context.Context, tx processlog.Tx, query string) (changed int64, err error) {
 	began := time.Now()
 	if changed, err = execCount(ctx, tx, query); err != nil {
@@ -206,8 +207,8 @@ func (s *Store) writeHeld(ctx context.Context, tx processlog.Tx, query string) (
 	return changed, nil
 }
 
-// asWait turns the error of a statement that began at began into a *waitError if the statement waited for a lock in
-// vain. SQLite has one writer, so triggers never wait there.
+// asWait turns the error of a statement into a *waitError if the statement waited for a lock that it did not get. The
+// parameter began is the time at which the statement began. SQLite has one writer, so triggers never wait there.
 func (s *Store) asWait(ctx context.Context, err error, began time.Time) error {
 	if s.d.skipLocked == "" {
 		return err
@@ -224,8 +225,8 @@ func (s *Store) asWait(ctx context.Context, err error, began time.Time) error {
 }
 
 // refusesRow reports whether the database refused a statement of the library because of a row. A trigger may raise any
-// error, so every error of a statement counts, with two exceptions. The first is an error of the server's condition.
-// The second is an error that says that the log's own table is missing or forbidden.
+// error, so refusesRow returns true for every error of a statement, with two exceptions. It returns false for an error
+// caused by the server's condition, and for an error about a missing or forbidden table of the log.
 func (s *Store) refusesRow(err error) bool {
 	if err == nil || s.ServerFault(err) || s.d.fault(err) == faultUnreachable {
 		return false
@@ -241,7 +242,7 @@ func (s *Store) refusesRow(err error) bool {
 var suffixes = []string{"", "_audit", "_case", "_fault", "_meta", "_operation", "_setting", "_slots", "_turns"}
 
 // isIn reports whether text names a table of the log. A user's table, for example a history table of a trigger, may
-// contain the log's name within its own name. That does not count.
+// contain the log's name within its own name. Such a name does not count.
 func (t tableName) isIn(text string) bool {
 	words := strings.FieldsFunc(text, func(r rune) bool { return !isNameRune(r) })
 	return slices.ContainsFunc(words, func(word string) bool {

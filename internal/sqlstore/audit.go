@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// audit records what a person did, in the transaction that does it.
+// audit writes the audit records of a person's change, in the transaction of the change.
 func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 	records := make([]auditRow, len(rows))
 	for i := range rows {

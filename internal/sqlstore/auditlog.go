@@ -15,7 +15,8 @@ const auditLogRead = 2000
 
 // auditLogTable describes one of the two tables from which the audit log is merged.
 type auditLogTable struct {
-	// These are the columns whose names differ, or that only one table has. The type of a purged entry is unknown.
+	// The names of these columns differ between the tables, or only one table has the column. The type of a purged entry
+	// is unknown.
 	table, join, at, businessType, refused, subject, before, after string
 }
 
@@ -26,10 +27,10 @@ func (s *Store) auditLogTables() [2]auditLogTable {
 	}
 }
 
-// auditLogSide is what was read of one table.
+// auditLogSide holds the rows that were read of one table.
 type auditLogSide struct {
 	rows []auditLogRow
-	end  uint64 // first row that was read; 0: the whole table was read
+	end  uint64 // row number at which the reading stopped; 0: the whole table was read
 }
 
 // auditLogRow is a record with the id of its row.
@@ -45,8 +46,8 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (proc
 		return processlog.AuditLogPage{}, err
 	}
 	q := auditLogQuery{s: s, f: f, limit: limit}
-	// The records of one entry have an index. A reader who may see only some types must not learn where reading stopped
-	// among other types.
+	// The records of one entry have an index. If a reader may see only some types, the position at which reading stopped
+	// would reveal records of other types.
 	q.few = f.EntryID.IsZero() && f.BusinessTypes == nil && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero())
 	if f.Cursor != "" {
 		if q.before[0], q.before[1], err = parsePair(f.Cursor); err != nil {
@@ -66,7 +67,7 @@ type auditLogQuery struct {
 	f      processlog.AuditLogFilter
 	limit  int
 	few    bool      // read at most auditLogRead rows of each table
-	before [2]uint64 // end of the page before, per table; unused on the first page
+	before [2]uint64 // position at which the previous page ended, per table; unused on the first page
 }
 
 // auditLogPage reads the newest matching rows of both tables. A last row, with side 2, holds the newest id of each table.
@@ -161,7 +162,7 @@ func (q *auditLogQuery) read(ctx context.Context) (sides [2]auditLogSide, err er
 	}
 	for i := range sides {
 		sides[i].end = q.end(q.before[i])
-		slices.SortFunc(sides[i].rows, func(a, b auditLogRow) int { return cmp.Compare(b.row, a.row) }) // A union need not keep the order.
+		slices.SortFunc(sides[i].rows, func(a, b auditLogRow) int { return cmp.Compare(b.row, a.row) }) // The order of a union's rows is not guaranteed.
 	}
 	return sides, rows.Err()
 }

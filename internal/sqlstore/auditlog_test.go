@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestAuditLogOfSomeTypesEndsWhereTheyDo fills the audit log with many records of other types. With a filter on types,
-// these records must cause no empty page and no cursor.
+// TestAuditLogOfSomeTypesEndsWhereTheyDo fills the audit log with many records of other types. If the filter names
+// types, records of other types must cause no empty page and no cursor.
 // Failure: F122
 func TestAuditLogOfSomeTypesEndsWhereTheyDo(t *testing.T) {
 	s := newListStore(t, nil)

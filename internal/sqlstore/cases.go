@@ -42,9 +42,9 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 // hasCase reports whether an outcome opens a case.
 func hasCase(o *processlog.Outcome) bool { return o.Case != nil && o.To == processlog.Dead }
 
-// updateAndOpen returns a rowUpdate like updateFreeRows that also stores Faults, and opens the cases of rows that become
-// dead, in the same transaction. The token shows which rows this UPDATE has changed, and only their Faults and cases are
-// written. A second try writes them again, which is harmless.
+// updateAndOpen returns a rowUpdate that works like updateFreeRows. In the same transaction it also stores Faults, and
+// opens the cases of rows that become dead. The token shows which rows this UPDATE has changed. Only the Faults and
+// cases of these rows are written. A second try writes them again, which is harmless.
 func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]int, outcomes []processlog.Outcome) rowUpdate {
 	open := func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 		err = s.inOwn(ctx, func(tx processlog.Transaction) error {
@@ -195,9 +195,9 @@ func (s *Store) withoutCase(groups []group, since time.Duration, limit int) stri
 	return s.sql(deadWithoutCase, "parts", strings.Join(parts, " UNION ALL "), "limit", strconv.Itoa(limit))
 }
 
-// OpenCases implements Operations. It locks the rows first, as all code does. A transaction that revives one of them
-// therefore closes its case afterwards. The result counts the locked rows, because a server counts a reopened case
-// twice.
+// OpenCases implements Operations. It locks the rows first, as all code does. So a transaction that requeues one of
+// these entries runs later, and closes its case. The result counts the locked rows, because a server counts a reopened
+// case twice.
 func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []processlog.CaseDraft) (opened int, err error) {
 	places := make(map[processlog.ID]int, len(rows))
 	ids := make([]processlog.ID, len(rows))
@@ -232,7 +232,7 @@ func (s *Store) lockDead(ctx context.Context, tx processlog.Tx, ids []processlog
 	})
 }
 
-// CloseCases implements Operations. The version in the condition keeps a case open that was reopened meanwhile.
+// CloseCases implements Operations. The version in the condition keeps a case open that was reopened after it was read.
 func (s *Store) CloseCases(ctx context.Context, limit int) (int, error) {
 	n, err := s.closeCases(ctx, limit)
 	if err != nil {

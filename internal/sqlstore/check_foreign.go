@@ -10,8 +10,8 @@ import (
 var ourColumns = []string{"next_at", "lease_until", "version", "token", "epoch", "delivery_count"}
 
 // foreignTable reports whether a table with the log's name is not a log at all, but a user's own table. A table that
-// lacks half of ourColumns or more is not a log. The error then says so, and does not list the missing columns. A
-// user's own table may have a version, a token and a next_at, so fewer missing columns prove nothing.
+// lacks half of ourColumns or more is not a log. For such a table the error says so, and does not list the missing
+// columns. A user's own table may have a version, a token and a next_at, so fewer missing columns prove nothing.
 func foreignTable(name tableName, has func(column string) bool) error {
 	var missing []string
 	for _, column := range ourColumns {

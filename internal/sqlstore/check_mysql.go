@@ -18,7 +18,7 @@ import (
 func checkMySQL(ctx context.Context, s *Store) []error {
 	session, err := readMySQLSession(ctx, s.db)
 	if slices.ContainsFunc(session.charsets[:], garbles) {
-		return []error{session.charsetProblem()} // In such a session nothing else that was read is reliable.
+		return []error{session.charsetProblem()} // No other value that was read in such a session can be trusted.
 	}
 	if err != nil {
 		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}
@@ -44,7 +44,7 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 			"should skip a locked row; want 1 or more, or open the database on Connector"})
 	}
 	if session.emptyIsNull() {
-		return problems // In such a session the table's definition cannot be read either.
+		return problems // The table's definition cannot be read in such a session either.
 	}
 	table, err := readMySQLTable(ctx, s)
 	if err != nil {
@@ -67,7 +67,8 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 }
 
 // keepsReadOnly reports whether the driver keeps the connection to a server that has become read-only. With
-// rejectReadOnly the driver closes such a connection. The trial writes nothing, because there is no entry 0.
+// rejectReadOnly the driver closes such a connection. keepsReadOnly tries it with an UPDATE that writes nothing,
+// because there is no entry 0.
 func keepsReadOnly(ctx context.Context, s *Store) bool {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -90,18 +91,18 @@ type mysqlSession struct {
 	logBin       bool
 	binlogFormat string
 	readOnly     string // 0 or 1, or a word on newer servers
-	replicated   bool   // another server may take over
-	chains       bool   // each COMMIT begins the next transaction
+	replicated   bool   // whether another server may take over
+	chains       bool   // whether each COMMIT begins the next transaction
 	galera       bool
 	snapshots    bool // innodb_snapshot_isolation
 	foldsNames   bool // lower_case_table_names=2
 	bound        time.Duration
-	limited      bool // sql_select_limit is set
-	narrow       bool // sql_big_selects=0, which a set max_join_size causes
+	limited      bool // whether sql_select_limit is set
+	narrow       bool // whether sql_big_selects is 0, which a max_join_size causes
 	lax          bool // unique_checks=0
-	clockSet     bool // timestamp is set
+	clockSet     bool // whether timestamp is set
 	unlogged     bool // sql_log_bin=0
-	readOnlyTx   bool // transactions begin READ ONLY
+	readOnlyTx   bool // whether transactions begin as READ ONLY
 }
 
 // cutsReads reports whether the session returns fewer rows than exist, or refuses to read many.
@@ -118,7 +119,7 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 		return m, err
 	}
 	m.database = database.String
-	// A server that lacks these variables fails the statement. It also lacks their effects.
+	// A server without these variables fails the statement. Without a variable, its effect does not exist either.
 	_ = db.QueryRowContext(ctx, fmt.Sprintf("SELECT @@sql_select_limit<%d, @@sql_big_selects=0, @@unique_checks=0, ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)>=10000", math.MaxInt64)).
 		Scan(&m.limited, &m.narrow, &m.lax, &m.clockSet)
 	if m.cutsReads() {
@@ -253,11 +254,11 @@ func carriesUTF8(charset string, read bool) bool {
 	return false
 }
 
-// contentLimit returns the maximum content in bytes. It is half of a packet, because a client that writes values into
-// the statement may double their size.
+// contentLimit returns the maximum content in bytes. It is half of the server's largest packet, because a client that
+// writes values into the statement may double their size.
 func (m mysqlSession) contentLimit() int { return int(m.maxPacket-packetOverhead) / 2 }
 
-// packetOverhead is the room for an entry's other columns and for the statement itself.
+// packetOverhead is how many bytes of a packet are left for an entry's other columns and for the statement itself.
 const packetOverhead = 16 << 10
 
 func (m mysqlSession) supported() bool {

@@ -12,9 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkInstruments tries on this very server what the library's statements rely on. Engines and proxies that speak
-// MySQL's protocol accept every one of these statements, but some do not do what the statement says. If a statement
-// does not behave, checkInstruments replaces it by a form that does, or refuses the server.
+// checkInstruments tries on this very server each feature that the library's statements need. Engines and proxies that
+// speak MySQL's protocol accept all these statements, but some do not do what the statement says. If a statement does
+// not work, checkInstruments replaces it by a form that works, or refuses the server.
 //
 // All trials use rows under random keys that are never committed. So instances that start at the same time do not meet
 // each other's rows. The trials need only the rights of normal operation. They use up a few ids.
@@ -51,7 +51,7 @@ const (
 	// spareTimeout is how long a pool may take to hand out a second connection.
 	spareTimeout = 3 * time.Second
 	// proofLockWait is the lock wait, in seconds, of a session that must find out at once that a row is locked. If the
-	// answer takes less time, the session has not waited, even on a slow server.
+	// answer takes less time than this, the session has not waited.
 	proofLockWait = 3
 )
 
@@ -68,8 +68,8 @@ func (p *proof) draft(suffix string) processlog.Draft {
 	return processlog.Draft{BusinessType: "compensator.check", IdempotencyKey: processlog.IdempotencyKey(p.key + suffix)}
 }
 
-// inOneSession makes the trials that need one connection of the user's pool. They find out how to ask whether a
-// transaction is open, and what an INSERT and an UPDATE answer.
+// inOneSession makes the trials that need one connection of the user's pool. They find out which statement shows that a
+// transaction is open, and what an INSERT and an UPDATE return.
 func (p *proof) inOneSession(ctx context.Context) error {
 	conn, err := p.s.db.Conn(ctx)
 	if err != nil {
@@ -114,8 +114,8 @@ func (p *proof) chooseProbe(outside, inside []bool) {
 		"entries would become durable without their transaction; connect to the database itself")
 }
 
-// guardRefuses reports whether a guarded INSERT is refused outside a transaction. The row breaks another rule too, so
-// no server in strict mode stores it.
+// guardRefuses reports whether a guarded INSERT is refused outside a transaction. The row also breaks another rule of
+// the table, so no server in strict mode stores it.
 func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	if p.s.d.inTx == "" {
 		return false
@@ -131,7 +131,7 @@ func (p *proof) writes(ctx context.Context, tx processlog.Tx, guarded bool) erro
 	if p.s.d.inTx != "" && !guarded {
 		p.dropGuard()
 	}
-	proven := len(p.problems) > 0 // Without a working probe, an INSERT that probes first would end the trial here.
+	proven := len(p.problems) > 0 // If no probe works, an INSERT that probes first would end the trial here, so leave the probe out.
 	id, err := p.insert(ctx, tx, "", proven)
 	switch p.s.d.fault(err) {
 	case faultBusy, faultAborted, faultUnreachable:
@@ -161,7 +161,8 @@ func (p *proof) dropGuard() {
 	p.note("@@in_transaction inside a statement does not show whether a transaction is open", "the library asks before, which costs one statement for each INSERT on a plain pool and each HandleTx")
 }
 
-// counts tries the guard of every write on a new row: an UPDATE that names the version changes the row exactly once.
+// counts reports whether the guard of every write works on a new row: an UPDATE that names the version must change the
+// row exactly once.
 func (p *proof) counts(ctx context.Context, tx processlog.Tx, id processlog.ID) bool {
 	return p.update(ctx, tx, id, 1) == 0 && p.update(ctx, tx, id, 0) == 1 && p.update(ctx, tx, id, 0) == 0
 }

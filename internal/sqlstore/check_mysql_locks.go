@@ -62,7 +62,7 @@ func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, 
 		return err
 	}
 	defer func() {
-		if tx.Rollback() != nil || err != nil { // The session broke, or work gave up in the middle of a statement.
+		if tx.Rollback() != nil || err != nil { // The session broke, or work stopped in the middle of a statement.
 			p.leave()
 		}
 	}()
@@ -161,7 +161,7 @@ const (
 	tryRead = "SELECT id FROM {log}{by id} WHERE id={id}"
 )
 
-// skips tries whether SKIP LOCKED skips a row that a read without locks shows.
+// skips checks that SKIP LOCKED skips a locked row which a read without locks shows.
 func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 	visible, skipped := false, false
 	err := p.look(ctx, p.s.database(), sql.LevelReadUncommitted, func(ctx context.Context, tx *sql.Tx) error {
@@ -184,7 +184,7 @@ func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 	return nil
 }
 
-// hides tries whether a transaction at READ COMMITTED sees uncommitted rows.
+// hides checks that a transaction at READ COMMITTED does not see uncommitted rows.
 func (p *proof) hides(ctx context.Context, id processlog.ID) error {
 	seen, err := p.sees(ctx, id, sql.LevelReadCommitted)
 	if seen {
@@ -193,9 +193,9 @@ func (p *proof) hides(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// isolation tries whether a transaction gets the isolation level that it asks for. A transaction at READ UNCOMMITTED
-// must see the uncommitted row. If it does not, isolation reads the level of the user's sessions. If the library has
-// its own pool, isolation always reads that pool's level.
+// isolation checks that a transaction gets the isolation level that it asks for. A transaction at READ UNCOMMITTED must
+// see the uncommitted row. If it does not see the row, isolation reads the level of the user's sessions. If the library
+// has its own pool, isolation always reads that pool's level.
 func (p *proof) isolation(ctx context.Context, id processlog.ID) error {
 	if p.s.own != nil {
 		level, err := readIsolation(ctx, p.s.own)

@@ -12,9 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkSQLite checks two connections of the pool, and the table. A setting belongs to one connection. A PRAGMA that
-// runs once through the pool reaches only one connection, unless the DSN contains it. Two connections to a database in
-// memory may even be two databases.
+// checkSQLite checks two connections of the pool, and the table. A setting belongs to one connection. A PRAGMA that is
+// run once through the pool sets only one connection. A PRAGMA in the DSN sets all of them. Two connections to a
+// database in memory may even be two databases.
 //
 // synchronous=NORMAL is accepted. With WAL it may lose the last commits when the machine loses power. If a commit must
 // never be lost, use FULL, which is SQLite's default.
@@ -44,9 +44,9 @@ func checkSQLite(ctx context.Context, s *Store) []error {
 // checkSharedCache finds out whether two connections share a cache. With a shared cache, a read during a write fails at
 // once or waits forever, whatever busy_timeout is. No PRAGMA tells whether the cache is shared.
 //
-// But read_uncommitted shows uncommitted rows only with a shared cache. So checkSharedCache inserts a row, reads it on
-// the other connection, and rolls back. If another process holds the writer longer than busy_timeout, the check is left
-// out.
+// But with read_uncommitted, a connection sees uncommitted rows only if the cache is shared. So checkSharedCache
+// inserts a row, reads it on the other connection, and rolls back. If another process holds the writer longer than
+// busy_timeout, the check is left out.
 func checkSharedCache(ctx context.Context, writer, reader *sql.Conn, table tableName) []error {
 	if _, err := writer.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil
@@ -118,7 +118,7 @@ type sqliteSession struct {
 	file            string // empty: the database is in memory
 }
 
-// exclusive reports whether this connection of a pool blocks the pool's other connections.
+// exclusive reports whether this connection of a pool blocks the other connections of the pool.
 func (p sqliteSession) exclusive(several bool) bool {
 	return several && p.file != "" && strings.EqualFold(p.lockingMode, "exclusive")
 }

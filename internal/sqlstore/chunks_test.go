@@ -16,7 +16,7 @@ func TestInsertHoldsWhatAPacketTakes(t *testing.T) {
 	for name, test := range map[string]struct {
 		drafts     int
 		draft      processlog.Draft
-		maxContent int // as New finds out
+		maxContent int // maximum content, as New finds out
 		want       []int
 	}{
 		"small entries":              {drafts: 1001, want: []int{500, 500, 1}},
@@ -32,8 +32,8 @@ func TestInsertHoldsWhatAPacketTakes(t *testing.T) {
 	}
 }
 
-// TestOutcomesHoldWhatAPacketTakes checks the size of one settle statement. If all rows share one error, the statement
-// has it once. Otherwise each row has its own error in hexadecimal digits.
+// TestOutcomesHoldWhatAPacketTakes checks the size of one settle statement. If all rows have the same error, the
+// statement contains it once. Otherwise it contains an error for each row, in hexadecimal digits.
 func TestOutcomesHoldWhatAPacketTakes(t *testing.T) {
 	long := strings.Repeat("余", processlog.MaxText)
 	for name, test := range map[string]struct {

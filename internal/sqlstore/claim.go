@@ -30,9 +30,9 @@ func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token proce
 		c.held[w.ID] = w.Token
 		c.ids = append(c.ids, w.ID)
 	}
-	// All code locks rows in id order, so that no two transactions deadlock (G14).
+	// All code locks rows in id order, so that no two transactions deadlock (G14, producers are not harmed).
 	slices.SortFunc(c.ids, processlog.ID.Compare)
-	c.ids = slices.Compact(c.ids) // Claim a row once, however often it is wanted.
+	c.ids = slices.Compact(c.ids) // A row that is wanted several times is claimed once.
 	// One transaction reads and writes, so each decision is about a locked row in the state in which it is written.
 	err := s.inOwn(ctx, func(tx processlog.Transaction) error { return c.run(ctx, tx, accept) })
 	if len(c.apart) > 0 {
@@ -60,7 +60,8 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	var rows []processlog.Row
 	for chunk := range slices.Chunk(c.ids, processlog.MaxRows) {
 		free, err := readFree(ctx, c.s, chunk, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
-			// Read by primary key. By the due index the lock would cover the range into which producers insert (G14).
+			// Read by primary key. Through the due index the lock would cover the range into which producers insert (G14,
+			// producers are not harmed).
 			return c.s.queryRows(ctx, tx, len(ids), c.s.sql(claimRead, "ids", idList(ids), "lock", lock))
 		})
 		if err != nil {
@@ -77,7 +78,7 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	if len(mine) == 0 {
 		return nil
 	}
-	if err := c.s.addFaults(ctx, tx, mine); err != nil { // Read after the rows are locked, because the same transaction writes both.
+	if err := c.s.addFaults(ctx, tx, mine); err != nil { // Read the Faults after the rows are locked, because the transaction that changes a row also writes its Faults.
 		return err
 	}
 	err := c.take(ctx, tx, mine)
@@ -96,7 +97,7 @@ func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool)
 		switch {
 		case row.State.Terminal():
 			c.found.Gone = append(c.found.Gone, row.ID)
-		// No entry runs before it is due (G9), or while another process has its lease (G16), even if the queue says so.
+		// No entry runs before it is due (G9) or while another process has its lease (G16), even if the queue offers it.
 		case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):
 			c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: row.ID, In: max(row.DueIn, row.LeaseLeft)})
 		case !accept(row):
@@ -119,9 +120,9 @@ func (c *claim) lookAtUnread(ctx context.Context, tx processlog.Tx, rows []proce
 	for i := range rows {
 		read[i] = rows[i].ID
 	}
-	// A locked row is looked at again soon. A row that does not exist, or is not committed, is a mistake of the queue,
-	// so the queue forgets it (G10). Its commit or the reconciler brings it back. Neither kind fails the claim of the
-	// other rows.
+	// A locked row is read again soon. If a row does not exist or is not committed, the queue made a mistake and forgets
+	// it (G10, the queue is a hint). When the row is committed, its commit or the reconciler enqueues it again. Neither
+	// kind of row fails the claim of the others.
 	unread := without(c.ids, read)
 	locked, err := queryIDs(ctx, tx, c.s.sql(claimUnread, "ids", idList(unread)))
 	if err != nil {
@@ -154,7 +155,7 @@ func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
 const claimRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count+1, token={token}, lease_until={now}+{lease}, updated_at={stamp}" +
 	" WHERE id IN ({ids}) AND version={version}{and steady}"
 
-// update returns claimRows for rows of one group.
+// update returns claimRows for the rows of one group.
 func (c *claim) update(g claimGroup, ids []processlog.ID) string {
 	statement := claimRows
 	if g.counted {
@@ -194,10 +195,10 @@ func (c *claim) takeApart(ctx context.Context) error {
 	rejected := make(map[processlog.ID]bool)
 	for g, ids := range c.grouped(c.apart) {
 		if c.waited != nil && !timeFor(ctx, rowWait) {
-			break // Stop here. Rows that are not claimed by now are looked at again soon.
+			break // Rows that are not claimed by now are read again soon.
 		}
 		write := c.s.updateFree
-		if c.waited != nil && len(ids) == len(c.apart) { // All rows have waited together already, so do not try them all together again.
+		if c.waited != nil && len(ids) == len(c.apart) { // All rows together have waited for a lock already, so do not try all of them together again.
 			write = c.s.updateFreeFrom(c.waited)
 		}
 		_, _, err := c.s.updateApart(ctx, ids, func(ids []processlog.ID) string { return c.update(g, ids) }, write)
@@ -223,8 +224,8 @@ func (c *claim) ours(row *processlog.Row) bool {
 }
 
 // counted reports whether the UPDATE must leave the delivery count unchanged. If the caller already holds the entry,
-// its delivery has been counted. Counting it again would look like a lost lease, and lost leases count as crashes. A
-// count of MaxCount or more, which other software wrote, also stays, because it may be too large to raise.
+// its delivery has been counted. A second count would look like a lost lease, and lost leases count as crashes. If
+// other software wrote a count of MaxCount or more, that count also stays, because it may be too large to raise.
 func (c *claim) counted(row *processlog.Row) bool {
 	return row.DeliveryCount > 0 && c.ours(row) || row.DeliveryCount >= processlog.MaxCount
 }
@@ -233,7 +234,7 @@ func (c *claim) counted(row *processlog.Row) bool {
 // starts again at 1. Otherwise the statement could not raise its version, and would fail for all other rows too.
 const lastVersion = 1 << 62
 
-// own updates row to the values that claimRows has stored.
+// own changes the row in memory to the values that claimRows has stored.
 func (c *claim) own(row *processlog.Row) {
 	if !c.counted(row) {
 		row.DeliveryCount++
@@ -273,8 +274,8 @@ func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processl
 	return nil
 }
 
-// releaseRows has the token as its guard: a process that has claimed the entry since keeps its lease. The other two
-// conditions make a repeated Release change nothing (G16).
+// releaseRows has the token as its guard: if another process has claimed the entry since, that process keeps its lease.
+// Because of the other two conditions, a repeated Release changes nothing (G16, repetitions are counted).
 const releaseRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at={stamp}" +
 	" WHERE id IN ({ids}) AND token={token} AND delivery_count>0 AND lease_until>0"
 
@@ -305,9 +306,9 @@ const (
 	renewedRows = "SELECT id FROM {log} WHERE id IN ({ids}) AND version={version} AND state+0 IN (0,-1,-3)"
 )
 
-// Renew implements Store. It is the only write that leaves version unchanged, because the attempt's guard must stay
-// valid. A row that another transaction has locked keeps its lease as it is, and does not delay the renewal of the
-// others.
+// Renew implements Store. It is the only write that does not change the version, because the outcome of the attempt is
+// guarded by it. A row that another transaction has locked keeps its lease as it is, and does not delay the renewal of
+// the others.
 func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (left processlog.Unrenewed, err error) {
 	ctx = s.urgently(ctx)
 	byVersion := make(map[uint64][]processlog.ID)
@@ -330,7 +331,7 @@ func (s *Store) renew(ctx context.Context, ids []processlog.ID, version uint64, 
 	})
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
-		// The database refuses only rows that the condition matches, so their leases are not lost.
+		// The database refuses only rows that the condition of the UPDATE matches, so their leases are not lost.
 		left.Rejected = append(left.Rejected, refused.Refusals...)
 		changed += int64(len(refused.Refusals))
 		err = nil
@@ -338,8 +339,7 @@ func (s *Store) renew(ctx context.Context, ids []processlog.ID, version uint64, 
 	if err != nil || changed == int64(len(ids)) {
 		return err
 	}
-	// Fewer rows may have changed only because some were locked. A lease is lost only if renewedRows no longer finds its
-	// row.
+	// If fewer rows changed, some may only be locked. A lease is lost only if renewedRows no longer finds its row.
 	var kept []processlog.ID
 	err = s.readLatest(ctx, func(from processlog.Tx) (err error) {
 		kept, err = queryIDs(ctx, from, s.sql(renewedRows, "ids", idList(ids), "version", decimal(version)))

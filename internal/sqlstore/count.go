@@ -78,7 +78,7 @@ func (s *Store) countChunk(ctx context.Context, tx processlog.Tx, groups []group
 	return counts, rows.Err()
 }
 
-// countGroup counts one group. Several are joined by UNION ALL.
+// countGroup counts one group. Several of these queries are joined by UNION ALL.
 const countGroup = "SELECT {place} AS place, COUNT(*) AS n FROM (SELECT 1 FROM {log}{by due} WHERE state={state} AND business_type={type} LIMIT {limit}) AS g{place}"
 
 func (s *Store) countQuery(groups []group, atMost int) string {
@@ -130,8 +130,8 @@ func (g group) where(s *Store) string {
 	return s.sql("state={state} AND business_type={type}", "state", signed(int64(g.state)), "type", s.d.text(g.businessType))
 }
 
-// groups lists every group of the given states and types. No states means all states. Nil types means all types that
-// occur. The cost grows with the number of groups, not with the number of entries.
+// groups lists every group of the given states and types. If states is empty, it lists all states. If types is nil, it
+// lists all types that occur. The cost grows with the number of groups, not with the number of entries.
 func (s *Store) groups(ctx context.Context, tx processlog.Tx, states []processlog.State, types []string) ([]group, error) {
 	if len(states) == 0 {
 		states = processlog.States[:]

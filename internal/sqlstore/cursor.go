@@ -20,21 +20,20 @@ const (
 
 // listPosition is a position in a listing.
 type listPosition struct {
-	at int64 // the value that the order sorts by, in ms since 1970; unused by orderID
+	at int64 // value of the column that the listing sorts by, in ms since 1970; unused by orderID
 	id processlog.ID
 }
 
 const cursorVersion = "1"
 
-// cursor encodes a position, from which List can read the next page. A later version of the library can read the cursor
-// too.
+// cursor encodes a position. List reads the next page from it. A later version of the library can read the cursor too.
 func (l *listing) cursor(p listPosition) string {
 	text := fmt.Sprintf("%s.%s%s.%d.%s", cursorVersion, l.order, l.direction(), p.at, p.id)
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// parseCursor decodes the text that cursor wrote. An empty text gives nil, the start of the listing. A cursor of a
-// listing in another order is refused, because it would skip entries silently.
+// parseCursor decodes the text that cursor wrote. For an empty text it returns nil, which means the start of the
+// listing. It refuses a cursor of a listing in another order, because the page would skip entries.
 func parseCursor(text string, order listOrder, newest bool) (*listPosition, error) {
 	if text == "" {
 		return nil, nil

@@ -36,34 +36,34 @@ type dialect struct {
 	instr      string                      // function: the position of a text in a longer one, from 1; 0: nowhere
 	numbers    func(columns string) string // expressions that read whole numbers from columns of any type
 	byteType   string                      // type that a text is cast to so that no charset changes it
-	texts      func(columns string) string // expressions that read texts as the stored bytes, in every session charset
+	texts      func(columns string) string // expressions that read texts as the stored bytes, whatever the charset of the session is
 	empty      string                      // literal of an empty text, also in a session that takes '' for NULL
 	hexText    string                      // expression of a text whose placeholder holds hexadecimal digits; "": placeholders carry every text unchanged
-	fit        string                      // condition that an INSERT of the session stores what it is sent
-	steady     string                      // condition that the session uses the server's clock; "": calm ensures it, or sessions have no clock
-	shortWaits string                      // statement that limits a session's waits for row locks where calm cannot; "": not needed
+	fit        string                      // condition that is true if the session's INSERT stores exactly what it is sent
+	steady     string                      // condition that is true if the session uses the server's clock. "": calm makes the session use it, or sessions have no clock of their own
+	shortWaits string                      // statement that limits a session's waits for row locks if calm cannot; "": not needed
 	calm       func(query string) string   // makes a statement independent of the session's variables; nil: there are none
 	dueIndex   string                      // hint: read the table by its due index
 	idIndex    string                      // hint: read the table by id
-	by         func(index string) string   // hint: read the table by this index of migrations/, also if another plan seems cheaper
+	by         func(index string) string   // hint: read the table by this index of migrations/, even if another plan seems cheaper
 	deleteByID func(table string) string   // DELETE FROM the table, with idIndex
 	skipLocked string                      // suffix: lock the rows that are read, and skip those that are locked
-	halves     bool                        // skipLocked does not skip: use lockNow on fewer and fewer rows
-	thenJoin   string                      // JOIN in written order, also if another order seems cheaper
+	halves     bool                        // whether skipLocked does not skip. Then lockNow is used on fewer and fewer rows
+	thenJoin   string                      // JOIN in the written order, even if another order seems cheaper
 	lock       string                      // suffix: lock the rows that are read, and wait for locked ones
 	lockNow    string                      // suffix: lock the rows that are read, or fail at once
 	share      string                      // suffix: read the latest committed rows, and wait for rows of open transactions
-	shareNow   string                      // suffix: as share, but fail at once instead of waiting
+	shareNow   string                      // suffix: as share, but fail at once if a row belongs to an open transaction
 	inTx       string                      // condition that makes a statement fail or change nothing outside a transaction; "": the server has none
 	latest     string                      // statement that makes the next read show the latest committed rows, and fails inside a transaction; "": not needed
-	snapshots  bool                        // locking a row that changed since the snapshot aborts the transaction (innodb_snapshot_isolation)
-	foldsNames bool                        // database names ignore case; DATABASE() returns the name in the case in which it was selected
-	galera     bool                        // other nodes may have committed rows that this node does not show yet
-	returning  bool                        // the server has INSERT … RETURNING
-	insertID   bool                        // the driver returns the id of an inserted row; false: the INSERT must be RETURNING
-	breaks     bool                        // a failed statement makes its transaction unusable until it goes back to a savepoint
-	qualified  bool                        // the table may be named database.table
-	unseenEnd  bool                        // a failed statement may end the transaction, and a watcher of the connection cannot see that
+	snapshots  bool                        // whether a lock on a row that changed since the snapshot aborts the transaction (innodb_snapshot_isolation)
+	foldsNames bool                        // whether database names ignore case; DATABASE() returns the name in the case in which it was selected
+	galera     bool                        // whether other nodes may have committed rows that this node does not show yet
+	returning  bool                        // whether the server has INSERT … RETURNING
+	insertID   bool                        // whether the driver returns the id of an inserted row. If not, the INSERT must be RETURNING
+	breaks     bool                        // whether a failed statement makes its transaction unusable until it goes back to a savepoint
+	qualified  bool                        // whether the table may be named database.table
+	unseenEnd  bool                        // whether a failed statement may end the transaction without the knowledge of a watcher of the connection
 
 	again  func(key string, columns ...string) string                   // suffix: an INSERT whose key exists overwrites these columns
 	keyed  func(keys []processlog.IdempotencyKey) string                // condition: the row's idempotency key is one of keys
@@ -80,7 +80,7 @@ type dialect struct {
 	blame func(err error) mysqlerr.Blame                                        // says whether the statement or the server caused an error
 
 	answered func(err error) bool                              // reports whether the error came from the database itself
-	changed  func(err error) bool                              // reports whether the row had changed since the snapshot of its transaction; nil: never
+	changed  func(err error) bool                              // reports whether the error says that the row changed since the snapshot of its transaction; nil: there is no such error
 	absent   func(err error) (text string, ok bool)            // returns the text of an error that says that a table is missing or forbidden
 	whyUnfit func(ctx context.Context, tx processlog.Tx) error // says why fit refused an INSERT; nil if fit is empty
 }
@@ -92,11 +92,11 @@ const (
 	faultOther       fault = iota
 	faultDuplicate         // a row with the same unique key exists
 	faultBusy              // a lock was not available in time; the statement changed nothing
-	faultEnded             // the server ended the statement by a time limit or by KILL; the statement changed nothing
+	faultEnded             // the server ended the statement because of a time limit or KILL; the statement changed nothing
 	faultAborted           // the server rolled the whole transaction back
 	faultGuard             // guardedKey refused the INSERT
 	faultNoTable           // a table does not exist
-	faultNull              // a value became NULL on its way into a column that accepts none
+	faultNull              // a value became NULL on its way into a column that does not accept NULL
 	faultUnreachable       // the connection broke; the effect of the statement is unknown
 )
 
@@ -133,8 +133,8 @@ func dialectNamed(name string) *dialect {
 	return nil
 }
 
-// Blame says whether an error of any statement, also a user's, is the fault of the statement or of the server. The end
-// of the caller's context is never the server's fault.
+// Blame says whether the statement or the server caused an error. The statement may also be a user's. The end of the
+// caller's context is never the server's fault.
 func (s *Store) Blame(err error) mysqlerr.Blame {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return mysqlerr.Statement
@@ -146,10 +146,10 @@ func (s *Store) Blame(err error) mysqlerr.Blame {
 	return blame
 }
 
-// Blames is Blame without a known database: it tries the rules of every kind of database.
+// Blames does the same as Blame if the database is unknown: it tries the rules of every kind of database.
 func Blames(err error) mysqlerr.Blame { return max(mysqlerr.Blames(err), sqliteBlame(err)) }
 
-// ServerFault reports whether an error is, or may be, caused by the server rather than by the statement.
+// ServerFault reports whether the server, rather than the statement, caused or may have caused an error.
 func (s *Store) ServerFault(err error) bool { return s.Blame(err) != mysqlerr.Statement }
 
 // DefaultTable is the name of the process log in the migrations.
@@ -158,9 +158,9 @@ const DefaultTable = "common_process_log"
 // tableName is a validated table name. database is empty if the name is not qualified.
 type tableName struct{ database, base string }
 
-var tablePart = regexp.MustCompile(`^[A-Za-z0-9_$]{1,58}$`) // The limit is 64, less the longest suffix of the log's tables.
+var tablePart = regexp.MustCompile(`^[A-Za-z0-9_$]{1,58}$`) // Names may have 64 characters, less the longest suffix of the log's tables.
 
-// table parses the name of a log, and refuses a qualified name where the database has none.
+// table parses the name of a log. It refuses a qualified name if the database has no qualified names.
 func (d *dialect) table(s string) (tableName, error) {
 	name, err := parseTable(s)
 	if err == nil && name.database != "" && !d.qualified {

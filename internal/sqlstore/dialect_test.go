@@ -17,7 +17,7 @@ import (
 
 // TestDuplicateIsFoundWhereAFailedStatementBreaksItsTransaction records on a database that behaves like PostgreSQL.
 // After a failed statement, a transaction takes no other statement until it goes back to a savepoint. On MariaDB, ids
-// also come from RETURNING alone.
+// must also come from RETURNING alone.
 func TestDuplicateIsFoundWhereAFailedStatementBreaksItsTransaction(t *testing.T) {
 	db, err := sql.Open("mysql", testservers.Database(t))
 	require.NoError(t, err)

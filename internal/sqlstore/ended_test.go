@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestServerEndsAReadWhoseTimeIsOver makes a read take longer than its deadline. The driver has closed its connection
-// by then. Only the limit in the statement can still end the read on the server.
+// TestServerEndsAReadWhoseTimeIsOver makes a read take longer than its deadline. At the deadline the driver closes its
+// connection. Only the limit in the statement can still end the read on the server.
 // Failure: F127
 func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
 	dsn := testservers.Database(t)
@@ -49,7 +49,7 @@ func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
 }
 
 // TestStricterBoundOfTheSessionStays sets a limit for reads on the session. A limit in a statement replaces it. So the
-// library must add no limit if the session's limit is stricter, and must add one otherwise.
+// library must add a limit only if the session's own limit is not stricter.
 func TestStricterBoundOfTheSessionStays(t *testing.T) {
 	server := testservers.SharedSQL(t)
 	settings := map[string]bool{"autocommit=1": true, "max_execution_time=600000": true, "max_execution_time=1500": false}
@@ -70,8 +70,8 @@ func TestStricterBoundOfTheSessionStays(t *testing.T) {
 	}
 }
 
-// TestListsSumsAndCountsAreEndedByTheServer checks that every read of an Admin has a limit. Reads of rows by key need
-// none.
+// TestListsSumsAndCountsAreEndedByTheServer requires that every read of an Admin has a limit. Reads of rows by key need
+// no limit.
 func TestListsSumsAndCountsAreEndedByTheServer(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(100)

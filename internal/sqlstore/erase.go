@@ -8,13 +8,15 @@ import (
 )
 
 // erasedMark stands in the headers column of an erased row. Headers are stored as a JSON object, and erasedMark is JSON
-// but no object. So no headers of a user equal it. Code that does not know the mark reads no headers.
+// but no object. So the headers of a user never equal the mark. For code that does not know the mark, the row has no
+// headers.
 const erasedMark = `"erased"`
 
 const eraseRow = "UPDATE {log} SET content={no bytes}, headers={erased}, user_name={empty}, last_error={empty}, version={version}, epoch={epoch}, token={token}, updated_at={stamp}" +
 	" WHERE id={id} AND version={seen version}"
 
-// erase blanks a locked row, and the copies in its audit records. It keeps next_at, the time at which the entry ended.
+// erase blanks a locked row, and the copies of its texts in its audit records. It keeps next_at, which is the time at
+// which the entry ended.
 func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cases bool) error {
 	err := s.eraseHistory(ctx, tx, row.before.ID)
 	if err == nil && cases {
@@ -61,7 +63,7 @@ func (s *Store) eraseHistory(ctx context.Context, tx processlog.Tx, id processlo
 	}
 	for _, r := range history {
 		blank := r.Erased()
-		if blank == r.AuditRecord || r.Action == processlog.ActionErase { // The record of the erasure itself stays.
+		if blank == r.AuditRecord || r.Action == processlog.ActionErase { // Keep the record of the erasure itself.
 			continue
 		}
 		query := s.sql(eraseRecord, "before", s.d.binary(storedState(blank.Before)), "after", s.d.binary(storedState(blank.After)), "id", decimal(r.row))

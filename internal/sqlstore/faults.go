@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// faultsWrite ends with the columns that it overwrites if the entry has Faults already.
+	// faultsWrite inserts Faults. Its end lists the columns that it overwrites if the entry has Faults already.
 	faultsWrite = "INSERT INTO {fault} (entry_id, epoch, compensating, server_faults, server_downs, outcome_unknown)" +
 		" SELECT id, {epochs}, {compensating}, {server faults}, {server downs}, {outcome unknown} FROM {log}{by id} WHERE id IN ({ids}) AND token={token}{again}"
 	faultsRead   = "SELECT entry_id, {number epoch, compensating, server_faults, server_downs, outcome_unknown} FROM {fault}{by id} WHERE entry_id IN ({ids}){every row}"
@@ -44,7 +44,7 @@ func (s *Store) writeFaults(ctx context.Context, tx processlog.Tx, ids []process
 	return nil
 }
 
-// addFaults sets the Faults of those rows that have failed before. It sends no statement if no row has.
+// addFaults sets the Faults of those rows that have failed before. If no row has failed before, it sends no statement.
 func (s *Store) addFaults(ctx context.Context, from processlog.Tx, rows []processlog.Row) error {
 	var ids []processlog.ID
 	for i := range rows {

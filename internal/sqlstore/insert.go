@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxStatementBytes is roughly the maximum size of one INSERT, if the server accepts that much.
+// maxStatementBytes is roughly the maximum size of one INSERT, if the server accepts statements of this size.
 const maxStatementBytes = 1 << 20
 
 // rowBytes is an estimate of what a row adds to the statement beside its values.
@@ -33,8 +33,8 @@ const (
 // Insert implements Store. Rows are inserted in ascending order of their idempotency keys. Two transactions that share
 // keys then wait for each other and do not deadlock.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {
-	// If the transaction was rolled back unnoticed, the INSERT would commit by itself: an entry for a business change
-	// that never happened (G2). On MariaDB the INSERT itself contains this check.
+	// If the transaction was rolled back without the library's knowledge, the INSERT would commit by itself. The entry
+	// would then exist without its business change (G2). On MariaDB the INSERT itself contains this check.
 	if (!proven || s.d.unseenEnd) && s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return nil, orRowsOpen(err)
@@ -48,7 +48,7 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	in := insertion{s: s, tx: tx, drafts: drafts, proven: proven, result: make([]processlog.Inserted, len(drafts))}
 	for chunk := range s.insertChunks(order, drafts) {
 		if err := in.chunk(ctx, chunk); err != nil {
-			// The guard refuses for one of several reasons. Ask which one only after it has refused.
+			// The guard refuses for several reasons. Find out the reason only after a refusal.
 			if s.d.fault(err) == faultGuard {
 				err = errors.Join(s.whyRefused(ctx, tx), err)
 			}
@@ -97,14 +97,14 @@ func (s *Store) insertError(err error) error {
 	case f == faultAborted:
 		return fmt.Errorf("record: %w: %w", processlog.ErrTxAborted, err)
 	case f == faultNull:
-		// The library never sends NULL. In one SQL mode MariaDB turns an empty text into NULL.
+		// The library never sends NULL, so MariaDB has turned an empty text into NULL. It does that in one SQL mode.
 		return errors.Join(&processlog.FieldError{Field: "sql_mode", Reason: "has EMPTY_STRING_IS_NULL in this transaction's session, and the log's columns accept no NULL; remove that mode"}, err)
 	}
 	return fmt.Errorf("compensator: record: %w", orRowsOpen(finished(err)))
 }
 
-// orRowsOpen adds the second possible reason to a driver's "bad connection". Without a watcher on the connection, the
-// library cannot tell the two reasons apart.
+// orRowsOpen adds the second possible reason to a driver's "bad connection". The reasons are a broken connection and
+// rows that are still open. Without a watcher on the connection, the library cannot tell which one it is.
 func orRowsOpen(err error) error {
 	if !errors.Is(err, driver.ErrBadConn) {
 		return err
@@ -117,15 +117,15 @@ type insertion struct {
 	s      *Store
 	tx     processlog.Tx
 	drafts []processlog.Draft
-	proven bool // the transaction is known to be open; otherwise the statement itself checks that
+	proven bool // whether the transaction is known to be open. If not, the statement itself checks this
 	result []processlog.Inserted
 }
 
-// chunk inserts the drafts at the given places. A duplicate fails the whole statement, which then has written nothing.
-// chunk reads the existing rows, and inserts the others again.
+// chunk inserts the drafts at the given places. If one of them is a duplicate, the whole statement fails and writes
+// nothing. Then chunk reads the existing rows, and inserts the others again.
 //
-// A key may vanish and return between two rounds if another transaction deletes it and records it again. That happens
-// rarely, so four rounds are enough.
+// A key may vanish and return between two rounds if another transaction deletes it and records it again. This is rare,
+// so four rounds are enough.
 func (in *insertion) chunk(ctx context.Context, places []int) error {
 	var err error
 	for range 4 {
@@ -158,7 +158,7 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 	}
 	if !in.s.d.returning {
 		_, err := in.tx.ExecContext(ctx, query, args...)
-		return err // Never compute the ids of a bulk insert from the first one: servers use steps, and interleave inserts.
+		return err // Do not compute the ids of a bulk insert from the first id, because servers use steps and interleave inserts.
 	}
 	ids := make(map[processlog.IdempotencyKey]processlog.ID, len(places))
 	rows, err := in.tx.QueryContext(ctx, in.s.placeholders(query+in.s.sql(insertedIDs)), args...)
@@ -192,7 +192,7 @@ func (in *insertion) statement(places []int) (string, []any) {
 			row = in.s.rowSQL(form, key, d)
 			b.Grow(len(head) + len(row) + (len(places)-1)*(len(",")+len(row)-len(key)+len(form.text)))
 			b.WriteString(head)
-		case n == 1 || d.Lease != last.Lease || d.Done != last.Done: // Most rows have the same lease and state, so row seldom changes.
+		case n == 1 || d.Lease != last.Lease || d.Done != last.Done: // Most rows have the same lease and state as the row before, so row seldom changes.
 			row = in.s.rowSQL(form, form.text, d)
 		}
 		b.WriteString(row)
@@ -201,8 +201,9 @@ func (in *insertion) statement(places []int) (string, []any) {
 	return b.String(), args
 }
 
-// rowSQL returns insertRow for a draft. If the draft has a lease, the INSERT itself writes it and counts a delivery,
-// which costs no further statement. If the process dies right after the commit, that lease is lost like any other.
+// rowSQL returns insertRow for a draft. If the draft has a lease, the INSERT itself writes the lease and counts a
+// delivery, so no further statement is needed. If the process dies right after the commit, that lease is lost like any
+// other.
 func (s *Store) rowSQL(form draftForm, key string, d *processlog.Draft) string {
 	lease, delivered, state, ended := "0", "0", "0", s.d.empty
 	if ms := processlog.Millis(d.Lease); ms > 0 {
@@ -215,8 +216,8 @@ func (s *Store) rowSQL(form draftForm, key string, d *processlog.Draft) string {
 		"lease", lease, "delivery_count", delivered, "state", state, "ended_by", ended)
 }
 
-// draftForm has the placeholders of an INSERT. Some values travel as hexadecimal digits, because a server converts the
-// value of a plain placeholder from the session's charset. All rows of a statement have the same form, so there are
+// draftForm has the placeholders of an INSERT. Some values are sent as hexadecimal digits, because a server converts
+// the value of a plain placeholder from the session's charset. All rows of a statement have the same form, so there are
 // only a few different statement texts.
 type draftForm struct {
 	text, content, bytes string // expressions with one placeholder each
@@ -258,7 +259,7 @@ func (f draftForm) append(args []any, d *processlog.Draft) []any {
 	return append(args, sent(d.Token[:], f.bytes), processlog.DueAfter(d.Delay))
 }
 
-// headers returns the placeholder of the headers. Headers travel in the same form as the texts.
+// headers returns the placeholder of the headers. Headers are sent in the same form as the texts.
 func (f draftForm) headers() string {
 	if f.text == "?" {
 		return "?"
@@ -266,7 +267,7 @@ func (f draftForm) headers() string {
 	return hexBytes
 }
 
-// hexBytes is the expression for bytes that travel as hexadecimal digits.
+// hexBytes is the expression for bytes that are sent as hexadecimal digits.
 const hexBytes = "UNHEX(?)"
 
 // sent returns the argument for bytes under this placeholder.
@@ -283,10 +284,10 @@ func sent(b []byte, placeholder string) any {
 //
 //   - The row would be written outside a transaction. This check is left out if the transaction is proven open.
 //   - The row would go into the log of another database, for example after a USE.
-//   - The session would store something else than it was sent, for example after a SET.
+//   - The session would store another value than the one that was sent, for example after a SET.
 //
-// The guard fails the statement by a number out of range. NULL for a NOT NULL column would fail it only under a strict
-// sql_mode. Without a strict mode the server stores an empty key if the statement has several rows.
+// The guard makes the statement fail by a number out of range. A NULL for a NOT NULL column would make it fail only
+// under a strict sql_mode. Without a strict mode the server would store an empty key if the statement has several rows.
 func (s *Store) guardedKey(placeholder string, proven bool) string {
 	guard := s.guards.Load()
 	if guard == nil {

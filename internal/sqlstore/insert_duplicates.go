@@ -13,8 +13,8 @@ import (
 // may be older and hide them.
 //
 // A plain read finds the visible rows first. A locking read of keys that do not exist would lock the gaps into which
-// other producers insert. existingRows names the index. Otherwise the server would scan a small table, and wait for
-// unrelated rows.
+// other producers insert. existingRows names the index. Without the name the server would scan a small table, and wait
+// for unrelated rows.
 func (in *insertion) existing(ctx context.Context, places []int) (map[processlog.IdempotencyKey]processlog.Row, error) {
 	keys := make([]processlog.IdempotencyKey, len(places))
 	for n, i := range places {
@@ -27,7 +27,7 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	if err != nil {
 		return nil, err
 	}
-	// If none is visible, an older snapshot hides them all, and only a locking read finds them.
+	// If no row is visible, an older snapshot hides all of them, and only a locking read finds them.
 	if len(visible) > 0 {
 		keys = slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { return visible[key].IsZero() })
 	}
@@ -35,19 +35,19 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
 }
 
-// existingUnlocked is existing for a server with innodb_snapshot_isolation. There, a lock on a row that changed since
-// the caller's snapshot would abort the caller's transaction. So existingUnlocked answers from the snapshot first. It
-// reads hidden rows on a connection of the library's own pool.
+// existingUnlocked does the same as existing on a server with innodb_snapshot_isolation. On such a server, a lock on a
+// row that changed since the caller's snapshot would abort the caller's transaction. So existingUnlocked first looks
+// into the snapshot. It reads rows that the snapshot hides on a connection of the library's own pool.
 //
-// Without an own pool only the lock can find hidden rows. Then ErrTxAborted tells the caller to run the transaction
-// again.
+// If the library has no own pool, only the lock can find hidden rows. ErrTxAborted then tells the caller to run the
+// transaction again.
 func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.Row, error) {
 	byKey := make(map[processlog.IdempotencyKey]processlog.Row, len(keys))
 	if err := in.readKeys(ctx, in.tx, keys, "", byKey); err != nil || len(byKey) == len(keys) {
 		return byKey, err
 	}
 	if in.s.own == nil && len(byKey) > 0 {
-		return byKey, nil // The other drafts are inserted again. That shows which of their keys are free.
+		return byKey, nil // The caller inserts the other drafts again, which shows which of their keys are free.
 	}
 	hidden := slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { _, found := byKey[key]; return found })
 	if in.s.own == nil {
@@ -69,7 +69,7 @@ func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []proc
 	return err
 }
 
-// answerDuplicates fills in the results of drafts that exist, and returns the places of the others.
+// answerDuplicates fills in the results of drafts whose keys exist, and returns the places of the others.
 func (in *insertion) answerDuplicates(places []int, existing map[processlog.IdempotencyKey]processlog.Row) []int {
 	var rest []int
 	for _, i := range places {

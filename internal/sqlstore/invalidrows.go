@@ -11,11 +11,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// headDepth is how many of a type's earliest entries InvalidRows checks for leases. An entry that is leased forever is
-// among the earliest once the others have run.
+// headDepth is the number of a type's earliest entries whose leases InvalidRows checks. When the other entries have
+// run, an entry with an endless lease is among the earliest.
 const headDepth = 100
 
-// These statements each find one kind of invalid rows. invalidParts are joined by UNION ALL.
+// Each of these statements finds one kind of invalid rows. invalidParts are joined by UNION ALL.
 const (
 	wrongState   = "SELECT id, business_type, 'state does not exist' AS why FROM {log}{by due} WHERE state{beyond} LIMIT {limit}"
 	wrongNextAt  = "SELECT id, business_type, 'next_at is more than a hundred years away: is it in milliseconds?' AS why FROM {log}{by due} WHERE state={state} AND business_type={type} AND next_at>{now}+{latest} LIMIT {limit}"

@@ -27,8 +27,8 @@ func pageLimit(limit int) (int, error) {
 	return limit, nil
 }
 
-// List implements Store. For every listing an index supplies the rows in order. So a page costs only the rows that it
-// holds, plus the rows that it reads for the filter's other fields. That number is limited. The index depends on the
+// List implements Store. For every listing an index supplies the rows in order. So a page reads only the rows that it
+// returns, plus a limited number of rows that it compares with the filter's other fields. The index depends on the
 // filter:
 //
 //   - An id: the index of that id, in order of entry ids.
@@ -65,9 +65,9 @@ type listing struct {
 	key   string // column of the id that the filter names; empty if it names none
 	order listOrder
 	limit int
-	after *listPosition // end of the page before
+	after *listPosition // position at which the previous page ended
 
-	narrowed bool // the filter must be compared with each row that the index supplies
+	narrowed bool // whether the filter must be compared with each row that the index supplies
 }
 
 func newListing(s *Store, f processlog.Filter) (*listing, error) {
@@ -165,7 +165,7 @@ func (l *listing) reach() string {
 		all = append(all, l.key+"="+l.s.d.text(l.f.BatchID+l.f.BusinessID+l.f.BusinessExtID)) // At most one of the three ids is set.
 	case l.order == orderCreated:
 		all = append(all, l.created()...)
-	case l.order == orderDue: // This order comes here with one group only.
+	case l.order == orderDue: // This order gets here only if there is one group.
 		all = append(all, group{l.f.States[0], l.f.BusinessType}.where(l.s))
 	}
 	switch {
@@ -196,8 +196,8 @@ func (l *listing) created() (all []string) {
 	return all
 }
 
-// beyond returns the condition for the part of an index after the cursor. MySQL makes two ranges of the OR, and SQLite
-// starts reading at the first comparison. A row comparison (a,b)>(x,y) would not use the index on MySQL.
+// beyond returns the condition for the part of an index after the cursor. For the OR, MySQL reads two ranges, and
+// SQLite starts reading at the first comparison. A row comparison (a,b)>(x,y) would not use the index on MySQL.
 func (l *listing) beyond(column, at string) string {
 	d := l.direction()
 	return fmt.Sprintf("%[1]s%[2]s=%[3]s AND (%[1]s%[2]s%[3]s OR %[1]s=%[3]s AND id%[2]s%[4]s)", column, d, at, l.after.id)
@@ -218,7 +218,7 @@ func (l *listing) directed(columns string) string {
 	return columns
 }
 
-// load reads the rows at the given positions. It leaves out rows that have left the filter since.
+// load reads the rows at the given positions. It leaves out rows that no longer match the filter.
 func (l *listing) load(ctx context.Context, positions []listPosition) ([]processlog.Row, error) {
 	ids := idsOf(positions)
 	load := l.s.Load
@@ -250,14 +250,15 @@ func idsOf(positions []listPosition) []processlog.ID {
 	return ids
 }
 
-// stampAt is dialect.stampAt for any time. A time outside the range of the column is moved to the end of the range.
+// stampAt works like dialect.stampAt for any time. It moves a time outside the range of the column to the end of the
+// range.
 func (s *Store) stampAt(ms int64) string {
 	const lastOf9999 = 253402300799999
 	return s.d.stampAt(min(max(ms, 0), lastOf9999))
 }
 
-// ceilMilli returns t in ms since 1970, rounded up. Stored times are whole milliseconds, so comparing with the rounded
-// time gives the same rows.
+// ceilMilli returns t in ms since 1970, rounded up. Stored times are whole milliseconds, so a comparison with the
+// rounded time finds the same rows.
 func ceilMilli(t time.Time) int64 {
 	ms := t.UnixMilli()
 	if t.Nanosecond()%int(time.Millisecond) != 0 {

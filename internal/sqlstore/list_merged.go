@@ -46,7 +46,7 @@ func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err err
 			page.Next = l.cursor(*l.after)
 		default:
 			l.after = &listPosition{scan.next, row.ID}
-			if l.f.Admits(&row) { // A row may have left the filter since its position was read.
+			if l.f.Admits(&row) { // The row may have stopped matching the filter after its position was read.
 				page.Rows = append(page.Rows, row)
 			}
 		}
@@ -85,8 +85,8 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 	return heads, rows.Err()
 }
 
-// listMerged reads the rows at the first of many positions. {heads} are the positions: one headsOfGroup for each group,
-// and headsKnown for those that were read before.
+// listMerged reads the rows at the first of many positions. {heads} are queries for the positions: one headsOfGroup for
+// each group, and headsKnown for positions that were read before.
 const (
 	listMerged   = "SELECT {what} FROM ({heads} ORDER BY {order} LIMIT {limit}) AS heads {then join} {log} ON id=head_id ORDER BY {order} LIMIT {limit}"
 	headsOfGroup = "SELECT {number next_at} AS head_at, id AS head_id FROM (SELECT next_at, id FROM {log}{by due}" +
@@ -103,14 +103,14 @@ func (l *listing) foremost(groups []group, front []listPosition) string {
 	return l.s.sql(listMerged, "what", l.columns(), "heads", heads, "order", l.directed("head_at, head_id"), "limit", strconv.Itoa(l.limit+1))
 }
 
-// merged returns the query of heads. Once front is full, only positions before its last one matter.
+// merged returns the query of heads. If front is full, only positions before its last one are needed.
 func (l *listing) merged(groups []group, front []listPosition) string {
 	bounds := ""
 	if l.after != nil {
 		bounds = " AND " + l.beyond("next_at", fmt.Sprint(l.after.at))
 	}
 	if len(front) > l.limit {
-		// The comparison is reversed: up to the last position, or down to it for newest first.
+		// With the newest first, the comparison is reversed.
 		bounds += fmt.Sprintf(" AND %d%s=next_at", front[l.limit].at, l.direction())
 	}
 	parts := make([]string, len(groups))

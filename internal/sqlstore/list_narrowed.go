@@ -17,8 +17,8 @@ type lookedAt struct {
 	matches bool
 }
 
-// readNarrowed reads rows in index order. It stops when the page is full and one more row is known, or after MaxRead
-// rows. The next page goes on from there, also if this page is not full.
+// readNarrowed reads rows in index order. It stops when it has found one row more than fits the page, or after MaxRead
+// rows. The next page goes on from there, even if this page is not full.
 func (l *listing) readNarrowed(ctx context.Context) (page processlog.Page, err error) {
 	var front []listPosition
 	most := cmp.Or(l.f.MaxRead, processlog.DefaultRead)
@@ -72,7 +72,8 @@ func (l *listing) look(ctx context.Context, n int) ([]lookedAt, error) {
 	return looked, rows.Err()
 }
 
-// lookQuery has the filter among its columns. In the WHERE clause it would make the server read on until a row matches.
+// lookQuery has the filter's condition among its columns. In the WHERE clause, this condition would make the server
+// read on until a row matches.
 func (l *listing) lookQuery(n int) string {
 	at := "0"
 	switch l.order {
@@ -102,7 +103,7 @@ func (l *listing) narrows() (all []string) {
 	}
 	is("ended_by", string(l.f.EndedBy))
 	is("user_id", l.f.UserID)
-	if l.f.LastError != "" { // The function takes a plain text, not a pattern, so no character has a special meaning.
+	if l.f.LastError != "" { // The function looks for a plain text, not for a pattern, so no character has a special meaning.
 		all = append(all, l.s.d.instr+"(last_error, "+l.s.d.text(l.f.LastError)+")>0")
 	}
 	return all

@@ -49,7 +49,8 @@ func listedRows(n int) []listedRow {
 	return rows
 }
 
-// newListStore creates a log that holds rows. Its pool has one connection, whose read statistics the tests use.
+// newListStore creates a log that holds rows. Its pool has one connection, because the tests read the statistics of a
+// connection.
 func newListStore(t *testing.T, rows []listedRow) *Store {
 	ctx := t.Context()
 	db, err := sql.Open("mysql", testservers.Database(t))
@@ -137,7 +138,7 @@ func admits(f processlog.Filter, r listedRow) bool {
 		strings.Contains(r.err, f.LastError) && (f.EndedBy == "" || f.EndedBy == r.ended) && (f.UserID == "" || f.UserID == r.user)
 }
 
-// listed returns the ids that all pages of List must return together.
+// listed returns the ids that all pages of List together must return.
 func listed(rows []listedRow, f processlog.Filter, key string) []uint64 {
 	var found []listedRow
 	for _, r := range rows {
@@ -210,11 +211,11 @@ func TestListPageCostsWhatItHoldsWhereverItIs(t *testing.T) {
 					f.Cursor = found.Next
 				})
 				sorted := 0
-				if tc.key == "k_due" && !drops { // With many ranges, the first rows of every range count once, and the rows of the page count twice.
+				if tc.key == "k_due" && !drops { // With many ranges, the server reads the first rows of every range once, and the rows of the page twice.
 					sorted = 2 * (limit + 1)
 				}
 				assert.LessOrEqual(t, cost.sorted, sorted, "%s, newest %v, page %d: rows sorted", tc.name, newest, page)
-				if !drops { // The rows of the 32 ranges and of their union count, too.
+				if !drops { // The server also counts the rows of the 32 ranges and of their union.
 					assert.Less(t, cost.read, 32*(limit+2)*2+300, "%s, newest %v, page %d: rows read", tc.name, newest, page)
 				}
 				if f.Cursor == "" {
@@ -297,7 +298,7 @@ func (s *Store) plan(t *testing.T, query string) (steps []string) {
 		for i, column := range columns {
 			step[strings.ToLower(column)] = values[i].String
 		}
-		if step["table"] == s.table.base { // The server sorts the first rows of many ranges, which are few.
+		if step["table"] == s.table.base { // The server may sort the first rows of many ranges, because they are few.
 			assert.NotContains(t, step["extra"], "filesort", query)
 			steps = append(steps, step["key"]+": "+step["extra"])
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Migrate creates the tables of a log, and does nothing where they exist.
+// Migrate creates those tables of a log that do not exist.
 func Migrate(ctx context.Context, db *sql.DB, table string) error {
 	d, err := detectDialect(ctx, db)
 	if err != nil {
@@ -33,7 +33,7 @@ func Migrate(ctx context.Context, db *sql.DB, table string) error {
 }
 
 // migrateTries is the maximum number of tries of one statement. Processes that migrate at the same time sometimes
-// deadlock. On Galera a statement may fail certification.
+// deadlock. On Galera a statement may conflict with one of another node.
 const migrateTries = 10
 
 func migrateOne(ctx context.Context, d *dialect, db *sql.DB, statement string) (err error) {

@@ -14,8 +14,8 @@ import (
 // testing/synctest bubble that is the bubble's clock. Each session sets its timestamp before each statement. So the
 // server stores and compares the same milliseconds as a double in the bubble, and a month passes at once.
 //
-// The bubble's clock stands still while a statement waits inside the server. So no statement may wait there. A session
-// waits for a row lock as briefly as the server allows.
+// The bubble's clock stands still while a statement waits inside the server. So no statement may wait there, and a
+// session's wait for a row lock is as short as the server allows.
 type clockConnector struct {
 	driver.Connector
 	lockWait string // seconds
@@ -42,8 +42,8 @@ func (c *clockConn) tellTime(ctx context.Context) error {
 	if now.Equal(c.told) {
 		return nil
 	}
-	// The server reads a floating-point number. MariaDB truncates it, and MySQL rounds it. With a quarter of a
-	// microsecond more, both get the same microsecond.
+	// The server reads a floating-point number. MariaDB truncates it, and MySQL rounds it. With an added quarter of a
+	// microsecond, both get the same microsecond.
 	set := fmt.Sprintf("SET @@timestamp=%d.%06d25", now.Unix(), now.Nanosecond()/1000)
 	if _, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
 		return err
@@ -73,7 +73,7 @@ var realClock = strings.NewReplacer("timestamp=0, ", "", "timestamp=DEFAULT, ", 
 func (c *clockConn) text(query string) string {
 	query = realClock.Replace(query)
 	wait := "innodb_lock_wait_timeout=" + c.lockWait
-	if c.lockWait == "0" && strings.Contains(query, "SKIP LOCKED") { // MariaDB otherwise fails the statement with error 1180.
+	if c.lockWait == "0" && strings.Contains(query, "SKIP LOCKED") { // Without this change, MariaDB fails the statement with error 1180.
 		wait = "innodb_lock_wait_timeout=1"
 		if !strings.Contains(query, txwatch.ShortRowWait) {
 			return "SET STATEMENT " + wait + " FOR " + query

@@ -14,7 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// storeKeys is how many idempotency keys the commands use. The number is small so that commands meet the same keys.
+// storeKeys is the number of idempotency keys that the commands use. The number is small so that several commands use
+// the same key.
 const storeKeys = 7
 
 func keyName(key int) compensator.IdempotencyKey {
@@ -200,7 +201,7 @@ func drawMark(t *rapid.T) markCommand {
 
 func (c markCommand) run(m *storeTwins) {
 	if tx := m.slots[c.Slot]; tx == nil || !tx.wrote {
-		return // MariaDB releases all locks of a transaction whose writes are all undone. The double keeps them.
+		return // MariaDB releases all locks of a transaction when all its writes are undone. The double keeps the locks.
 	}
 	tx := m.slots[c.Slot]
 	m.inTx(c.Slot, "savepoint", func(s twinSide, tx compensator.Tx) (any, error) {
@@ -275,13 +276,13 @@ func (c finishedCommand) run(m *storeTwins) {
 	})
 }
 
-// claimCommand claims entries. Its accept refuses entries that have been delivered Refuse times or more.
+// claimCommand claims entries. Its accept function refuses entries that have been delivered Refuse times or more.
 type claimCommand struct {
 	Entries []int
 	Own     []processlog.Token
 	Token   processlog.Token
 	Lease   time.Duration
-	Refuse  int // minimum number of deliveries
+	Refuse  int // accept refuses entries with at least this number of deliveries
 }
 
 func drawClaim(t *rapid.T) claimCommand {
@@ -357,7 +358,7 @@ type outcomeOf struct {
 	Entry               int
 	Behind, BehindEpoch int
 	Absorb              bool
-	Stranger            string // appended to the entry's idempotency key
+	Stranger            string // appended to the entry's idempotency key, so that the outcome belongs to another entry
 	To                  compensator.State
 	EndedBy             compensator.EndedBy // for a terminal state
 	Processed, Undone   int
@@ -391,7 +392,7 @@ func (o outcomeOf) made(m *storeTwins, n int) processlog.Outcome {
 }
 
 // settleCommand settles a batch of outcomes of any kind. It may settle the batch twice, as a process does after a lost
-// answer. Some rows have changed since their claim. A slot's transaction has locked others.
+// answer. Some rows have changed since their claim, and the transaction of a slot has locked other rows.
 type settleCommand struct {
 	Token    processlog.Token
 	Outcomes []outcomeOf
@@ -456,9 +457,9 @@ func (c settleTxCommand) run(m *storeTwins) {
 	}
 }
 
-// changeCommand makes a change in the transaction of a slot, or in a transaction of its own.
+// changeCommand makes a change in the transaction of a slot, or in its own transaction.
 type changeCommand struct {
-	Slot          int // -1: in a transaction of its own
+	Slot          int // -1: the command has its own transaction
 	Entry         int
 	ByKey, Proven bool
 	Change        processlog.Change
@@ -568,7 +569,7 @@ func (c scanCommand) run(m *storeTwins) {
 // listCommand pages through a listing.
 type listCommand struct {
 	Filter admin.Filter
-	Within time.Duration // created range around now
+	Within time.Duration // length of the created range, whose middle is now
 }
 
 func drawList(t *rapid.T) listCommand {

@@ -27,12 +27,11 @@ import (
 )
 
 // Users' tests and the library's simulation rely on the double. So these tests send the same commands to the double and
-// to a database, at the same time by the same clock. Both must return the same values, in the same order, to the
-// millisecond.
+// to a database, and both use the same clock. Both must return the same values, in the same order, to the millisecond.
 
 func init() {
-	// A seed reproduces a failure, so rapid writes no file into the tree. Each run draws new programs, so a few per run
-	// are enough. -rapid.checks=N runs more.
+	// A seed reproduces a failure, so rapid need not write a file into the repository. Each run draws new programs, so a
+	// few of them per run are enough. -rapid.checks=N runs more.
 	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.checks": "40"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
@@ -69,7 +68,7 @@ func checkStoreTwins(t *testing.T, wrap func(driver.Connector) driver.Connector)
 		commands := program.Draw(r, "commands")
 		var failure string
 		// A connection belongs to the bubble that opened it. A failure leaves the bubble as text, because a panic of
-		// rapid must not cross its border.
+		// rapid must not leave the bubble.
 		synctest.Test(t, func(t *testing.T) { failure = runStoreTwins(t, connector, commands) })
 		if failure != "" {
 			r.Fatal(failure)
@@ -107,14 +106,14 @@ func runStoreTwins(t *testing.T, connector driver.Connector, commands []storeCom
 // storeTwins holds the database and the double. A side is 0 for the database and 1 for the double. The tests number the
 // entries themselves, because each side assigns its own ids.
 //
-// The database runs each command first. The clock moves only during a wait that ends in an error.
+// The database runs each command before the double. The clock moves only during a wait that ends in an error.
 type storeTwins struct {
 	ctx      context.Context
 	database processlog.Store
 	memory   *compensatortest.MemoryStore
 	entries  []twinEntry
 	slots    [3]*twinTx
-	finished *twinTx // the transaction that ended last
+	finished *twinTx // the latest transaction that has ended
 	failures []string
 }
 
@@ -221,9 +220,9 @@ func (m *storeTwins) rollBackAll() {
 	}
 }
 
-// inTx runs ask on both sides in the transaction of a slot. If the statement waited for a lock in vain, inTx rolls the
-// transaction back, as producers do. The double does not know which locks the statement took on the server before it
-// gave up.
+// inTx runs ask on both sides in the transaction of a slot. If the statement waited for a lock that it did not get,
+// inTx rolls the transaction back, as producers do. The double does not know which locks the statement took on the
+// server before it gave up.
 func (m *storeTwins) inTx(slot int, what string, ask func(s twinSide, tx compensator.Tx) (any, error)) {
 	tx := m.open(slot)
 	waited := false
@@ -245,7 +244,7 @@ func (m *storeTwins) entry(pick int) int {
 	if pick == 0 || len(m.entries) == storeKeys {
 		return unknownEntry
 	}
-	return len(m.entries) - 1 - (pick-1)%(len(m.entries)-storeKeys) // The fences come first.
+	return len(m.entries) - 1 - (pick-1)%(len(m.entries)-storeKeys) // The first entries are the fences.
 }
 
 // committedOrGone leaves out entries whose transaction is still open. A process that settles, releases or renews cannot
@@ -345,7 +344,7 @@ func (s twinSide) scheduled(list []processlog.Scheduled) []string {
 	return lines
 }
 
-// err reduces an error to the part that a caller can branch on.
+// err reduces an error to the part that a caller can compare.
 func (s twinSide) err(err error) string {
 	var state *compensator.StateError
 	var server *mysql.MySQLError

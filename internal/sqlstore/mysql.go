@@ -96,7 +96,7 @@ func mysqlAgain(_ string, columns ...string) string {
 	return " ON DUPLICATE KEY UPDATE " + strings.Join(set, ", ")
 }
 
-// mysqlKeyed compares checksums of the keys, which takes a tenth of the text of the keys themselves.
+// mysqlKeyed compares checksums of the keys, because their text has a tenth of the length of the keys.
 func mysqlKeyed(keys []processlog.IdempotencyKey) string {
 	b := make([]byte, 0, len("CRC32(idempotent_id) IN ()")+len("4294967295,")*len(keys))
 	b = append(b, "CRC32(idempotent_id) IN ("...)
@@ -128,7 +128,7 @@ func mysqlFault(err error) fault {
 	case mysqlerr.BadNull:
 		return faultNull
 	case mysqlerr.OutOfRange:
-		return faultGuard // All values of the library are in range. Only guardedKey computes a number that is not.
+		return faultGuard // All values of the library are in range. Only guardedKey computes a number out of range.
 	}
 	return faultOther
 }
@@ -146,8 +146,8 @@ func mysqlTexts(columns string) string {
 	return "CAST(" + strings.ReplaceAll(columns, ", ", " AS BINARY), CAST(") + " AS BINARY)"
 }
 
-// probeMySQL runs a statement that fails inside a transaction and changes nothing outside one. READ WRITE is the
-// default of the next transaction anyway.
+// probeMySQL runs a statement that fails inside a transaction and changes nothing outside one. Outside a transaction it
+// sets READ WRITE for the next transaction, which is the default anyway.
 func probeMySQL(ctx context.Context, tx processlog.Tx) error {
 	_, err := tx.ExecContext(ctx, txwatch.DoubtBegun)
 	switch {
@@ -160,11 +160,11 @@ func probeMySQL(ctx context.Context, tx processlog.Tx) error {
 }
 
 // probeSavepoint serves servers that accept SET TRANSACTION everywhere, such as TiDB and Vitess. A savepoint can be
-// released only inside a transaction. Outside one it is gone before the next statement.
+// released only inside a transaction. Outside a transaction it does not exist any more when the next statement runs.
 func probeSavepoint(ctx context.Context, tx processlog.Tx) error {
 	_, err := tx.ExecContext(ctx, txwatch.DoubtSavepoint)
 	if txwatch.Answered(ctx) {
-		return nil // The watched connection answered, and sent nothing to the server.
+		return nil // The watched connection answers without sending anything to the server.
 	}
 	if err == nil {
 		_, err = tx.ExecContext(ctx, txwatch.DoubtRelease)
@@ -183,8 +183,8 @@ func beginMySQL(ctx context.Context, db *sql.DB) (processlog.Transaction, error)
 }
 
 // dropReadOnly closes the library's idle connections if err says that the server has become read-only. New connections
-// then lead to the server that takes writes now. A connection in use gets its own error. The library must not close the
-// user's pool, so there the error names the remedy.
+// then lead to the server that accepts writes now. A connection in use gets the same error later. The library must not
+// close connections of the user's pool, so for them the error names the remedy.
 func (s *Store) dropReadOnly(err error) error {
 	if s.own == nil {
 		return s.keptReadOnly(err)

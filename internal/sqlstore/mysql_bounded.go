@@ -15,18 +15,19 @@ import (
 // rowWait is how long the library's statements wait for a row lock.
 const rowWait = txwatch.RowWait
 
-// MySQL has no hint that limits a statement's wait for a row lock, and a user's session waits for 50 s by default. The
-// library locks its rows there with SKIP LOCKED. So its statements wait only for locks that a trigger wants.
+// MySQL has no hint that limits a statement's wait for a row lock, and a user's session waits for 50 s by default. In
+// such a session the library locks its rows with SKIP LOCKED. So its statements wait only for locks that a trigger
+// wants.
 //
 // After such a wait, transactions of the library limit the wait of their session. They set the limit when they begin,
-// and restore the user's value when they end. That takes two statements per transaction, so the library does it only
-// after a wait.
+// and restore the user's value when they end. The limit takes two statements per transaction, so the library sets it
+// only after a wait.
 const (
 	shortWaitsMySQL = "SET @compensator_wait=@@innodb_lock_wait_timeout, SESSION " + txwatch.ShortRowWait
 	usersWaits      = "SET SESSION innodb_lock_wait_timeout=@compensator_wait"
 
-	// boundedFor is how long transactions limit their waits after a wait for a trigger's lock. It is long because a
-	// session that was given up may go on waiting for a minute.
+	// boundedFor is how long transactions limit their waits after a wait for a trigger's lock. This time is long because
+	// the session of a statement that was given up may go on waiting for a minute.
 	boundedFor = 5 * time.Minute
 )
 
@@ -44,7 +45,7 @@ func (s *Store) boundsWaits() bool {
 	return until != nil && time.Now().Before(*until)
 }
 
-// beginBounded is beginUsers in a session whose waits for row locks are short until the transaction ends.
+// beginBounded works like beginUsers. Until the transaction ends, the waits of its session for row locks are short.
 func (s *Store) beginBounded(ctx context.Context) (tx processlog.Transaction, err error) {
 	for range s.db.Stats().OpenConnections + 1 {
 		if tx, err = s.beginBoundedOnce(ctx); !errors.Is(err, driver.ErrBadConn) {
@@ -84,8 +85,8 @@ func (t *boundedTx) Commit() error { return t.end(t.Tx.Commit()) }
 // Rollback implements Transaction.
 func (t *boundedTx) Rollback() error { return t.end(t.Tx.Rollback()) }
 
-// end restores the session's wait for row locks, and gives the connection back. If that fails, end closes the
-// connection.
+// end restores the session's wait for row locks, and gives the connection back. If it cannot restore the wait, end
+// closes the connection.
 func (t *boundedTx) end(err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rowWait)
 	defer cancel()

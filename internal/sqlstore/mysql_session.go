@@ -16,8 +16,8 @@ const (
 	// ownTransactions and ownSettings make a session independent of the DSN and of the server's defaults.
 	//
 	// The short wait for row locks keeps one locked row from delaying a whole batch. The short wait for metadata locks
-	// ends a blocked statement on the server before the engine gives the statement up. A statement that the engine gave
-	// up would keep its session until it ends.
+	// ends a blocked statement on the server before the engine gives the statement up. After that, the statement would
+	// still hold its session on the server until it ends.
 	ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 	ownSettings     = "SET NAMES utf8mb4, SESSION " + txwatch.ShortRowWait + ", lock_wait_timeout=5, autocommit=1, completion_type=0, timestamp=DEFAULT, " +
 		"sql_mode='STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
@@ -68,7 +68,7 @@ func calmMariaDB(query string) string {
 //
 //   - unique_checks=0 lets InnoDB store a second row of the same idempotency key.
 //   - SET timestamp changes UTC_TIMESTAMP, so an entry would be due too early or never. SYSDATE reads the real clock.
-//     SYSDATE may be off by one hour in the hour that a time zone repeats.
+//     In the hour that a time zone repeats, SYSDATE may differ by one hour.
 //   - A charset with two or more bytes per character garbles every literal. Charset swe7 has other letters in place of
 //     brackets and braces, and contents are usually JSON.
 //   - A result charset with two or more bytes per character garbles every number that is read.
@@ -76,8 +76,8 @@ var mysqlFit = strings.Join(mysqlFits[:], " AND ")
 
 var mysqlFits = [...]string{"@@unique_checks=1", mysqlSteady, mysqlASCII, "COALESCE(@@character_set_results,'') NOT IN ('ucs2','utf16','utf16le','utf32')"}
 
-// mysqlASCII is true in a session that stores ASCII literals unchanged. The condition sends the critical characters,
-// and compares their bytes.
+// mysqlASCII is true in a session that stores ASCII literals unchanged. The condition sends the characters that differ
+// between such charsets, and compares their bytes.
 const mysqlASCII = "OCTET_LENGTH(SPACE(1))=1 AND HEX(CONVERT('[^{|}~' USING utf8mb4))='5B5E7B7C7D7E'"
 
 // mysqlSteady is true in a session that uses the server's clock.
@@ -85,10 +85,10 @@ const mysqlSteady = "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000"
 
 // mysqlWhyUnfit says which condition of mysqlFit is false in the session of tx, or returns nil.
 func mysqlWhyUnfit(ctx context.Context, tx processlog.Tx) error {
-	// The server sends the bytes that mysqlTexts returns unchanged, whatever the result charset is.
+	// The server sends the bytes that mysqlTexts returns unchanged, also with an unusual result charset.
 	rows, err := tx.QueryContext(ctx, "SELECT "+mysqlTexts("@@unique_checks, "+strings.Join(mysqlFits[:], ", ")))
 	if err != nil {
-		return nil // The caller's error says more.
+		return nil // The error that the caller has says more.
 	}
 	defer rows.Close()
 	var checks string

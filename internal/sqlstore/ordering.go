@@ -35,7 +35,7 @@ type noted struct {
 	blocked uint64 // the version that Block will leave in the entry, or notBlocked
 }
 
-const notBlocked = 0 // No Block leaves this version, because Block adds 1.
+const notBlocked = 0 // No entry has this version after a Block, because Block adds 1 to the version.
 
 const (
 	notePositions = "INSERT INTO {turns} (business_type, turn_key, place, entry_id, epoch, parked) VALUES {positions}{again}"
@@ -63,8 +63,9 @@ func comparePositions(a, b processlog.Position) int {
 	return cmp.Or(a.ID.Compare(b.ID), strings.Compare(a.Key, b.Key))
 }
 
-// firstOfKey is the id of the first entry that counts under {key}, or NULL. The server reads it at the front of the key,
-// past notes of entries that have ended. The LIMIT keeps the server from turning the subquery into a join.
+// firstOfKey is the id of the first entry that counts under {key}, or NULL. The server reads the notes of the key from
+// the front, and skips those of entries that have ended. Because of the LIMIT, the server does not turn the subquery
+// into a join.
 const firstOfKey = "(SELECT t.entry_id FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT 1)"
 
@@ -94,8 +95,8 @@ func (s *Store) keyed(keys []string) string {
 	return b.String()
 }
 
-// Block implements Store. It notes the positions first, and then moves the entries. In between, a note holds a version
-// that its entry does not have yet, so nothing wakes that entry.
+// Block implements Store. It writes the positions first, and then moves the entries. Between the two writes, a note
+// holds a version that its entry does not have yet, so no Advance makes that entry due.
 func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
 	if len(blocked) == 0 {
 		return nil
@@ -124,7 +125,7 @@ func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntr
 	for i, p := range blocked {
 		ids[i] = p.ID
 	}
-	wait := byRow("id", ids, func(i int) int64 { return processlog.DueAfter(blocked[i].Wait) }, signed) // Compute this now, because updateRows sorts ids.
+	wait := byRow("id", ids, func(i int) int64 { return processlog.DueAfter(blocked[i].Wait) }, signed) // Compute this value now, because updateRows sorts ids.
 	failpoint.Reach(failpoint.OrderingNoted)
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
 		return s.sql(blockRows, "wait", wait, "ids", idList(ids), "token", s.d.binary(token[:]))
@@ -132,7 +133,7 @@ func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntr
 	return left.take(busy, err)
 }
 
-// noteOutside is note outside the caller's transactions.
+// noteOutside does the same as note outside the caller's transactions.
 func (s *Store) noteOutside(ctx context.Context, notes []noted) error {
 	if !s.boundsWaits() {
 		return s.note(ctx, s.writes(), notes)
@@ -149,7 +150,7 @@ func (s *Store) noteBlocked(ctx context.Context, blocked []processlog.BlockedEnt
 		}
 		began := time.Now()
 		if err := s.noteOutside(ctx, notes); err != nil {
-			return s.asWait(ctx, err, began) // Notes of other entries may have been written all the same.
+			return s.asWait(ctx, err, began) // Notes of other entries may have been written in spite of this error.
 		}
 		return nil
 	})
@@ -200,7 +201,7 @@ func (s *Store) forgetPositions(ctx context.Context, tx processlog.Tx, gone []pr
 // leaveKey deletes the positions of an erased entry that has ended, because its key can no longer be computed. A log
 // without a _turns table is no error.
 func (s *Store) leaveKey(ctx context.Context, tx processlog.Tx, row processlog.Row) error {
-	// Read first. Most entries have no note, and then take no lock on the table.
+	// Read first. Most entries have no note, and for these the read avoids a lock on the table.
 	err := s.mayFail(ctx, tx, func() error {
 		positions, err := s.positionsOf(ctx, tx, row)
 		if err != nil {
@@ -239,8 +240,8 @@ func (s *Store) positionsOf(ctx context.Context, tx processlog.Tx, row processlo
 	return positions, rows.Err()
 }
 
-// withoutOrdering replaces err if the _turns table is missing. The new error names the table and what needs it. New
-// does not require that table.
+// withoutOrdering replaces err if the _turns table is missing. The new error names the table and the feature that needs
+// it. New does not check that this table exists.
 func (s *Store) withoutOrdering(err error) error {
 	return s.withoutTable(err, "_turns", "TypeConfig.Serial needs")
 }

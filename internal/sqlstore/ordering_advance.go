@@ -45,7 +45,7 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 		return nil, err
 	}
 	var blocked []fronting
-	var cluttered []string // keys with leftover notes in front that are not in gone
+	var cluttered []string // keys that have leftover notes in front, except the notes in gone
 	for _, f := range firsts {
 		switch {
 		case f.waits:
@@ -78,9 +78,9 @@ type fronting struct {
 // firstOfKeys reads the first entry of each key, the entry id of its first note, and whether the entry is ready and
 // whether it waits. See fronting.
 //
-// A blocked first entry is not woken while another entry of its key runs. That happens if a late commit has put an entry
-// in front of a running one. A woken entry would only be blocked again. Leases of the whole key are read only for a
-// blocked first entry.
+// A blocked first entry is not made due as long as another entry of its key runs. This happens if a late commit has put
+// an entry in front of a running one. If it were made due, it would only be blocked again. Leases of the whole key are
+// read only for a blocked first entry.
 const firstOfKeys = "SELECT f.n, f.first, f.front, l.version, CASE WHEN l.state+0 IN (0,-1,-3) AND l.lease_until<={now} AND l.next_at<={now} THEN 1 ELSE 0 END," +
 	" CASE WHEN l.state+0 IN (0,-1,-3) AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>{now} THEN CASE WHEN EXISTS(SELECT 1" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
@@ -117,8 +117,8 @@ func (s *Store) readFirsts(ctx context.Context, businessType string, keys []stri
 // frontNotes is how many notes of a key clear reads at once.
 const frontNotes = 100
 
-// clear deletes notes at the front of keys whose entries no longer count. Such notes remain after cancellations that no
-// process here has seen, and after processes that were killed.
+// clear deletes notes at the front of keys whose entries no longer count. Such notes remain if no process has seen the
+// cancellation of an entry, or if a process was killed.
 func (s *Store) clear(ctx context.Context, businessType string, keys []string, dead bool) error {
 	for _, key := range keys {
 		for more := true; more; {
@@ -143,7 +143,7 @@ func (s *Store) clear(ctx context.Context, businessType string, keys []string, d
 	return nil
 }
 
-// note is a position as it is read.
+// note is a position as it was read.
 type note struct {
 	processlog.Position
 	counts bool
@@ -188,7 +188,7 @@ func (s *Store) wake(ctx context.Context, blocked []fronting, left *leftOver) ([
 	for i, f := range blocked {
 		ids[i] = f.ID
 	}
-	version := byRow("id", ids, func(i int) uint64 { return blocked[i].version }, decimal) // Compute this now, because updateRows sorts ids.
+	version := byRow("id", ids, func(i int) uint64 { return blocked[i].version }, decimal) // Compute this value now, because updateRows sorts ids.
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
 		return s.sql(wakeRows, "ids", idList(ids), "version", version)
 	})
@@ -199,5 +199,5 @@ func (s *Store) wake(ctx context.Context, blocked []fronting, left *leftOver) ([
 			notWoken = append(notWoken, r.ID)
 		}
 	}
-	return without(ids, notWoken), left.take(nil, err) // An entry that is locked now is woken by the next process that looks.
+	return without(ids, notWoken), left.take(nil, err) // An entry that is locked now is made due by the next process that calls Advance.
 }

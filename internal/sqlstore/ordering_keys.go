@@ -63,14 +63,14 @@ func (s *Store) Fronts(ctx context.Context, businessType, after string, limit in
 
 const (
 	keyStatements = 50  // maximum number of statements of one keysAfter call
-	keyNotes      = 100 // maximum number of notes that one of them reads
+	keyNotes      = 100 // maximum number of notes that one of these statements reads
 )
 
 const nextKeys = "SELECT t.turn_key FROM {turns} t{by k_line} WHERE t.business_type={type} AND t.turn_key>{after} ORDER BY t.turn_key, t.place LIMIT {limit}"
 
 // keysAfter reads the next keys of a type, up to limit, and reports whether more may follow. No SQL that all servers
 // understand jumps from key to key. So each statement reads up to keyNotes notes, and the next one begins after the
-// last key that was read. Many keys with few entries take few statements. A key with many entries takes one.
+// last key that was read. Many keys with few entries take few statements. A key with many entries takes one statement.
 func (s *Store) keysAfter(ctx context.Context, from processlog.Tx, businessType, after string, limit int) (keys []string, more bool, err error) {
 	for range keyStatements {
 		notes, err := queryKeys(ctx, from, s.sql(nextKeys, "type", s.d.text(businessType), "after", s.d.binary([]byte(after)), "limit", strconv.Itoa(keyNotes)))
@@ -169,7 +169,7 @@ func (a *asked) idsOf(keys []string) (ids []processlog.ID) {
 	return ids
 }
 
-// sees counts those positions in the question to which a note belongs.
+// sees counts the given positions that the note belongs to.
 func (a *asked) sees(key string, note processlog.Member) {
 	for _, position := range a.byKey[key] {
 		if position.ID == note.ID && position.Epoch == note.Epoch {
@@ -193,7 +193,7 @@ const keyStatesRead = 4 * processlog.MaxMembers
 const noPositions = "SELECT place FROM {turns} WHERE 1=0" // Fails if the table is missing.
 
 // KeyStates implements Store. It takes no lock. Each claim commits its leases before it calls KeyStates, so of two
-// simultaneous claims at least one sees the other.
+// claims at the same time at least one sees the lease of the other.
 func (s *Store) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, dead bool) (map[string]processlog.KeyState, error) {
 	if len(positions) == 0 {
 		_, err := queryIDs(ctx, s.pool(), s.sql(noPositions))
@@ -220,16 +220,16 @@ type standing struct {
 // The following constants are what membersOfKeys and membersOfKey return about the claim on an entry.
 const (
 	unclaimed = iota // no claim, or a claim by the caller
-	claimed          // claimed by another process whose lease has ended
-	leased           // claimed by another process whose lease is running
+	claimed          // another process claimed it, and that lease has ended
+	leased           // another process claimed it, and that lease has not ended
 )
 
 const membersOfKeys = "SELECT t.turn_key, t.entry_id, t.epoch, CASE WHEN l.lease_until=0 OR l.token={token} THEN 0 WHEN l.lease_until>{now} THEN 2 ELSE 1 END" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key IN ({keys}) AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}"
 
-// readKeyStates reads as many of the keys as one statement can read completely, and at least one. It returns how many
-// it read.
+// readKeyStates reads as many of the keys as one statement can read completely, and at least one. It returns the number
+// of keys that it read.
 func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []string, token processlog.Token, dead bool, asked *asked) (int, error) {
 	list := make([]string, len(keys))
 	for i, key := range keys {
@@ -253,7 +253,8 @@ func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []s
 	return read, err
 }
 
-// membersOfKey reads the first members of one key, and one summary row for the claims of all. The summary row has no id.
+// membersOfKey reads the first members of one key, and one summary row for the claims on all members. The summary row
+// has no id.
 const membersOfKey = "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 AS claim" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}) m" +

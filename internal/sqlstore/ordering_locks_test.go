@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestPositionsAreWrittenInOneOrder passes positions in any order to each method that writes them. Each must write them
-// in one order. Two writers of the same rows in different orders would deadlock.
+// TestPositionsAreWrittenInOneOrder passes positions in any order to each method that writes them. Each method must
+// write them in the same order, because two writers of the same rows in different orders would deadlock.
 func TestPositionsAreWrittenInOneOrder(t *testing.T) {
 	came := []processlog.Position{
 		{BusinessType: "b", Key: "x", ID: processlog.RowID(1)}, {BusinessType: "a", Key: "y", ID: processlog.RowID(30)},

@@ -11,7 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The test uses a log of 1,000 keys with 20 entries each, first with old index statistics and then with new ones.
+// The test uses a log of 1,000 keys with 20 entries each, first with outdated index statistics and then with new
+// statistics.
 // Failure: F117
 func TestPositionsAreReadAlongTheirKey(t *testing.T) {
 	b := openLogbook(t)

@@ -49,7 +49,7 @@ func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 // ownConn is a connection of the library's own pool. It lives about as long as the user's connections. So both lead to
-// the same server, even if the name or proxy they were opened by leads to another server later.
+// the same server, even if their host name or proxy later leads to another server.
 type ownConn struct {
 	driver.Conn
 	users  *txwatch.Connector
@@ -57,16 +57,16 @@ type ownConn struct {
 }
 
 const (
-	// ownLife is the maximum age of an own connection while the user's pool has none open.
+	// ownLife is the maximum age of a connection of the own pool as long as the user's pool has no open connection.
 	ownLife = 5 * time.Minute
-	// ownLeast is the minimum age at which an own connection is closed. Without it a user's pool that opens connections
-	// all the time would do the same to the own pool.
+	// ownLeast is the minimum age at which an own connection is closed. Without this minimum, a user's pool that opens
+	// connections all the time would make the own pool do the same.
 	ownLeast = 5 * time.Second
 )
 
 // outlived reports whether every connection of the user's pool is younger than c. database/sql has no getter for
-// ConnMaxLifetime, so the age of the user's connections stands for it. If the user's pool has no open connection, c
-// lives for ownLife at most.
+// ConnMaxLifetime, so outlived looks at the age of the user's connections instead. If the user's pool has no open
+// connection, c lives for ownLife at most.
 func (c *ownConn) outlived() bool {
 	age := time.Since(c.opened)
 	if age < ownLeast {

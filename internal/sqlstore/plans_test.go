@@ -115,7 +115,8 @@ func (b *logbook) explain(statement string) (steps []planStep) {
 	return steps
 }
 
-// protocol lists the calls that the engine repeats all the time, and the indexes that each of their statements may use.
+// protocol lists the calls that the engine repeats all the time. For each it names the indexes that its statements may
+// use.
 var protocol = []struct {
 	name string
 	keys []string
@@ -192,7 +193,7 @@ var protocol = []struct {
 				return err
 			}
 		}
-		return nil // only if the log has such an entry
+		return nil // The call sends no such statement if the log has no such entry.
 	}},
 	{"narrowed page", []string{"k_due"}, func(ctx context.Context, s *Store) error {
 		_, err := s.List(ctx, processlog.Filter{BusinessType: "type 1", States: []processlog.State{processlog.Pending}, LastError: "down", MaxRead: 2000})
@@ -264,9 +265,9 @@ func (b *logbook) plansHold(table string) {
 	}
 }
 
-// holds checks how a statement finds its rows. A server may read a whole log that is hardly longer than the list of
-// ids. A statement that waits for locked rows must read only its own rows, because other transactions may have locked
-// the rest.
+// holds checks how a statement finds its rows. A server may read a whole log that is about as short as the list of ids.
+// A statement that waits for locked rows must read only its own rows, because other transactions may have locked the
+// rest.
 func (p planStep) holds(t *testing.T, statement string, keys []string, rows int, what string) {
 	t.Helper()
 	switch {

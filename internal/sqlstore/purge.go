@@ -59,11 +59,11 @@ type purge struct {
 	group   group
 	age     string // minimum time in ms since the entry ended
 	purged  int
-	waits   int              // number of transactions that waited in vain for a lock
+	waits   int              // number of transactions that waited for a lock and did not get it
 	refused []refusal[ended] // entries that the database refuses to delete
-	tired   bool             // some entries were not tried alone, because that would have taken too many statements
-	passed  ended            // the last entry up to which every entry is deleted or refused
-	held    bool             // an entry after passed was not deleted for another reason
+	tired   bool             // whether some entries were not tried alone, because that would have taken too many statements
+	passed  ended            // last entry of the front part in which every entry is deleted or refused
+	held    bool             // whether an entry after passed was not deleted for another reason
 }
 
 // purgeWaits is the maximum number of waits of one purge for locks that a trigger wants.
@@ -79,8 +79,8 @@ type ended struct {
 // maxPassed is the maximum number of entries that one Purge leaves in the table and goes past.
 const maxPassed = 1000
 
-// run deletes up to limit of the oldest entries. It starts after the entries that are known to be refused. It passes
-// entries that it cannot delete.
+// run deletes up to limit of the oldest entries. It starts after the entries that are known to be refused. It leaves
+// entries that it cannot delete, and goes on behind them.
 func (p *purge) run(ctx context.Context, limit int) error {
 	known := p.s.refusals.of(p.group)
 	p.passed = known.passed
@@ -114,7 +114,7 @@ func (p *purge) asRefused() error {
 	return asRefused(ids)
 }
 
-// deletePage deletes what it can of a page, in transactions of up to purgeStep entries.
+// deletePage deletes all entries of a page that it can, in transactions of up to purgeStep entries.
 func (p *purge) deletePage(ctx context.Context, page []ended) error {
 	for chunk := range slices.Chunk(page, purgeStep) {
 		if err := p.delete(ctx, chunk); err != nil || p.tired {
@@ -128,7 +128,7 @@ func (p *purge) deletePage(ctx context.Context, page []ended) error {
 const oldestRows = "SELECT id, next_at, CAST(idempotent_id AS {byte type}) FROM {log}{by due}" +
 	" WHERE state={state} AND business_type={type} AND next_at<{now}-{age}{after} ORDER BY next_at, id LIMIT {limit}"
 
-// oldest reads up to limit entries after the given one. A zero after means from the start.
+// oldest reads up to limit entries that come after the entry after. If after is zero, it reads from the start.
 func (p *purge) oldest(ctx context.Context, after ended, limit int) ([]ended, error) {
 	beyond := ""
 	if !after.id.IsZero() {
@@ -163,7 +163,7 @@ func (p *purge) delete(ctx context.Context, entries []ended) error {
 }
 
 // try returns the function with which delete deletes one part of the entries. The function skips locked entries. It
-// deletes all others or, if the database refuses one, none.
+// deletes all other entries. If the database refuses one of them, it deletes none.
 func (p *purge) try(ctx context.Context) func(entries []ended) error {
 	return func(entries []ended) error {
 		free, n, err := p.deleteFree(ctx, entries)
@@ -173,11 +173,11 @@ func (p *purge) try(ctx context.Context) func(entries []ended) error {
 			p.pass(entries, free < len(entries))
 		case waitIn(err) != nil && ctx.Err() == nil && p.waits < purgeWaits:
 			p.waits++
-			p.held = true // From here on writeApart deletes pieces in random order, so passed must not move.
+			p.held = true // Do not move passed from here on, because writeApart deletes pieces in random order.
 		case waitIn(err) != nil:
-			return waitIn(err).error // Splitting would take too long.
+			return waitIn(err).error // It would take too long to split the entries.
 		case (f == faultBusy || f == faultEnded || f == faultAborted) && ctx.Err() == nil && p.waits == 0:
-			p.waits++ // Skip the first conflict. Return a second one, because each may have waited for long.
+			p.waits++ // Skip the first conflict. Return the second one, because each may have waited for a long time.
 			p.pass(entries, true)
 			return nil
 		case p.s.refusesRow(err) && len(entries) == 1:
@@ -187,7 +187,7 @@ func (p *purge) try(ctx context.Context) func(entries []ended) error {
 	}
 }
 
-// pass moves passed behind entries, unless one of them or an earlier one was held.
+// pass moves passed behind entries, unless one of these entries or an earlier one was held.
 func (p *purge) pass(entries []ended, held bool) {
 	if p.held = p.held || held; !p.held {
 		p.passed = entries[len(entries)-1]
@@ -246,13 +246,14 @@ func (p *purge) lockFree(ctx context.Context, tx processlog.Tx, entries []ended)
 	})
 }
 
-// purgeRefusals remembers, per type and state, how far the oldest entries are refused. A later Purge starts after them.
+// purgeRefusals remembers for each type and state up to which position the database refuses the oldest entries. A later
+// Purge starts after that position.
 type purgeRefusals struct {
 	mu    sync.Mutex // guards known
 	known map[group]refusedUpTo
 }
 
-// refusedUpTo says how far the entries of one type and state are refused.
+// refusedUpTo is such a position for one type and state.
 type refusedUpTo struct {
 	passed ended
 	until  time.Time // time at which the refused entries are tried again
@@ -263,7 +264,7 @@ const refusedFor = time.Hour
 
 func (r refusedUpTo) found() bool { return !r.until.IsZero() }
 
-// of returns what is known of a type and state. It forgets what has expired.
+// of returns the position of a type and state. It forgets a position that has expired.
 func (r *purgeRefusals) of(g group) refusedUpTo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,8 +274,8 @@ func (r *purgeRefusals) of(g group) refusedUpTo {
 	return r.known[g]
 }
 
-// pass stores a new position. unfinished means that this Purge has not found all refused entries yet. The next Purge
-// then goes on from the position, and refusedFor starts again.
+// pass stores a new position. unfinished means that this Purge has not found all refused entries yet. Then the next
+// Purge continues after the position, and refusedFor starts again.
 func (r *purgeRefusals) pass(g group, passed ended, unfinished bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 )
 
 // requeueStep is how many rows one statement of RequeueAll reads or writes. The CASE with the values is evaluated for
-// every row, so more rows would cost more each.
+// every row, so each row would cost more if the statement had more rows.
 const requeueStep = 200
 
 // RequeueAll implements Store. It sends three statements per 200 entries, in one transaction.
@@ -17,7 +17,7 @@ func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, ch pr
 	return s.changeSeen(ctx, seen, ch, s.apply)
 }
 
-// ChangeAll implements Operations. It sends one statement more than RequeueAll where it closes cases.
+// ChangeAll implements Operations. If it closes cases, it sends one statement more than RequeueAll.
 func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
 	return s.changeSeen(ctx, seen, ch, func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 		if err := s.apply(ctx, tx, ch, rows); err != nil {
@@ -35,7 +35,7 @@ func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, ch pr
 	for i := range places {
 		places[i] = i
 	}
-	// All code locks rows in id order, so that no two transactions deadlock (G14).
+	// All code locks rows in id order, so that no two transactions deadlock (G14, producers are not harmed).
 	slices.SortFunc(places, func(a, b int) int { return seen[a].ID.Compare(seen[b].ID) })
 	var answers []processlog.Changed
 	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {

@@ -17,8 +17,8 @@ import (
 
 // columns lists what a rowScanner reads, in the order of newRowScanner. content is the expression for the content.
 //
-// A rowScanner must also read rows that other software wrote, whatever they hold. So SQL computes nothing with these
-// values: one bad value would fail the statement, and so all other rows.
+// A rowScanner must also read rows with bad values, which other software may have written. So SQL does not compute with
+// these values, because one bad value would fail the statement for all rows.
 func (d *dialect) columns(content string) string {
 	return "id, " + d.texts("idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name") + ", " + content + ", headers, " +
 		d.numbers("state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at") + ", " + d.texts("ended_by, last_error") + ", " +
@@ -49,7 +49,7 @@ func (s *Store) read(ctx context.Context, query string) (*sql.Rows, error) {
 	return s.readIn(ctx, nil, query)
 }
 
-// readIn is read in tx. A nil tx means the pool.
+// readIn does the same as read in tx. If tx is nil, it reads in the pool.
 func (s *Store) readIn(ctx context.Context, tx processlog.Tx, query string) (*sql.Rows, error) {
 	if tx == nil {
 		tx = s.pool()
@@ -59,7 +59,7 @@ func (s *Store) readIn(ctx context.Context, tx processlog.Tx, query string) (*sq
 
 // ended limits a SELECT so that the server itself ends it within a second after the deadline of ctx. A driver only
 // closes its connection at the deadline, and the server would go on reading. The limit of a statement replaces the
-// limit of its session. So ended adds none if the session has a stricter one.
+// limit of its session. So ended adds no limit if the session has a stricter one.
 func (s *Store) ended(ctx context.Context, query string) string {
 	deadline, bounded := ctx.Deadline()
 	left := time.Until(deadline)
@@ -110,7 +110,7 @@ func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
 	return v.Row, nil
 }
 
-// remaining returns at - now, both in ms, as a duration. A column holds larger numbers than a duration does, so the
+// remaining returns at - now, both in ms, as a duration. A column can hold larger numbers than a duration, so the
 // result is limited to 200 years.
 func remaining(at, now int64) time.Duration {
 	const most = 2 * int64(processlog.MaxDelay/time.Millisecond)
@@ -232,8 +232,8 @@ func scanVersions(rows *sql.Rows, found []processlog.Version) ([]processlog.Vers
 	return found, rows.Err()
 }
 
-// Resolve implements Store. It waits for the lock on the very row that an open transaction has inserted. The lock is
-// shared, because a server under a global read lock grants no other.
+// Resolve implements Store. It waits for the lock on the very row that an open transaction has inserted. The lock is a
+// shared one, because a server under a global read lock grants no other lock.
 func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row, error) {
 	var row processlog.Row
 	read := func(tx processlog.Transaction) (err error) {
@@ -265,7 +265,7 @@ const (
 func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
 	inSchema := ""
 	if s.schema != "" {
-		inSchema = " AND " + s.inSchema() // A transaction of another database may reach such an entry, too.
+		inSchema = " AND " + s.inSchema() // A transaction on another database may reach such an entry, too.
 	}
 	read := func(query, key string, arg any) ([]processlog.Row, error) {
 		return s.queryRows(ctx, tx, 1, s.placeholders(s.sql(query, "key", key, "and in schema", inSchema, "lock", lock)), arg)
@@ -281,7 +281,7 @@ func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, 
 		if lock != "" {
 			rows, err = read(lockByKey, in, args[0])
 		}
-		if err == nil && len(rows) == 0 { // An older snapshot hides the row from every read without a lock.
+		if err == nil && len(rows) == 0 { // If the snapshot is older than the row, only a read with a lock shows the row.
 			rows, err = read(findByKey, in, args[0])
 		}
 	default:
@@ -290,7 +290,7 @@ func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, 
 	switch {
 	case err != nil:
 		return processlog.Row{}, err
-	case len(rows) == 0 || byKey && rows[0].IdempotencyKey != key: // A server takes a text and the same text with trailing spaces for equal.
+	case len(rows) == 0 || byKey && rows[0].IdempotencyKey != key: // A server treats a text and the same text with trailing spaces as equal.
 		return processlog.Row{}, fmt.Errorf("%v: %w", ref, processlog.ErrNotFound)
 	}
 	return rows[0], nil

@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// openStates lists the states in which an entry can be claimed. Each state gets its own query. Only then does the index
-// supply the order, so that nothing is sorted.
+// openStates lists the states in which an entry can be claimed. Each state gets its own query, because the index
+// supplies the order only for one state. So the server need not sort.
 var openStates = [...]processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}
 
 // dueRows has one part for each state of openStates.

@@ -15,14 +15,14 @@ import (
 //   - Sessions of the library's own pool, behind a Connector. ownTransactions and ownSettings set them up once.
 //   - Sessions of the user's pool, outside the user's transactions. Their variables may have changed since New read
 //     them. calm overrides those variables for one statement.
-//   - The user's transaction. There the library overrides nothing. Texts travel in a form that no charset changes.
+//   - The user's transaction. In it the library overrides nothing. Texts are sent in a form that no charset changes.
 //     guardedKey refuses the INSERT if the session would store something else.
 //
 // promises/servers/session_variables_test.go lists all variables, and tries each.
 
 // steady returns the last condition of an UPDATE that writes a lease. A session of the user's pool may have set its own
-// timestamp. A lease by that clock could be over at once or last forever, and an entry could run early. In such a
-// session steady makes the UPDATE change no row, and the claim is tried again.
+// timestamp. By that clock a lease could end at once or never, and an entry could run early. In such a session the
+// condition makes the UPDATE change no row, and the claim is tried again.
 //
 // On MariaDB, calm sets the clock for every statement instead. The library's own sessions use the server's clock.
 func (s *Store) steady() string {
@@ -60,8 +60,8 @@ func (o oursTx) Commit() error { return o.tx.Commit() }
 // Rollback implements Transaction.
 func (o oursTx) Rollback() error { return o.tx.Rollback() }
 
-// calm returns a statement in the form for a session of the user's pool. The library's own sessions take the statement
-// as it is.
+// calm returns the form of a statement that may run in a session of the user's pool. For the library's own sessions it
+// returns the statement unchanged.
 func (s *Store) calm(query string) string {
 	if s.own != nil || s.d.calm == nil {
 		return query
@@ -78,7 +78,8 @@ func (s *Store) whyRefused(ctx context.Context, tx processlog.Tx) error {
 	return s.d.whyUnfit(ctx, tx)
 }
 
-// everyRow ends a SELECT that returns all rows. Without a LIMIT of its own, the session's sql_select_limit would apply.
+// everyRow ends a SELECT that returns all rows. In a SELECT without a LIMIT, the session's sql_select_limit would
+// apply.
 const everyRow = " LIMIT 9223372036854775807"
 
 // params returns the placeholders for keys, and their arguments.

@@ -37,7 +37,7 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 			}
 			failpoint.Reach(failpoint.OutcomesPart)
 			if busy {
-				write, locked = s.updateFreeRows, true // Wait for a lock once per call at most. Many waits would outlast ctx, and the next try would meet them again.
+				write, locked = s.updateFreeRows, true // Wait for a lock at most once in each call. Many waits would last longer than ctx, and the next try would wait again.
 			}
 		}
 	}
@@ -46,10 +46,11 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 
 // settleGroup is what the outcomes of one statement have in common: the guard of the UPDATE.
 //
-// A success is true whichever process holds the lease, so its guard is epoch and state (G8, G13). A failure counts only
-// for its own attempt, so its guard is the version (G7).
+// A success is true whichever process holds the lease, so its guard is the epoch and the state (G8, a success is
+// stored). A failure counts only for its own attempt, so its guard is the version (G7, no false exhaustion).
 //
-// All other values may differ from row to row. Otherwise a batch of mixed outcomes would take one transaction per kind.
+// All other values may differ from row to row. If they had to be equal, a batch of mixed outcomes would take one
+// transaction per kind.
 type settleGroup struct {
 	absorb bool
 	epoch  uint32 // set only if absorb is true
@@ -87,7 +88,7 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 	}
 	return func(yield func([]int) bool) {
 		for len(places) > 0 {
-			n, texts, alike := 0, 0, true // A text that all rows share is written once.
+			n, texts, alike := 0, 0, true // A text that all rows share is written only once.
 			for ; n < min(len(places), g.rowsPerStatement()); n++ {
 				text := outcomes[places[n]].LastError
 				alike = alike && text == outcomes[places[0]].LastError
@@ -106,16 +107,18 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 
 // These statements store outcomes:
 //
-//   - Every value was computed from the row as it was claimed, and not in SQL. MySQL assigns from left to right. So a
-//     state computed from a count that was just raised would be exhausted one attempt early.
+//   - Every value was computed from the row as it was claimed, and not in SQL. MySQL assigns from left to right. If a
+//     state were computed from a count that was just raised, the entry would be exhausted one attempt early.
 //   - state+0 keeps the due index out of the plan, so that rows are found by id. MySQL prefers the due index when few
-//     entries are open. An UPDATE through that index waits for every open entry that others have locked (G14).
-//   - {same entries} is the condition that the rows are still the entries that were claimed. After a rollback to an older
-//     state, a database gives the ids of lost entries to new ones.
+//     entries are open. An UPDATE through that index would wait for every open entry that others have locked (G14,
+//     producers are not harmed).
+//   - {same entries} is the condition that the rows are still the entries that were claimed. After a rollback to an
+//     older state, a database gives the ids of lost entries to new ones.
 //
 // settleSuccesses stores absorbed successes, which need no version. An entry becomes compensating at most once in an
-// epoch, and leaves that state only when it ends. So {from} is enough to tell a late success of a handler from the
-// success of a compensation (G12, G13). The counts stay, because another attempt may have recorded a failure since.
+// epoch, and leaves that state only when it ends. So {from} is enough to distinguish a late success of a handler from
+// the success of a compensation (G12, G13). The counts do not change, because another attempt may have recorded a
+// failure since.
 const (
 	settleRows = "UPDATE {log}{by id} SET state={state}, version=version+1, process_count={process_count}, compensate_count={compensate_count}, delivery_count=0, lease_until=0," +
 		" ended_by={ended_by}, token={token}, updated_at={stamp}, next_at={now}+{wait}, last_error={last_error}" +
@@ -172,9 +175,9 @@ func perRow[T comparable](v rowValues, value func(o *processlog.Outcome) T, lite
 	return byRow("id", v.ids, func(i int) T { return value(v.of(v.ids[i])) }, literal)
 }
 
-// writeGroup writes the outcomes at places, and reports whether some of their rows were locked. If fewer rows changed
-// than were written, it reads those rows. A row that carries our token was changed by this call, or by an earlier try
-// whose answer was lost.
+// writeGroup writes the outcomes at places, and reports whether some of their rows were locked. If the statement
+// changed fewer rows than it was given, writeGroup reads these rows. A row that carries token was changed by this call,
+// or by an earlier try whose answer was lost.
 func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlog.Token, g settleGroup, outcomes []processlog.Outcome, places []int, result []processlog.Settled) (locked bool, err error) {
 	ids := make([]processlog.ID, len(places))
 	place := make(map[processlog.ID]int, len(places))
@@ -196,7 +199,7 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 	if err != nil && !errors.As(err, &refused) {
 		return false, err
 	}
-	// If as many rows changed as were written, all are applied, and nothing is read back.
+	// If as many rows changed as were given, all outcomes are applied, and no row is read.
 	for _, i := range places {
 		result[i] = processlog.Settled{Applied: true}
 	}
@@ -227,7 +230,7 @@ func (s *Store) textLiteral(text string) string {
 
 func (s *Store) explain(ctx context.Context, token processlog.Token, ids []processlog.ID, place map[processlog.ID]int, outcomes []processlog.Outcome, result []processlog.Settled) error {
 	var rows []processlog.Row
-	err := s.readLatest(ctx, func(from processlog.Tx) (err error) { // An old snapshot would show an old token, which would look like another process's write.
+	err := s.readLatest(ctx, func(from processlog.Tx) (err error) { // An old snapshot would show an old token, which would look like the write of another process.
 		rows, err = s.queryRows(ctx, from, len(ids), s.sql(loadRows, "ids", idList(ids)))
 		return err
 	})
@@ -235,13 +238,14 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 		return fmt.Errorf("compensator: read back %d outcomes: %w", len(ids), err)
 	}
 	for _, id := range ids {
-		// This holds until a row is found. The entry was purged, or its id belongs to another entry by now (G19).
+		// This is the result if no row is found: the entry was purged, or its id belongs to another entry by now (G19, a
+		// loss is noticed).
 		result[place[id]] = processlog.Settled{Missing: true}
 	}
 	for _, row := range rows {
 		if i := place[row.ID]; row.IdempotencyKey == outcomes[i].IdempotencyKey {
-			// Every write to a row that an outcome can match stores its token. So our token is there only if an earlier
-			// try, whose answer was lost, has succeeded and nothing has written since (G8).
+			// Every write to a row that an outcome can match stores the token of the write. So the row has this token only
+			// if an earlier try succeeded, its answer was lost, and no other write came since (G8, a success is stored).
 			result[i] = processlog.Settled{Applied: row.Token == token, State: row.State}
 			if !result[i].Applied {
 				result[i].EndedBy = row.EndedBy
@@ -254,8 +258,8 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 // SettleTx implements Store. It is the last statement of the handler's own transaction, so effect and outcome commit
 // together or not at all.
 func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, o processlog.Outcome) error {
-	// Outside a transaction the UPDATE would commit by itself: an outcome without its effect (G5). On MariaDB the UPDATE
-	// itself contains this check.
+	// Outside a transaction the UPDATE would commit by itself, and the outcome would be stored without its effect (G5).
+	// On MariaDB the UPDATE itself contains this check.
 	if s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
@@ -282,8 +286,8 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	return processlog.ErrLeaseLost
 }
 
-// ifOpen returns a condition that makes an UPDATE change nothing outside a transaction. It is empty where the server
-// has no such condition.
+// ifOpen returns a condition that makes an UPDATE change nothing outside a transaction. It is empty if the server has
+// no such condition.
 func (s *Store) ifOpen() string {
 	if s.d.inTx == "" {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// readMarks has an extra row with the clock, which is there also without any marks.
+// readMarks returns one row per mark, and an extra row with the clock, which it also returns if there are no marks.
 const readMarks = "SELECT {now}, {empty}, 0 UNION ALL SELECT 0, {text business_type}, slot FROM {slots} WHERE business_type IN ({types})"
 
 // Marks implements Store by one SELECT by primary key.
@@ -103,8 +103,8 @@ func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, businessType str
 	return n == 1, err
 }
 
-// withoutSlots replaces err if the _slots table is missing. The new error names the table and what needs it. New does
-// not require that table.
+// withoutSlots replaces err if the _slots table is missing. The new error names the table and the feature that needs
+// it. New does not check that this table exists.
 func (s *Store) withoutSlots(err error) error {
 	return s.withoutTable(err, "_slots", "Periodic, Keep and Operations need")
 }

@@ -58,8 +58,8 @@ func sqliteDialect() *dialect {
 	}
 }
 
-// sqliteNumbers casts columns to integers. A SQLite column also holds a text or a fraction, and a negative number where
-// other databases have unsigned columns.
+// sqliteNumbers casts columns to integers. A SQLite column may hold a text or a fraction. It may also hold a negative
+// number, where other databases have unsigned columns.
 func sqliteNumbers(columns string) string {
 	read := strings.Split(columns, ", ")
 	for i, column := range read {
@@ -101,8 +101,8 @@ func sqliteGroups(from string, states []processlog.State) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-// OneWriter reports whether the database has a single writer, and the library has no connections beside the user's.
-// Then a transaction that writes also blocks the library's own writes.
+// OneWriter reports whether the database has a single writer, and the library has no connections beside the user's. In
+// such a database, a transaction that writes also blocks the library's own writes.
 func (s *Store) OneWriter() bool { return s.d.own == nil }
 
 func probeSQLite(ctx context.Context, tx processlog.Tx) error {
@@ -117,13 +117,13 @@ func probeSQLite(ctx context.Context, tx processlog.Tx) error {
 }
 
 // beginSQLite begins a transaction that holds the write lock from the start. A transaction that takes the lock later
-// fails without waiting if another one has written in between.
+// fails at once if another transaction has written after it began.
 func beginSQLite(ctx context.Context, db *sql.DB) (processlog.Transaction, error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	// database/sql begins a deferred transaction unless the DSN says otherwise. Replace that transaction on its
+	// Unless the DSN sets another kind, database/sql begins a deferred transaction. Replace that transaction on its
 	// connection.
 	for _, statement := range []string{"ROLLBACK", "BEGIN IMMEDIATE"} {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
@@ -150,7 +150,7 @@ func openOrderingSQLite(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// writerTx is a transaction that ends its turn at the writer when it ends.
+// writerTx is a transaction that has a turn at the writer. The end of the transaction ends the turn.
 type writerTx struct {
 	sqliteTx
 	release func()
@@ -180,7 +180,7 @@ type sqliteTx struct{ *sql.Tx }
 // Commit implements Transaction. A COMMIT can fail without ending the transaction, for example when readers of a
 // database without WAL hold their locks too long. database/sql would then return the connection to the pool with the
 // transaction open. So Commit sends COMMIT itself and then calls Rollback. After a failed COMMIT the ROLLBACK ends the
-// transaction. After a successful one it finds no transaction, and only returns the connection.
+// transaction. After a successful COMMIT the Rollback finds no transaction, and only returns the connection.
 func (t sqliteTx) Commit() error {
 	_, err := t.ExecContext(context.Background(), "COMMIT")
 	_ = t.Tx.Rollback()

@@ -91,9 +91,9 @@ var sqliteMessages = []struct {
 	{"out of memory", sqliteNoMemory},
 }
 
-// sqliteBlame says whether SQLite or the statement caused an error. It also serves statements of users. It looks only
-// at errors that a driver returned. So it never takes a business error such as "interrupted by the customer" for an
-// error of SQLite.
+// sqliteBlame says whether SQLite or the statement caused an error. The statement may also be a user's. sqliteBlame
+// looks only at errors that a driver returned. So it never treats a business error such as "interrupted by the
+// customer" as an error of SQLite.
 func sqliteBlame(err error) mysqlerr.Blame {
 	said := sqliteAnswer(err)
 	switch {

@@ -11,12 +11,13 @@ import (
 )
 
 // writer schedules this process's library transactions at the one writer of a SQLite file. Without it, waiting
-// transactions poll SQLite at intervals of up to 100 ms. A transaction that has just come would then be as likely to be
-// next as one that has waited for seconds.
+// transactions poll SQLite at intervals of up to 100 ms. A new transaction would then have the same chance to be next
+// as a transaction that has waited for seconds.
 //
-// A turn is only advice:
+// A turn is the right to be the next writer. A turn is only advice:
 //
-//   - No transaction waits for a turn longer than for a lock. After that it asks SQLite without a turn.
+//   - No transaction waits longer for a turn than it would wait for a lock. After this time it asks SQLite without a
+//     turn.
 //   - So a handler that holds the writer and calls the library on another connection gets "busy", and nothing
 //     deadlocks.
 //   - Transactions of other processes, and those that a service begins itself, take no turns. They poll. So writer
@@ -24,18 +25,18 @@ import (
 type writer struct {
 	mu      sync.Mutex // guards the fields below
 	taken   bool
-	before  bool // the current turn, or the last one, was urgent and went before others
+	before  bool // whether the current turn, or the last one, was urgent and came before others
 	urgent  []chan struct{}
 	others  []chan struct{}
-	since   time.Time // start of continuous use: since then the writer has not been free for a breath
+	since   time.Time // start of continuous use; since then the writer has not been free for the time breath
 	freed   time.Time // end of the last turn
 	file    string
 	holders int // number of stores that have this file open; guarded by writers.mu
 }
 
-// take waits for a turn, at most for timeout. The first urgent waiter goes before the others, but never twice in a row.
-// The caller must call release once, when its transaction has ended, also if take returned after timeout without a
-// turn.
+// take waits for a turn, at most for timeout. The first urgent waiter gets its turn before the others, but two urgent
+// ones never follow each other if another waits. When its transaction has ended, the caller must call release once,
+// also if take returned after timeout without a turn.
 func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (release func(), err error) {
 	if mine := w.join(urgent); mine != nil {
 		timer := time.NewTimer(timeout)
@@ -52,7 +53,7 @@ func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (
 			}
 		}
 	}
-	// From here on this call holds the turn, also if the turn came just as the wait ended.
+	// From here on this call holds the turn, even if the turn came when the wait was about to end.
 	if err := w.breathe(ctx); err != nil {
 		w.next()
 		return nil, err
@@ -60,15 +61,15 @@ func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (
 	return sync.OnceFunc(w.next), nil
 }
 
-// SQLite polls after 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50 and then every 100 ms. A process that begins to wait
-// therefore finds the writer free in one of its first polls.
+// SQLite polls after 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50 and then every 100 ms. If the writer is free for a breath,
+// a process that begins to wait finds it free in one of its first polls.
 const (
 	breathEvery = 100 * time.Millisecond
 	breath      = 25 * time.Millisecond
 )
 
-// breathe leaves the writer free for a breath if it has been in continuous use for breathEvery. The holder of the turn
-// calls it.
+// breathe leaves the writer free for the time breath if the writer has been in continuous use for breathEvery. The
+// holder of the turn calls it.
 func (w *writer) breathe(ctx context.Context) error {
 	w.mu.Lock()
 	now := time.Now()
@@ -94,8 +95,8 @@ func (w *writer) breathe(ctx context.Context) error {
 	return nil
 }
 
-// join takes the turn at once and returns nil if the turn is free. Otherwise it returns a channel that closes when the
-// turn comes.
+// join takes the turn if the turn is free, and returns nil. If the turn is not free, join returns a channel that closes
+// when the turn comes.
 func (w *writer) join(urgent bool) chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +113,7 @@ func (w *writer) join(urgent bool) chan struct{} {
 	return mine
 }
 
-// leave gives up waiting. It returns false if the turn has come already.
+// leave ends a wait for a turn. It returns false if the turn has come already.
 func (w *writer) leave(mine chan struct{}) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,7 +126,7 @@ func (w *writer) leave(mine chan struct{}) bool {
 	return false
 }
 
-// next passes the turn to the next waiter. After an urgent turn, another waiter goes first.
+// next passes the turn to the next waiter. After an urgent turn, a waiter that is not urgent is next.
 func (w *writer) next() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,7 +184,8 @@ type (
 	holdingKey struct{}
 )
 
-// urgently marks a statement that stores finished work. At the writer it goes before others.
+// urgently marks the context of a statement that stores finished work. Such a statement gets its turn at the writer
+// before others.
 func (s *Store) urgently(ctx context.Context) context.Context {
 	if s.writer == nil {
 		return ctx
@@ -191,8 +193,8 @@ func (s *Store) urgently(ctx context.Context) context.Context {
 	return context.WithValue(ctx, urgentKey{}, true)
 }
 
-// Holding marks the context of work inside an open transaction of this store. That transaction holds the turn.
-// Transactions that are begun under the context do not wait for the turn, because they would wait for their own caller.
+// Holding marks the context of work inside an open transaction of this store. That transaction holds the turn. A
+// transaction that is begun under the context does not wait for the turn, because it would wait for its own caller.
 func (s *Store) Holding(ctx context.Context) context.Context {
 	if s.writer == nil {
 		return ctx
@@ -200,7 +202,7 @@ func (s *Store) Holding(ctx context.Context) context.Context {
 	return context.WithValue(ctx, holdingKey{}, s.writer)
 }
 
-// turn waits for a turn for a transaction that writes. Call release when the transaction has ended.
+// turn waits until a transaction that writes gets a turn. Call release when the transaction has ended.
 func (s *Store) turn(ctx context.Context) (release func(), err error) {
 	if s.writer == nil || ctx.Value(holdingKey{}) == s.writer {
 		return func() {}, nil

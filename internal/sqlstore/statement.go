@@ -13,17 +13,18 @@ import (
 // Each statement is a constant beside the method that sends it. The constant is the whole statement, so that a search
 // for words of the statement finds it. Names in braces stand for fragments:
 //
-//   - {log} is the log's table. {audit}, {case}, {fault}, {meta}, {operation}, {setting}, {slots} and {turns} are its other tables.
-//   - {by id}, {by due} and {by INDEX} are hints that name an index of the table before them. A hint begins with a space,
-//     or is empty. Without {by id} a server scans a small table, and waits for rows that others have locked.
+//   - {log} is the log's table. {audit}, {case}, {fault}, {meta}, {operation}, {setting}, {slots} and {turns} are its
+//     other tables.
+//   - {by id}, {by due} and {by INDEX} are hints that name an index of the table before them. A hint begins with a
+//     space, or is empty. Without {by id} a server scans a small table, and waits for rows that others have locked.
 //   - {now} is the database's clock in ms since 1970. {stamp} is its value for created_at and updated_at.
 //   - {columns} is what a rowScanner reads. {outline} is the same without the content.
 //   - {text COLUMNS}, {number COLUMNS} and {ms COLUMN} read columns in a form that is the same in every session. See
 //     texts, numbers and stampMS in dialect.
-//   - {DELETE FROM log} also has the hint to read the table by id. So do those of other tables.
+//   - {DELETE FROM log} also has the hint to read the table by id. The same holds for the other tables.
 //   - {then join} is a JOIN in written order. {empty} is an empty text, and {no bytes} an empty binary value.
-//   - {every row}, {lock now}, {and steady} and {and in tx} end a statement. See everyRow, and lockNow, steady and inTx in
-//     dialect.
+//   - {every row}, {lock now}, {and steady} and {and in tx} end a statement. See everyRow, and lockNow, steady and inTx
+//     in dialect.
 //
 // Every other name is an argument of sql. Only the method that sends the statement has its value.
 
@@ -58,13 +59,13 @@ func fragmentsOf(d *dialect, table tableName) map[string]string {
 
 // sql returns the text of a statement, or of a part of one. args holds names of fragments and their values in turn.
 func (s *Store) sql(statement string, args ...string) string {
-	parts := make([]string, 0, 64) // No statement has more, so this does not allocate.
+	parts := make([]string, 0, 64) // No statement has more parts, so this slice does not grow.
 	for {
 		open := strings.IndexByte(statement, '{')
 		if open < 0 {
 			text := strings.Join(append(parts, statement), "")
 			if s.d.quote != "`" {
-				text = strings.ReplaceAll(text, "`", s.d.quote) // Values of users stand in literals that have no quotes in them.
+				text = strings.ReplaceAll(text, "`", s.d.quote) // Values of users are in literals that contain no quotes.
 			}
 			return text
 		}
@@ -74,7 +75,8 @@ func (s *Store) sql(statement string, args ...string) string {
 	}
 }
 
-// fragment returns the value of one fragment. It panics if there is none. TestEveryFragmentHasAValue finds that before.
+// fragment returns the value of one fragment. It panics if the fragment has no value. TestEveryFragmentHasAValue finds
+// such a fragment.
 func (s *Store) fragment(name string, args []string) string {
 	for i := 0; i < len(args); i += 2 {
 		if args[i] == name {
@@ -92,7 +94,7 @@ func (s *Store) fragment(name string, args []string) string {
 	case "ms":
 		return s.d.stampMS(columns)
 	}
-	switch name { // New may still change these after Open.
+	switch name { // New may change these fields after Open.
 	case "and steady":
 		return s.steady()
 	case "and in tx":
@@ -102,7 +104,7 @@ func (s *Store) fragment(name string, args []string) string {
 }
 
 // placeholders returns a finished statement with the placeholders of the database. Every ? is a placeholder, because
-// values of users stand in hexadecimal literals.
+// values of users are written as hexadecimal literals.
 func (s *Store) placeholders(statement string) string {
 	if !s.d.numbered {
 		return statement
@@ -117,8 +119,8 @@ func (s *Store) placeholders(statement string) string {
 	return b.String()
 }
 
-// mayFail runs statements that may fail in a transaction that goes on. Where a failed statement breaks its transaction,
-// mayFail sets a savepoint before, and goes back to it.
+// mayFail runs statements that may fail in a transaction that goes on. In some databases a failed statement breaks its
+// transaction. There mayFail sets a savepoint first, and goes back to it after a failure.
 func (s *Store) mayFail(ctx context.Context, tx processlog.Tx, run func() error) error {
 	if !s.d.breaks {
 		return run()

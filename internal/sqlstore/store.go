@@ -1,16 +1,16 @@
 // Package sqlstore is the process log on MySQL, MariaDB and SQLite. Each statement stands beside the method of the
-// contract that it serves. A dialect holds the differences between databases. At New, checks find out whether this very
-// server does what the statements rely on.
+// contract that it serves. A dialect holds the differences between databases. When New runs, checks find out whether
+// this very server does what the statements need.
 //
-// The process log is the truth of the library:
+// The process log decides what is true:
 //
-//   - Each change of an entry is one guarded UPDATE. Of two writers the database picks one (G4).
+//   - Each change of an entry is one guarded UPDATE. If two writers come at once, the database picks one (G4).
 //   - Rows are written by primary key, in ascending order. Producers never wait for such writes (G14).
 //   - Now is the database's clock. No entry runs early (G9).
 //
 // The root package opens a Store. The engine calls it through the contract in package processlog, from any goroutine.
-// The package starts no goroutine. It may ask txwatch for the outcome of a transaction. It does not know handlers or
-// queues.
+// The package starts no goroutine. The package may ask txwatch for the outcome of a transaction. It does not know
+// handlers or queues.
 package sqlstore
 
 import (
@@ -27,29 +27,31 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Store implements processlog.Store on a SQL database. Everything in which databases differ is in dialect.
+// Store implements processlog.Store on a SQL database. All differences between databases are in dialect.
 //
-// In the caller's transaction, values travel as placeholders. In the library's own statements, values are written into
-// the text: numbers as digits, bytes as hexadecimal literals. That takes one round trip, while a prepared statement
-// takes two. It also needs no quoting rules.
+// In the caller's transaction, values are sent as arguments of placeholders. In the library's own statements, values
+// are written into the text: numbers as digits, bytes as hexadecimal literals. Such a statement takes one round trip
+// instead of two for a prepared one, and needs no quoting rules.
 type Store struct {
 	d         *dialect
 	table     tableName
-	fragments map[string]string // of statements; see fragmentsOf
+	fragments map[string]string // texts of the fragments in statements; see fragmentsOf
 
-	db    *sql.DB // the user's pool; its sessions are as the user set them up
-	users *sql.DB // begins the library's transactions in the user's pool: db itself if it is watched, otherwise borrowed connections
-	own   *sql.DB // the library's few connections, with ownSettings; nil where statements must run in db
+	db *sql.DB // the user's pool, whose sessions have the settings that the user chose
+	// users begins the library's transactions in the user's pool. If db is watched, users is db. Otherwise it lends
+	// connections of db.
+	users *sql.DB
+	own   *sql.DB // the library's own pool, whose sessions have ownSettings; nil if statements must run in db
 
 	connector *txwatch.Connector // the connector that db was opened on, or nil
 
-	// Check finds out the following fields.
-	schema       string                    // the database that the unqualified table name means; empty if unknown, or if the name is qualified
+	// Check sets the following fields.
+	schema       string                    // database in which an unqualified table name is; empty if unknown, or if the name is qualified
 	inSchemaText string                    // the text of inSchema, which each INSERT contains
-	guards       atomic.Pointer[[2]string] // the texts of guard: for a transaction that is not proven open, and for one that is
+	guards       atomic.Pointer[[2]string] // the two results of guard: for a transaction that may not be open, and for one that is known to be open
 	version      string                    // version of the server
 	maxContent   int                       // maximum content in bytes that a packet of the server has room for; 0: no limit
-	bound        time.Duration             // time after which the server ends any read in the user's sessions; 0: never
+	bound        time.Duration             // time after which the server ends any read in the user's sessions; 0: the server ends none
 	notes        []string                  // remarks about this server for a person
 	opened       atomic.Int64              // number of connections that own has opened
 	unanswered   unanswered
@@ -58,11 +60,11 @@ type Store struct {
 	refusals purgeRefusals
 
 	writer  *writer       // schedules writers of the SQLite file; nil elsewhere
-	timeout time.Duration // maximum wait for the SQLite writer, equal to a connection's wait for a lock
+	timeout time.Duration // maximum wait for a turn at the SQLite writer; as long as a connection waits for a lock
 }
 
-// Open finds out the kind of database. It opens a pool of its own where the dialect has one and db was opened on a
-// Connector.
+// Open finds out the kind of database. If the dialect has its own pool and db was opened on a Connector, Open opens
+// that pool.
 func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	d, err := detectDialect(ctx, db)
 	if err != nil {
@@ -165,7 +167,7 @@ func (s *Store) FingerprintBy(ctx context.Context, tx processlog.Tx) (string, er
 // inSchema returns the condition that a statement reaches the log's own database, and not a table of the same name in
 // another database. The condition costs nothing. It cannot tell apart two servers whose databases have the same name.
 //
-// The collation is named because the collation of DATABASE() takes shop and Shop for the same.
+// The collation is named because by the collation of DATABASE() shop and Shop are equal.
 func (s *Store) inSchema() string {
 	schema := s.d.text(s.schema)
 	if s.d.foldsNames {
@@ -183,7 +185,7 @@ func (s *Store) wrongSchema(ctx context.Context, tx processlog.Tx) error {
 	}
 	rows, err := tx.QueryContext(ctx, s.sql(whichSchema, "name", s.d.texts("COALESCE(DATABASE(),"+s.d.empty+")"), "in schema", s.inSchema()))
 	if err != nil {
-		return nil // The caller's error says more.
+		return nil // The error that the caller has says more.
 	}
 	defer rows.Close()
 	var name string
@@ -202,7 +204,7 @@ func (s *Store) Begin(ctx context.Context) (processlog.Transaction, error) {
 	}
 	ctx, enlistment := txwatch.Ask(ctx)
 	enlistment.Ours = true
-	_ = s.d.probe(ctx, tx) // A watched connection answers the probe itself, and so enlists the transaction.
+	_ = s.d.probe(ctx, tx) // A watched connection answers the probe itself, and so becomes known as part of the transaction.
 	return Transaction{tx, enlistment.Tx()}, nil
 }
 
@@ -230,7 +232,7 @@ func (s *Store) beginOwn(ctx context.Context) (processlog.Transaction, error) {
 	var tx processlog.Transaction
 	var err error
 	if s.own != nil {
-		tx, err = s.own.BeginTx(ctx, nil) // The session is READ COMMITTED already, which saves one round trip.
+		tx, err = s.own.BeginTx(ctx, nil) // The sessions of the own pool are READ COMMITTED already, which saves one round trip.
 	} else if s.boundsWaits() {
 		tx, err = s.beginBounded(ctx)
 	} else {
@@ -260,9 +262,9 @@ func (s *Store) beginUsers(ctx context.Context) (processlog.Transaction, error) 
 	return tx, nil
 }
 
-// beginNow is beginUsers without a turn at the writer. A borrowed connection may still be inside a transaction that an
-// earlier user left open. It then answers driver.ErrBadConn and is thrown away. beginNow tries again, at most once per
-// open connection and once more.
+// beginNow does the same as beginUsers without a turn at the writer. A borrowed connection may still be inside a
+// transaction that an earlier user left open. Such a connection returns driver.ErrBadConn and is thrown away. beginNow
+// tries again, at most once for each open connection and once more.
 func (s *Store) beginNow(ctx context.Context) (processlog.Transaction, error) {
 	tx, err := s.d.begin(ctx, s.users)
 	if s.users == s.db || !errors.Is(err, driver.ErrBadConn) {
@@ -276,7 +278,7 @@ func (s *Store) beginNow(ctx context.Context) (processlog.Transaction, error) {
 	return tx, err
 }
 
-// inOwn runs work in a transaction of the library's own. It commits if work returns nil, and rolls back otherwise.
+// inOwn runs work in the library's own transaction. It commits if work returns nil, and rolls back otherwise.
 func (s *Store) inOwn(ctx context.Context, work func(tx processlog.Transaction) error) error {
 	return s.dropReadOnly(s.send(ctx, transacting, func() error {
 		tx, err := s.beginOwn(ctx)
@@ -291,9 +293,9 @@ func (s *Store) inOwn(ctx context.Context, work func(tx processlog.Transaction) 
 	}))
 }
 
-// readLatest runs a read that must not be answered from an old snapshot. A session shows an old snapshot if an earlier
-// user left it inside a transaction. In the user's pool readLatest sends one more statement to find that out. It throws
-// such a session away and tries the next.
+// readLatest runs a read that must not use an old snapshot. A session shows an old snapshot if an earlier user left it
+// inside a transaction. In the user's pool readLatest sends one more statement to find that out. It throws such a
+// session away and tries the next.
 func (s *Store) readLatest(ctx context.Context, read func(from processlog.Tx) error) error {
 	if s.own != nil || s.d.latest == "" {
 		return read(s.pool())

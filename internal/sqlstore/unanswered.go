@@ -19,11 +19,11 @@ import (
 // time, with growing pauses. It returns to normal when the server answers a statement of the same kind.
 type unanswered struct {
 	mu     sync.Mutex // guards the fields below
-	n      [kinds]int // per kind: statements given up since the last answer to that kind
-	trying bool       // a single statement is being tried
+	n      [kinds]int // per kind: number of statements that were given up since the server last answered that kind
+	trying bool       // whether a single statement is being tried
 	next   time.Time  // earliest time of the next try
 	pause  time.Duration
-	moved  chan struct{} // closed when a field that others wait for has changed
+	moved  chan struct{} // closed when a field changes that callers wait for
 }
 
 // statementKind names kinds of statements. A server may answer one kind while it blocks another.
@@ -31,7 +31,7 @@ type statementKind int
 
 const (
 	reading statementKind = iota
-	writing               // a write outside a transaction: the statement waits for its own commit
+	writing               // a write outside a transaction, whose statement also waits for its commit
 	transacting
 	kinds
 )
@@ -40,7 +40,8 @@ const (
 	mostUnanswered = 4
 	longestPause   = 30 * time.Second
 	// silence separates two kinds of broken connections. If a connection breaks after a longer silence, the client's own
-	// timeout may have ended it. If it breaks sooner, the server or the network ended it, so it holds no session.
+	// timeout may have ended it. If it breaks sooner, the server or the network ended it, so no session is left on the
+	// server.
 	silence = time.Second
 )
 
@@ -123,7 +124,7 @@ func (u *unanswered) leave(kind statementKind, alone, answered, givenUp bool) {
 	}
 }
 
-// bounded sends statements of the library. They count as unanswered until the server answers them.
+// bounded sends statements of the library. Each counts as unanswered until the server answers it.
 type bounded struct{ ours }
 
 var _ processlog.Tx = bounded{}
@@ -147,8 +148,9 @@ func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (r
 	return rows, err
 }
 
-// send is unanswered.send, with two exceptions. SQLite has no sessions. If all connections of a limited user's pool are
-// in use, a statement may be waiting for a connection and not for the server.
+// send calls unanswered.send, with two exceptions in which it runs the statement without counting. SQLite has no
+// sessions. And if all connections of a limited user's pool are in use, a statement may be waiting for a connection and
+// not for the server.
 func (s *Store) send(ctx context.Context, kind statementKind, run func() error) error {
 	if s.OneWriter() {
 		return run()

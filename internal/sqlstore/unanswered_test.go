@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// never returns a statement that gets no answer before its context ends.
+// never stands for a statement that gets no answer before its context ends.
 func never(ctx context.Context, sent *atomic.Int32) func() error {
 	return func() error {
 		sent.Add(1)
@@ -81,8 +81,8 @@ func TestAnyAnswerLetsStatementsOfItsKindThrough(t *testing.T) {
 	}
 }
 
-// TestBrokenConnectionHoldsNothingUp breaks every connection at once. Such a statement holds no session on the server,
-// so the next one must be sent without a pause.
+// TestBrokenConnectionHoldsNothingUp breaks every connection at once. A statement whose connection breaks holds no
+// session on the server, so the next statement must be sent without a pause.
 // Failure: F30
 func TestBrokenConnectionHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 
 // updateRows runs one guarded UPDATE over ids, in ascending order. It returns how many rows changed.
 //
-//   - It never waits long for a lock. Ids whose rows are locked come back in busy, and their rows are unchanged.
-//   - Rows that the database refuses to write come back in a *RefusedError. All other rows are written.
+//   - It never waits long for a lock. It returns the ids of locked rows in busy, and does not change these rows.
+//   - A *RefusedError names the rows that the database refuses to write. All other rows are written.
 //   - After any other error it is unknown which rows changed.
 func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 	write := s.updateAtOnce
@@ -55,7 +55,7 @@ func asRefused(refused []refusal[processlog.ID]) error {
 }
 
 // updateAtOnce runs an UPDATE without first asking which rows are free. It does so only in the library's own sessions,
-// which wait briefly for a lock. After a wait in vain it goes on with updateFreeAfter.
+// whose waits for a lock are short. If a statement did not get a lock, it goes on with updateFreeAfter.
 func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 	if s.own == nil || s.d.halves {
 		return s.updateFree(ctx, ids, update)
@@ -69,9 +69,9 @@ func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update fu
 }
 
 // waitedInVain reports whether a statement failed, or may have failed, because its row is locked. There are three
-// cases: the server ended the wait, an administrator ended the statement, or the client gave up first. In the last case
-// the statement may still take effect. That is harmless, because a repeated statement of updateRows changes nothing
-// twice.
+// cases: the server ended the wait, an administrator ended the statement, or the client gave up first. If the client
+// gave up, the statement may still take effect. This is harmless, because a repeated statement of updateRows changes
+// nothing twice.
 func (s *Store) waitedInVain(err error, took time.Duration) bool {
 	switch s.d.fault(err) {
 	case faultBusy, faultEnded:
@@ -86,7 +86,8 @@ func (s *Store) waitedInVain(err error, took time.Duration) bool {
 // its statement probably waited for a lock: a client with a short readTimeout gives up before the server does.
 const lockedSilence = 100 * time.Millisecond
 
-// updateFreeRows is updateRows for statements that must not wait at all. It asks first which rows are free.
+// updateFreeRows does the same as updateRows for statements that must not wait at all. It asks first which rows are
+// free.
 func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 	return s.updateApart(ctx, ids, update, s.updateFree)
 }
@@ -96,9 +97,9 @@ func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func
 	return s.updateFreeAfter(ctx, ids, update, nil)
 }
 
-// updateFreeAfter is updateFree after an earlier statement for the same rows waited for a lock in vain. waited is that
-// wait, or nil if there was none. If waited is set and all rows are free, a trigger caused the wait and would wait
-// again. updateFreeAfter then writes nothing and returns waited.
+// updateFreeAfter does the same as updateFree. waited says that an earlier statement for the same rows did not get a
+// lock, and is nil if there was no such statement. If waited is not nil and all rows are free, a trigger caused the
+// wait and would wait again. Then updateFreeAfter writes nothing and returns waited.
 func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waited *waitError) (changed int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockFree(ctx, tx, ids)
@@ -117,8 +118,8 @@ func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update
 	return changed, busy, nil
 }
 
-// updateFreeFrom returns a rowUpdate whose first call sends no statement and returns waited, the wait of an earlier
-// statement for the same rows. Later calls are updateFree.
+// updateFreeFrom returns a rowUpdate. Its first call sends no statement and returns waited, the wait of an earlier
+// statement for the same rows. Later calls run updateFree.
 func (s *Store) updateFreeFrom(waited *waitError) rowUpdate {
 	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
 		if first := waited; first != nil {
@@ -169,7 +170,7 @@ func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read fu
 	if len(ids) == 1 {
 		return nil, nil
 	}
-	select { // Wait a random time. Without it, rivals that halve the same rows at the same time would keep finding each other's locks.
+	select { // Wait a random time. Without this wait, rivals that halve the same rows at the same time would find each other's locks again and again.
 	case <-time.After(jitter.N(4 * time.Millisecond)):
 	case <-ctx.Done():
 		return nil, ctx.Err()

@@ -55,7 +55,7 @@ func TestNobodyWaitsForTheWriterLongerThanForALock(t *testing.T) {
 		without, err := w.take(t.Context(), true, 5*time.Second)
 		require.NoError(t, err, "SQLite is asked all the same")
 		require.Equal(t, 5*time.Second, time.Since(began))
-		without() // This call got no turn, so its release ends none.
+		without() // This call got no turn, so its release must not end one.
 		require.True(t, w.taken)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -65,7 +65,7 @@ func TestNobodyWaitsForTheWriterLongerThanForALock(t *testing.T) {
 		require.Empty(t, w.others)
 		require.Empty(t, w.urgent)
 		release()
-		release() // a Rollback after a Commit releases a second time
+		release() // a second release, as by a Rollback after a Commit
 		require.False(t, w.taken)
 	})
 }
@@ -90,8 +90,8 @@ func TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
 	})
 }
 
-// TestWriterIsFreeNowAndThen uses the writer without a break. A transaction without a turn polls SQLite, at first every
-// 25 ms at most. So the writer must stay free for 25 ms from time to time.
+// TestWriterIsFreeNowAndThen uses the writer without a break. A transaction without a turn polls SQLite, and its first
+// polls are at most 25 ms apart. So the writer must stay free for 25 ms from time to time.
 func TestWriterIsFreeNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w writer

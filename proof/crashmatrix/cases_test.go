@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/migrations"
 )
 
-// surroundings name the state of the servers and tables that a victim finds when it starts.
+// surroundings name the state of the servers and the tables, and the tasks of a victim.
 type surroundings string
 
 const (
@@ -20,7 +20,7 @@ const (
 	forgotten surroundings = "forgotten"  // Redis loses all its data before each victim starts.
 	crashed   surroundings = "crashed"    // Some entries have lost two, three or four leases.
 	old       surroundings = "old"        // Some entries are old enough to be purged.
-	beside    surroundings = "beside"     // A healthy process works on the same tables meanwhile.
+	beside    surroundings = "beside"     // A healthy process works on the same tables at the same time.
 	unmade    surroundings = "unmade"     // The tables do not exist yet.
 	streamed  surroundings = "streamed"   // Victims only take messages from a stream.
 	adopting  surroundings = "adopting"   // Victims only import old rows.
@@ -28,7 +28,7 @@ const (
 	keeping   surroundings = "keeping"    // Some entries are old enough to be purged, and victims purge them because of Config.Keep.
 	inLine    surroundings = "in-line"    // Victims also record entries with an ordering key.
 	staffed   surroundings = "staffed"    // Config.Operations is set, and people act through package admin.
-	recorders surroundings = "recorders"  // Victims only record. A healthy process runs beside them, and the queue is complete.
+	recorders surroundings = "recorders"  // Victims only record. A healthy process runs beside them, and the queue is known to hold all entries.
 )
 
 // beside reports whether a healthy process runs while the victims are killed.
@@ -37,7 +37,7 @@ func (s surroundings) beside() bool { return s == beside || s == recorders }
 // crash is one case of the matrix.
 type crash struct {
 	point failpoint.Point
-	most  int // largest number of times that a victim passes the point; with a larger number, victims are killed later
+	most  int // largest number of times that a victim passes the point before it is killed
 	in    surroundings
 }
 

@@ -33,7 +33,7 @@ func (w *world) check(in surroundings) {
 	logs := w.readLogs()
 	for _, l := range logs {
 		if l.check(w); w.t.Failed() {
-			break // Report one bad history only, because more would be hard to read.
+			break // Report only the first bad history, because more would be hard to read.
 		}
 	}
 	if in == inLine {
@@ -98,7 +98,7 @@ func (w *world) checkCases() {
 	require.NotZero(w.t, w.count("common_process_log_audit WHERE actor='admin'")+w.count("common_process_log_operation"), "a person must have acted in the admin")
 }
 
-// checkEffects requires exactly one effect for each epoch that succeeded, and no effect for any other epoch.
+// checkEffects requires exactly one effect for each epoch that succeeded, and no other effects.
 func (w *world) checkEffects() {
 	w.t.Helper()
 	for _, e := range []struct {
@@ -115,8 +115,8 @@ func (w *world) checkEffects() {
 	w.none("effects without an entry", "effects LEFT JOIN common_process_log l ON l.id=effects.entry WHERE l.id IS NULL")
 }
 
-// checkRest requires that no settled entry has a lease or a delivery count. It also requires that the situations that
-// the case tests have occurred.
+// checkRest requires that no settled entry has a lease or a delivery count. It also requires that each situation which
+// the case is about has occurred.
 func (w *world) checkRest(logs []*log) {
 	w.t.Helper()
 	w.none("settled entries with a lease or a delivery count", "common_process_log WHERE lease_until>0 OR delivery_count>0")
@@ -250,17 +250,17 @@ func (l *log) check(w *world) {
 		if !claimed || claims > crashBudget {
 			wrong(step{version: version}, "%d runs without a claim, or after too many claims: %d", len(runs), claims)
 		}
-		if most := map[bool]int{true: 2, false: 1}[l.kind == mail]; len(runs) > most { // An entry of mail can run once in a batch without a verdict, and once alone.
+		if most := map[bool]int{true: 2, false: 1}[l.kind == mail]; len(runs) > most { // An entry of mail can run twice: once in a batch without a verdict, and once alone.
 			wrong(step{version: version}, "%d runs under one claim", len(runs))
 		}
 	}
 }
 
-// badEnd returns what is wrong with the final state of an entry. Each kind has few good final states.
+// badEnd returns what is wrong with the final state of an entry. Each kind allows only a few final states.
 func (l *log) badEnd(f follower) string {
 	end := f.now
 	if end.endedBy == compensator.EndedByCrash {
-		return "" // follow has already verified that the entry lost too many leases.
+		return "" // follow has already verified that the entry has lost too many leases.
 	}
 	good := end.state == compensator.Succeeded && end.endedBy == compensator.EndedByHandler
 	switch l.kind {

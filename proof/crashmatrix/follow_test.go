@@ -8,16 +8,16 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// crashBudget is how many leases in a row an entry may lose before it no longer runs. The next claim then runs no
-// handler. Its lease gives another process time to store a success.
+// crashBudget is how many leases in a row an entry may lose before it no longer runs. The next claim starts no handler.
+// The lease of this claim gives another process time to store a success.
 const crashBudget = 3
 
 // follower knows the history of an entry up to a write. It verifies whether the next write is a step of the contract.
 type follower struct {
 	log     *log
 	now     step
-	lost    int            // number of claims since the last outcome; counted here and not read from the row
-	claims  map[uint64]int // by the version that a claim wrote: number of claims since the last outcome, including this claim
+	lost    int            // number of claims since the last outcome. It is counted here, not read from the row
+	claims  map[uint64]int // number of claims since the last outcome, this claim included, by the version that the claim wrote
 	claimed bool           // whether the last write of a new version was a claim
 }
 
@@ -66,7 +66,7 @@ func (f *follower) step(was, s step) string {
 	case !moved && s.delivered == was.delivered+1:
 		return f.claim(s)
 	case !moved && s.delivered == was.delivered && s.version == 1 && was.delivered == 1 && s.leased > was.leased:
-		f.lost-- // The recording process claims an entry that its insert leased, so the delivery is already counted.
+		f.lost-- // The recording process claims an entry that it inserted with a lease, so the delivery is already counted.
 		return f.claim(s)
 	case !moved && s.delivered == was.delivered-1 && held:
 		f.lost-- // The lease was released, or the entry was rescheduled during an attempt.
@@ -95,8 +95,8 @@ func (f *follower) manual(was, s step) string {
 	return ""
 }
 
-// claim verifies a claim. It uses the time at which the statement began, because the entry must have been due when the
-// statement read the row.
+// claim verifies a claim. It compares with the time at which the statement began, because the entry must have been due
+// when the statement read the row.
 func (f *follower) claim(s step) string {
 	f.lost++
 	f.claims[s.version] = f.lost
@@ -106,7 +106,7 @@ func (f *follower) claim(s step) string {
 		return "claimed without a lease"
 	case s.began < s.wasDue:
 		return fmt.Sprintf("claimed %d ms early", s.wasDue-s.began)
-	case s.began < s.wasLeased && s.was > 0: // The recording process may claim again what its insert leased.
+	case s.began < s.wasLeased && s.was > 0: // The recording process may claim an entry again that it inserted with a lease.
 		return fmt.Sprintf("claimed while leased for %d ms", s.wasLeased-s.began)
 	}
 	return ""
@@ -187,8 +187,8 @@ func (l *log) absorbed(undo bool) bool {
 	return l.kind != pay && l.kind != sum
 }
 
-// explained requires that a handler of this epoch returned the given verdict. It must have run under exactly this
-// claim, unless the outcome is a success that counts under any claim.
+// explained requires that a handler of this epoch returned the given verdict. The handler must have run under exactly
+// this claim. Only a success that counts under any claim may be of another one.
 func (f *follower) explained(was, s step, verdict string, undo bool) string {
 	for version, runs := range f.log.runs {
 		for _, r := range runs {

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// The kinds of entries. Each is a business type with its own sequence of outcomes.
+// These are the kinds of entries. Each is a business type with its own sequence of outcomes.
 const (
 	pay    = "pay"    // transactional, succeeds
 	ship   = "ship"   // succeeds
@@ -31,11 +31,11 @@ const (
 
 const (
 	failures         = 2 // number of failures of the kind fail, before it succeeds
-	refundFailures   = 2 // number of attempts of the kind refund, which all fail
+	refundFailures   = 2 // number of attempts of the kind refund; all of them fail
 	undoFailures     = 1 // number of failures of a refund's compensation, and of each compensation of a recall
 	slowTakes        = 500 * time.Millisecond
 	recallTime       = 300 * time.Millisecond             // timeout of a recall's attempts
-	hangs            = recallTime + time.Second + 2*lease // time for which a recall hangs: longer than its timeout and the lease after that
+	hangs            = recallTime + time.Second + 2*lease // how long a recall hangs: longer than its timeout and the lease after that
 	batchSize        = 6
 	retryAfter       = 100 * time.Millisecond
 	ok, wrong, never = "ok", "failed", "permanent" // verdicts of handlers
@@ -46,7 +46,7 @@ type content struct {
 	Breaks bool // whether the entry prevents the verdict of its batch
 }
 
-// kinds are the registered types. Handlers write to db, which is a plain pool, that they ran.
+// kinds are the registered types. Each handler writes to db, a plain pool, that it ran.
 type kinds struct {
 	db *sql.DB
 	of map[string]*compensator.Type[content]
@@ -82,7 +82,7 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 	return k, errors.Join(append(problems, err)...)
 }
 
-// tickEvery is the time between two slots. Every slot must get an entry, however late.
+// tickEvery is the time between two slots. Every slot must get an entry, even if the entry is late.
 const tickEvery = 100 * time.Millisecond
 
 func (k *kinds) tick(ctx context.Context) error {
@@ -93,7 +93,7 @@ func (k *kinds) tick(ctx context.Context) error {
 func (k *kinds) takeOrdering(c *compensator.Compensator) (err error) {
 	k.of[book], err = compensator.Handle(context.Background(), c, book, k.plain, &compensator.HandlerConfig[content]{
 		Retry: compensator.Fixed(retryAfter), TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.BusinessID },
-			PassDead: true}, // Continue after an entry that was dead-lettered because of crashes.
+			PassDead: true}, // An entry that was dead-lettered because of crashes does not block the next one.
 	})
 	return err
 }
@@ -124,7 +124,8 @@ func answer(verdict string) error {
 	return nil
 }
 
-// ran writes that handlers have begun. It does not use the handlers' transactions, so a rollback does not undo this.
+// ran stores that handlers have begun. It does not use the handlers' transactions, so a rollback does not undo this
+// record.
 func (k *kinds) ran(ctx context.Context, entries ...*compensator.Entry) error {
 	var args []any
 	for _, e := range entries {
@@ -153,8 +154,8 @@ func (k *kinds) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensato
 	return k.effect(ctx, tx, e)
 }
 
-// sum handles a follow-up of a batch. It writes the number of entries of the batch that have not ended, which must be
-// 0.
+// sum is the handler of an entry that runs after a batch. It stores the number of entries of the batch that have not
+// ended, which must be 0.
 func (k *kinds) sum(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
 	_, err := k.db.ExecContext(ctx, "INSERT INTO early SELECT id FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)", e.BusinessID)
 	if err != nil {
@@ -167,7 +168,8 @@ func (k *kinds) undo(ctx context.Context, tx *compensator.ScopedTx, e *compensat
 	return k.effect(ctx, tx, e)
 }
 
-// undoPlain ignores its context. So it may return a success after another process has claimed the entry.
+// undoPlain is a compensation that ignores its context. So it may return a success after another process has claimed
+// the entry.
 func (k *kinds) undoPlain(ctx context.Context, e *compensator.Entry) error {
 	if err := k.ran(context.WithoutCancel(ctx), e); err != nil {
 		return compensator.Unavailable(err)

@@ -37,8 +37,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "seed of the number n, where a process is killed at the nth time it reaches the point; 0: random")
 )
 
-// waitTimeout limits how long a victim may take to reach its point, and how long the healthy process may take. It is
-// long, because rounds of purging are a minute apart.
+// waitTimeout limits how long a victim may take to reach its point, and how long the healthy process may take for the
+// rest. It is so long because the purge rounds are a minute apart.
 const waitTimeout = 3 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -108,8 +108,8 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// random returns a random source that depends only on the seed and the case. So a case that runs alone behaves the
-// same.
+// random returns a random source that depends only on the seed and the case. So a case does the same when it runs
+// alone.
 func (c crash) random() *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(c.name()))
@@ -129,7 +129,7 @@ func (w *world) kill(c crash, number, nth int) {
 	child.Env = append(os.Environ(), victimEnv+"="+string(text), fmt.Sprintf("%s=%s:%d", failpoint.Env, c.point, nth))
 	var said bytes.Buffer
 	child.Stderr = &said
-	stdin, err := child.StdinPipe() // The pipe closes when this process ends, and the victim then exits.
+	stdin, err := child.StdinPipe() // This pipe closes when the test process ends. The victim exits when it closes.
 	require.NoError(w.t, err)
 	err = child.Run()
 	_ = stdin.Close()
@@ -196,7 +196,7 @@ func (w *world) open() string {
 	return "the last entry ended just now"
 }
 
-// eventually waits until check returns true. If that takes too long, the test fails with the text of why.
+// eventually waits until check returns true. If that takes too long, the test fails with the text that why returns.
 func (w *world) eventually(check func() bool, why func() string) {
 	w.t.Helper()
 	deadline := time.After(waitTimeout)

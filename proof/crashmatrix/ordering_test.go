@@ -28,8 +28,8 @@ func (w *world) checkOrdering(logs []*log) {
 	}
 }
 
-// attempt is a run that began while its claim was valid. It lasts until the claim ended, by a write or because its
-// lease ended.
+// attempt is a run that began while its claim was valid. It lasts until the claim ends, by a write or by the end of its
+// lease.
 type attempt struct {
 	*log
 	at, over int64
@@ -47,7 +47,7 @@ func (l *log) attempts() (list []*attempt) {
 	return list
 }
 
-// claimOver returns when a claim ended.
+// claimOver returns the time at which a claim ended.
 func (l *log) claimOver(version uint64) (over int64) {
 	for _, s := range l.steps {
 		switch {
@@ -75,7 +75,7 @@ func (l *log) ended() int64 {
 // claim.
 const unnoted = "-plain"
 
-// victim returns the victim that recorded the entry, and the number that the victim gave the entry.
+// victim returns the victim that recorded the entry, and the number that the victim gave to the entry.
 func (l *log) victim() (victim string, number int) {
 	victim, rest, _ := strings.Cut(strings.TrimSuffix(l.key, unnoted), "-")
 	number, _ = strconv.Atoi(rest)
@@ -95,8 +95,9 @@ func (l *log) before(other *log) bool {
 // outOfOrder returns what is wrong with the attempts of one ordering key. No attempt may begin before the entries that
 // precede it have ended. No attempt may begin during another attempt.
 //
-// Two entries of one victim are committed in their order. For entries of two victims this is not certain, because the
-// COMMIT of a killed process may complete later. So an entry of another victim counts from its first attempt.
+// Two entries of one victim are committed in their order. Entries of two victims may be committed in another order,
+// because the COMMIT of a killed process may complete later. So an entry of another victim is compared only after its
+// first attempt.
 func outOfOrder(attempts []*attempt) string {
 	for _, a := range attempts {
 		for _, b := range attempts {

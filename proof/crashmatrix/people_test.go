@@ -15,7 +15,7 @@ import (
 var ann = admin.AuditInfo{Actor: "ann", Reason: "again"}
 
 // actManually acts as a person. In random order, it repairs dead entries, repeats compensations, and erases repaired
-// entries. Because of the random order, a process may be killed during any of these actions.
+// entries. The order is random so that a process may be killed during any of these actions.
 func (l *victim) actManually(ctx context.Context) error {
 	acts := []func(context.Context) error{l.putRight, l.undoAgain, l.erase}
 	rand.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
@@ -93,7 +93,8 @@ func (l *victim) erase(ctx context.Context) error {
 	return err
 }
 
-// throughAdmin takes the case of an entry in the admin. Then it acts on the entry at the version that the admin showed.
+// throughAdmin takes the case of an entry through the Admin. Then it acts on the version of the entry that the Admin
+// showed.
 func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action admin.Right) error {
 	actor, why := admin.Actor{ID: "admin"}, admin.Why{Reason: "again"}
 	view, err := l.p.admin.Entry(ctx, actor, e.ID)

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Victims seldom break the rules of the checks, so these tests break each rule once.
+// A victim seldom breaks a rule of the checks. So these tests break each rule once and require that the check fails.
 
 func TestClaimThatBeganTooSoonIsSeenHoweverLateItWasWritten(t *testing.T) {
 	for name, s := range map[string]step{

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/intake"
 )
 
-// The texts of messages. The text of a message decides how its work ends.
+// These are the texts of messages. The text of a message decides how its work ends.
 const (
 	good     = "good"
 	failing  = "failing"  // fails until the entry in the log is retried
@@ -71,8 +71,8 @@ func take(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message
 	return nil
 }
 
-// send adds the messages that a victim may take. They fill four batches. A consumer that has disappeared holds one and
-// a half of these batches already.
+// send adds the messages that a victim may take. They fill four batches. One and a half of these batches are already
+// pending for a consumer that has disappeared.
 func (w *world) send(victim int) {
 	w.t.Helper()
 	if w.sent == nil {
@@ -140,7 +140,7 @@ func (w *world) checkMessages() {
 	for id, says := range w.sent {
 		e, found := entries[string(w.healthy.intake.IdempotencyKey(&intake.Message{ID: id}))]
 		assert.True(w.t, found, "%s message %s has no entry", says, id)
-		if e.kind == aside { // On a machine that stalls, a good message may be set aside, too.
+		if e.kind == aside { // If the machine stalls, a good message may be set aside, too.
 			apart++
 		}
 		if says == poison || says == hopeless {

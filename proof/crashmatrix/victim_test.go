@@ -90,7 +90,7 @@ func (l *victim) runProgram(ctx context.Context) error {
 func (l *victim) work(ctx context.Context) error {
 	longest := 600 * time.Millisecond
 	if l.In == keeping {
-		longest = 10 * time.Second // When Run is stopped, it leaves the rest of its purge to the next round, a minute later.
+		longest = 10 * time.Second // A stopped Run leaves the rest of its purge to the next round, which comes a minute later.
 	}
 	for {
 		running, stop := context.WithTimeout(ctx, longest/3+rand.N(2*longest/3))
@@ -158,8 +158,8 @@ func (l *victim) recordInTx(ctx context.Context) error {
 	})
 }
 
-// recordAgain repeats a key of the victim before this one, which may not have received the answer. If an entry with the
-// key exists, OtherTypeError names its kind.
+// recordAgain records the latest key of the previous victim again, because that victim may have received no answer. If
+// an entry with the key exists, OtherTypeError names its kind.
 func (l *victim) recordAgain(ctx context.Context) error {
 	key := fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40))
 	as := func(kind string) error {
@@ -179,7 +179,7 @@ func (l *victim) recordAgain(ctx context.Context) error {
 // recordWatched records in the service's transaction. The Connector sees the end of that transaction.
 func (l *victim) recordWatched(ctx context.Context) error {
 	recorded := []string{slow, fail, refund}
-	if rand.N(3) == 0 { // Only some, because this kind runs three times with the repeated compensation.
+	if rand.N(3) == 0 { // Use only some entries, because with the repeated compensation this kind runs three times.
 		recorded = append(recorded, recall)
 	}
 	return inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
@@ -304,8 +304,8 @@ func (l *victim) recordOrdering(ctx context.Context) error {
 
 var errTakenBack = errors.New("taken back")
 
-// recordAndTakeBack leaves no entry. It rolls back one transaction. In another it rolls back the part after a
-// savepoint.
+// recordAndTakeBack records entries and leaves none. It rolls back one whole transaction, and the part after a
+// savepoint of another one.
 func (l *victim) recordAndTakeBack(ctx context.Context) error {
 	err := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := l.put(ctx, tx, pay, l.key(), 0)
@@ -326,7 +326,7 @@ func (l *victim) recordAndTakeBack(ctx context.Context) error {
 	})
 }
 
-// recordAcrossStop inserts an entry with a lease, and commits after the Run that would have run it has ended.
+// recordAcrossStop inserts an entry with a lease. It commits after the end of the Run that would have run the entry.
 func (l *victim) recordAcrossStop(ctx context.Context) error {
 	ended := l.runEnded()
 	key := l.key()
@@ -340,7 +340,7 @@ func (l *victim) recordAcrossStop(ctx context.Context) error {
 	return nil
 }
 
-// actOnLater cancels one entry, reschedules one and completes one. Each of them may have run already.
+// actOnLater cancels one entry, reschedules one and completes one. Each of these entries may have run already.
 func (l *victim) actOnLater(ctx context.Context) error {
 	keys := []string{l.key(), l.key(), l.key()}
 	err := inTx(ctx, l.p.watched, func(tx *sql.Tx) error {

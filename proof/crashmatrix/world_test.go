@@ -32,11 +32,11 @@ type world struct {
 // place tells a process where its servers are.
 type place struct {
 	DSN, Redis, Prefix string
-	Named              bool // whether the victim uses the consumer name of an earlier victim, in the surroundings streamed
+	Named              bool // whether the victim uses the consumer name of an earlier victim; only in the surroundings streamed
 }
 
-// The tables beside the log. The service writes ledger. Handlers and triggers write the other tables at the moment when
-// something happens.
+// These are the tables beside the log. The service writes the table ledger. Handlers and triggers write the other
+// tables when something happens.
 var tables = []string{
 	"CREATE TABLE ledger (`key` VARCHAR(191) COLLATE utf8mb4_bin PRIMARY KEY)",
 	"CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, epoch INT, undoing BOOL)",
@@ -54,8 +54,8 @@ var tables = []string{
 }
 
 // historyTrigger returns a trigger that writes a step of an entry's history. began is the time at which the statement
-// began. The statement computed its values from that time. at is the time of the write. The machine may stall between
-// the two times.
+// began. The statement computed its values from that time. at is the time of the write. The times differ if the machine
+// stalls between them.
 func historyTrigger(event, before string) string {
 	return "CREATE TRIGGER history_" + event + " AFTER " + event + " ON common_process_log FOR EACH ROW INSERT INTO history " +
 		"(entry, was, was_due, was_leased, began, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by) VALUES " +
@@ -100,8 +100,8 @@ func (w *world) count(from string, args ...any) (n int) {
 	return n
 }
 
-// makeWhole marks the queue as complete for every kind. That is true, because the log is empty. The mark also stays if
-// the library under test has lost its reconciler.
+// makeWhole marks the queue of every kind as complete: it holds all entries. That is true, because the log is empty.
+// The mark stays even if the library under test has lost its reconciler.
 func (w *world) makeWhole() {
 	w.t.Helper()
 	queue, err := redisqueue.Open(w.redis, w.place.Prefix)
@@ -144,7 +144,7 @@ func (w *world) prepare(in surroundings, victim int) {
 	}
 }
 
-// seed inserts n entries as an earlier process would have left them. They are due since secondsAgo seconds.
+// seed inserts n entries as an earlier process would have left them. They became due secondsAgo seconds ago.
 func (w *world) seed(key string, n int, columns, values string, secondsAgo int) {
 	w.t.Helper()
 	var log, ledger []string

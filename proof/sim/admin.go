@@ -12,22 +12,23 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// adminStream is the random stream for people's actions through package admin. A separate stream does not change what
-// older seeds do.
+// adminStream is the random stream for people's actions through package admin. It is separate, so that older seeds
+// still do the same.
 const adminStream = 7766
 
-// visit is one visit of a person to the Admin. The person lists the dead entries, waits for the time thinks, and then
-// acts on the listed entries.
+// visit is one visit of a person to the Admin. The person lists the dead entries, waits as long as the field thinks
+// says, and then acts on the listed entries.
 type visit struct {
 	at, thinks time.Duration
-	whom       int // picks the instance
+	whom       int // number that picks the instance
 	action     admin.Right
 	takes      bool // whether the person assigns the open cases first
 }
 
 var adminActions = [...]admin.Right{admin.Requeue, admin.SettleManually, admin.Cancel, admin.Complete, admin.Requeue, admin.Compensate}
 
-// drawAdmin draws whether Operations is configured and when people visit the Admin.
+// drawAdmin decides at random whether Operations is configured and when people visit the Admin. The other draw
+// functions work in the same way.
 func (w *world) drawAdmin() {
 	rng := rand.New(rand.NewPCG(w.seed, adminStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -91,8 +92,8 @@ func (w *world) visit(v visit) {
 	case <-time.After(v.thinks):
 	case <-n.died:
 	}
-	// Two of three visitors have checked the outcome elsewhere. thinks decides which, because another random draw would
-	// change what older seeds do.
+	// Two of three visitors have checked the outcome elsewhere. The field thinks decides this, because another random
+	// draw would change what older seeds do.
 	checked := v.thinks%3 > 0
 	if !checked {
 		ctx = context.WithValue(ctx, unchecked{}, true)
@@ -103,7 +104,7 @@ func (w *world) visit(v visit) {
 // unchecked marks the context of a change by a person who has not checked the outcome.
 type unchecked struct{}
 
-// casesOpened asserts G31: the statement that makes an entry dead also opens its case.
+// casesOpened asserts G31 (each dead entry has a case): the statement that makes an entry dead also opens its case.
 func (s *gatedStore) casesOpened(outcomes []processlog.Outcome, answers []processlog.Settled) {
 	if !s.from.w.apart.admin || len(answers) != len(outcomes) {
 		return
@@ -120,8 +121,8 @@ func (s *gatedStore) casesOpened(outcomes []processlog.Outcome, answers []proces
 	}
 }
 
-// ChangeAll is a step of the scheduler. It asserts G32: the same statement writes the audit record, and closes the case
-// of an entry that is no longer dead.
+// ChangeAll is a step of the scheduler. It asserts G32 (actions of people): the same statement writes the audit record,
+// and closes the case of an entry that is no longer dead.
 func (s *gatedStore) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) (answers []processlog.Changed, err error) {
 	op := &operation{kind: opChange, from: s.from, change: change, seen: make(map[compensator.EntryID]uint64)}
 	for _, v := range seen {
@@ -165,7 +166,8 @@ func (s *gatedStore) changedAll(ctx context.Context, seen []processlog.Version, 
 	}
 }
 
-// everyCase asserts the rest of G31. At the end each dead entry has an open case, and no other entry has one.
+// everyCase asserts the rest of G31 (each dead entry has a case). At the end each dead entry has an open case, and no
+// other entry has one.
 func (w *world) everyCase() {
 	if !w.apart.admin || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
@@ -182,7 +184,7 @@ func (w *world) everyCase() {
 		}
 		return wrong == ""
 	}
-	if !w.await(15*time.Minute, right) { // This is enough time for a failed maintenance round and the rounds after it.
+	if !w.await(15*time.Minute, right) { // 15 minutes are enough for a failed maintenance round and the rounds after it.
 		w.oracle.fail("G31: entry %s, and its case tells otherwise", wrong)
 	}
 }

@@ -16,26 +16,26 @@ import (
 type apart struct {
 	requeues bool // in a calm seed, a person requeues entries that wait for a retry
 
-	// In seeds that are not calm:
-	jammed    compensator.IdempotencyKey // entry whose handlers ignore their context and return only after all faults have ended
-	former    int                        // which of three consecutive instances is an older version without some types: 1 to 3 (0: none)
-	leases    []time.Duration            // leases of the instances in the order of their numbers, in place of Config.Lease
-	sleepy    bool                       // some handlers ask for a delay of months
-	connected bool                       // instances can see that their database connections are new (drawConnections)
-	midway    bool                       // some instances are stopped while they run a batch that then fails (drawMidway)
+	// These properties exist only in seeds that are not calm:
+	jammed    compensator.IdempotencyKey // key of an entry whose handlers ignore their context and return only after all faults have ended
+	former    int                        // which of each three consecutive instances runs an older version of the service, without some types: 1 to 3 (0: none)
+	leases    []time.Duration            // leases of the instances in the order of their numbers; they replace Config.Lease
+	sleepy    bool                       // whether some handlers ask for a delay of months
+	connected bool                       // whether instances can see that their database connections are new (drawConnections)
+	midway    bool                       // whether some instances are stopped during a batch that then fails (drawMidway)
 	faulty    bool                       // whether transactional handlers get errors that come from a temporary condition of the database (drawServerFaults)
 
-	wholeServer bool          // whether that condition concerns the whole server
+	wholeServer bool          // whether the faulty condition concerns the whole server
 	slots       slots         // slots of a periodic type (drawPeriodic)
-	outage      outage        // outage of the services that handlers call, where types have breakers (drawBreakers)
+	outage      outage        // outage of services that handlers call; their types have breakers (drawBreakers)
 	keep        time.Duration // Config.Keep for ended entries (0: they are kept forever)
 	absent      bool          // whether no instance runs for most of Config.Keep (outlive)
-	admin       bool          // Operations is configured (drawAdmin)
+	admin       bool          // whether Operations is configured (drawAdmin)
 	visits      []visit
 	pausing     pausing  // pause of a type through package admin (drawPauses)
 	ordering    ordering // entries with ordering keys (drawOrdering)
 
-	// In all seeds:
+	// These properties exist in all seeds:
 	batchCalls int           // Concurrency of the batch type
 	batchWait  time.Duration // BatchWait of the batch type (drawBatches)
 }

@@ -12,7 +12,7 @@ import (
 // barrierPrefix begins the idempotency keys of entries whose handlers wait for each other.
 const barrierPrefix = "barrier-"
 
-// barrier makes the handlers of a type wait until all slots of the type run a call.
+// barrier makes the handlers of a type wait until each slot of the type runs a call.
 type barrier struct {
 	slots map[string]int
 
@@ -53,7 +53,7 @@ func (b *barrier) add(businessType string, calls int) {
 	}
 }
 
-// most returns the highest number of calls that ran at once, for each type.
+// most returns for each type the highest number of calls that ran at the same time.
 func (b *barrier) most() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -59,8 +59,8 @@ func following(cfg compensator.HandlerConfig[content]) compensator.HandlerConfig
 }
 
 // follows asserts that an entry that runs after a batch starts only when each entry of the batch has ended once. A
-// person may have requeued an entry of the batch since then. After a loss it asserts nothing, because the database may
-// have lost the end of an entry.
+// person may have requeued an entry of the batch after that end. If the database has gone back, follows asserts
+// nothing, because the end of an entry may be lost.
 func (o *oracle) follows(n *instance, e *compensator.Entry) {
 	if e.BusinessID == "" || e.State == compensator.Compensating {
 		return
@@ -114,8 +114,8 @@ func (o *oracle) lingers(businessType string) time.Duration {
 
 // enter asserts that an instance runs no more batches than the type's Concurrency, and no batch larger than BatchSize.
 //
-// It does not count a batch of one entry. The reason is that the entries of a failed batch run again alone, in the slot
-// of that batch.
+// It does not count a batch of one entry, because the entries of a failed batch run again alone, in the slot of that
+// batch.
 func (n *instance) enter(entries int) (leave func()) {
 	o, cfg := n.w.oracle, n.w.batches()
 	if entries > cfg.BatchSize {

@@ -99,8 +99,8 @@ type lookedAt struct {
 	id compensator.EntryID
 }
 
-// letInLocked asserts G25: while a type's breaker is open, only one call begins after each pause. An entry that runs
-// after an unfinished batch makes no call, so the next entry may make the call.
+// letInLocked asserts G25 (breakers): as long as a type's breaker is open, only one call begins after each pause. An
+// entry that runs after an unfinished batch makes no call, so the next entry may make the call.
 func (o *oracle) letInLocked(n *instance, e observe.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if open != nil && open.said.Equal(time.Now()) { // The instance admitted this call just before, at the same nanosecond.

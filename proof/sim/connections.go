@@ -81,8 +81,9 @@ type claimed struct {
 	at  time.Time // time at which the database made the claim
 }
 
-// asks asserts G19 when a handler is called. It applies to seeds in which instances can see new connections and a loss stops
-// them. An entry that was claimed after a loss must not start before its instance has noticed the loss.
+// checkLoss asserts G19 (a loss is noticed) when a handler is called. It does so in seeds whose instances can see new
+// connections and stop on a loss. An entry that was claimed after a loss must not start before its instance has noticed
+// the loss.
 func (o *oracle) checkLoss(n *instance, e *compensator.Entry) {
 	if !o.w.apart.connected || n.dead.Load() {
 		return

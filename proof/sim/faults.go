@@ -27,8 +27,8 @@ const (
 	none        fault = iota
 	errBefore         // an error, and the step is not done
 	errAfter          // an error, although the step is done
-	hangBefore        // no answer until the caller's context ends, and the step is not done
-	hangAfter         // no answer until the caller's context ends, although the step is done
+	hangBefore        // the step gets no answer until the caller's context ends, and the step is not done
+	hangAfter         // the step gets no answer until the caller's context ends, although the step is done
 	twice             // the step is done twice and returns the second result
 	slow              // the step takes seconds
 	crashBefore       // the instance dies and the step is not done
@@ -48,14 +48,14 @@ const (
 	queueDown  // the queue does not answer for a while
 	lockStorm  // a transaction locks rows
 
-	// Each event below has its own random stream (drawLosses and others).
+	// Each of the following events has its own random stream (drawLosses and others).
 	typeLost     // the queue loses the entries of one type
 	wholeLost    // the queue loses only the mark that it holds all entries of a type
 	rebuildLost  // the queue loses the entries of a type, and loses them again during the rebuild
 	outcomesDown // the database refuses outcomes and renewals for a while, but accepts claims
 	storeBack    // after an outage the database is in an earlier state (drawLoss)
 
-	questionsDown // the database does not answer which rows it has kept, but accepts claims (drawConnections)
+	questionsDown // the database does not say which rows it still has, but accepts claims (drawConnections)
 	queueFull     // the queue is out of memory (drawKeys)
 	keyTaken      // a foreign program uses the key of a type
 	keyRenamed    // a foreign program moves a type's entries to the key of another type
@@ -87,7 +87,7 @@ var faultsOf = [...][]fault{
 	classQueue:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
 }
 
-// slowest is the longest time that a slow step takes to the server, and also the longest time of its answer.
+// slowest is the longest extra time of a slow step: on its way to the server, and again on the way back.
 const slowest = 3 * time.Second
 
 // errBroken is the error of a failed step. It does not say whether the step was done.
@@ -139,14 +139,14 @@ func (w *world) outage(c class, op string) fault {
 	return none
 }
 
-// event is a fault at a fixed time.
+// event is a fault that happens at a fixed time.
 type event struct {
 	at    time.Time
 	fault fault
 	whom  int           // index of the instance, row or snapshot, modulo their number
 	span  time.Duration // duration of the event, or distance of a clock jump
 	reads bool          // whether the database answers reads during its outage
-	after func()        // function to call in place of a fault, because of an earlier event
+	after func()        // function to call instead of a fault; an earlier event has scheduled it
 }
 
 // fire carries out an event.
@@ -222,7 +222,8 @@ func (w *world) fire(e event) {
 	}
 }
 
-// rebuilds notes that a process begins to rebuild types in the queue. It may schedule a loss during this rebuild.
+// rebuilds notes that a process begins to rebuild types in the queue. It may schedule a second loss during this
+// rebuild.
 func (w *world) rebuilds(names string) {
 	if lost := w.loseAgain; lost != "" && slices.Contains(strings.Fields(names), lost) {
 		w.loseAgain = ""

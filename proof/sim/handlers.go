@@ -87,7 +87,7 @@ const (
 	fine                        // returned nil
 	failed                      // returned an error
 	permanently                 // returned Permanent
-	laterOn                     // returned RetryAfter
+	laterOn                     // the handler asked for a retry after a time (RetryAfter)
 	snoozed                     // returned Snooze
 	unavailable                 // returned Unavailable
 	panicked                    // panicked
@@ -101,12 +101,12 @@ const (
 type behaviour struct {
 	manner manner
 	took   time.Duration
-	deaf   bool // whether the handler ignores its context
+	deaf   bool // whether the handler ignores the end of its context
 	chain  bool // whether a transactional attempt records another entry
 	after  time.Duration
 	kills  bool // whether the handler kills its process
 	jams   bool // whether the handler returns only after all faults have ended
-	deed   int  // index of an action on the entry while the attempt runs, from 1 (0: none)
+	deed   int  // number of an action on the entry during the attempt, from 1 (0: none)
 }
 
 func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
@@ -149,12 +149,12 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	case 0, 1, 2:
 	case 3, 4, 5:
 		b.took = time.Duration(rng.Int64N(int64(300 * time.Millisecond)))
-	case 6: // This is long enough for a renewal.
+	case 6: // This attempt takes long enough for a renewal of the lease.
 		b.took = time.Duration(rng.Int64N(int64(timeout)))
 	case 7:
 		if w.plan.calm {
 			b.took = timeout * 9 / 10
-		} else if rng.Float64() < w.plan.failing { // This is longer than the timeout and the lease.
+		} else if rng.Float64() < w.plan.failing { // This attempt takes longer than its timeout and its lease.
 			b.took = timeout + time.Duration(rng.Int64N(int64(timeout)))
 			b.deaf = rng.IntN(2) == 0
 		}
@@ -167,7 +167,7 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 		}
 	}
 	if w.apart.sleepy && b.deed == 0 && e.State != compensator.Compensating && rng.IntN(2) == 0 {
-		b.after += time.Duration(31+rng.IntN(400)) * 24 * time.Hour // wake reschedules such an entry.
+		b.after += time.Duration(31+rng.IntN(400)) * 24 * time.Hour // The function wake reschedules such an entry.
 	}
 	return b
 }
@@ -248,7 +248,7 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 		ends[i] = n.decide(a, b, cut)
 	}
 	verdicts := make([]error, len(items))
-	for i, a := range attempts { // Conclude all attempts together, because the batch handler returns only once.
+	for i, a := range attempts { // Decide the results of all attempts together, because the batch handler returns only once.
 		verdicts[i] = n.conclude(a, ends[i])
 	}
 	return verdicts
@@ -293,7 +293,7 @@ func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) 
 	return nil
 }
 
-// meddle performs an action on the entry of a running attempt, through any instance.
+// meddle performs an action on the entry of a running attempt. Any instance may perform it.
 func (n *instance) meddle(e *compensator.Entry, b behaviour) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -313,12 +313,12 @@ func (n *instance) begin(ctx context.Context, e *compensator.Entry) (*attempt, e
 	return n.w.oracle.began(ctx, n, e), nil
 }
 
-// attemptEnd is the result that a handler decided on.
+// attemptEnd is the result that a handler has decided on.
 type attemptEnd struct {
 	manner manner
 	after  time.Duration // delay until the next call
-	cut    error         // error that interrupted the handler
-	dead   bool          // its instance has died
+	cut    error         // error that interrupted the handler, nil if none did
+	dead   bool          // whether the instance of the attempt has died
 }
 
 // decide is the step in which the handler decides on its result. cut is the error that interrupted the handler, if any.

@@ -32,14 +32,14 @@ type instance struct {
 	runErr   error         // error of Run, read after ended
 
 	ranWell     atomic.Bool // Run has returned nil
-	mustEndWell atomic.Bool // whether no fault prevents an orderly stop
+	mustEndWell atomic.Bool // whether Run must return nil, because no fault prevents an orderly stop
 
-	compared       time.Time      // time of the last answer about which rows the database has kept; guarded by oracle.mu, like the fields below it
-	lossSeen       time.Time      // the value of compared at which the instance noticed a loss and stopped
-	newest         processlog.Row // last row that the instance learned it had claimed
+	compared       time.Time      // time of the latest answer that says which rows the database still has; guarded by oracle.mu, like the fields below it
+	lossSeen       time.Time      // value of compared at the time when the instance noticed a loss and stopped
+	newest         processlog.Row // latest row that this instance knows it has claimed
 	pendingRelease processlog.Row // equals newest, if the database has lost that row and the instance has not noticed
 	claims         map[compensator.EntryID]claimed
-	ran            processlog.Row // last row for which the instance called a handler
+	ran            processlog.Row // latest row for which the instance called a handler
 	lost           processlog.Row // equals ran, if the database has lost that row and the instance has not noticed
 
 	dead        atomic.Bool
@@ -47,7 +47,7 @@ type instance struct {
 	once        sync.Once
 	retired     bool         // whether it was stopped in order; used only by the world's goroutine
 	stoppedAt   atomic.Int64 // time in unix ns at which Run's context ended (0: Run continues)
-	pausedUntil atomic.Int64 // in unix ns
+	pausedUntil atomic.Int64 // end of the pause, in unix ns
 
 	mu  sync.Mutex
 	txs []*gatedTx // open transactions
@@ -55,7 +55,7 @@ type instance struct {
 	batches atomic.Int32 // number of running batches with several entries
 }
 
-// launch starts an instance. The world's goroutine calls it. Before that goroutine starts, the caller of run does.
+// launch starts an instance. Only the world's goroutine calls it and, before that goroutine starts, the caller of run.
 func (w *world) launch(runs bool) *instance {
 	w.launched++
 	n := &instance{w: w, number: w.launched, runs: runs, died: make(chan struct{}), ended: make(chan struct{}), opening: true,
@@ -107,7 +107,7 @@ func (n *instance) life(ctx context.Context) {
 	}
 }
 
-// afterRun asserts the promises about the end of Run.
+// afterRun asserts the promises about what holds after Run.
 func (n *instance) afterRun() {
 	switch {
 	case n.dead.Load():
@@ -231,19 +231,19 @@ func (n *instance) disown(tx *gatedTx) {
 
 func (n *instance) paused() time.Time { return time.Unix(0, n.pausedUntil.Load()) }
 
-// step runs one statement or script as a step. It waits for the scheduler. The seed decides whether do runs, and
-// whether the answer arrives.
+// step runs one statement or script as a step. It waits for the scheduler. The seed decides whether do runs and whether
+// its answer arrives.
 func (n *instance) step(ctx context.Context, c class, op, args string, do func() error) error {
 	return n.stepUnder(ctx, processlog.Token{}, c, op, args, do)
 }
 
-// stepUnder is step for a call under a claim's token.
+// stepUnder does the same as step for a call under a claim's token.
 func (n *instance) stepUnder(ctx context.Context, token processlog.Token, c class, op, args string, do func() error) error {
 	_, err := n.judged(ctx, &request{from: n, class: c, op: op, args: args, claim: n.w.oracle.claimOf(token)}, func(verdict) error { return do() })
 	return err
 }
 
-// judged is step for a caller that needs the verdict.
+// judged does the same as step for a caller that needs the verdict.
 func (n *instance) judged(ctx context.Context, r *request, do func(verdict) error) (verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return verdict{}, err
@@ -301,7 +301,7 @@ func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, arg
 		return do()
 	})
 	if errors.Is(err, driver.ErrBadConn) {
-		err = errBroken // Return errBroken, because the double's own error says more than a broken connection does.
+		err = errBroken // Return errBroken, because the error of the double would say more than a broken connection can.
 	}
 	if v.fault == errAfter || v.fault == hangBefore || v.fault == hangAfter {
 		tx.broken.Store(true)
@@ -322,8 +322,8 @@ func (n *instance) reply(v verdict) {
 	}
 }
 
-// hang waits until ctx ends, and then for as long as an answer takes. Without that, other timers of the engine could
-// fire at the same instant, and the runtime would choose their order.
+// hang waits until ctx ends, and then as long as an answer takes. Without this second wait, other timers of the engine
+// could fire at the same instant, and the runtime would choose their order.
 func (n *instance) hang(ctx context.Context, v verdict) error {
 	select {
 	case <-ctx.Done():

@@ -17,7 +17,7 @@ func (w *world) drawKeep() {
 	rng := rand.New(rand.NewPCG(w.seed, keepStream))
 	if !w.plan.calm && rng.IntN(40) == 0 {
 		w.apart.keep = time.Hour
-		// An hour with short reconcile intervals takes as long as a hundred other seeds.
+		// This seed runs for an hour. With short reconcile intervals it would take as long as a hundred other seeds.
 		w.plan.config.ReconcileInterval *= roundsRarer
 		w.plan.config.PollInterval *= roundsRarer
 		w.apart.absent = rng.IntN(16) > 0
@@ -27,8 +27,8 @@ func (w *world) drawKeep() {
 // roundsRarer multiplies the intervals in seeds that keep ended entries for an hour.
 const roundsRarer = 8
 
-// launchWorker starts a single instance that handles every type. An older version beside it could take the maintenance
-// rounds. It would not purge the types that it lacks.
+// launchWorker starts a single instance that handles every type. If an older version ran too, it could take the
+// maintenance rounds, and it would not purge the types that it lacks.
 func (w *world) launchWorker() {
 	started := make(chan struct{})
 	w.asWorld(func() {
@@ -42,7 +42,8 @@ func (w *world) launchWorker() {
 // keptStates lists the states to which Keep applies. It repeats the library's rule independently.
 var keptStates = states(compensator.Succeeded, compensator.Compensated, compensator.Cancelled)
 
-// keptLocked asserts G24: the library purges only entries that have ended in one of keptStates and are old enough.
+// keptLocked asserts G24 (purge): the library purges only entries that have ended in one of keptStates and are old
+// enough.
 func (o *oracle) keptLocked(row processlog.Row) {
 	if !o.keeping {
 		return
@@ -53,11 +54,12 @@ func (o *oracle) keptLocked(row processlog.Row) {
 	}
 }
 
-// lastMinutes is how long before the first purge a new instance starts, in seeds where none runs until then.
+// lastMinutes is how long before the first purge a new instance starts. It is used in seeds in which no instance runs
+// until then.
 const lastMinutes = 5 * time.Minute
 
-// outlive lets time pass and asserts the rest of G24. Every entry that is due for a purge must be purged, and no other
-// entry.
+// outlive lets time pass and asserts the rest of G24 (purge). Every entry that is due for a purge must be purged, and
+// no other entry.
 //
 // In one of sixteen such seeds the last instance continues to run. In the others it stops, and a new instance starts
 // for the last minutes, because an hour of rounds takes as long as ten other seeds.
@@ -65,7 +67,7 @@ func (w *world) outlive() {
 	if w.apart.keep == 0 || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
 	}
-	var ahead time.Duration // how far the database's clock has gone back since an entry ended
+	var ahead time.Duration // how far the database's clock has jumped back since an entry ended
 	for _, row := range w.kept() {
 		ahead = max(ahead, row.DueIn)
 	}

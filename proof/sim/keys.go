@@ -10,8 +10,8 @@ import (
 const keysStream = 24
 
 // drawKeys draws what other programs do to a shared queue. They fill its memory, or put their own data or another
-// type's entries under the key of a type. Each event happens once. A key that is renamed back and forth would set the
-// queue back to an earlier state.
+// type's entries under the key of a type. Each event happens once, because a key that is renamed back and forth would
+// set the queue back to an earlier state.
 func (w *world) drawKeys() {
 	rng := rand.New(rand.NewPCG(w.seed, keysStream))
 	if w.plan.calm || !w.plan.sharedQueue || rng.IntN(8) > 0 {
@@ -25,7 +25,7 @@ func (w *world) drawKeys() {
 	}
 }
 
-// misuse carries out such an event. The event ends after its span, or when all faults end.
+// misuse carries out an event of drawKeys. The event ends after its span, or when all faults end.
 func (w *world) misuse(e event) {
 	name := handledTypes[e.whom%len(handledTypes)]
 	switch e.fault {

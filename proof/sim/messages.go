@@ -71,7 +71,7 @@ func (n *instance) take(ctx context.Context, o order) error {
 	return err
 }
 
-// retried asserts G36: when WithRetry returns nil, an entry of the message has succeeded.
+// retried asserts G36 (WithRetry): when WithRetry returns nil, an entry of the message has succeeded.
 func (o *oracle) retried(key compensator.IdempotencyKey, runs int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,14 +112,14 @@ func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) erro
 	return n.think(o)
 }
 
-// done is the fact that the work of a message was done in an epoch of its entry.
+// done says that the work of a message was done in an epoch of its entry.
 type done struct {
 	id    compensator.EntryID
 	epoch uint32
 }
 
-// consumed records the messages whose work a committed transaction has done. It asserts G35: no other transaction did
-// the work in the same epoch of the entry.
+// consumed records the messages whose work a committed transaction has done. It asserts G35 (a message is processed
+// once): no other transaction did the work in the same epoch of the entry.
 func (o *oracle) consumed(keys []compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -151,7 +151,8 @@ func (o *oracle) doneBefore(key compensator.IdempotencyKey) {
 	}
 }
 
-// doneAsToldLocked asserts G35: if an entry is inserted as done, a consumer has done its work.
+// doneAsToldLocked asserts G35 (a message is processed once): if an entry is inserted as done, a consumer has done its
+// work.
 func (o *oracle) doneAsToldLocked(l *life) {
 	if l.steps[0].row.State.Terminal() && o.done[done{l.id, 0}] != 1 {
 		o.failLocked("G35: entry %s is inserted as done, but the work of its message was done %d times", l.id, o.done[done{l.id, 0}])

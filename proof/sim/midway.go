@@ -15,8 +15,8 @@ import (
 const midwayStream = 46
 
 // drawMidway draws whether instances are stopped while they run a batch that then fails. It also draws orders of batch
-// entries. Such stops would otherwise be very rare, because few claims hold several entries of one type and few batches
-// fail.
+// entries. Without this draw, such stops would be very rare, because few claims hold several entries of one type and
+// few batches fail.
 func (w *world) drawMidway() {
 	rng := rand.New(rand.NewPCG(w.seed, midwayStream))
 	p := &w.plan
@@ -37,8 +37,8 @@ func (w *world) drawMidway() {
 	p.countOrders()
 }
 
-// midway returns the behaviour of a batch. It is b, the behaviour of the first entry's attempt, except in some batches.
-// In those the instance is stopped while the batch runs. The batch continues after the stop and then fails.
+// midway returns the behaviour of a batch. In some batches the instance is stopped during the batch, which goes on
+// after the stop and then fails. In all others midway returns b, the behaviour of the first entry's attempt.
 func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviour {
 	w := n.w
 	h := fnv.New64a()
@@ -51,7 +51,7 @@ func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviou
 	w.asWorld(func() { w.schedule(event{at: time.Now().Add(stop), fault: stoppedMidway, whom: n.number}) })
 	b.took = stop + 1 + time.Duration(rng.Int64N(int64(w.plan.config.StopTimeout)))
 	switch rng.IntN(3) {
-	case 0: // The handler returns after its timeout, unless Run's StopTimeout ends first.
+	case 0: // The handler returns after its timeout, or earlier if Run's StopTimeout ends first.
 		b.took, b.deaf = 2*w.plan.types.Timeout, false
 	case 1:
 		b.manner = panicked

@@ -21,22 +21,22 @@ type oracle struct {
 	failed atomic.Bool
 	ended  chan struct{} // closed at the first violation
 
-	resting chan struct{} // has a value if the last open entry may have come to rest since the script last checked
+	resting chan struct{} // has a value if an entry has come to rest since the last check of the script, so that now all may be at rest
 
 	mu      sync.Mutex // guards the fields below it
-	verdict string     // text of the first violation
-	at      int        // number of steps before the violation
+	verdict string     // text of the first violated promise
+	at      int        // number of steps before that violation
 	ops     map[processlog.Token]*operation
-	claimed int // number of claims that the database has made
+	claimed int // number of claims that the database has made so far
 	lives   map[compensator.EntryID]*life
 	keys    map[string]*life // rows in the database by idempotency key
 	orders  map[string]*keyFate
 	wished  map[string][]wish // entries that producers asked for, by idempotency key
 	asked   map[deedOn]bool
-	open    int // number of rows of handled types that are not at rest
+	open    int // number of entries of handled types that are not at rest
 	effect  map[effect]int
 	done    map[done]int
-	working map[string]int  // the same number by business type
+	working map[string]int  // the same number for each business type
 	crowded map[string]bool // types that at some time had more work than half of an instance's slots allow
 
 	losses []time.Time // times at which the database went back
@@ -45,7 +45,7 @@ type oracle struct {
 
 	pausedType string    // type that a person has paused, empty if none
 	pausedAt   time.Time // start of the pause
-	calmSince  time.Time // time at which all faults ended
+	calmSince  time.Time // time at which the last fault ended
 
 	keeping bool // whether the library may purge entries that are old enough
 
@@ -69,7 +69,7 @@ const (
 
 var opNames = [...]string{opInsert: "recorded", opClaim: "claimed", opSettle: "settled", opChange: "changed", opRelease: "released", opPurge: "purged"}
 
-// operation is a write that is in progress or done. Its token in a row proves that this operation wrote the row.
+// operation is a write that is in progress or done. If a row holds its token, this operation wrote the row.
 type operation struct {
 	kind     opKind
 	from     *instance
@@ -77,12 +77,12 @@ type operation struct {
 	want     []processlog.Wanted
 	outcomes []processlog.Outcome
 	change   processlog.Change
-	seen     map[compensator.EntryID]uint64 // for a change of several entries: the version of each that the caller saw
+	seen     map[compensator.EntryID]uint64 // for a change of several entries: the version of each entry that the caller saw
 	inTx     bool                           // whether it is a change in a caller's transaction
 	unknown  bool                           // for an insert: whether its COMMIT got no answer
-	failed   bool                           // for a claim: whether it returned an error
-	back     map[compensator.EntryID]bool   // for a claim: entries that its instance released, or tried to release
-	number   int                            // for a claim that was made: its number
+	failed   bool                           // for a claim: whether the call returned an error
+	back     map[compensator.EntryID]bool   // for a claim: entries that the instance released, or tried to release
+	number   int                            // number of the claim, once the database has made it
 }
 
 // life is the whole history of one row.
@@ -93,7 +93,7 @@ type life struct {
 	content  []byte
 	steps    []transition
 	attempts []*attempt
-	readBy   map[*instance]uint64 // by instance: the version of the row that it has read, plus 1
+	readBy   map[*instance]uint64 // version of the row that each instance has read, plus 1
 	blocked  bool                 // whether an instance learned that another entry of the key blocks this one
 }
 
@@ -103,7 +103,7 @@ type transition struct {
 	outcome processlog.Outcome
 	row     processlog.Row // row after the write
 	at      time.Time
-	counts  bool // whether the claim may only count a lost lease of a stuck handler, and starts no attempt
+	counts  bool // whether the claim may start no attempt, because it only counts the lost lease of a stuck handler
 
 	started  bool // for a claim: whether its attempt was started; its handler is called once its transaction has begun
 	answered bool // for a claim: whether the database has answered about the outcome of its attempt
@@ -130,7 +130,7 @@ type attempt struct {
 	stored  bool      // whether the database has stored the outcome, or refused it for good
 	refused bool      // whether the database refuses to change the row for now; such an attempt no longer counts as a suspect
 
-	repeated bool // whether the batch had no result and the entry ran again alone, so that a later attempt has the claim
+	repeated bool // whether the entry ran again alone under the same claim, because its batch had no result
 }
 
 func (op *operation) draft(key processlog.IdempotencyKey) (found processlog.Draft) {
@@ -151,8 +151,8 @@ func (op *operation) outcome(id compensator.EntryID) (out processlog.Outcome, fo
 	return op.outcomes[i], true
 }
 
-// wants reports whether the claim asks for an entry that its own instance inserted with a lease. token is the token in
-// the row.
+// wants reports whether the claim asks for an entry that the claiming instance inserted with a lease. token is the
+// token in the row.
 func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool {
 	return slices.Contains(op.want, processlog.Wanted{ID: id, Token: token})
 }
@@ -234,7 +234,8 @@ func (o *oracle) claimOf(token processlog.Token) int {
 	return 0
 }
 
-// effects records the effects of a committed transaction. It asserts G5: each effect happens at most once.
+// effects records the effects of a committed transaction. It asserts G5 (exactly once in this database): each effect
+// happens at most once.
 func (o *oracle) effects(list []effect) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -263,7 +264,7 @@ func (o *oracle) saw(before, after processlog.Row) {
 	switch {
 	case len(o.losses) > 0:
 		o.afterLossLocked(before, after)
-		o.mayRestLocked() // After a loss the oracle does not keep the counts, so check after each transition.
+		o.mayRestLocked() // After a loss the numbers of open entries are not kept, so let the script check after each transition.
 	case before.ID.IsZero():
 		o.insertedLocked(after)
 	case after.ID.IsZero():
@@ -390,8 +391,8 @@ func (o *oracle) mayRestLocked() {
 
 func (l *life) last() *transition { return &l.steps[len(l.steps)-1] }
 
-// claimedLocked asserts G9: the claim is not early and does not take over a valid lease of another process. It also
-// asserts that the claim counts the delivery.
+// claimedLocked asserts G9 (nothing starts early): the claim is not early and does not take over a valid lease of
+// another process. It also asserts that the claim counts the delivery.
 func (o *oracle) claimedLocked(l *life, before, after processlog.Row, t *transition) {
 	inserted := l.last().op
 	own := before.Version == 0 && before.DeliveryCount == 1 && inserted.kind == opInsert && inserted.from == t.op.from && t.op.wants(after.ID, before.Token)

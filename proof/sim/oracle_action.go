@@ -9,7 +9,7 @@ import (
 var actions = map[processlog.Action]struct {
 	epoch uint32
 	from  map[compensator.State]bool
-	to    compensator.State // resulting state, except for actions that keep the state and for a requeue of the compensation
+	to    compensator.State // resulting state; not used for actions that keep the state, and for a requeue of the compensation
 	by    compensator.EndedBy
 }{
 	processlog.ActionComplete: {from: states(compensator.Pending, compensator.Retrying, compensator.Dead),
@@ -25,7 +25,7 @@ var actions = map[processlog.Action]struct {
 		to: compensator.SettledManually, by: compensator.EndedByPerson},
 }
 
-// deedOn is an action on an entry that somebody requested.
+// deedOn is an action on an entry that a person or a service requested.
 type deedOn struct {
 	ref        compensator.Ref
 	action     processlog.Action
@@ -41,8 +41,8 @@ func (o *oracle) asksFor(action processlog.Action, compensate bool, refs ...comp
 	}
 }
 
-// askedLocked asserts G3. Each action was requested for this entry, by its id or its key, and has the documented
-// effect. It does not use what the library did with the request.
+// askedLocked asserts G3 (a terminal state is left only on request). Each action was requested for this entry, by its
+// id or its key, and has the documented effect. It does not look at what the library did with the request.
 func (o *oracle) askedLocked(before, after processlog.Row, change processlog.Change) {
 	byID, byKey := deedOn{after.ID, change.Action, change.Compensate}, deedOn{after.IdempotencyKey, change.Action, change.Compensate}
 	if !o.asked[byID] && !o.asked[byKey] {
@@ -101,8 +101,9 @@ func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
 	}
 }
 
-// endedAnewLocked asserts G3: after an end, a service may complete or cancel only a dead entry without a compensation
-// in its epoch. It counts the compensations from the attempts, not from the row.
+// endedAnewLocked asserts G3 (a terminal state is left only on request): a service may complete or cancel an ended
+// entry only if it is dead. Its epoch must have no compensation. It counts the compensations from the attempts, not
+// from the row.
 func (o *oracle) endedAnewLocked(l *life, op *operation, before, after processlog.Row) {
 	ends := op.kind == opChange && (op.change.Action == processlog.ActionComplete || op.change.Action == processlog.ActionCancel)
 	if !ends || before.State != compensator.Dead || after.Epoch != before.Epoch || !after.State.Terminal() {

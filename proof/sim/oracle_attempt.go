@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// began records the start of an attempt. It asserts G2: the entry is committed, and this instance has read it. For the
-// due time, claimedLocked has asserted G9 already.
+// began records the start of an attempt. It asserts G2 (nothing uncommitted runs): the entry is committed, and this
+// instance has read it. claimedLocked has already checked that the entry was due.
 func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *attempt {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,7 +63,7 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 		o.failLocked("G18: entry %s runs, but its type has no handler", e.ID)
 	}
 	o.promptlyStartedLocked(l, s)
-	if e.State == compensator.Compensating { // Assert G12: the compensation was decided, and the epoch has no success.
+	if e.State == compensator.Compensating { // Assert G12 (compensation): the compensation was decided, and the epoch has no success.
 		for _, t := range l.steps[:e.Version] {
 			if t.row.Epoch == e.Epoch && t.row.State == compensator.Succeeded {
 				o.failLocked("G12: the compensation of entry %s runs in epoch %d, but the entry succeeded in that epoch", e.ID, e.Epoch)
@@ -72,8 +72,8 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 	}
 }
 
-// unrepeatedLocked asserts G16: a claim has one attempt. It may have two if the first was part of a batch without a
-// result.
+// unrepeatedLocked asserts G16 (repetitions are counted): a claim has one attempt. It may have two if the first attempt
+// was in a batch without a result.
 func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
 	most := 0
 	if a.kind == batchType && !a.compensate {
@@ -100,8 +100,8 @@ func (o *oracle) concluded(a *attempt, how manner, after time.Duration) {
 	}
 }
 
-// answered records the database's answers to outcomes. It asserts G8: the database refuses a success only if the entry
-// has changed since.
+// answered records the database's answers to outcomes. It asserts G8 (a success is stored): the database refuses a
+// success only if the entry has changed since.
 func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []processlog.Settled) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,7 +119,7 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 			continue // The entry was never committed, and began has already reported that.
 		}
 		l.answeredLocked(n, out.Version)
-		for _, a := range l.attempts { // A batch without a result leaves several attempts of one version.
+		for _, a := range l.attempts { // After a batch without a result, several attempts have the same version.
 			a.stored = a.stored || a.version == out.Version && a.from == n
 		}
 		now := l.last()
@@ -129,8 +129,8 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 	}
 }
 
-// rowRefusedLocked records that the database refuses to change the row of an attempt. The attempt has ended, so it
-// cannot kill its process any more.
+// rowRefusedLocked records that the database refuses to change the row of an attempt. The handler has returned, so this
+// attempt cannot kill its process any more.
 func (o *oracle) rowRefusedLocked(l *life, n *instance, version uint64) {
 	if l == nil {
 		return
@@ -206,8 +206,8 @@ func (o *oracle) missingLocked(e observe.MissingEvent) {
 	}
 }
 
-// durableLocked asserts that an entry reported as settled has this outcome in its history, or the completion that the
-// event names.
+// durableLocked asserts that an entry which is reported as settled has this outcome in its history, or the completion
+// that the event names.
 func (o *oracle) durableLocked(e observe.SettledEvent) {
 	l := o.lives[e.ID]
 	if l == nil {

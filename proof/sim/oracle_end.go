@@ -8,9 +8,9 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// keyFate counts what producers learned about an idempotency key, and what really happened.
+// keyFate counts what producers learned about an idempotency key, and what the database did.
 type keyFate struct {
-	rows    int             // number of rows ever committed
+	rows    int             // number of rows that were ever committed under the key
 	kinds   map[string]bool // business types of those rows
 	yes     int             // number of transactions reported as committed
 	unknown int             // number of transactions with an unknown result, or whose process died
@@ -50,7 +50,8 @@ func (o *oracle) orderEnded(order order, err error) {
 	}
 }
 
-// refusedLocked asserts G11: if a key is refused because of its type, the key was recorded with another type.
+// refusedLocked asserts G11 (one entry for each key): if a key is refused because of its type, the key was recorded
+// with another type.
 func (o *oracle) refusedLocked(order order, err error) {
 	var other *compensator.OtherTypeError
 	if !errors.As(err, &other) {
@@ -84,7 +85,7 @@ func (o *oracle) resolved(key compensator.IdempotencyKey, before *life, happened
 	}
 }
 
-// ranToItsEnd asserts G15: no handler of an instance runs after its Run has returned nil.
+// ranToItsEnd asserts G15 (stopping loses nothing): no handler of an instance runs after its Run has returned nil.
 func (o *oracle) ranToItsEnd(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,8 +101,8 @@ func (o *oracle) ranToItsEnd(n *instance) {
 	}
 }
 
-// closed asserts G15. Once Run has returned nil and Close has returned, the instance has no claim that it did not
-// start.
+// closed asserts G15 (stopping loses nothing). Once Run has returned nil and Close has returned, the instance has no
+// claim left whose handler it did not start.
 //
 // There are two exceptions. The database may have refused a release. If a statement hangs for longer than Run waits,
 // Close waits for the end of that statement.
@@ -156,7 +157,8 @@ func (o *oracle) idsLocked() []compensator.EntryID {
 	return ids
 }
 
-// nothingLostLocked asserts G8: the outcome of each attempt has reached the database, unless the process died.
+// nothingLostLocked asserts G8 (a success is stored): the outcome of each attempt has reached the database, unless the
+// process died.
 func (o *oracle) nothingLostLocked(l *life) {
 	for _, a := range l.attempts {
 		gone := a.from.dead.Load() || a.from.failedToStop()
@@ -167,8 +169,8 @@ func (o *oracle) nothingLostLocked(l *life) {
 	}
 }
 
-// exactlyOnceLocked asserts G5: in each epoch, a transactional handler has one effect if the entry succeeded, and none
-// otherwise. The same holds for a transactional compensation.
+// exactlyOnceLocked asserts G5 (exactly once in this database): in each epoch, a transactional handler has one effect
+// if the entry succeeded, and none otherwise. The same holds for a transactional compensation.
 func (o *oracle) exactlyOnceLocked(l *life) {
 	if !transactional(l.kind) {
 		return
@@ -189,7 +191,7 @@ func (o *oracle) exactlyOnceLocked(l *life) {
 	}
 }
 
-// failedToStop reports whether Run has returned an error. In that case an outcome may be missing.
+// failedToStop reports whether Run has returned an error. If it has, an outcome may be missing.
 func (n *instance) failedToStop() bool {
 	select {
 	case <-n.ended:

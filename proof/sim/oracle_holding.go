@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// called checks the call of a handler. It asserts G15: no handler is called after Run's context has ended. Through asks
-// it also asserts G19.
+// called checks the call of a handler. It asserts G15 (stopping loses nothing): no handler is called after Run's
+// context has ended. It also calls checkLoss, which asserts G19 (a loss is noticed).
 func (o *oracle) called(n *instance, e *compensator.Entry) {
 	stopped := n.stoppedAt.Load()
 	if stopped != 0 && time.Now().UnixNano() > stopped && !n.dead.Load() {
@@ -19,8 +19,8 @@ func (o *oracle) called(n *instance, e *compensator.Entry) {
 	o.checkLoss(n, e)
 }
 
-// handles asserts G10: a type's handler gets only entries of its own type, whatever the queue holds under the type's
-// key.
+// handles asserts G10 (the queue is only a hint): a type's handler gets only entries of its own type, whatever the
+// queue holds under the type's key.
 func (o *oracle) handles(businessType string, e *compensator.Entry) {
 	if e.BusinessType != businessType {
 		o.fail("G10: entry %s of type %s runs in the handler of type %s", e.ID, e.BusinessType, businessType)
@@ -35,8 +35,8 @@ func (o *oracle) broke(n *instance) {
 	}
 }
 
-// overran reports whether the handler ran until long after its timeout. Such an attempt only prevents its own instance
-// from running the entry.
+// overran reports whether the handler ran until long after its timeout. Such an attempt only prevents that its own
+// instance runs the entry.
 func (a *attempt) overran() bool {
 	deadline, _ := a.ctx.Deadline()
 	end := time.Now()
@@ -48,15 +48,17 @@ func (a *attempt) overran() bool {
 
 // over reports whether the attempt has no outcome left to store.
 func (a *attempt) over() bool {
-	inItsTransaction := transactional(a.kind) && a.manner == fine // In these cases no answer reports that the outcome is stored: it was committed with the transaction, or the lease was lost.
+	// In these cases no answer says that the outcome is stored. Either the outcome was committed with the handler's
+	// transaction, or the lease was lost.
+	inItsTransaction := transactional(a.kind) && a.manner == fine
 	return a.from.dead.Load() || a.repeated || a.stored || a.ended && inItsTransaction
 }
 
-// unheldLocked asserts G16. Within an epoch, an instance does not claim an entry that it still runs, or whose outcome
-// it still has to store.
+// unheldLocked asserts G16 (repetitions are counted). Within an epoch, an instance does not claim an entry that it
+// still runs, or whose outcome it still has to store.
 //
 // There is one exception. If a handler has run for too long, its instance may claim the entry to count a lost lease.
-// Before that, other instances must have had the time of one lease to claim the entry.
+// But first the other instances must have had the length of one lease to claim the entry.
 func (o *oracle) unheldLocked(l *life, op *operation, before processlog.Row) {
 	for _, a := range l.attempts {
 		if a.from != op.from || a.epoch != before.Epoch || a.over() {
@@ -78,9 +80,9 @@ func (l *life) unsettled(n *instance, epoch uint32) bool {
 		slices.ContainsFunc(l.attempts, func(a *attempt) bool { return a.from == n && a.epoch == epoch && !a.repeated && !a.stored })
 }
 
-// begins reports whether an attempt of an instance has no open transaction yet. It may still wait for the BEGIN. Or the
-// BEGIN failed, and the database has not answered about the attempt's outcome. In both cases the handler was not
-// called, so life.attempts does not hold the attempt.
+// begins reports whether an attempt of an instance has no open transaction yet. Either the attempt still waits for the
+// BEGIN, or the BEGIN failed and the database has not answered about the attempt's outcome. In both cases the handler
+// was not called, so life.attempts does not hold the attempt.
 func (l *life) begins(n *instance, epoch uint32) bool {
 	return transactional(l.kind) && slices.ContainsFunc(l.steps, func(t transition) bool {
 		return t.op.from == n && t.row.Epoch == epoch && t.started && !t.answered && l.attemptOf(t.row.Version, n) == nil
@@ -108,7 +110,7 @@ func (l *life) answeredLocked(n *instance, version uint64) {
 	}
 }
 
-// accepted counts the entries that an instance could claim but does not accept, because it still holds them.
+// accepted counts the entries that an instance could claim but refuses, because it still holds them.
 func (o *oracle) accepted(n *instance, row *processlog.Row, accepts bool) bool {
 	if !accepts {
 		o.note(func(o *oracle) {
@@ -122,7 +124,8 @@ func (o *oracle) accepted(n *instance, row *processlog.Row, accepts bool) bool {
 	return accepts
 }
 
-// besideNothingLocked asserts G16: no two attempts of one epoch run at the same time on one instance.
+// besideNothingLocked asserts G16 (repetitions are counted): no two attempts of one epoch run at the same time on one
+// instance.
 func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 	for _, other := range l.attempts {
 		if other.from == a.from && other.epoch == a.epoch && other.version != a.version && !other.over() {
@@ -135,7 +138,7 @@ func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 	}
 }
 
-// quarantinedLocked asserts the limits for entries that have lost leases:
+// quarantinedLocked asserts the limits for entries that have lost leases, because their processes may have crashed:
 //   - Few entries with one lost lease run at the same time on an instance. For a batch type, this limit applies to the
 //     entries in all its calls.
 //   - An entry with two lost leases runs beside no other entry that has lost a lease.

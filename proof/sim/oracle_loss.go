@@ -74,7 +74,7 @@ func (w *world) forgotten() func(processlog.Row) bool {
 	}
 }
 
-// told records the claim that an instance received.
+// told records a claim whose answer reached the instance.
 func (o *oracle) told(n *instance, mine []processlog.Row, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,7 +85,7 @@ func (o *oracle) told(n *instance, mine []processlog.Row, at time.Time) {
 
 // noticedLocked asserts that an instance reports a loss only after a loss.
 //
-// One other case is allowed: the database's clock has jumped, and young entries were purged. The instance then cannot
+// An instance may also report a loss if the database's clock has jumped and young entries were purged. It then cannot
 // know whether the note of the purge is younger than the entries.
 func (o *oracle) noticedLocked(n *instance, loss *processlog.LossError) {
 	switch {
@@ -104,11 +104,11 @@ func (o *oracle) noticedLocked(n *instance, loss *processlog.LossError) {
 		o.sights[sawLossReported]++
 		n.newest, n.ran = processlog.Row{}, processlog.Row{} // the instance has forgotten what it saw before
 	}
-	// The answer may be older than the present, so it says nothing about a later loss.
+	// The answer may be older than this moment, so it says nothing about a later loss.
 	n.lossSeen, n.pendingRelease, n.lost = n.compared, processlog.Row{}, processlog.Row{}
 }
 
-// noted records an action of a person.
+// noted records an action of a person on the whole log.
 func (o *oracle) noted(action processlog.Action) {
 	o.note(func(o *oracle) {
 		switch action {
@@ -120,13 +120,13 @@ func (o *oracle) noted(action processlog.Action) {
 	})
 }
 
-// mustStopLocked reports whether an instance must do nothing, because it stops on a loss and has noticed one that no person
-// has accepted. An instance may notice a loss after a person has accepted it.
+// mustStopLocked reports whether an instance must do nothing, because it stops on a loss and has noticed one that no
+// person has accepted. An instance may also notice a loss only after a person has accepted it.
 func (o *oracle) mustStopLocked(n *instance) bool {
 	return o.w.plan.config.StopOnLoss && slices.ContainsFunc(o.losses, func(at time.Time) bool { return at.After(o.goOn) && !at.After(n.lossSeen) })
 }
 
-// goesOn asserts G19: a stopped instance continues only after a person has accepted the loss.
+// goesOn asserts G19 (a loss is noticed): a stopped instance continues only after a person has accepted the loss.
 func (o *oracle) goesOn(n *instance, does string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -157,7 +157,7 @@ func (o *oracle) afterLossLocked(before, after processlog.Row) {
 	}
 }
 
-// restlessAfterLoss counts the entries that are not at rest, after a loss. It uses the database's rows.
+// restlessAfterLoss counts, after a loss, the entries that are not at rest. It reads the database's rows.
 func (o *oracle) restlessAfterLoss() (n int, back bool) {
 	o.mu.Lock()
 	back = len(o.losses) > 0
@@ -174,8 +174,8 @@ func (o *oracle) restlessAfterLoss() (n int, back bool) {
 }
 
 // accept runs after all faults have ended. It waits until every instance that claimed a lost version has noticed the
-// loss. If the instances have stopped, a person then accepts the loss. Otherwise all entries come to rest first: see
-// acceptLate.
+// loss. If the instances have stopped, a person then accepts the loss. If the instances go on, all entries come to rest
+// first, and acceptLate runs then.
 func (w *world) accept() {
 	o := w.oracle
 	o.mu.Lock()
@@ -194,8 +194,8 @@ func (w *world) accept() {
 	}
 }
 
-// acceptLate runs when all entries are at rest. If instances report a loss and have gone on, a person accepts it. It asserts
-// G19: then every report ends.
+// acceptLate runs when all entries are at rest. If instances report a loss and have gone on, a person accepts it. It
+// asserts G19 (a loss is noticed): every report ends after that.
 func (w *world) acceptLate() {
 	o := w.oracle
 	o.mu.Lock()
@@ -228,7 +228,7 @@ func (w *world) reporting() *instance {
 }
 
 // unaware returns a living instance that claimed a lost version, has not noticed the loss, and was not told to go on.
-// If young entries were purged, it returns nil, because a purge looks the same as a loss.
+// If young entries were purged, unaware returns nil, because a purge looks the same as a loss.
 func (o *oracle) unaware() *instance {
 	living, forgotten := o.w.living(), o.w.forgotten()
 	o.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// An instance offers the outcomes of one Settle again in separate calls, and at the same time. The reason is that a
-// trigger refuses one row, and a transaction has locked another.
+// An instance offers the outcomes of one Settle again, in separate calls that run at the same time. It does so because
+// a trigger refuses one row, and a transaction has locked another.
 func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 	locked, refused := processlog.RowID(1), processlog.RowID(2)
 	outcome := func(id compensator.EntryID, version uint64) processlog.Outcome {
@@ -49,15 +49,15 @@ func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 	}
 }
 
-// An instance counts a lease against an attempt that has not returned. Such an attempt may still wait for the BEGIN of
-// its transaction. Then its handler has not been called.
+// An instance counts a lost lease against an attempt that has not returned. Such an attempt may still wait for the
+// BEGIN of its transaction, so its handler was not called.
 func TestOracleKnowsAttemptsWhoseTransactionHasNotBegun(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind      string
-		unstarted bool // whether the first claim led to no attempt
-		answered  bool // whether the outcome of the first claim was answered before the second claim
+		unstarted bool // whether the first claim started no attempt
+		answered  bool // whether the database answered about the outcome of the first claim before the second claim
 		epoch     uint32
-		forgotten bool // whether the oracle must report that the second claim was not released
+		forgotten bool // whether the oracle must report that the instance did not release the second claim
 	}{
 		"its transaction has not begun":         {kind: txType},
 		"no attempt was started":                {kind: txType, unstarted: true, forgotten: true},

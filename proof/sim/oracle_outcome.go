@@ -57,7 +57,8 @@ func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transit
 	o.doubtLocked(before, after, out)
 }
 
-// endedByLocked asserts G7: EndedBy names the real reason of an end, and is empty while the entry has not ended.
+// endedByLocked asserts G7 (no false exhaustion): EndedBy names the real reason of an end, and is empty while the entry
+// has not ended.
 func (o *oracle) endedByLocked(after processlog.Row, a *attempt) {
 	var want compensator.EndedBy
 	switch {
@@ -65,7 +66,7 @@ func (o *oracle) endedByLocked(after processlog.Row, a *attempt) {
 		want = compensator.EndedByHandler
 	case after.State != compensator.Dead:
 	case after.EndedBy == compensator.EndedByCrash:
-		return // crashedLocked checks this case.
+		return // crashedLocked checks this end.
 	case a != nil && a.manner == permanently:
 		want = compensator.EndedByPermanent
 	default:
@@ -76,8 +77,8 @@ func (o *oracle) endedByLocked(after processlog.Row, a *attempt) {
 	}
 }
 
-// attemptOf returns the last attempt of a version on an instance. There may be two, because an entry of a batch without
-// a result runs again alone.
+// attemptOf returns the last attempt of a version on an instance. There may be two such attempts, because an entry of a
+// batch without a result runs again alone.
 func (l *life) attemptOf(version uint64, from *instance) *attempt {
 	for i := len(l.attempts) - 1; i >= 0; i-- {
 		if a := l.attempts[i]; a.version == version && a.from == from {
@@ -87,8 +88,8 @@ func (l *life) attemptOf(version uint64, from *instance) *attempt {
 	return nil
 }
 
-// succeededLocked asserts G6: an attempt of this epoch returned nil. It also asserts G12: no compensation was decided
-// before.
+// succeededLocked asserts G6 (no false success): an attempt of this epoch returned nil. It also asserts G12
+// (compensation): no compensation was decided before.
 func (o *oracle) succeededLocked(l *life, before, after processlog.Row, a *attempt) {
 	if a == nil || a.manner != fine || a.compensate {
 		o.failLocked("G6: entry %s succeeded, but its attempt is %+v", after.ID, a)
@@ -101,7 +102,8 @@ func (o *oracle) succeededLocked(l *life, before, after processlog.Row, a *attem
 	}
 }
 
-// compensatedLocked asserts G12: a compensation of this epoch returned nil, and no other outcome was stored before.
+// compensatedLocked asserts G12 (compensation): a compensation of this epoch returned nil, and no other outcome was
+// stored before.
 func (o *oracle) compensatedLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawCompensated]++
 	if a == nil || a.manner != fine || !a.compensate || before.State != compensator.Compensating {
@@ -113,10 +115,11 @@ func (o *oracle) compensatedLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// crashedLocked asserts G7: an entry is dead-lettered for crashes only after enough consecutive lost leases.
+// crashedLocked asserts G7 (no false exhaustion): an entry is dead-lettered for crashes only after enough consecutive
+// lost leases.
 func (o *oracle) crashedLocked(before, after processlog.Row) {
 	o.sights[sawQuarantined]++
-	lost := before.DeliveryCount - 1 // Leave out the claim that dead-lettered the entry.
+	lost := before.DeliveryCount - 1 // Do not count the claim that dead-lettered the entry.
 	if lost <= crashBudget {         // One more lost lease is allowed, because a success may still wait to be stored.
 		o.failLocked("G7: entry %s was dead-lettered for crashes after only %d lost leases", after.ID, lost)
 	}
@@ -137,9 +140,9 @@ func (o *oracle) crashedLocked(before, after processlog.Row) {
 // no failure is stored in this way.
 func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 	switch {
-	case a != nil && a.voidable(): // A batch may have no result, and another instance may have claimed its entries since.
+	case a != nil && a.voidable(): // The batch of the attempt may have had no result, and another instance may have claimed its entries after that.
 	case a == nil:
-		if !transactional(l.kind) { // Only the transaction of a transactional type may fail to begin.
+		if !transactional(l.kind) { // Only a transactional type has a transaction that can fail to begin.
 			o.failLocked("G4: entry %s was put back with an outcome, but it had no attempt", after.ID)
 		}
 	case a.manner == failed, a.manner == permanently, a.manner == laterOn, a.manner == panicked, a.manner == goexited,
@@ -150,8 +153,8 @@ func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 	}
 }
 
-// spentLocked asserts G4: the outcome adds one failure. It also asserts G7: the attempt did fail. Only the last allowed
-// failure ends the entry as exhausted.
+// spentLocked asserts G4: the outcome adds one failure. It also asserts G7 (no false exhaustion): the attempt did fail,
+// and only the last allowed failure ends the entry as exhausted.
 func (o *oracle) spentLocked(l *life, before, after processlog.Row, a *attempt) {
 	late := a != nil && a.manner == fine && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	if a == nil || !a.ended || a.manner == fine && !late && !l.refused(before, after, a) {

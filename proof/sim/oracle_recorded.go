@@ -28,8 +28,8 @@ func (o *oracle) wishes(n *instance, wishes ...wish) {
 	}
 }
 
-// asWishedLocked asserts G9 and G11: a producer asked this instance for each committed entry. Entries of slots are an
-// exception, because the library makes them.
+// asWishedLocked asserts G9 (nothing starts early) and G11 (one entry for each key): a producer asked this instance for
+// each committed entry. Entries of slots are an exception, because the library makes them.
 func (o *oracle) asWishedLocked(row processlog.Row, op *operation) {
 	if strings.HasPrefix(string(row.IdempotencyKey), plainType+"@") {
 		return
@@ -40,7 +40,7 @@ func (o *oracle) asWishedLocked(row processlog.Row, op *operation) {
 	}
 }
 
-// is reports whether a new row has all the values that the producer asked for.
+// is reports whether a new row has all values of the wish.
 func (w wish) is(row processlog.Row) bool {
 	in := row.NextAt.Sub(row.CreatedAt)
 	var state compensator.State

@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// spareSlots is how many entries of a type a calm seed has at the same time without any waiting. It is half of the
-// type's slots, because open transactions may use the other half.
+// spareSlots is how many entries of a type a calm seed may have at the same time so that none of them waits for a slot.
+// It is half of the type's slots, because open transactions may use the other half.
 const spareSlots = 4
 
 // promptness is the longest delay of a start without faults. It covers a dozen steps, the random part of the scanners'
@@ -26,8 +26,8 @@ const ranBeyond = time.Second
 const polledWithin = time.Second
 
 // hastyLocked reports whether the entry must not be late. The seed must be calm, and the type must have free slots. The
-// commit must be reported or polled for. The type whose handlers hang is excluded, although it must not delay other
-// types (G17).
+// commit must be reported to the library, or the library must poll for it. The type whose handlers hang is excluded. It
+// must not delay other types (G17, no type holds up another).
 func (o *oracle) hastyLocked(l *life) bool {
 	p := &o.w.plan
 	if !p.calm || l.kind == p.hog || l.kind == strayType || o.crowded[l.kind] {
@@ -46,13 +46,13 @@ func (o *oracle) hastyLocked(l *life) bool {
 	return last.kind == opSettle
 }
 
-// promptlyClaimedLocked asserts G17: an entry that is due and known is claimed at once.
+// promptlyClaimedLocked asserts G17 (no type holds up another): an entry that is due and known is claimed at once.
 func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 	if !o.hastyLocked(l) {
 		return
 	}
 	late := min(-before.DueIn, time.Since(l.last().at))
-	if l.last().op.change.Action == processlog.ActionReschedule { // When an entry is rescheduled, a running attempt keeps its lease.
+	if l.last().op.change.Action == processlog.ActionReschedule { // After a reschedule, a running attempt keeps its lease.
 		late = min(late, -before.LeaseLeft)
 		if l.held(before.Epoch, time.Now().Add(-late)) {
 			return
@@ -70,15 +70,15 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 }
 
 // held reports whether a living instance still had an attempt of an epoch when the entry became free. An attempt that
-// had just ended counts, too. Such an attempt may run longer than its lease. If the queue offers the entry to its
-// instance, the instance puts the entry back for a while (G16).
+// had just ended counts, too. An attempt may run longer than its lease. If the queue offers the entry to this instance,
+// the instance puts the entry back for a while, as G16 (repetitions are counted) requires.
 func (l *life) held(epoch uint32, free time.Time) bool {
 	return slices.ContainsFunc(l.attempts, func(a *attempt) bool {
 		return a.epoch == epoch && !a.from.dead.Load() && (!a.ended || a.endedAt.After(free.Add(-promptness)))
 	})
 }
 
-// promptlyStartedLocked asserts G17: a claimed entry starts at once.
+// promptlyStartedLocked asserts G17 (no type holds up another): a claimed entry starts at once.
 func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
 	again := func(a *attempt) bool { return a.version == claim.row.Version } // An entry of a failed batch runs again alone.
 	if !o.w.plan.calm || l.kind == o.w.plan.hog || slices.ContainsFunc(l.attempts, again) {
@@ -89,7 +89,8 @@ func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
 	}
 }
 
-// waitsLocked asserts G9: an entry is due after the delay that its handler asked for, neither earlier nor later.
+// waitsLocked asserts G9 (nothing starts early): an entry is due after the delay that its handler asked for, neither
+// earlier nor later.
 func (o *oracle) waitsLocked(before, after processlog.Row, a *attempt) {
 	again := after.State == compensator.Retrying || after.State == before.State
 	if a == nil || !again || a.voidable() || a.manner != snoozed && a.manner != laterOn {
@@ -104,7 +105,8 @@ func (o *oracle) waitsLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// renewedLocked asserts G16: without faults an attempt keeps its lease until ranBeyond after its timeout.
+// renewedLocked asserts G16 (repetitions are counted): without faults an attempt keeps its lease until ranBeyond after
+// its timeout.
 func (o *oracle) renewedLocked(l *life, before processlog.Row) {
 	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // An insert of the same key locks the row, so renewals fail.
 		return
@@ -116,7 +118,7 @@ func (o *oracle) renewedLocked(l *life, before processlog.Row) {
 	}
 }
 
-// lost records which leases an instance learned that it could not renew.
+// lost records the leases that an instance could not renew, once the instance knows.
 func (o *oracle) lost(n *instance, held []processlog.Held, lost []compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -139,8 +141,8 @@ func (l *life) holdsLocked(version uint64) bool {
 	return l.last().row.Version == version && !l.last().row.State.Terminal()
 }
 
-// attemptEnd judges the end of a handler. It asserts G16: the handler's context reports a lost lease, and only a lost
-// one. A batch is not interrupted, because its other entries still have their leases.
+// attemptEnd judges the end of a handler. It asserts G16 (repetitions are counted): the handler's context reports a
+// lost lease, and only a lost one. A batch is not interrupted, because its other entries still have their leases.
 func (o *oracle) attemptEnd(a *attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

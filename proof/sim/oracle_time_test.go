@@ -10,11 +10,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A service reschedules an entry while its batch runs. The entry is free when its lease ends, and the batch continues.
-// The same instance gets the entry from the queue and must put it back. So the entry is not late.
+// A service reschedules an entry while its batch runs. When its lease ends, the entry is free although the batch
+// continues. The same instance gets the entry from the queue and must put it back. The oracle must not call this entry
+// late.
 func TestEntryThatItsOwnInstanceStillHoldsIsNotLate(t *testing.T) {
 	for name, c := range map[string]struct {
-		before   uint32        // number of epochs since the attempt began
+		before   uint32        // number of epochs that began after the attempt
 		endedAgo time.Duration // time since the attempt ended (0: it is still running)
 		late     bool
 	}{

@@ -19,13 +19,13 @@ const orderingStream = 7733
 
 // ordering tells which entries have ordering keys.
 type ordering struct {
-	kinds    map[string]bool // ordered types, nil if none
+	kinds    map[string]bool // ordered types; nil if no type is ordered
 	keys     uint64          // number of keys of each type
 	passDead bool
-	ignorant bool // whether some instances that only record do not know that the types are serial
+	ignorant bool // whether some instances that only record are not configured with the serial types
 }
 
-// drawOrdering draws which types are serial. A calm seed has none, because a blocked entry would be late.
+// drawOrdering draws which types are serial. In a calm seed no type is serial, because a blocked entry would be late.
 func (w *world) drawOrdering() {
 	rng := rand.New(rand.NewPCG(w.seed, orderingStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -92,7 +92,7 @@ func (n *instance) knows(kind string) bool {
 	return n.handles(kind) && (n.runs || !n.w.apart.ordering.ignorant || n.number%2 == 0)
 }
 
-// ordered returns what every instance must know about a type, with its ordering key if the type is serial here.
+// ordered returns what every instance must know about a type, with its ordering key if the type is serial in this seed.
 func (n *instance) ordered(kind string) (cfg compensator.TypeConfig) {
 	l := &n.w.apart.ordering
 	if l.kinds[kind] && n.knows(kind) {
@@ -102,8 +102,9 @@ func (n *instance) ordered(kind string) (cfg compensator.TypeConfig) {
 	return cfg
 }
 
-// inOrderLocked asserts G30. No attempt begins while an attempt with a valid lease runs under the same key. No attempt
-// begins while an earlier entry of the key is open, if that entry was already earlier at the time of the claim.
+// inOrderLocked asserts G30 (order of a key). No attempt begins while an attempt with a valid lease runs under the same
+// key. No attempt begins while an earlier entry of the key is open, if that entry was already earlier at the time of
+// the claim.
 func (o *oracle) inOrderLocked(l *life, a *attempt) {
 	lines := &o.w.apart.ordering
 	key := lines.key(l.kind, l.key)
@@ -130,9 +131,9 @@ func (o *oracle) inOrderLocked(l *life, a *attempt) {
 	}
 }
 
-// inFrontLocked reports whether other certainly precedes l under their key. The entries of one call take the positions
-// of the call's ids, in the order in which they were recorded. An entry whose position was written again has the
-// position of its own id.
+// inFrontLocked reports whether other certainly comes before l under their key. The entries of one call get its ids as
+// positions, in the order in which they were recorded. If the position of an entry was written again, the position is
+// the entry's own id.
 func (o *oracle) inFrontLocked(other, l *life) bool {
 	for _, a := range []compensator.EntryID{other.id, o.orderIDLocked(other)} {
 		for _, b := range []compensator.EntryID{l.id, o.orderIDLocked(l)} {
@@ -191,8 +192,8 @@ func (o *oracle) anyLocked(is func(*life) bool) bool {
 	return false
 }
 
-// toldBlocked records the entries that an instance does not run because they are blocked. It asserts that another entry
-// has a position under the key of each.
+// toldBlocked records the entries that an instance does not run because they are blocked. It asserts for each of them
+// that another entry has a position under its key.
 func (o *oracle) toldBlocked(ids []compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -219,8 +220,9 @@ func (o *oracle) leasedLocked(l *life, a *attempt) bool {
 	return l.holdsLocked(a.version) && time.Since(l.steps[a.version].at) < o.w.configOf(a.from).Lease && !o.w.plan.active[storeJump]
 }
 
-// stoodLocked reports whether an entry had a known position under its key before a moment. The position is known from
-// the insert if the recording instance knew the type as serial. Otherwise it is known from the entry's first attempt.
+// stoodLocked reports whether an entry had a known position under its key before the given time. The position is known
+// from the insert if the recording instance knew the type as serial. Otherwise it is known from the entry's first
+// attempt.
 func (o *oracle) stoodLocked(l *life, before time.Time) bool {
 	lines := &o.w.apart.ordering
 	stands, known := false, false
@@ -248,7 +250,7 @@ func (o *oracle) blockedLocked(l *life, before, after processlog.Row) {
 	}
 }
 
-// wokenLocked asserts G9: an entry is made due only if it was due when it was blocked.
+// wokenLocked asserts G9 (nothing starts early): an entry is made due only if it was due when it was blocked.
 func (o *oracle) wokenLocked(l *life, before, after processlog.Row) {
 	o.sights[sawWoken]++
 	last := l.last()
@@ -274,8 +276,8 @@ func (w *world) letPass() {
 	}
 }
 
-// orderingTimeout returns the additional time that the entries may need to come to rest, because entries of one key run
-// one after another.
+// orderingTimeout returns how much longer the entries may take to come to rest, because entries of one key run one
+// after another.
 func (w *world) orderingTimeout() time.Duration {
 	if w.apart.ordering.kinds == nil {
 		return 0

@@ -19,7 +19,7 @@ const pausesStream = 9528
 type pausing struct {
 	kind string // type that is paused (empty: none)
 	at   time.Duration
-	on   time.Duration // length of the pause after the end of the faults, once every process has had time to read the setting
+	on   time.Duration // length of the pause after the end of the faults. It counts from the time at which every process has read the setting
 }
 
 // drawPauses draws whether a person pauses a type.
@@ -32,7 +32,7 @@ func (w *world) drawPauses() {
 		on: 5*time.Second + time.Duration(rng.Int64N(int64(20*time.Second)))}
 }
 
-// pause pauses the type, and repeats that until it succeeds. Later it resumes the type.
+// pause tries to pause the type until that succeeds. Later it resumes the type.
 func (w *world) pause(p pausing) {
 	time.Sleep(p.at)
 	w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
@@ -101,8 +101,9 @@ func (o *oracle) settingPut(s processlog.Setting) {
 	}
 }
 
-// unpausedLocked asserts that no entry of a paused type is claimed or inserted with a lease. This holds once every
-// process has had time to read the pause. During the faults it asserts nothing, because that time is then unknown.
+// unpausedLocked asserts that no entry of a paused type is claimed or inserted with a lease. The check begins when
+// every process has had time to read the pause. During the faults unpausedLocked asserts nothing, because nobody knows
+// how long that takes.
 func (o *oracle) unpausedLocked(l *life, n *instance) {
 	if l.kind != o.pausedType || o.calmSince.IsZero() {
 		return

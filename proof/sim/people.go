@@ -13,12 +13,12 @@ import (
 // deed is an action of a service or a person on an entry.
 type deed struct {
 	at    time.Duration
-	whom  int // picks the instance
+	whom  int // number that picks the instance
 	entry int
 	what  int
 	delay time.Duration
 	inTx  bool
-	fails bool // its transaction is rolled back
+	fails bool // whether the transaction is rolled back
 	holds time.Duration
 }
 
@@ -27,7 +27,7 @@ const (
 	purgeDeed   = 6
 )
 
-// serviceDeeds are the actions of a service. A service may also take them in its own transaction.
+// serviceDeeds are the actions of a service. A service may also act in its own transaction.
 var serviceDeeds = [...]processlog.Action{processlog.ActionCancel, processlog.ActionComplete, processlog.ActionReschedule}
 
 // purgeAge is the minimum age of an ended entry for a purge by a person.
@@ -42,7 +42,7 @@ func (w *world) drawDeeds() (deeds []deed) {
 			holds: time.Duration(w.rng.Int64N(int64(w.plan.holds))),
 		})
 	}
-	if w.plan.chaos > purgeAge { // Only such a run is long enough for a purge to find an entry.
+	if w.plan.chaos > purgeAge { // In a shorter run no entry is old enough for a purge.
 		deeds = append(deeds, deed{at: w.plan.chaos - time.Second, what: purgeDeed})
 	}
 	return deeds
@@ -59,7 +59,7 @@ func (w *world) do(d deed) {
 	defer cancel()
 	n.act(ctx, d, compensator.IdempotencyKey("e"+strconv.Itoa(d.entry)))
 	if id := w.firstDead(); !id.IsZero() && (d.what == 0 || d.what == 1) {
-		n.act(ctx, d, id) // An example is a payment whose closing entry is dead.
+		n.act(ctx, d, id) // For example, a payment arrives whose closing entry is dead.
 	}
 }
 
@@ -73,7 +73,7 @@ func (w *world) firstDead() (first compensator.EntryID) {
 	return first
 }
 
-// act carries out a deed on an entry. It ignores the result, because in some state every refusal is legal. The oracle
+// act carries out a deed on an entry. It ignores the result, because every refusal is right in some state. The oracle
 // checks the row.
 func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 	by := admin.AuditInfo{Actor: "somebody", Reason: "because"}

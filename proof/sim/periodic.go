@@ -38,8 +38,8 @@ func (s slots) Next(after time.Time) time.Time {
 	return next
 }
 
-// periodic registers the periodic type. The type makes up for every slot that an outage delayed, so no slot may be
-// missing.
+// periodic registers the periodic type. CatchUp is so large that the type records every slot that it missed during an
+// outage, so no slot may be missing.
 func (n *instance) periodic(c *compensator.Compensator) error {
 	if n.w.apart.slots.every == 0 {
 		return nil
@@ -51,7 +51,7 @@ func (n *instance) periodic(c *compensator.Compensator) error {
 	return compensator.Periodic(context.Background(), t, n.w.apart.slots, &compensator.PeriodicConfig{CatchUp: processlog.MaxRows})
 }
 
-// slotLocked asserts G23: no slot is recorded before its time, or again after its entry was purged.
+// slotLocked asserts G23 (periodic slots): no slot is recorded before its time, or again after its entry was purged.
 func (o *oracle) slotLocked(row processlog.Row, fate *keyFate) {
 	name, at, found := strings.Cut(string(row.IdempotencyKey), "@")
 	if !found || name != plainType {
@@ -69,7 +69,7 @@ func (o *oracle) slotLocked(row processlog.Row, fate *keyFate) {
 	}
 }
 
-// everySlot asserts the rest of G23: each slot up to the present time of the database has an entry.
+// everySlot asserts the rest of G23 (periodic slots): each slot up to the present time of the database has an entry.
 func (w *world) everySlot() {
 	if w.apart.slots.every == 0 {
 		return

@@ -11,14 +11,14 @@ import (
 
 // order is one transaction of a producer.
 type order struct {
-	at       time.Duration // time after the start
-	whom     int           // picks the instance
+	at       time.Duration // when the order runs, counted from the start
+	whom     int           // number that picks the instance
 	way      way
 	entries  []compensator.NewEntry
 	fails    bool          // whether the business code returns an error at the end
 	undone   bool          // whether a rollback to a savepoint undoes the first part, which holds the entries
-	thinking time.Duration // time between recording and the end
-	stubborn bool          // whether the business code ignores that a key of another type was refused
+	thinking time.Duration // time between Record and the end of the transaction
+	stubborn bool          // whether the business code ignores the error for a key that another type owns
 	retried  bool          // run with WithRetry (drawMessages)
 	lost     fault         // fault of the first COMMIT
 }
@@ -49,7 +49,7 @@ const (
 	inTx      way = iota // InTx, which inserts entries with a lease if a slot is free
 	enqueued             // a plain transaction, then Receipt.Committed
 	unwatched            // a plain transaction without Receipt.Committed, so the reconciler finds the entries
-	ways                 // number of the ways that record entries for a handler
+	ways                 // number of the ways above, which record entries for a handler
 	once                 // InTx, and the transaction does the work itself (drawMessages)
 )
 
@@ -72,7 +72,7 @@ func (w *world) drawOrders() (orders []order) {
 			o.thinking = time.Duration(w.rng.Int64N(int64(2 * w.plan.config.Lease)))
 		}
 		orders = append(orders, o)
-		if w.rng.IntN(6) == 0 { // Record the same event again.
+		if w.rng.IntN(6) == 0 { // Record the same event a second time.
 			again := o
 			again.at += time.Duration(w.rng.Int64N(int64(3 * time.Second)))
 			again.whom = w.rng.IntN(8)
@@ -148,7 +148,7 @@ func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*c
 	receipt, err := n.record(ctx, tx, o.entries...)
 	var other *compensator.OtherTypeError
 	if o.stubborn && o.way == inTx && errors.As(err, &other) {
-		return nil, nil // The commit must refuse the rest.
+		return nil, nil // The business code goes on, and the commit must refuse the transaction.
 	}
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ type request struct {
 	origin [originDepth]uintptr // program counters of the innermost callers
 	lost   fault                // fault that the plan fixed for this step (none: spoil draws it)
 
-	// The world sets the fields below when it admits the request. world.own guards them.
+	// The world sets the following fields when it admits the request. world.own guards them.
 	turn    *time.Timer // fires at ready
 	ready   time.Time   // time at which the step runs
 	verdict verdict
@@ -36,7 +36,7 @@ type verdict struct {
 
 // scheduler lets one step run at a time, each at the moment that the seed drew for it.
 type scheduler struct {
-	arrived chan struct{} // holds a value when arrivals may not be empty
+	arrived chan struct{} // holds a value if arrivals may hold requests
 
 	mu       sync.Mutex // guards arrivals and timers
 	arrivals []*request
@@ -45,9 +45,10 @@ type scheduler struct {
 	pending []*request // admitted requests; guarded by world.own
 }
 
-// The innermost callers, without Callers and pass itself. They distinguish two claims of one entry: one got the entry
-// from the queue, and the other from the database. The same is true of the releases of such claims, which are ten calls
-// deep. Other steps have no origin, because reading the stack takes a tenth of the time of a step.
+// The origin consists of the innermost callers, without Callers and pass itself. It distinguishes two claims of one
+// entry: one got the entry from the queue, and the other from the database. It also distinguishes the releases of such
+// claims, which are ten calls deep. Other steps have no origin, because a read of the stack takes a tenth of the time
+// of a step.
 const (
 	originSkip  = 2
 	originDepth = 12
@@ -143,8 +144,8 @@ func (w *world) loop() {
 	}
 }
 
-// visitGate does the pending work of the world's goroutine and fires at most one event. It returns when the next event
-// is due.
+// visitGate does the pending work of the world's goroutine and fires at most one event. next is the time at which the
+// next event is due.
 func (w *world) visitGate() (next time.Time, fired bool) {
 	w.own.Lock()
 	defer w.own.Unlock()
@@ -195,14 +196,14 @@ func (w *world) admitOne(r *request) {
 	w.awaitAnswer(r)
 }
 
-// readyAt sets the moment at which a request runs.
+// readyAt sets the time at which a request runs.
 func (r *request) readyAt(at time.Time) {
 	r.ready = at
 	r.turn.Reset(time.Until(at))
 }
 
-// refuse ends the wait of a request whose instance has died. Several such requests end a nanosecond apart, in the order
-// of place. Otherwise their timers would fire at the same instant, and the runtime would choose the order.
+// refuse ends the wait of a request whose instance has died. If several requests wait, they end a nanosecond apart, in
+// the order of place. If their timers fired at the same instant, the runtime would choose the order.
 func (r *request) refuse(place int) {
 	r.verdict = verdict{dead: true}
 	r.readyAt(time.Now().Add(time.Duration(place)))
@@ -215,7 +216,7 @@ func (w *world) awaitAnswer(r *request) {
 	}
 }
 
-// serve lets a request run, unless its moment was postponed. The goroutine of the step calls it when the timer has
+// serve lets a request run, unless the world has postponed it. The goroutine of the step calls serve when the timer has
 // fired.
 func (w *world) serve(r *request) (v verdict, served bool) {
 	w.own.Lock()
@@ -251,8 +252,8 @@ func (w *world) serve(r *request) (v verdict, served bool) {
 // maxSteps is far more steps than any seed needs.
 const maxSteps = 60_000
 
-// latency draws how long a step takes to reach the server, to the nanosecond. So steps hardly ever run at the same
-// instant, at which the runtime would choose the order of their timers.
+// latency draws how long a step takes to reach the server, to the nanosecond. So two steps hardly ever run at the same
+// instant. If they did, the runtime would choose the order of their timers.
 func (w *world) latency() time.Duration {
 	return 50*time.Microsecond + time.Duration(w.rng.Int64N(int64(2*time.Millisecond)))
 }

@@ -16,14 +16,14 @@ import (
 // seeds do.
 const serverFaultStream = 8450
 
-// errServerFault is the error that transactional handlers get while the database has a temporary condition.
+// errServerFault is the error that transactional handlers get as long as the database has a temporary condition.
 var errServerFault = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 
 // wholeServerStream is the random stream for conditions of the whole server. A separate stream does not change what
 // older seeds do.
 const wholeServerStream = 8451
 
-// errServerDown is the error that transactional handlers get while the whole server has a temporary condition.
+// errServerDown is the error that transactional handlers get as long as the whole server has a temporary condition.
 var errServerDown = &mysql.MySQLError{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"}
 
 // drawServerFaults draws whether most failures of transactional handlers come from a temporary condition of the
@@ -34,8 +34,8 @@ func (w *world) drawServerFaults() {
 	w.apart.wholeServer = rand.New(rand.NewPCG(w.seed, wholeServerStream)).IntN(2) == 0
 }
 
-// serverDownedLocked asserts G7: a condition of the whole server spends no attempt, and the row's error names the
-// condition.
+// serverDownedLocked asserts G7 (no false exhaustion): a condition of the whole server spends no attempt, and the row's
+// error names the condition.
 func (o *oracle) serverDownedLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawServerDown]++
 	if context.Cause(a.ctx) != nil {
@@ -47,8 +47,8 @@ func (o *oracle) serverDownedLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// serverFaultedLocked asserts G7. A condition of the database spends an attempt only if the error came more often in a
-// row than the entry has attempts. The row's error holds this count.
+// serverFaultedLocked asserts G7 (no false exhaustion). An error of the database spends an attempt only if more such
+// errors came in a row than the entry may have attempts. The row's error holds this count.
 func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *attempt) {
 	o.sights[sawServerFault]++
 	most := o.w.plan.types.MaxAttempts
@@ -60,7 +60,7 @@ func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *a
 	}
 	row := serverFaultsInARow(before, before) + 1
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount
-	// The context may have ended just before the handler returned. The error then counts like any other failure.
+	// The context may have ended just before the handler returned. The error counts as any other failure in this case.
 	overtaken := !errors.Is(context.Cause(a.ctx), context.Canceled)
 	if !overtaken && (spent != (row > most) || serverFaultsInARow(before, after) != row) {
 		o.failLocked("G7: entry %s had the database's error %d times in a row, of %d allowed times; counted as a failure: %v, %q", after.ID, row, most, spent, after.LastError)
@@ -71,19 +71,19 @@ func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *a
 }
 
 // refused reports whether the handler returned nil and the database refused to commit its transaction. The row's error
-// shows it.
+// shows this.
 func (l *life) refused(before, after processlog.Row, a *attempt) bool {
 	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after) == serverFaultsInARow(before, before)+1
 }
 
-// serverFaultsInARow returns how many conditions of the database came in a row until after was written. Only those in the
+// serverFaultsInARow returns how many errors of the database came in a row when after was written. Only errors in the
 // epoch of before count. The handler and the compensation have separate counts.
 func serverFaultsInARow(before, after processlog.Row) int {
 	return after.Faults.In(&before).ServerFaults
 }
 
-// doubtLocked asserts G31: the row remembers that the outcome of an attempt of its epoch is unknown. The attempt timed
-// out, or its lease ended without an outcome.
+// doubtLocked asserts G31 (each dead entry has a case): the row remembers that the outcome of an attempt of its epoch
+// is unknown. The attempt timed out, or its lease ended without an outcome.
 func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcome) {
 	if after.State == compensator.Succeeded || after.State == compensator.Compensated {
 		return

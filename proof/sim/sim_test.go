@@ -64,8 +64,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// enoughSeeds is how many seeds must reach every fault and every situation of the tally, whatever the first seed is.
-// The rarest of them occurs in more than one of fifty seeds.
+// enoughSeeds is how many seeds must reach every fault and every situation of the tally, with any first seed. The
+// rarest of these occurs in more than one of fifty seeds.
 const enoughSeeds = 1000
 
 // TestRegressionSeeds runs the seeds that have found faults.
@@ -83,8 +83,8 @@ func TestRegressionSeeds(t *testing.T) {
 // the same decisions.
 //
 // On a busy machine a process may wait more than 10 ms for a processor. The runtime may then interrupt a goroutine
-// between two steps. The standard library cannot prevent this. So the test runs a seed with a difference again in more
-// processes. A real difference shows again. If more than one seed in fifty differs, the test fails.
+// between two steps. The standard library cannot prevent this. So the test runs each seed that differed again in more
+// processes, where a real difference appears again. If more than one seed in fifty differed, the test fails.
 func TestSameSeedWalksTheSameWay(t *testing.T) {
 	binary := workerBinary(t)
 	there := startWorker(t, binary, share{From: *fromFlag, Step: 1, Count: *replayFlag})
@@ -117,7 +117,7 @@ func differing(t *testing.T, first, second []*lifeReport, count int) (differ []u
 	return differ
 }
 
-// requireSameWalk runs a seed in four more processes. Three of them must agree.
+// requireSameWalk runs a seed in four more processes. At least three of them must agree.
 func requireSameWalk(t *testing.T, binary string, seed uint64) {
 	t.Helper()
 	walks := make(map[uint64]int)

@@ -103,7 +103,7 @@ func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []pro
 		return nil, err
 	}
 	if len(drafts) > 1 && s.from.w.plan.bulkIDsHidden {
-		for i := range answers { // Remove the ids, because MySQL does not return the ids of a bulk insert either.
+		for i := range answers { // Remove the ids, because MySQL returns no ids of a bulk insert either.
 			if !answers[i].Duplicate {
 				answers[i].ID = compensator.EntryID{}
 			}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The situations that a run of many seeds must have seen, in addition to the faults.
+// These are the situations that a run of many seeds must have seen, in addition to the faults.
 const (
 	sawCommitted = iota
 	sawAttempts

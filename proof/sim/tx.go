@@ -14,17 +14,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// gatedTx is a transaction whose statements, COMMIT and ROLLBACK are steps. It holds effects besides entries. They
+// gatedTx is a transaction whose statements, COMMIT and ROLLBACK are steps. Besides entries it holds effects, which
 // stand for the writes of a transactional handler in this database.
 type gatedTx struct {
 	*memory.Tx
 	from    *instance
 	first   string      // first statement, which identifies the transaction
 	broken  atomic.Bool // the connection is broken
-	effects []effect    // used by one goroutine, like the fields below it
+	effects []effect    // effects of the transaction; used by one goroutine, like the fields below it
 	inserts []*operation
 
-	consumed []compensator.IdempotencyKey // idempotency keys of the messages whose work it does
+	consumed []compensator.IdempotencyKey // idempotency keys of the messages whose work this transaction does
 	lost     fault                        // fault of its COMMIT
 }
 
@@ -40,7 +40,7 @@ type effect struct {
 const effectSQL = "INSERT INTO effects"
 
 // ExecContext handles three cases:
-//   - If the context asks which transaction this is, it returns this one as the answer.
+//   - If the context asks for the transaction behind a handle, the answer is this transaction.
 //   - An effect's statement adds the effect.
 //   - All other statements come from the store, and go to the store's transaction.
 func (tx *gatedTx) ExecContext(ctx context.Context, query string, values ...any) (sql.Result, error) {
@@ -62,7 +62,7 @@ func (tx *gatedTx) ExecContext(ctx context.Context, query string, values ...any)
 	return nil, err
 }
 
-// Commit is a step whose answer may be lost. The effects count if the transaction has committed.
+// Commit is a step whose answer may be lost. If the transaction has committed, the oracle records its effects.
 func (tx *gatedTx) Commit() error {
 	if tx.broken.Load() {
 		_ = tx.Rollback()
@@ -75,7 +75,7 @@ func (tx *gatedTx) Commit() error {
 			tx.Abort()
 			return errRefused
 		}
-		open := w.store.Probe(context.Background(), tx.Tx) == nil // Check this first, because a server accepts the COMMIT of a transaction that it has rolled back.
+		open := w.store.Probe(context.Background(), tx.Tx) == nil // Check this before the COMMIT, because a server accepts the COMMIT of a transaction that it has rolled back.
 		err := tx.Tx.Commit()
 		if applied = err == nil && open; applied {
 			w.oracle.effects(tx.effects)
@@ -104,7 +104,7 @@ func (tx *gatedTx) Commit() error {
 // errRefused is the error of a COMMIT that the server answers with a rollback.
 var errRefused = &mysql.MySQLError{Number: 1213, Message: "deadlock at commit"}
 
-// Rollback is not a step. If the connection is broken, it gets no answer, but the server rolls back, too.
+// Rollback is not a step. If the connection is broken, Rollback gets no answer, but the server rolls back anyway.
 func (tx *gatedTx) Rollback() error {
 	defer tx.from.disown(tx)
 	return tx.Tx.Rollback()

@@ -15,7 +15,7 @@ type walk struct {
 // decision is one step that ran, or one event.
 type decision struct {
 	at    time.Duration // time since the start
-	who   int           // number of the instance (0: an event)
+	who   int           // number of the instance (0: the step is an event)
 	op    string
 	args  string
 	fault fault

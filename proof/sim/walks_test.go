@@ -23,7 +23,7 @@ func TestRecordWalks(t *testing.T) {
 		t.Skip("make traces runs this, with a directory to write to")
 	}
 	binary := workerBinary(t)
-	waiting := make(map[uint64]map[uint64]int) // number of runs by seed and by the hash of the run's walk
+	waiting := make(map[uint64]map[uint64]int) // number of runs that ended with each walk, by seed and by the hash of the walk
 	for i := range *walkSeedsFlag {
 		waiting[uint64(i)+1] = make(map[uint64]int)
 	}

@@ -27,8 +27,8 @@ type share struct {
 	From  uint64
 	Step  int64
 	Count int
-	Walk  bool // report the decisions of every seed
-	Log   bool // print the engine's log
+	Walk  bool // whether to report the decisions of every seed
+	Log   bool // whether to print the engine's log
 }
 
 // lifeReport is a worker's report on one seed, one line of JSON.
@@ -97,8 +97,8 @@ const seedsPerCollection = 20
 const stackInUse = 13 << 10
 
 // collectWithDeepStacks collects garbage while many goroutines use as much stack as the engine's goroutines do. With
-// adaptivestackstart, the runtime then gives new goroutines this much stack. Otherwise growing their stacks takes an
-// eighth of a seed's time.
+// adaptivestackstart, the runtime then gives new goroutines this much stack. If it did not, the growth of their stacks
+// would take an eighth of a seed's time.
 func collectWithDeepStacks() {
 	var deep, ended sync.WaitGroup
 	release := make(chan struct{})

@@ -30,7 +30,7 @@ type world struct {
 	gate   *scheduler
 	oracle *oracle
 
-	own    sync.Mutex // guards the fields down to answered, which the world's goroutine shares with the running step
+	own    sync.Mutex // guards the fields from here to answered, which the world's goroutine shares with the running step
 	walk   walk
 	counts [faults]int
 	steps  int
@@ -48,7 +48,7 @@ type world struct {
 	storeShift, queueShift time.Duration
 	answered               time.Time // time at which the answer to the last step arrives
 
-	mu        sync.Mutex // guards the fields down to launched, and instance.retired
+	mu        sync.Mutex // guards the fields from here to launched, and instance.retired
 	instances []*instance
 	deaths    []*instance
 	errands   []func() // functions for the world's goroutine
@@ -59,7 +59,7 @@ type world struct {
 	calmed   context.CancelFunc
 	outages  atomic.Int64 // number of outages of the database's connections, plus 1
 	stuck    atomic.Int64 // number of steps without an answer
-	meddling atomic.Int64 // number of actions that run on the entry of an attempt; they may run longer than their instance lives
+	meddling atomic.Int64 // number of actions that run on the entry of an attempt. An action may outlive its instance
 	barrier  *barrier
 	wg       sync.WaitGroup // counts all goroutines of the simulation itself
 	actors   sync.WaitGroup // counts the goroutines of producers and people
@@ -80,7 +80,7 @@ type plan struct {
 	compensateCrashed bool
 	calm              bool                       // no faults, so no entry may be late
 	hog               string                     // in a calm seed, the type whose handlers hang
-	ordered, untold   map[string]int             // by idempotency key: number of orders, and number of orders whose commit is not reported
+	ordered, untold   map[string]int             // by idempotency key: number of orders, and number of orders whose commit is not reported to the library
 	thinking          map[string]time.Duration   // by idempotency key: longest time from the recording to the end of a transaction
 	holds             time.Duration              // longest time for which a person's transaction holds locks
 	killer            compensator.IdempotencyKey // entry whose attempts kill their instance
@@ -297,7 +297,7 @@ func (w *world) script() {
 	}
 }
 
-// tick is the time between two checks of the script. It is not a round number, so that no other timer fires at the same
+// tick is the time between two checks of the script. Because it is not a round number, no other timer fires at the same
 // instant.
 const tick = 97_003_019 * time.Nanosecond
 
@@ -305,7 +305,7 @@ const tick = 97_003_019 * time.Nanosecond
 // bring to rest.
 const looksPerVisit = 8
 
-// await calls holds until it returns true, for at most the time most. It returns early after a violation.
+// await calls holds until it returns true, or until the time in most is over. It also returns after a violation.
 func (w *world) await(most time.Duration, holds func() bool) bool {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
 		if holds() {
@@ -319,8 +319,8 @@ func (w *world) await(most time.Duration, holds func() bool) bool {
 	return holds()
 }
 
-// awaitRest waits until every entry is at rest, for at most the time most. Between its checks, people act on the
-// entries that only they can bring to rest.
+// awaitRest waits until every entry is at rest, or until the time in most is over. Between its checks, people act on
+// the entries that only people can bring to rest.
 func (w *world) awaitRest(most time.Duration) bool {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
 		w.wake()
@@ -335,9 +335,9 @@ func (w *world) awaitRest(most time.Duration) bool {
 	return w.oracle.restless() == 0
 }
 
-// lookForRest checks whether every entry is at rest. It checks now, and at the first tick after the last open entry may
-// have come to rest. It gives up after span. Checks at every tick would take as long as all steps of a seed with few
-// events.
+// lookForRest checks whether every entry is at rest. It checks at once. Then it checks at the first tick after a change
+// that may have brought the last entry to rest. It gives up after span. If it checked at every tick, the checks would
+// take as long as all steps of a seed with few events.
 func (w *world) lookForRest(span time.Duration) bool {
 	began := time.Now()
 	end := time.NewTimer(span)
@@ -358,8 +358,8 @@ func (w *world) lookForRest(span time.Duration) bool {
 	return false
 }
 
-// heal ends all faults and makes sure that an instance runs. It returns when every step that was waiting has run or
-// hangs. This includes slow steps and the steps of paused instances.
+// heal ends all faults and makes sure that an instance runs. It returns when every waiting step has run or hangs,
+// including slow steps and the steps of paused instances.
 func (w *world) heal() {
 	w.healed.Store(true)
 	var answered time.Time
@@ -374,7 +374,7 @@ func (w *world) heal() {
 		w.hangUpTheDead()
 		answered = w.answered
 		for _, n := range w.living() {
-			if until := n.paused().Add(time.Millisecond); until.After(answered) { // reply delays the answer to a paused instance.
+			if until := n.paused().Add(time.Millisecond); until.After(answered) { // The function reply delays the answer to a paused instance.
 				answered = until
 			}
 			n.pausedUntil.Store(now.UnixNano())
@@ -390,7 +390,7 @@ func (w *world) heal() {
 // unhindered reports whether no step from before the end of the faults still hangs, and no person's action still runs.
 func (w *world) unhindered() bool { return w.stuck.Load() == 0 && w.meddling.Load() == 0 }
 
-// hangUpTheDead ends all transactions of dead instances, because they may lock rows.
+// hangUpTheDead ends all transactions of dead instances, because these transactions may lock rows.
 func (w *world) hangUpTheDead() {
 	w.mu.Lock()
 	instances := slices.Clone(w.instances)
@@ -456,7 +456,8 @@ func (w *world) waitTimeout() time.Duration {
 // inFlight is how long a statement or a call of the queue may take after the healing.
 const inFlight = 15 * time.Second
 
-// rest asserts G1: every entry comes to rest, and the queue holds no entry that is at rest.
+// rest asserts G1 (a committed entry is never forgotten): every entry comes to rest, and the queue holds no entry that
+// is at rest.
 func (w *world) rest() {
 	waitTimeout := w.waitTimeout()
 	if !w.awaitRest(waitTimeout) {
@@ -476,8 +477,8 @@ func (w *world) rest() {
 		}
 		return left == ""
 	}
-	// A call may still be on its way when the last row comes to rest. It may add an entry to the queue, with the end of
-	// its old lease. After a backward jump of the database's clock, that lease is longer.
+	// A call may still be on its way when the last row comes to rest. This call may add an entry to the queue, due when
+	// the old lease ends. If the database's clock has jumped back, that lease is longer.
 	if w.await(inFlight, clean) {
 		return
 	}
@@ -490,7 +491,7 @@ func (w *world) rest() {
 	}
 }
 
-// end stops all living instances. It asserts G15 unless the seed has failed already.
+// end stops all living instances. Unless the seed has failed already, it asserts G15 (stopping loses nothing).
 func (w *world) end() {
 	for _, n := range w.living() {
 		if w.oracle.failed.Load() {
@@ -519,11 +520,11 @@ func (w *world) endAllBut(last *instance) {
 	}
 }
 
-// fillEverySlot asserts that every slot has been freed. On a single instance, every type must run as many entries at
-// the same time as its Concurrency allows.
+// fillEverySlot asserts that no attempt has kept its slot. On the last instance, every type must be able to run as many
+// entries at the same time as its Concurrency allows.
 func (w *world) fillEverySlot() {
 	var last *instance
-	// A handler may kill its process at this instant. Another instance then starts.
+	// A handler may kill its process at this instant. In this case another instance starts.
 	w.await(time.Minute, func() bool { last = w.worker(); return last != nil })
 	w.endAllBut(last)
 	w.resume(last)
