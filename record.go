@@ -36,7 +36,7 @@ type Options struct {
 	BusinessID    string // what the work is about, for example the id of an order
 	BusinessExtID string // a second such id, for example the id of a payment at a partner
 	UserID        string // the user for whom the work is done
-	UserName      string
+	UserName      string // name of that user. Erase removes it
 
 	// Headers are stored with the entry, also when it is requeued. Entry.Headers, the message of a relay, and
 	// Propagator.Extract get them. As JSON, these headers and those of the propagator may take 2,048 bytes together, in

@@ -84,8 +84,8 @@ type HandlerConfig[T any] struct {
 	// eighth of its age, between 500 ms and a minute.
 	//
 	// Record the entry in the transaction that records the last entry of the batch. Give it an idempotency key, and do
-	// not make it a member of the batch. A handler that must wait for people returns Snooze while Batch.Progress counts
-	// Dead entries. AfterBatch is called concurrently.
+	// not make it a member of the batch. If people must repair dead entries of the batch first, the handler returns
+	// Snooze as long as Batch.Progress counts Dead entries. AfterBatch is called concurrently.
 	AfterBatch func(e *Entry) (batchID string)
 
 	Middleware []Middleware // wraps the handler and the compensation of this type

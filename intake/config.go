@@ -38,7 +38,7 @@ type Config struct {
 	StopTimeout   time.Duration // how long Run continues its batch after its context has ended. Default 30 s
 	StatsEvery    time.Duration // interval of Observer.Measured. Default 10 s
 
-	Observer Observer
+	Observer Observer     // called for each event of the Intake
 	Logger   *slog.Logger // logs messages for operators, never with content. Default slog.Default()
 }
 

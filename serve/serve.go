@@ -38,8 +38,8 @@ type Config struct {
 	// timeout of each consumer. The default is 10 s. With Consumers it is 65 s, because an Intake takes up to 30 s by
 	// default, and a relay's Consumer twice as long.
 	//
-	// After that, the Run of each log takes up to its own Config.StopTimeout plus a third. The logs stop at the same time.
-	// Configure your platform to wait for StopTimeout plus the longest of these times before it kills the program.
+	// After that, the Run of each log takes up to 4/3 of its own Config.StopTimeout. The logs stop at the same time. Your
+	// platform must wait for StopTimeout plus the longest of these times before it kills the program.
 	StopTimeout time.Duration
 }
 

@@ -9,7 +9,7 @@ var errorAdvice = map[string]advice{
 		"Pass the `*sql.Tx` or the ORM's transaction that makes the business change. See [use it with an ORM](../how-to/orms.md).",
 	},
 	"compensator.ErrTxAborted": {
-		"The server rolled the transaction back by itself, for example after a deadlock or a lock wait. The handle still looks open. It wraps `ErrNoTransaction`.",
+		"The server rolled the transaction back by itself, for example after a deadlock or a lock wait. The handle of the transaction still looks open. `errors.Is` also finds `ErrNoTransaction` in this error.",
 		"Roll back and run the whole transaction again. `WithRetry` does so.",
 	},
 	"compensator.ErrNotRecorded": {
@@ -17,20 +17,20 @@ var errorAdvice = map[string]advice{
 		"Handle the error of `Record`: roll back and report it.",
 	},
 	"compensator.ErrCommitUnknown": {
-		"The connection broke around COMMIT. The transaction may have committed or not.",
+		"The connection broke around COMMIT. You do not know whether the transaction has committed.",
 		"Call `Resolve` with the idempotency key of an entry of the transaction. `WithRetry` does so by itself.",
 	},
 	"compensator.ErrHistoryLost": {
-		"The database has lost commits that this process has seen: a lagging replica was promoted, or a backup was restored. Work goes on. With `StopOnLoss` the process starts nothing until a person calls `AcceptLoss`. The error is a `*LossError`.",
-		"Follow [after a failover](../how-to/failover.md). Do not restart the processes, because they know what was lost.",
+		"The database has lost commits that this process has seen, for example because a lagging replica was promoted or a backup was restored. Entries still run. With `StopOnLoss` the process starts no entry until a person calls `AcceptLoss`. The error is a `*LossError`.",
+		"Follow [after a failover](../how-to/failover.md). Do not restart the processes, because only they know which entries were lost.",
 	},
 	"compensator.ErrDuplicate": {
 		"`Options.FailOnDuplicate` is set, and an entry with this idempotency key exists.",
-		"Treat the event as already recorded, or roll back what you have written before.",
+		"Treat the event as recorded, or roll back if you have written rows before.",
 	},
 	"compensator.ErrOtherContent": {
 		"`RefuseOtherContent` is set, and the entry with this idempotency key has another content. The transaction cannot commit.",
-		"Find out which of the two events is right. Use another key if they are two events.",
+		"Find out whether both calls mean the same event. If they are two events, use another key for the second one.",
 	},
 	"compensator.ErrNotFound": {
 		"No entry has this id or key. It was never recorded, was rolled back, or was purged.",
@@ -46,7 +46,7 @@ var errorAdvice = map[string]advice{
 	},
 	"compensator.ErrAlreadySucceeded": {
 		"`Complete` found that the work is done, by the handler or by an earlier `Complete`. The error is a `*StateError`.",
-		"Roll back and do not do the work again. For a consumer this is success: acknowledge the message.",
+		"Roll back, and do not do the work again. A consumer acknowledges the message, because its work is done.",
 	},
 	"compensator.ErrRunning": {
 		"`Run` was called while another `Run` of the same Compensator is running.",
@@ -58,7 +58,7 @@ var errorAdvice = map[string]advice{
 	},
 	"compensator.ErrLeaseLost": {
 		"The handler's context ended, because its lease was lost, and the entry may run elsewhere.",
-		"Stop the work and return. If this comes often, set a longer `Lease` than the longest pause of the process and the database.",
+		"Stop the work and return. If this happens often, set a longer `Lease` than the longest pause of the process and the database.",
 	},
 	"compensator.ErrCancelled": {
 		"The handler's context ended, because the entry was cancelled, completed or requeued while it ran.",
@@ -73,24 +73,24 @@ var errorAdvice = map[string]advice{
 		"Return. The attempt counts. Raise `Timeout` if the work needs longer.",
 	},
 	"compensator.FieldError": {
-		"A value was refused before anything was sent to a server. `Field` and `Reason` say which value, and why.",
+		"The library refuses a value. `Field` names the value, and `Reason` says why it is refused.",
 		"Correct the value. [Settings](settings.md) has the ranges.",
 	},
 	"compensator.OtherTypeError": {
-		"The idempotency key belongs to an entry of another type. The transaction cannot commit where the library sees its end.",
+		"The idempotency key belongs to an entry of another type. In `InTx` and on a `Connector` the transaction cannot commit.",
 		"Put the type into the key, for example `close-42` and `notify-42`.",
 	},
 	"compensator.StateError": {
-		"The present state of the entry does not allow the action. `State` says what it is. `CompensationBegun` and `Erased` give special reasons.",
-		"Branch on `State`. For a payment that finds its order closed, it is too late: refund it.",
+		"The present state of the entry does not allow the action. `State` has this state. `CompensationBegun` and `Erased` give special reasons.",
+		"Branch on `State`. For example, if a payment cannot cancel the entry that closed its order, refund the payment.",
 	},
 	"processlog.LossError": {
-		"The error of `ErrHistoryLost`, with the entries that this process knows to be missing.",
+		"The same as `ErrHistoryLost`, with the list of entries that this process knows to be lost.",
 		"Keep the list of each process. Then follow [after a failover](../how-to/failover.md).",
 	},
 	"compensator.PanicError": {
-		"A handler panicked or ended its goroutine. The attempt counts. `Stack` says where.",
-		"Repair the handler. The process goes on.",
+		"A handler panicked, or ended its goroutine with `runtime.Goexit`. The attempt counts. `Stack` has the place in the code.",
+		"Repair the handler. The process continues.",
 	},
 	"compensator.StuckError": {
 		"Handlers still ran when `Run` stopped waiting for them. Their entries run again when their leases end.",
@@ -101,8 +101,8 @@ var errorAdvice = map[string]advice{
 		"Remove the cause on the server. The library tries the change again.",
 	},
 	"processlog.LeftOutError": {
-		"The queue had no room for some entries, because Redis is full or a foreign key stands at the name of a type's set.",
-		"Give Redis memory, or remove the key. Meanwhile the entries come from the database.",
+		"The queue had no room for some entries, because Redis is full, or because another program uses the name of a type's set for its own key.",
+		"Give Redis more memory, or delete the other key. Until then the library takes the entries from the database.",
 	},
 	"admin.ErrNotAllowed": {
 		"`Access` did not allow the action to this person. The refusal is recorded.",
@@ -113,16 +113,16 @@ var errorAdvice = map[string]advice{
 		"Use an Admin without `ReadOnly`. For the command line pass `--write`.",
 	},
 	"admin.UncheckedError": {
-		"The outcome of these entries is unknown, or they have ended and would run again. Nothing was changed.",
+		"The outcome of these entries is unknown, or they have ended and would run again. So `Change` changed no entry.",
 		"Find out what the attempts did. Then repeat the change with `Checked` or `Again`.",
 	},
 	"admin.UnknownTypeError": {
-		"Neither the log nor this process knows the type. A pause of a mistyped name would pause no type.",
+		"Neither the log nor this process knows the type. The name is probably mistyped.",
 		"Correct the name. Use `PauseAhead` for a type that does not exist yet.",
 	},
 	"httpcall.Error": {
 		"An HTTP call of a handler was not answered with success. It has the status and the beginning of the body.",
-		"Return the error of `PostJSON` or `Do` unchanged. It decides the outcome of the entry. See [call a partner](../how-to/call-a-partner.md).",
+		"Return the error of `PostJSON` or `Do` unchanged. The error decides the outcome of the entry. See [call a partner](../how-to/call-a-partner.md).",
 	},
 	"rabbitmq.ErrClosed": {
 		"The publisher was closed.",

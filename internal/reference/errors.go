@@ -8,6 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // packagesWithErrors lists the packages whose errors are on the page. Aliases lead into processlog.
@@ -37,7 +41,7 @@ func errorsPage(root string) (string, error) {
 		for _, name := range slices.Sorted(maps.Keys(found)) {
 			f := found[name]
 			original, alias := inLog[name]
-			if alias && dir != "processlog" {
+			if alias && f.text == "" && dir != "processlog" {
 				f.text, f.typ, f.doc = original.text, original.typ, longer(f.doc, original.doc)
 				known[name] = true
 			}
@@ -71,6 +75,9 @@ func errorsPage(root string) (string, error) {
 			kind = "`errors.As`, `*" + f.name + "`"
 		}
 		fmt.Fprintf(&out, "%s\n\n", kind)
+		if examples := errorTexts[f.name]; examples != nil {
+			f.text = strings.Join(textsOf(examples), "\n")
+		}
 		if f.text != "" {
 			fmt.Fprintf(&out, "```text\n%s\n```\n\n", f.text)
 		}
@@ -82,6 +89,38 @@ func errorsPage(root string) (string, error) {
 		}
 	}
 	return strings.TrimRight(out.String(), "\n") + "\n", nil
+}
+
+// entry42 is the entry of the examples.
+var entry42 = func() processlog.ID {
+	id, err := processlog.ParseID("42")
+	if err != nil {
+		panic(err)
+	}
+	return id
+}()
+
+// errorTexts has examples of errors whose text is put together, by the name of the type.
+var errorTexts = map[string][]error{
+	"compensator.FieldError": {&processlog.FieldError{Field: "Lease", Reason: "10ms: want at least 1s"}},
+	"compensator.StateError": {
+		&processlog.StateError{ID: entry42, IdempotencyKey: "close-42", Action: processlog.ActionCancel, State: processlog.Succeeded},
+		&processlog.StateError{ID: entry42, IdempotencyKey: "close-42", Action: processlog.ActionCancel, State: processlog.Dead, CompensationBegun: true},
+		&processlog.StateError{ID: entry42, IdempotencyKey: "close-42", Action: processlog.ActionRequeue, State: processlog.Dead, Erased: true},
+	},
+	"compensator.PanicError": {&processlog.PanicError{Value: "index out of range"}, &processlog.PanicError{}},
+	"compensator.StuckError": {&processlog.StuckError{Stuck: []processlog.StuckAttempt{{ID: entry42, BusinessType: "close_order", Running: 40 * time.Second}}}},
+	"processlog.LossError":   {&processlog.LossError{Lost: []processlog.LostEntry{{ID: entry42, IdempotencyKey: "close-42"}}}},
+	"admin.UncheckedError":   {&admin.UncheckedError{Unknown: []processlog.ID{entry42}}, &admin.UncheckedError{Finished: []processlog.ID{entry42}}},
+}
+
+// textsOf returns the first line of each error.
+func textsOf(examples []error) (texts []string) {
+	for _, err := range examples {
+		line, _, _ := strings.Cut(err.Error(), "\n")
+		texts = append(texts, line)
+	}
+	return texts
 }
 
 // errorsOf returns the exported errors of a package, by name.

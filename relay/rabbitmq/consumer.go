@@ -47,7 +47,7 @@ type ConsumerConfig struct {
 	RefusedQueue string
 
 	// Declare is optional. The Consumer calls it after each connect and before it consumes. Use it to declare queues,
-	// exchanges and bindings. Only Declare uses the channel ch.
+	// exchanges and bindings. The Consumer opens ch for this call and closes it afterwards.
 	Declare func(ch *amqp091.Channel) error
 
 	// Prefetch is how many messages the Consumer works on at the same time. It is also the maximum number of
