@@ -2,7 +2,7 @@
 //
 //	berlin, err := time.LoadLocation("Europe/Berlin")
 //	schedule, err := cron.Parse("30 2 * * *", berlin)
-//	err = compensator.Periodic(ctx, settleDay, schedule, compensator.PeriodicConfig{})
+//	err = compensator.Periodic(ctx, settleDay, schedule, nil)
 //
 // The parser is github.com/robfig/cron. An expression has the fields minute, hour, day of the month, month and day of
 // the week. It may also be one of @hourly, @daily, @weekly, @monthly and @yearly. When the clock is set forward or

@@ -124,6 +124,26 @@ var errorAdvice = map[string]advice{
 		"An HTTP call of a handler was not answered with success. It has the status and the beginning of the body.",
 		"Return the error of `PostJSON` or `Do` unchanged. The error decides the outcome of the entry. See [call a partner](../how-to/call-a-partner.md).",
 	},
+	"encrypt.ErrUnknownKey": {
+		"The key that encrypted the content is not among `encrypt.Config.Keys`. No attempt is counted, and the entry waits.",
+		"Add the key to `Keys` again. If the key was destroyed on purpose, settle or cancel the entry.",
+	},
+	"encrypt.ErrGarbled": {
+		"The content is not what the codec encrypted. Somebody has changed the row or copied the content from another entry. Or the content is not encrypted and `ReadPlain` is not set, or the key id has another secret now.",
+		"Find out which of these is the cause. Correct `Keys` or `ReadPlain`, restore the content from a backup, or settle the entry manually.",
+	},
+	"adopt.Refusal": {
+		"A row of the old table cannot become an entry, because `Map` returned an error or panicked, or `Record` refused the entry.",
+		"Correct the row or `Map`, and run the import again. A refused row does not stop other rows.",
+	},
+	"gormtx.ErrCommit": {
+		"Your code called `Commit` in a transaction of the library. Only the library may commit it.",
+		"Return nil from the handler or the function instead.",
+	},
+	"gormtx.ErrPrepare": {
+		"Your code opened a GORM `Session` with `PrepareStmt` in a transaction of the library. Such a session would write outside the transaction.",
+		"Open the session without `PrepareStmt`.",
+	},
 	"rabbitmq.ErrClosed": {
 		"The publisher was closed.",
 		"End `Run` before you close the publisher.",

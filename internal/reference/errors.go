@@ -15,7 +15,7 @@ import (
 )
 
 // packagesWithErrors lists the packages whose errors are on the page. Aliases lead into processlog.
-var packagesWithErrors = []string{".", "admin", "processlog", "httpcall", "relay/rabbitmq", "relay/watermill"}
+var packagesWithErrors = []string{".", "admin", "processlog", "httpcall", "encrypt", "adopt", "orms/gormtx", "relay/rabbitmq", "relay/watermill"}
 
 // failure is an exported error: a variable, or a type.
 type failure struct {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +21,33 @@ func TestDocsAreWhatTheSourcesSay(t *testing.T) {
 		require.NoError(t, err)
 		require.Equalf(t, want, string(text), "%s is stale: go run ./internal/reference", name)
 	}
+}
+
+// errorsNotForUsers lists packages whose exported errors are not on the page.
+var errorsNotForUsers = []string{"compensatortest/memory"}
+
+// TestDocsHaveEveryExportedError requires that each package for users with an exported error is on the page of errors.
+func TestDocsHaveEveryExportedError(t *testing.T) {
+	require.NoError(t, filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		dir, err := filepath.Rel("../..", path)
+		require.NoError(t, err)
+		if slices.Contains([]string{"internal", "proof", "promises", "bench", "examples", "build", "docs", ".git", "testdata"}, entry.Name()) {
+			return filepath.SkipDir
+		}
+		if sources, err := filepath.Glob(filepath.Join(path, "*.go")); err != nil || len(sources) == 0 || slices.Contains(errorsNotForUsers, dir) {
+			return err
+		}
+		if _, err := parsePackage("../..", dir); err != nil {
+			return nil // only tests
+		}
+		found, err := errorsOf("../..", dir)
+		require.NoError(t, err)
+		assert.Truef(t, len(found) == 0 || slices.Contains(packagesWithErrors, dir), "the errors of %s are not on the page", dir)
+		return nil
+	}))
 }
 
 // checkedElsewhere lists pages whose Go code is compared with compiled files by tests of other packages.

@@ -27,7 +27,7 @@ var goFence = regexp.MustCompile("(?m)^(.*)\n```go\\b")
 
 // pagesWithSamples returns the pages for users that may include code.
 func pagesWithSamples(root string) (pages []string, err error) {
-	pages = []string{"README.md", "README.zh-CN.md"}
+	pages = []string{"README.md", "README.zh-CN.md", "compensatortest/sqlitetest/README.md", "cron/README.md", "orms/gormtx/README.md", "otel/README.md", "ui/README.md"}
 	pages = slices.DeleteFunc(pages, func(name string) bool {
 		_, err := os.Stat(filepath.Join(root, name))
 		return err != nil
