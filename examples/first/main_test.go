@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/examples/internal/readme"
 )
 
 // asItself is the environment variable that makes the test binary run the program.
@@ -20,23 +22,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestReadmesProgramIsThisOne(t *testing.T) {
-	program, err := os.ReadFile("main.go")
-	require.NoError(t, err)
-	readme, err := os.ReadFile("../../README.md")
-	require.NoError(t, err)
-	require.Contains(t, string(readme), "```go\n"+string(program)+"```\n")
-}
-
-func TestFirstProgramClosesItsOrderAgainAndAgain(t *testing.T) {
+// TestReadmesFirstProgramPrintsWhatTheReadmeShows runs the program twice. The second run finds the file of the first.
+func TestReadmesFirstProgramPrintsWhatTheReadmeShows(t *testing.T) {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	where := t.TempDir()
-	for range 2 { // The second run finds the file of the first.
+	for range 2 {
+		var problems bytes.Buffer
 		run := exec.Command(program)
-		run.Dir, run.Env = where, append(os.Environ(), asItself+"=1")
-		said, err := run.CombinedOutput()
-		require.NoError(t, err, "%s", said)
-		require.Equal(t, 1, strings.Count(string(said), "closing order"), "%s", said)
+		run.Dir, run.Env, run.Stderr = where, append(os.Environ(), asItself+"=1"), &problems
+		printed, err := run.Output()
+		require.NoError(t, err, "%s", &problems)
+		readme.RequirePrints(t, string(printed))
 	}
 }
