@@ -205,6 +205,21 @@ func anchors(text string) map[string]bool {
 
 // TestDocsLinksResolve requires that each link between files of the repository leads to a file, and each anchor to a
 // heading.
+var (
+	wordOfProse = regexp.MustCompile(`[\p{L}\p{N}][\p{L}\p{N}'’.\-/]*`)
+	hanOfProse  = regexp.MustCompile(`\p{Han}`)
+	notProse    = regexp.MustCompile("(?s)```.*?```|<!--.*?-->|!\\[[^\\]]*\\]\\([^)]*\\)|\\]\\([^)]*\\)")
+)
+
+// TestDocsReadmeHasAtMost600Words counts the words of both READMEs without code, pictures and the targets of links. A
+// Chinese text of the same length has about one and a half times as many characters as the English text has words.
+func TestDocsReadmeHasAtMost600Words(t *testing.T) {
+	english := notProse.ReplaceAllString(page(t, "README.md"), " ")
+	assert.LessOrEqual(t, len(wordOfProse.FindAllString(english, -1)), 600)
+	chinese := notProse.ReplaceAllString(page(t, "README.zh-CN.md"), " ")
+	assert.LessOrEqual(t, len(hanOfProse.FindAllString(chinese, -1)), 900)
+}
+
 func TestDocsLinksResolve(t *testing.T) {
 	for _, source := range markdownPages(t) {
 		for _, match := range markdownLink.FindAllStringSubmatch(fencedBlock.ReplaceAllString(page(t, source), ""), -1) {
