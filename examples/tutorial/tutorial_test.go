@@ -147,25 +147,11 @@ func TestEachStepOfTheSecondTutorialPrintsWhatThePageShows(t *testing.T) {
 func TestEachStepOfTheThirdTutorialPrintsWhatThePageShows(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	person := func() {
-		tab := browser.Open(t, 1200, 900)
-		tab.Do(
-			chromedp.Navigate("http://mei:try@127.0.0.1:"+port+"/cases"),
-			shown("49.90"),
-		)
-		tab.Follow(`td.why a`) // the bank is closed
-		tab.Do(
-			chromedp.Click(`input[name=seen]`),
-			chromedp.Click(`form.lines button[value=requeue]`),
-			chromedp.WaitVisible(`form[action="/do"] textarea[name=reason]`),
-			chromedp.SendKeys(`form[action="/do"] textarea[name=reason]`, "the bank is open"),
-			chromedp.Click(`form[action="/do"] button.main`),
-			shown("Done"),
-		)
-		tab.Follow(`nav a[href="/trail"]`)
-		tab.Do(shown("the bank is open"), shown("mei"))
+	reads := func() {
+		p := &person{tab: browser.Open(t, 1200, 900)}
+		p.follow(t, sentencesOf(t, "dead-entry.md"), strings.NewReplacer("8090", port))
 	}
-	run(t, stepsOf(t, "dead-entry.md"), person, "8090", port)
+	run(t, stepsOf(t, "dead-entry.md"), reads, "8090", port)
 }
 
 // shown waits for an element with this text. The pages forbid the evaluation of text as script, which chromedp's Poll needs.
