@@ -33,9 +33,9 @@ func Open(c *compensator.Compensator, cfg Config) (*Import, error) {
 	return &Import{c: c, cfg: cfg.withDefaults(), table: table, key: "`" + cfg.Key + "`"}, nil
 }
 
-// DryRun makes one pass and rolls back every transaction. Its transactions lock rows as long as those of Once do. They
-// also consume AUTO_INCREMENT numbers of the log. If rows of different pages share an idempotency key, DryRun counts
-// each of these rows as recorded.
+// DryRun makes one pass and rolls back every transaction. Its transactions lock rows for as long as the transactions of
+// Once, and also consume AUTO_INCREMENT numbers of the log. If rows of different pages share an idempotency key, DryRun
+// counts each of these rows as recorded.
 func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 	return im.pass(ctx, true, map[string]bool{})
 }
@@ -47,7 +47,8 @@ func (im *Import) Once(ctx context.Context) (*Report, error) {
 	return im.pass(ctx, false, map[string]bool{})
 }
 
-// Run makes pass after pass until ctx ends, and then returns nil. It logs database errors and tries again.
+// Run makes one pass after the other until ctx ends, and then returns nil. It logs errors of the database and tries
+// again.
 //
 // Run returns an error in these cases:
 //   - Run is already running on this Import.
@@ -80,7 +81,7 @@ func (im *Import) Run(ctx context.Context) error {
 	}
 }
 
-// final reports whether every further pass would fail with the same error.
+// final reports whether every further pass would fail with the same error as this one.
 func final(err error) bool {
 	var refusal *Refusal
 	var field *compensator.FieldError
@@ -180,7 +181,7 @@ func refused(err error) bool {
 // ours lists the fields of a *compensator.FieldError that are wrong in the Import itself, not in the entry of a row.
 var ours = map[string]bool{"tx": true, "Key": true, "Take": true}
 
-// pause waits for d. It reports whether ctx is still alive.
+// pause waits for d. It returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

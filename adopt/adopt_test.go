@@ -161,7 +161,7 @@ func TestLockedRowIsSkippedAndTakenLater(t *testing.T) {
 }
 
 // TestRowThatIsCommittedLateIsTakenToo commits a row after a pass has taken a row with a higher key. The next pass must
-// take the late row.
+// take the first row too.
 func TestRowThatIsCommittedLateIsTakenToo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -34,8 +34,8 @@ type Config struct {
 	Where string
 
 	// Take is the SET clause of the UPDATE for a row, for example "state = 1, updated_at = NOW()". It runs in the
-	// transaction that records the row's entry. After the update neither Where nor the old scanner may find the row. If
-	// Take is empty, the table stays unchanged, and each pass reads the whole table again.
+	// transaction that records the row's entry. After the update, neither the condition Where nor the old scanner may
+	// find the row. If Take is empty, the table stays unchanged, and each pass reads the whole table again.
 	Take string
 
 	// Map returns the entry for a row. It runs while the row is locked, so it must not call other systems. It may be
@@ -44,10 +44,13 @@ type Config struct {
 	// The Import sets FailOnDuplicate to false. It sets IdempotencyKey if Map leaves it empty. Rows and services that
 	// use the same key share one entry.
 	//
-	// The error of Skip leaves the row to the old system. Any other error, or a panic, refuses the row.
+	// If Map returns the result of Skip, the row is left to the old system. If Map returns any other error or panics,
+	// the row is refused.
 	Map func(row *Row) (compensator.NewEntry, error)
 
-	StopAtRefusal bool // whether a refused row ends the pass with its *Refusal; the other rows of its page are then not recorded
+	// StopAtRefusal says whether a refused row ends the pass. The pass then returns the row's *Refusal, and the other
+	// rows of the page are not recorded.
+	StopAtRefusal bool
 
 	Page  int           // maximum number of rows in one transaction; default 100, at most 500
 	Rest  time.Duration // minimum pause between two pages; default 20 ms. The pause is at least as long as the last page took

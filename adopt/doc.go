@@ -1,20 +1,20 @@
 // Package adopt imports the rows of a hand-made process-log table into the library's log. Services may go on writing to
-// the old table meanwhile. Every old row becomes exactly one entry. docs/how-to/move-from-your-own-table.md shows each step.
+// the old table during the import. Every old row becomes exactly one entry. docs/how-to/move-from-your-own-table.md
+// shows each step.
 //
 // # One transaction per page
 //
-// [Open] takes the table, the rows to take (Config.Where) and the entry for each row (Config.Map).
-// A pass goes through the table in pages, in the order of the primary key. For each page, one transaction locks the
-// rows and records their entries. It also updates the rows as Config.Take says, so that the old scanner ignores them.
-// The transaction commits all of this or nothing. A pass skips rows that another transaction has locked. The next pass
-// takes them.
+// [Open] takes the table, the rows to take (Config.Where) and the entry for each row (Config.Map). A pass goes through
+// the table in pages, in the order of the primary key. For each page, one transaction locks the rows and records their
+// entries. It also updates the rows as Config.Take says, so that the old scanner ignores them. Either all of these
+// changes are committed or none. A pass skips rows that another transaction has locked. The next pass takes them.
 //
 // A pass remembers no position, because a row with a lower key may be committed later. The idempotency key prevents a
-// second entry for a row. It consists of Config.Name and the row's key. With Config.Take, Config.Where also no longer
-// finds the row. So you may kill a pass at any point, run it again, and run it in several processes at once.
+// second entry for a row. It consists of Config.Name and the row's key. If Config.Take is set, Config.Where also no
+// longer finds the row. So you may kill a pass at any point, run it again, and run it in several processes at once.
 //
-// [Import.DryRun] does the same and rolls each page back. Its report says what would be recorded, skipped and refused, and why.
-// [Import.Once] makes one pass. [Import.Run] makes pass after pass while old services still write.
+// [Import.DryRun] makes a pass and rolls each page back. Its report says what would be recorded, skipped and refused,
+// and why. [Import.Once] makes one pass. [Import.Run] repeats passes as long as old services still write.
 //
 // # Refused rows
 //
@@ -24,10 +24,10 @@
 //
 // # What is not guaranteed
 //
-// Package adopt does not guarantee that the old system has finished with a row. The old system may be running the row
-// without a lock. To prevent this, set Config.Where and Config.Take together, or stop the old scanner. Without Take,
+// Package adopt does not guarantee that the old system has finished with a row. The old system may run the row without
+// a lock on it. To prevent this, set Config.Where and Config.Take together, or stop the old scanner. Without Take,
 // nothing stops the old system from running the row.
 //
-// A table on another server, or in another database engine, cannot take part in the transaction. For such a table see
-// package intake: a Source for it takes twenty lines.
+// A table on another server, or in another database engine, cannot take part in the transaction. For such a table write
+// a Source of package intake, which takes about twenty lines.
 package adopt

@@ -41,7 +41,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 	if err != nil {
 		return err
 	}
-	nextTry := make(map[int64]time.Time) // next try of each failed row; only the ZSET knows it
+	nextTry := make(map[int64]time.Time) // next attempt of each failed row; only the ZSET of the old timer knows it
 	scores, err := rdb.ZRangeWithScores(ctx, "WAIT_PROCESS_LOG_KEY", 0, -1).Result()
 	if err != nil {
 		return err
@@ -64,17 +64,17 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 		case "close_order":
 		case "sync_report":
 			return compensator.NewEntry{}, adopt.Skip("sync_report: the old system finishes these")
-		default: // refuse unknown types instead of closing them
+		default: // Refuse unknown types instead of closing them.
 			return compensator.NewEntry{}, fmt.Errorf("unknown type %q", kind)
 		}
-		var order Order // decode as the handler does, so that a row that it cannot decode is refused here
+		var order Order // Decode as the handler does, so that a row which the handler could not decode is refused here.
 		if err := json.Unmarshal([]byte(content), &order); err != nil {
 			return compensator.NewEntry{}, err
 		}
 		switch at, waits := nextTry[id]; {
 		case waits:
 			dueIn = max(dueIn, time.Until(at).Microseconds())
-		case state == -1: // no score: spread these over an hour
+		case state == -1: // Rows without a score are spread over an hour.
 			dueIn = max(dueIn, rand.N(time.Hour).Microseconds())
 		}
 		return closeOrder.Entry(order, compensator.Options{

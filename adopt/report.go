@@ -14,9 +14,9 @@ type Report struct {
 	Rows     int            // rows that Config.Where found
 	Recorded map[string]int // rows that became entries
 	Known    map[string]int // rows whose entries already existed
-	Skipped  map[string]int // skipped rows, by the reason given to Skip
+	Skipped  map[string]int // rows that Map skipped, by the reason given to Skip
 	Refused  map[string]int // refused rows; under "" if Map returned no entry
-	Busy     int            // rows that were locked or had changed when the pass reached them; the next pass looks again
+	Busy     int            // rows that were locked, or had changed when the pass reached them; the next pass reads them again
 
 	Refusals []*Refusal // the first 1,000 refusals
 }

@@ -22,8 +22,8 @@ type Row struct {
 // Scan reads Config.Columns, as sql.Rows.Scan does.
 func (r *Row) Scan(dest ...any) error { return r.rows.Scan(append([]any{new(any)}, dest...)...) }
 
-// Skip returns an error for Config.Map to return. Map returns it to leave a row to the old system. The report counts
-// the row under reason, so use only a few different reasons.
+// Skip returns an error. Config.Map returns this error to leave a row to the old system. The report counts the row
+// under reason, so use only a few different reasons.
 func Skip(reason string) error { return &skipped{reason} }
 
 type skipped struct{ reason string }

@@ -28,7 +28,7 @@ type turn struct {
 	entries []compensator.NewEntry
 }
 
-// longest is the maximum duration of a transaction, and so of the row locks in the old table.
+// longest is the maximum duration of a transaction. The rows of the old table are locked for that time at most.
 const longest = 30 * time.Second
 
 // errDry rolls back the transaction of a DryRun.
@@ -119,7 +119,8 @@ func scanKey(rows *sql.Rows, more int) (key, error) {
 }
 
 // read locks the rows of the page and maps each row. It skips rows that Where no longer finds, and rows that another
-// transaction has locked. It selects rows by their keys, so that the lock does not delay concurrent inserts.
+// transaction has locked. It selects rows by their keys, because locks on a range of keys would delay concurrent
+// inserts.
 func (t *turn) read(ctx context.Context, tx *compensator.ScopedTx) error {
 	lock, err := t.lock(ctx, tx)
 	if err != nil {

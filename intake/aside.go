@@ -61,8 +61,8 @@ func (in *Intake) encode(it *item) (err error) {
 	return nil
 }
 
-// again is the handler of Config.Type. It processes the message of one entry, as take processes the messages of a
-// batch.
+// again is the handler of Config.Type. It processes the message of one entry in the same way as take processes the
+// messages of a batch.
 func (in *Intake) again(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
 	m.Entry = e
 	if m.SetAside != "" && e.Epoch == 0 { // Epoch is above 0 after a person has requeued the entry. Then Config.Entry and Config.Work run.
@@ -72,7 +72,7 @@ func (in *Intake) again(ctx context.Context, tx *compensator.ScopedTx, e *compen
 	if err != nil {
 		return compensator.Permanent(err)
 	}
-	entry.IdempotencyKey = idempotencyKey(in.name, m.ID, "again") // The key of the message itself is in use already: entry e has it.
+	entry.IdempotencyKey = idempotencyKey(in.name, m.ID, "again") // The key of the message itself is in use already, because entry e has it.
 	receipt, err := in.c.Record(ctx, tx, entry)
 	if refused(err) {
 		return compensator.Permanent(err)
@@ -103,7 +103,7 @@ func (in *Intake) call(ctx context.Context, tx *compensator.ScopedTx, messages [
 	}
 	ended := make(chan error, 1)
 	go func() {
-		err := error(new(compensator.PanicError)) // This error stays if Work calls runtime.Goexit.
+		err := error(new(compensator.PanicError)) // This error stays if Work calls runtime.Goexit, because then no other error is set.
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
@@ -128,7 +128,7 @@ func (in *Intake) work(ctx context.Context, tx *compensator.ScopedTx, messages [
 	if context.Cause(ctx) == errSlow {
 		return &workError{errors.Join(errSlow, err)}
 	}
-	if _, broken := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); broken != nil { // This Record only tests whether the transaction accepts writes. Work has failed, so its entry is rolled back.
+	if _, broken := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); broken != nil { // This Record only tests whether the transaction accepts writes. Work has failed, so this entry is rolled back.
 		return fmt.Errorf("%w; Work: %v", broken, err) // Use only the text of Work's error, because that error may wrap an error of another log.
 	}
 	return &workError{err}

@@ -99,7 +99,7 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 			b.waits(len(items), err)
 			pause(ctx, failures)
 			continue
-		case errors.As(err, &work), refused(err): // This case stands before the check for ErrClosed, because Work may return the ErrClosed of another log.
+		case errors.As(err, &work), refused(err): // This case must come before the check for ErrClosed, because Work may return the ErrClosed of another log.
 			b.blame(ctx, items, err)
 			return
 		case errors.Is(err, compensator.ErrClosed):
@@ -124,8 +124,8 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 const failuresUntilSuspect = 4
 
 // suspect records parts of the batch in separate transactions, to find a message that the log cannot store. It sets a
-// message aside if that message fails while the log accepts other entries right before and right after it. Then the
-// database is not the cause. suspect reports whether it has settled the items.
+// message aside if that message fails, but the log accepts other entries right before and right after it. This shows
+// that the database is not the cause. suspect reports whether it has settled the items.
 func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	it := items[0]
 	switch {
@@ -198,7 +198,7 @@ func (b *batch) halve(ctx context.Context, items []*item) {
 	b.settle(ctx, items[half:])
 }
 
-// condemn sets aside a message that failed in a transaction of its own.
+// condemn sets aside a message that failed alone in a transaction.
 func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	var work *workError
 	switch {
@@ -232,8 +232,8 @@ func (b *batch) try(works context.Context, items []*item) error {
 	}
 }
 
-// once runs one transaction. If again is true, the answer to COMMIT was lost. The caller then runs another transaction,
-// which finds out whether the entries exist.
+// once runs one transaction. If again is true, the answer to COMMIT was lost, and the caller must run another
+// transaction, which finds out whether the entries exist.
 func (b *batch) once(works context.Context, items []*item) (again bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(works, b.cfg.Timeout, errSlow)
 	defer cancel()
@@ -315,7 +315,7 @@ func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator
 	}
 }
 
-// acknowledge acknowledges messages to the source. After three failures it gives up. Then the source delivers the
+// acknowledge acknowledges messages to the source. After three failures it gives up. The source then delivers the
 // messages again, and the Intake finds their entries in the log.
 func (in *Intake) acknowledge(ctx context.Context, done []Message) {
 	for failures := 1; len(done) > 0; failures++ {

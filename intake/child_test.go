@@ -20,7 +20,7 @@ const childEnv = "COMPENSATOR_INTAKE_CHILD"
 type program struct {
 	DSN, Redis, Stream string
 	Killer             int    // number of the order whose Work ends the process (0: none)
-	Gate               string // Redis key that the child increments when it has opened everything; it runs the Intake once the key is deleted
+	Gate               string // Redis key that the child increments when everything is open. The child runs the Intake when the parent has deleted the key
 }
 
 func must(err error) {
@@ -41,7 +41,7 @@ func runChild() {
 	must(err)
 	quiet := slog.New(slog.DiscardHandler)
 	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Logger: quiet})
-	for err != nil { // Try again, because the child's connections are cut as well.
+	for err != nil { // Try again, because the test cuts the child's connections too.
 		harness.Elapse(10 * time.Millisecond)
 		c, err = compensator.New(context.Background(), compensator.Config{DB: db, Logger: quiet})
 	}

@@ -20,7 +20,7 @@ type Config struct {
 	// Entry returns the entry to record for a message. The Intake overwrites IdempotencyKey and FailOnDuplicate. If
 	// Entry returns an error or panics, the Intake sets the message aside as undecodable. Entry may run more than once
 	// for a message, and should return the same result each time. If the Error method of a returned error panics, this
-	// counts as a panic too. The same is true for Work.
+	// counts as a panic of Entry. The same rule holds for Work.
 	Entry func(m *Message) (compensator.NewEntry, error)
 
 	// Work is optional. It writes the business rows of a batch through tx. The same transaction records the entries.
@@ -28,14 +28,14 @@ type Config struct {
 	// must not end tx. If one message caused an error, Work can name that message with Fault.
 	Work func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error
 
-	// Aside configures the entries of Type. They hold failed messages, and messages that a person has requeued. A failed
-	// message comes due after the delay Aside.Retry(1), or after 2 s if Aside.Retry panics.
+	// Aside configures the handler of Type. Its entries hold failed messages, and messages that a person has requeued. A
+	// failed message is due after the delay Aside.Retry(1), or after 2 s if Aside.Retry panics.
 	Aside compensator.HandlerConfig[Message]
 
 	Batch         int           // maximum number of messages in one transaction. Default 200, at most 1,000
-	MaxDeliveries int           // maximum number of deliveries; a message with more is set aside. Default 5, at least 3
-	Timeout       time.Duration // limit of a batch's transaction. A slower batch is halved. Default 20 s
-	StopTimeout   time.Duration // how long Run continues its batch after its context has ended. Default 30 s
+	MaxDeliveries int           // maximum number of deliveries. A message with more deliveries is set aside. Default 5, at least 3
+	Timeout       time.Duration // time limit of a batch's transaction. The Intake halves a batch that takes longer. Default 20 s
+	StopTimeout   time.Duration // how long Run goes on with its batch after its context has ended. Default 30 s
 	StatsEvery    time.Duration // interval of Observer.Measured. Default 10 s
 
 	Observer Observer     // called for each event of the Intake

@@ -14,9 +14,10 @@
 //
 // # Messages that fail
 //
-// When Work fails, the Intake halves the batch until the failing message stands alone. An error made by [Fault] names
-// the message, so halving is not needed. The failing message becomes an entry of Config.Type. The log calls the same
-// functions again by the schedule of that type. When the attempts are used up, the message waits for a person.
+// When Work fails, the Intake halves the batch until the failing message stands alone. If Work returns an error made by
+// [Fault], the error names the message, and the Intake does not halve the batch. The failing message becomes an entry
+// of Config.Type. The log calls the same functions again by the schedule of that type. When the attempts are used up,
+// the message waits for a person.
 //
 // The Intake sets a message aside at once in these cases:
 //
@@ -28,10 +29,10 @@
 // calling the functions. The entry holds the unchanged message, and LastError holds the reason. If a person requeues
 // the entry, the functions run. In all cases the Intake acknowledges the message and continues with the other messages.
 //
-// A message is not to blame for a database that is unavailable, read-only or in an unknown state. The batch waits, and
-// the Intake reads no further messages meanwhile. To decide this, the Intake tests its own transaction. It does not
-// look at the error of Work. So an error of Work that wraps ErrCommitUnknown or ErrClosed of another log counts as a
-// failure of the message.
+// If the database is unavailable, read-only or in an unknown state, no message is to blame. The batch waits, and the
+// Intake reads no further messages until the database works again. To find out about the database, the Intake tests its
+// own transaction. It does not look at the error of Work. So an error of Work that wraps ErrCommitUnknown or ErrClosed
+// of another log counts as a failure of the message.
 //
 // There is one exception. A server of any database may say that it serves no requests, for example with "too many
 // connections" or "disk full". If Work returns such an error, the message is not to blame either. The Intake tries the
@@ -39,11 +40,11 @@
 //
 // # Redis Streams
 //
-// The Intake creates the group at the beginning of the stream if the group does not exist. It does so too if the group
-// disappears while Run is active. The Intake first takes the messages that this consumer left unacknowledged, and then
-// new messages. From time to time it takes over messages of consumers that have been silent for Stream.Idle. It takes
-// messages that were delivered twice without success one at a time. So a message that crashes its process affects no
-// other message.
+// The Intake creates the group at the beginning of the stream if the group does not exist. It also creates the group
+// again if the group disappears when Run is active. The Intake first takes the messages that this consumer left
+// unacknowledged, and then new messages. From time to time it takes over messages of consumers that have been silent
+// for Stream.Idle. It takes messages that were delivered twice without success one at a time. So a message that crashes
+// its process affects no other message.
 //
 // The Intake removes silent consumers that have nothing pending. With Stream.Trim it deletes messages that every group
 // has acknowledged. It needs Redis 7 or newer, or Valkey.
@@ -57,8 +58,8 @@
 //
 // A producer that trims its stream with MAXLEN or MINID may delete messages that were never read.
 //
-// A stream may use an id twice in two cases: the producer sets the ids, or the stream is created again after FLUSHALL
-// on a server whose clock went back. Then the second message counts as a duplicate of the first.
+// A stream may use an id for two messages in two cases: the producer sets the ids, or the stream is created again after
+// FLUSHALL on a server whose clock went back. In both cases the second message counts as a duplicate of the first.
 //
 // Two streams of the same name on two servers, or under two database numbers, use the same message ids. Suppose that
 // groups of the same name record both streams in one log. If two messages have the same id, the Intake acknowledges the

@@ -29,14 +29,15 @@ type faultError struct {
 func (e *faultError) Error() string { return fmt.Sprintf("message %s: %v", e.id, e.err) }
 func (e *faultError) Unwrap() error { return e.err }
 
-// workError is an error of Work in a transaction that still takes writes. The message is the cause, not the database.
+// workError is an error of Work in a transaction that still accepts writes. Such an error is caused by the message, not
+// by the database.
 type workError struct{ err error }
 
 func (e *workError) Error() string { return e.err.Error() }
 func (e *workError) Unwrap() error { return e.err }
 
 // serverDown reports whether err says that a server serves no requests or no writes. Work may have received err from
-// any database. Such an error does not blame the message. serverDown returns false if Work returned a verdict or took
+// any database. Such an error is not caused by the message. serverDown returns false if Work returned a verdict or took
 // too long.
 func serverDown(err error) bool {
 	return !errors.Is(err, errSlow) && compensator.VerdictOf(err) == observe.Failure && operating.ServerDown(err)

@@ -88,7 +88,7 @@ func (p *partition) Next(ctx context.Context, max int) ([]intake.Message, error)
 	return batch, nil
 }
 
-// Ack commits the offset up to the first missing message. The rest is read again.
+// Ack commits the offset up to the first message that was not acknowledged. All later messages are read again.
 func (p *partition) Ack(_ context.Context, messages []intake.Message) error {
 	for _, m := range messages {
 		if m.ID == strconv.Itoa(p.committed) {

@@ -59,8 +59,8 @@ func TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged(t *testing.T)
 	}
 }
 
-// TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside loses the answer to COMMIT of a batch with one message. Nothing is
-// wrong with that message.
+// TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside loses the answer to COMMIT of a batch with one message. That message
+// must not be set aside.
 // Failure: F96
 func TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside(t *testing.T) {
 	t.Parallel()
@@ -83,7 +83,7 @@ func TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside(t *testing.T) {
 	}
 }
 
-// TestNothingIsAcknowledgedBeforeItIsCommitted makes the database unavailable during COMMIT, and it stays so. All
+// TestNothingIsAcknowledgedBeforeItIsCommitted makes the database unavailable during COMMIT and leaves it so. All
 // messages must come again.
 // Failure: F96
 func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
@@ -120,7 +120,7 @@ func otherType(cfg Config) Config {
 	return cfg
 }
 
-// TestDatabaseThatIsReadOnlyIsWaitedFor makes the database read-only. No message may be set aside because of that.
+// TestDatabaseThatIsReadOnlyIsWaitedFor makes the database read-only. No message may be set aside for this reason.
 // While a batch waits, the Intake must not read more messages.
 // Failure: F96
 func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
@@ -148,7 +148,7 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	r.settled("shop")
 	r.Exec("SET GLOBAL read_only=1")
 	r.add(101, 100)
-	for range 2 * failuresUntilSuspect { // This is more often than a batch is tried as a whole.
+	for range 2 * failuresUntilSuspect { // In these rounds a batch is tried more often than suspect tolerates.
 		e := harness.Next(t, waiting)
 		require.ErrorContains(t, e.Err, "read-only")
 	}
@@ -199,8 +199,8 @@ func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	r.requireBooks(1, 0)
 }
 
-// TestMessageThatBreaksTheConnectionIsSetAside has messages that break the connection to the database. That looks like
-// an outage, so the Intake must check whether the log accepts entries.
+// TestMessageThatBreaksTheConnectionIsSetAside has messages that break the connection to the database. Such a message
+// looks like an outage, so the Intake must check whether the log accepts entries.
 // Failure: F98, F101
 func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 	t.Parallel()
@@ -220,7 +220,7 @@ func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 		return nil
 	}
 	r.add(1, 6)
-	r.addRaw("order", `{"n":7}`, "note", strings.Repeat("<", 1000)) // "<" takes six bytes in JSON.
+	r.addRaw("order", `{"n":7}`, "note", strings.Repeat("<", 1000)) // A "<" takes six bytes in JSON.
 	r.add(8, 1)
 	r.start(r.open(r.New(quick), r.spec(), cfg))
 	r.settled("shop")
@@ -233,8 +233,8 @@ func TestConnectionThatBreaksUnderWorkIsNoMessagesFault(t *testing.T) {
 	breaksUnderWork(t, func(broken error) error { return broken })
 }
 
-// breaksUnderWork makes Work break its connection once. Work then returns the error that said makes of the broken
-// connection's error. The batch has one message, so a wrong decision would set it aside at once.
+// breaksUnderWork makes Work break its connection once. Work then returns said(broken), where broken is the error of
+// the broken connection. The batch has one message, so a wrong decision would set it aside at once.
 func breaksUnderWork(t *testing.T, said func(broken error) error) {
 	r := newRig(t)
 	cfg := testConfig()
@@ -367,8 +367,8 @@ func TestStreamThatMovesWithinAClusterIsFollowed(t *testing.T) {
 	r.requireBooks(245, 4)
 }
 
-// TestAcknowledgementThatIsRefusedIsMadeUpFor refuses an acknowledgement until the messages have been delivered more
-// often than MaxDeliveries.
+// TestAcknowledgementThatIsRefusedIsMadeUpFor lets Redis refuse acknowledgements until the messages have been delivered
+// more often than MaxDeliveries. They must then be acknowledged.
 // Failure: F96
 func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	t.Parallel()

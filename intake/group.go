@@ -15,14 +15,14 @@ import (
 // group is the Source of a stream. One goroutine calls all methods except Measure, which is safe for concurrent use.
 type group struct {
 	Stream
-	drawn bool // the consumer's name is generated and unique
+	drawn bool // whether the consumer's name is generated and unique
 	log   *slog.Logger
 
-	made          bool      // the group exists, as far as this process knows
-	own           bool      // this consumer may have pending messages
-	after         string    // id up to which the own pending messages have been checked
-	looked        time.Time // when the last search for messages of other consumers found none
-	cleanupFailed bool      // the last call of tidy failed
+	made          bool      // whether the group exists, as far as this process knows
+	own           bool      // whether this consumer may have pending messages
+	after         string    // id up to which this consumer's pending messages have been checked
+	looked        time.Time // time of the last search that found no pending messages of other consumers
+	cleanupFailed bool      // whether the last call of tidy failed
 }
 
 var (
@@ -148,14 +148,14 @@ func (g *group) Measure(ctx context.Context) (Backlog, error) {
 	}
 	b := Backlog{Lag: -1, Pending: pending.Val().Count}
 	for _, info := range groups.Val() {
-		// go-redis returns 0 for an unknown lag too. Trust a lag of 0 only if the group has received the last message.
+		// go-redis returns 0 for an unknown lag too. So trust a lag of 0 only if the group has received the last message.
 		if info.Name == g.Group && (info.Lag > 0 || info.LastDeliveredID == stream.Val().LastGeneratedID || stream.Val().Length == 0) {
 			b.Lag = info.Lag
 		}
 	}
 	if b.Pending > 0 {
 		ms, _, _ := strings.Cut(pending.Val().Lower, "-")
-		since, _ := strconv.ParseInt(ms, 10, 64) // Redis stores no other time of a message than the time in its id.
+		since, _ := strconv.ParseInt(ms, 10, 64) // The time in its id is the only time of a message that Redis stores.
 		b.OldestPending = max(now.Val().Sub(time.UnixMilli(since)), 1)
 	}
 	return b, nil

@@ -26,8 +26,8 @@ type Intake struct {
 }
 
 // Open registers cfg.Type with c and returns an Intake. Call Open before c.Run. c.Run processes the recorded entries,
-// including the entries of messages that were set aside. Other processes process these entries too if they open the
-// same Intake and run their Compensator. They need not run the Intake. Errors name the invalid field.
+// including the entries of messages that were set aside. Other processes also process these entries if they open the
+// same Intake and run their Compensator, even if they do not run the Intake. Errors name the invalid field.
 func Open(ctx context.Context, c *compensator.Compensator, source Source, cfg Config) (*Intake, error) {
 	cfg = cfg.withDefaults()
 	if source == nil {
@@ -51,8 +51,8 @@ func (in *Intake) IdempotencyKey(m *Message) compensator.IdempotencyKey {
 	return idempotencyKey(in.name, m.ID)
 }
 
-// Err returns nil while the Intake takes messages or waits for new ones. Otherwise it returns the reason, for example
-// an unreachable source or database.
+// Err returns nil while the Intake takes messages or waits for new ones. If the Intake cannot take messages, Err
+// returns the reason, for example an unreachable source or database.
 func (in *Intake) Err() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -93,7 +93,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	measured := make(chan struct{})
 	go func() {
 		defer close(measured)
-		in.measure(works) // Use works, which ends with loop. ctx may stay alive after the Compensator was closed.
+		in.measure(works) // Use works, which ends when loop ends. ctx may not have ended when the Compensator was closed.
 	}()
 	err := in.loop(ctx, works)
 	stop()
@@ -126,7 +126,7 @@ func (in *Intake) lasting(ctx context.Context) (context.Context, context.CancelF
 	}
 }
 
-// loop takes one batch and settles it before it takes the next batch. So no messages pile up in memory while the
+// loop takes one batch and settles it before it takes the next batch. So messages do not pile up in memory if the
 // database is slow.
 func (in *Intake) loop(ctx, works context.Context) error {
 	if err := in.prove(ctx); err != nil || ctx.Err() != nil {
@@ -160,7 +160,7 @@ func (in *Intake) loop(ctx, works context.Context) error {
 var errProof = errors.New("intake: rollback of a trial")
 
 // prove waits until the log accepts an entry. Run calls it before it takes any message, because each delivery of a
-// message counts. Otherwise a process that restarts again and again on a read-only database would count deliveries
+// message counts. Without it, a process that restarts again and again on a read-only database would count deliveries
 // until healthy messages exceed MaxDeliveries.
 func (in *Intake) prove(ctx context.Context) error {
 	for failures := 1; ctx.Err() == nil; failures++ {

@@ -163,8 +163,8 @@ func TestPoisonIsSetAsideAsItCameAndHoldsUpNobody(t *testing.T) {
 	assert.Equal(t, 200, r.Count("common_process_log WHERE business_type='take_order'"))
 }
 
-// TestMessageThatFailsForAWhileIsDoneByTheLog has a message that fails for a while. It must leave the stream at once,
-// and the log must process it.
+// TestMessageThatFailsForAWhileIsDoneByTheLog has a message that fails for a while. The message must leave the stream
+// at once, and the log must process it later.
 // Failure: F98
 func TestMessageThatFailsForAWhileIsDoneByTheLog(t *testing.T) {
 	t.Parallel()

@@ -42,7 +42,7 @@ type Message struct {
 	// Entry is the entry that holds the message. It is nil when the message comes from its source.
 	Entry *compensator.Entry
 
-	dense bool // encode the message in as few bytes as possible, at the cost of readability
+	dense bool // whether to encode the message in as few bytes as possible, even if people cannot read it
 }
 
 // MessageOf decodes the message from an entry of Config.Type.

@@ -63,7 +63,7 @@ func effects(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) er
 	return err
 }
 
-// failing works like effects, but returns the error of answer for some messages.
+// failing returns the function effects with one difference: for some messages it returns the error of answer.
 func failing(answer func(m *Message) error) func(context.Context, *compensator.ScopedTx, []*Message) error {
 	return func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
 		for _, m := range batch {
@@ -94,7 +94,7 @@ func (r *rig) open(c *compensator.Compensator, s Stream, cfg Config) *Intake {
 }
 
 // openSoon opens a stream whose consumer counts as silent after a short time. Stream.Open does not allow such a short
-// Idle, because a slow machine must not make batches too slow.
+// Idle, because on a slow machine a batch would take longer than that.
 func (r *rig) openSoon(c *compensator.Compensator, s Stream, idle time.Duration, cfg Config) *Intake {
 	r.T.Helper()
 	in, err := openSoon(c, s, idle, cfg)

@@ -165,7 +165,7 @@ func within(d time.Duration, check func() bool) bool {
 	return false
 }
 
-// workOff runs a process of the log, in which the work of messages that were set aside is tried again.
+// workOff runs a process of the log, in which the messages that were set aside are processed again.
 func (w *simWorld) workOff() {
 	l := &simLife{w: w}
 	c, _ := l.open("")
@@ -204,7 +204,7 @@ func (w *simWorld) judge() {
 		}
 		if e.State == compensator.Dead {
 			w.tally.Dead++
-			good = good && !strings.Contains(e.LastError, "without success") // In this case too many processes died while they had the message.
+			good = good && !strings.Contains(e.LastError, "without success") // In this case too many processes died during the work on this message.
 		} else if !good {
 			w.fail("%s message %s is %s", says, id, e.State)
 		}
@@ -237,7 +237,7 @@ type simLife struct {
 	dead bool // guarded by w.mu
 }
 
-// succession runs one life after the other.
+// succession runs one simLife after the other.
 func (w *simWorld) succession(ctx context.Context, slot int) {
 	for number := uint64(slot); ctx.Err() == nil; number += 2 {
 		time.Sleep(time.Duration(slot+1) * time.Microsecond)
@@ -340,7 +340,7 @@ const (
 	fine simFault = iota
 	errBefore
 	errAfter // the step is done, and its caller gets an error
-	late     // only for COMMIT: it is done later, after the caller got an error
+	late     // only for COMMIT: the step is done after the caller got an error
 	slowly
 	dieBefore
 	dieAfter
@@ -385,14 +385,15 @@ func (l *simLife) draw(ctx context.Context, faults []simFault) (fault simFault, 
 	return fault, ctx.Err()
 }
 
-// reply delays the answer to a step. A process that waited for a lock continues when the holder of the lock does.
+// reply delays the answer to a step. A process that waited for a lock continues at the same time as the holder of the
+// lock.
 func (l *simLife) reply(ctx context.Context) {
 	if l.rng != nil {
 		l.sleep(ctx, time.Duration(1+l.rng.Int64N(int64(time.Millisecond))))
 	}
 }
 
-// step performs do as one step. With a fault, the caller may not know whether do was performed.
+// step performs do as one step. After a fault, the caller may not know whether do was performed.
 func (l *simLife) step(ctx context.Context, faults []simFault, do func() error) error {
 	fault, err := l.draw(ctx, faults)
 	if err != nil {

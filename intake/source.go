@@ -6,7 +6,7 @@ import (
 )
 
 // Source delivers messages at least once. One goroutine calls Next and Ack, never both at the same time. Between two
-// calls of Next, this goroutine acknowledges the messages of the first call. When Run ends, it may leave messages
+// calls of Next, this goroutine acknowledges the messages of the first call. When Run ends, some messages may stay
 // unacknowledged.
 type Source interface {
 	// Name identifies the source and the consumer group. It is part of the idempotency keys and must never change.
@@ -18,9 +18,9 @@ type Source interface {
 	Next(ctx context.Context, max int) ([]Message, error)
 
 	// Ack acknowledges messages of the last batch, in their order, after they were recorded in the log. Usually messages
-	// holds the whole batch. It holds fewer if Run was stopped before all were recorded, or if the log never accepts one
-	// of the messages. The source must redeliver the messages that Ack does not name. If Ack returns an error, the
-	// source must redeliver all messages of the batch.
+	// holds the whole batch. It holds fewer messages if Run was stopped before all were recorded, or if the log can
+	// never accept one of them. The source must redeliver the messages that Ack does not name. If Ack returns an error,
+	// the source must redeliver all messages of the batch.
 	Ack(ctx context.Context, messages []Message) error
 }
 

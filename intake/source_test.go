@@ -134,7 +134,7 @@ func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
 		in, err := Open(t.Context(), c, source, cfg)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel() // The bubble waits for all its goroutines.
+		defer cancel() // Cancel at the end, because the bubble waits for all its goroutines.
 		ended := make(chan error, 1)
 		go func() { ended <- in.Run(ctx) }()
 		source.messages <- Message{ID: "1", Fields: map[string]string{"order": `{"n":1}`}}

@@ -10,18 +10,18 @@
 // Package crashmatrix kills processes at every step.
 package failpoint
 
-// Point is a step. Its name says what has happened. The next action of the process has not happened.
+// Point is a step. Its name says what has happened last. The next action of the process has not happened yet.
 type Point string
 
-// Points of recording.
+// These are the points of recording.
 const (
 	EntryInserted  Point = "entry-inserted"  // in a transaction that is still open
 	CommitNext     Point = "commit-next"     // everything is written, COMMIT is not sent
-	CommitDone     Point = "commit-done"     // COMMIT succeeded, no code of this process has been notified
+	CommitDone     Point = "commit-done"     // COMMIT succeeded, but no code of this process has been notified
 	CommitReported Point = "commit-reported" // the entries are known to be committed, but not yet claimed or enqueued
 )
 
-// Points between commit and claim.
+// These are the points between commit and claim.
 const (
 	CommitFound    Point = "commit-found"    // polling has found a commit that was not reported, but its entries are not yet claimed or enqueued
 	IDsResolved    Point = "ids-resolved"    // the ids of a bulk insert are known
@@ -29,59 +29,59 @@ const (
 	FreshClaimed   Point = "fresh-claimed"   // entries are claimed by id after their commit, but entries that must wait are not enqueued
 	EnqueueNext    Point = "enqueue-next"    // the queue does not have the entries yet
 	Enqueued       Point = "enqueued"        // the queue has the entries, no scanner has been notified
-	QueueClaimed   Point = "queue-claimed"   // leased in the queue, not in the database
+	QueueClaimed   Point = "queue-claimed"   // entries are leased in the queue, but not in the database
 	DueRead        Point = "due-read"        // due entries were read from the database without the queue, but they are not claimed
-	ClaimLocked    Point = "claim-locked"    // rows are locked and chosen, the leases are not written
-	ClaimWritten   Point = "claim-written"   // the leases are written, not committed
-	ClaimCommitted Point = "claim-committed" // leased in the database, the result is not used yet
-	ClaimReleased  Point = "claim-released"  // a claim that ran nothing is undone, the queue is not updated
+	ClaimLocked    Point = "claim-locked"    // rows are locked and chosen, but the leases are not written
+	ClaimWritten   Point = "claim-written"   // the leases are written, but not committed
+	ClaimCommitted Point = "claim-committed" // entries are leased in the database, but the result is not used yet
+	ClaimReleased  Point = "claim-released"  // a claim that ran nothing is undone, but the queue is not updated
 	OverdueClaimed Point = "overdue-claimed" // the reconciler claimed entries directly from the database, but they are not started
 	CrashesCounted Point = "crashes-counted" // an entry lost too many leases, but that is not stored
 )
 
-// Points of attempts.
+// These are the points of attempts.
 const (
-	AttemptStarted       Point = "attempt-started"        // neither the handler nor the compensation has run
+	AttemptStarted       Point = "attempt-started"        // an attempt has started, but neither the handler nor the compensation has run
 	BatchStarted         Point = "batch-started"          // a batch of several entries is ready, but the handler has not run
 	BatchBroken          Point = "batch-broken"           // the handler of a batch returned no verdict, but its entries have not run one by one
 	BatchEnded           Point = "batch-ended"            // an entry found that all entries of the batch before it have ended, but its own handler has not run
-	HandlerReturned      Point = "handler-returned"       // the outcome is not queued for storing
+	HandlerReturned      Point = "handler-returned"       // the handler has returned, but its outcome is not queued for storing
 	OutcomeInTransaction Point = "outcome-in-transaction" // the outcome is written after a transactional handler, not committed
 	HandlerCommitted     Point = "handler-committed"      // the effect and the outcome are committed, but this process does not know it yet
-	LeaseRenewed         Point = "lease-renewed"          // renewed in the database, but this process does not rely on it yet
+	LeaseRenewed         Point = "lease-renewed"          // a lease is renewed in the database, but this process does not rely on it yet
 )
 
-// Points of ordering keys.
+// These are the points of ordering keys.
 const (
 	OrderingJoined  Point = "ordering-joined"  // entries of serial types have positions, in a transaction that is still open
 	OrderingRead    Point = "ordering-read"    // the first entries of the claimed keys are known, but nothing is started or put back
 	OrderingNoted   Point = "ordering-noted"   // claimed entries are noted as blocked, and still hold their leases
-	OrderingBlocked Point = "ordering-blocked" // blocked entries are put back, but whether they have become first since then is not checked
+	OrderingBlocked Point = "ordering-blocked" // blocked entries are put back, but nobody has checked whether they have become first since then
 	OrderingLeft    Point = "ordering-left"    // the next entries of the keys are due and ended entries are removed, but no process is notified
 	OrderingMoved   Point = "ordering-moved"   // the next entries are due, the queue is not updated
 
 	OrderingFollowed Point = "ordering-followed" // the next entry of a key is claimed and not started, and the outcome of the entry before it may not be stored
 )
 
-// Points of settling.
+// These are the points of settling.
 const (
 	OutcomesNext   Point = "outcomes-next"   // a batch of outcomes is not stored
 	OutcomesPart   Point = "outcomes-part"   // one statement of the batch is stored, others may not be
-	OutcomesStored Point = "outcomes-stored" // the outcomes are stored, the queue is not updated
+	OutcomesStored Point = "outcomes-stored" // the outcomes are stored, but the queue is not updated
 	QueueSettled   Point = "queue-settled"   // the queue is updated
 )
 
-// Points of reconciling.
+// These are the points of reconciling.
 const (
 	OwnerChecked    Point = "owner-checked"    // the queue belongs to this database, and this process has not asked to lead
 	LeadershipAsked Point = "leadership-asked" // this process may be the leader, and has enqueued nothing
 	HeadsRead       Point = "heads-read"       // the round has done nothing yet
 	PageScanned     Point = "page-scanned"     // the entries to enqueue are read, the queue is not updated
-	RebuildBegun    Point = "rebuild-begun"    // this process shall enqueue the types that the queue has lost, but it has enqueued none
+	RebuildBegun    Point = "rebuild-begun"    // this process must enqueue the types that the queue has lost, but has enqueued none of them
 	RebuildEnqueued Point = "rebuild-enqueued" // all entries are enqueued, but the types are not marked as whole
 )
 
-// Points of intake.
+// These are the points of intake.
 const (
 	MessagesClaimed      Point = "messages-claimed"      // pending messages are claimed and their delivery is counted, but nothing else has happened
 	MessagesRead         Point = "messages-read"         // a batch is delivered to this consumer, but nothing is recorded
@@ -92,16 +92,16 @@ const (
 	MessagesAcknowledged Point = "messages-acknowledged" // the batch is acknowledged
 )
 
-// Points of adopting rows of an old table.
+// These are the points of adopting rows of an old table.
 const (
 	RowsTaken   Point = "rows-taken"   // entries and the writes of Take are in a transaction that is still open
 	RowsAdopted Point = "rows-adopted" // a page is committed, the next is not read
 )
 
-// Points of operations and maintenance.
+// These are the points of operations and maintenance.
 const (
-	CaseOpened       Point = "case-opened"       // a case is opened in the transaction that makes its entry dead, or in one of maintenance, but not committed
-	CaseClosed       Point = "case-closed"       // a case is closed after a change and its audit record, not committed
+	CaseOpened       Point = "case-opened"       // a case is opened, in the transaction that makes its entry dead or in one of maintenance, but not committed
+	CaseClosed       Point = "case-closed"       // a case is closed after a change and its audit record, but this is not committed
 	OperationWritten Point = "operation-written" // an operation is written before the change that it describes, but not committed
 	AuditWritten     Point = "audit-written"     // a person's action and its audit record are written, not committed
 	ChangeCommitted  Point = "change-committed"  // neither a running attempt nor the queue is notified
@@ -112,10 +112,10 @@ const (
 	MigrationPart    Point = "migration-part"    // one statement has created its table
 )
 
-// Points of stopping.
+// These are the points of stopping.
 const (
 	StopBegun       Point = "stop-begun"       // Run takes no new entries
 	LoopsEnded      Point = "loops-ended"      // nothing is claimed any more
-	HandlersEnded   Point = "handlers-ended"   // outcomes of handlers may not be stored
-	OutcomesDrained Point = "outcomes-drained" // the queue may not be updated
+	HandlersEnded   Point = "handlers-ended"   // all handlers have ended, but their outcomes may not be stored
+	OutcomesDrained Point = "outcomes-drained" // all outcomes are stored, but the queue may not be updated
 )

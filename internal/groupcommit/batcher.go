@@ -1,7 +1,7 @@
 // Package groupcommit collects single items into batches. Items that arrive while a batch is being flushed form the
 // next batch. Under load one statement writes many items. Without load an item is flushed at once: there is no flush
-// interval to wait for. Pace adds pauses between transactions that would follow each other immediately. Each has a
-// synced write, which the commits of producers must wait for.
+// interval to wait for. Pace adds pauses between transactions that would follow each other immediately. Each such
+// transaction has a synced write, and the commits of producers must wait for it.
 //
 // The engine uses Batchers, and a Pace for its claims. A caller of Add continues at once and gets no result, so Flush
 // handles errors itself. The goroutines of a Batcher run only while there is work. The owner waits for them with Done,
@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Batcher implements group commit. Items that arrive while one batch is being flushed form the next batch. A single
-// item after a quiet time is flushed at once. Goroutines run only while there is work.
+// Batcher implements group commit. Items that arrive while one batch is being flushed form the next batch. If no item
+// came for a while, the next one is flushed at once. Goroutines run only while there is work.
 type Batcher[T any] struct {
 	Max     int // maximum items of a flush
 	Workers int // maximum concurrent flushes
@@ -26,12 +26,12 @@ type Batcher[T any] struct {
 	mu      sync.Mutex // guards the fields below
 	waiting []T
 	running int
-	flushed int           // items of the last flush
-	idle    chan struct{} // closed when nothing waits or runs; nil if Done was not called
+	flushed int           // number of items in the latest flush
+	idle    chan struct{} // closed when no item waits and no flush runs; nil if Done was not called
 	full    chan struct{} // closed when a full batch waits; nil if no worker pauses
 }
 
-// Add adds items and returns at once. If they would exceed Bound, it adds none and returns false.
+// Add adds items and returns at once. If the waiting items would then exceed Bound, Add adds no item and returns false.
 func (b *Batcher[T]) Add(items ...T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,7 +40,7 @@ func (b *Batcher[T]) Add(items ...T) bool {
 		return false
 	}
 	if b.waiting == nil {
-		b.waiting = make([]T, 0, max(len(items), b.flushed)) // expect as many items as last time
+		b.waiting = make([]T, 0, max(len(items), b.flushed)) // Expect as many items as in the latest flush.
 	}
 	b.waiting = append(b.waiting, items...)
 	if b.full != nil && len(b.waiting) >= b.Max {
@@ -78,8 +78,8 @@ func (b *Batcher[T]) ended(took time.Duration) {
 // mostYields limits gather when other goroutines never stop adding.
 const mostYields = 16
 
-// gather yields to goroutines that are about to add items. It does not sleep. When hundreds of handlers return
-// together, the first item would otherwise form a batch alone.
+// gather yields to goroutines that are about to add items. It does not sleep. Without gather, when hundreds of handlers
+// return together, the first item would form a batch alone.
 func (b *Batcher[T]) gather() {
 	before := b.Size()
 	for range mostYields {
@@ -137,10 +137,10 @@ func (b *Batcher[T]) next() []T {
 	}
 	n := min(len(b.waiting), b.Max)
 	b.flushed = n
-	b.Pace.Begin(time.Now()) // under the mutex that guards Pace, and before Flush, because Pace counts from the start of a flush
+	b.Pace.Begin(time.Now()) // The mutex also guards Pace. Begin comes before Flush, because Pace counts from the start of a flush.
 	batch := b.waiting[:n:n]
 	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
-		b.waiting = nil // an idle Batcher must not keep references to flushed items
+		b.waiting = nil // An idle Batcher must not keep references to flushed items.
 	}
 	return batch
 }

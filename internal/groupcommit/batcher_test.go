@@ -157,7 +157,7 @@ func TestBatcherIsDoneWhenNothingWaitsOrRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f flushes
 		b := &Batcher[int]{Max: 1, Workers: 1, Flush: f.flush}
-		<-b.Done() // Nothing was ever added.
+		<-b.Done() // Nothing was ever added, so Done must be closed.
 		require.True(t, b.Quiet())
 		b.Add(1, 2)
 		first, second := b.Done(), b.Done()
@@ -172,7 +172,7 @@ func TestBatcherIsDoneWhenNothingWaitsOrRuns(t *testing.T) {
 		<-second
 		require.True(t, b.Quiet())
 		require.Len(t, f.batches, 2)
-		b.Add() // Adding nothing starts no worker and no flush.
+		b.Add() // A call without items must start no worker and no flush.
 		require.True(t, b.Quiet())
 	})
 }

@@ -20,9 +20,9 @@ func N(n time.Duration) time.Duration {
 	return time.Duration(rand.New(rand.NewPCG(*seed, now)).Int64N(int64(n)))
 }
 
-// Exponential returns a schedule with full jitter. The wait is random between zero and base·2^(failures−1), capped
-// at limit. Full jitter spreads the retries of a failed downstream best (M. Brooker, "Exponential Backoff And Jitter",
-// 2015).
+// Exponential returns a schedule with full jitter. The wait is random, between zero and base·2^(failures−1), but at
+// most limit. Full jitter spreads the retries of a failed downstream best (M. Brooker, "Exponential Backoff And
+// Jitter", 2015).
 func Exponential(base, limit time.Duration) func(failures int) time.Duration {
 	return func(failures int) time.Duration {
 		if base <= 0 || limit <= 0 {
@@ -41,7 +41,8 @@ func Exponential(base, limit time.Duration) func(failures int) time.Duration {
 }
 
 // Seed makes N deterministic: its results depend only on the seed, the current time and n. Simulations in a
-// testing/synctest bubble need that, because they cannot control the order of goroutines at one moment. Unseed ends it.
+// testing/synctest bubble need this, because they cannot control the order in which goroutines run at one moment.
+// Unseed makes N random again.
 func Seed(seed uint64) { seeded.Store(&seed) }
 
 // Unseed makes N random again, as at the start.

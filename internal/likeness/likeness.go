@@ -23,7 +23,7 @@ func Fingerprint(businessType, endedBy, text string) (print [8]byte) {
 // MaxShape is how many characters of a text Shape uses. Later characters are usually data.
 const MaxShape = 300
 
-// Placeholders.
+// These placeholders replace the parts that vary.
 const (
 	number = '#'
 	quoted = "“…”"
@@ -57,11 +57,11 @@ func firstRunes(text string, n int) string {
 type shaper struct {
 	rest string
 	out  []rune
-	code bool // the last word says that a number after it is a code
+	code bool // whether the last word says that a number after it is a code
 }
 
-// codes are the lower-case words before a number that is a code. For Chinese they are the last characters of such
-// words.
+// codes are the lower-case words that say that a number after them is a code. For Chinese they are the last characters
+// of such words.
 var codes = map[string]bool{"status": true, "code": true, "error": true, "errno": true, "http": true, "exit": true, "码": true, "误": true, "态": true}
 
 // longestCode is the maximum number of digits of a code.
@@ -74,7 +74,7 @@ func (s *shaper) last() rune {
 	return s.out[len(s.out)-1]
 }
 
-// write omits repeated spaces. It merges numbers that are joined by one character, as in a time.
+// write writes r, but omits repeated spaces. It merges numbers that are joined by one character, as in a time.
 func (s *shaper) write(r rune) {
 	n := len(s.out)
 	switch {
@@ -186,7 +186,7 @@ func uuid(text string) int {
 // wordRune reports whether r is a letter, a digit or _.
 func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
 
-// hexID reports whether a word without digits is part of an id, as in a UUID: "deadbeef".
+// hexID reports whether a word without digits may be part of an id, as in a UUID: "deadbeef".
 func hexID(word string) bool {
 	return len(word) >= 8 && strings.Trim(strings.ToLower(word), "abcdef") == ""
 }

@@ -6,15 +6,16 @@ import "strings"
 type Blame uint8
 
 const (
-	// Statement errors come back whenever the same statement is sent again. Examples are a constraint, a missing right,
-	// a syntax error, or a size.
+	// Statement errors are caused by the statement. They come back whenever the same statement is sent again. Examples
+	// are a constraint, a missing right, a syntax error, or a size.
 	Statement Blame = iota
 
-	// Doubtful errors are a condition of the server, but some statements cause them each time they are sent. A lock wait
-	// is one: another transaction may hold the row, or the handler itself on another connection.
+	// Doubtful errors come from the server's condition, or from the statement. A lock wait is an example. Another
+	// transaction may hold the row, but the handler itself may also hold it on another connection, and then each attempt
+	// fails.
 	Doubtful
 
-	// Server errors mean that the server serves no client, or takes no writes. No statement can avoid them.
+	// Server errors mean that the server serves no client, or accepts no writes. No statement can avoid them.
 	Server
 )
 
@@ -24,15 +25,16 @@ type condition struct {
 	reason string
 }
 
-// conditions lists, by number, the errors that were considered. An error that is not listed is the statement's.
+// conditions lists, by number, the errors that were considered. An error that is not listed is a Statement error.
 //
 // The list was made from the complete message lists of MariaDB 10.11 and MySQL 9.7 (perror), and from the error pages
-// of TiDB. From 1900 on, the two servers give the same number different meanings. Such an error is at most Doubtful.
+// of TiDB. From 1900 on, a number has different meanings on the two servers. Such an error is at most Doubtful.
 //
 // Errors of opening a connection (1045, 1129, 1130, 3118, 4151) are not listed, because a transaction that cannot begin
 // never counts.
 var conditions = map[uint16]condition{
-	// Disk and files. outOfSystem separates a full disk, or a limit of the operating system, from other causes.
+	// Disk and files: the function outOfSystem separates a full disk, or a limit of the operating system, from other
+	// causes.
 	1004: {Doubtful, "cannot create a file"},
 	1005: {Doubtful, "cannot create a table, a temporary one too"},
 	1015: {Doubtful, "cannot lock a file"},
@@ -51,7 +53,7 @@ var conditions = map[uint16]condition{
 	3884: {Server, "no temporary tablespace left for this session"},
 	4139: {Doubtful, "index file full (MariaDB)"},
 
-	// Data that a person must repair. The time of the repair is unknown, so the entry must reach a person, too.
+	// Data that a person must repair: the time of the repair is unknown, so the entry must reach a person, too.
 	1034: {Doubtful, "index corrupt"},
 	1035: {Doubtful, "old key file"},
 	1036: {Doubtful, "table is read only"},
@@ -63,7 +65,7 @@ var conditions = map[uint16]condition{
 	1817: {Doubtful, "index corrupt"},
 	1877: {Doubtful, "table corrupt"},
 
-	// Memory and threads. A statement may ask for more memory than the server ever has.
+	// Memory and threads: a statement may ask for more memory than the server ever has.
 	1037: {Doubtful, "out of memory"},
 	1038: {Doubtful, "out of sort memory"},
 	1041: {Doubtful, "out of memory"},
@@ -79,7 +81,7 @@ var conditions = map[uint16]condition{
 	8001: {Doubtful, "memory limit of a query (TiDB)"},
 	8175: {Doubtful, "query cancelled for the server's memory (TiDB)"},
 
-	// Quotas that all clients of the server, or of the user, share.
+	// Quotas that all clients of the server share, or all clients of the user.
 	1040: {Server, "too many connections"},
 	1203: {Server, "too many connections of this user"},
 	1226: {Server, "a user's resource limit"},
@@ -125,7 +127,7 @@ var conditions = map[uint16]condition{
 	4060: {Doubtful, "the transaction was rolled back (MyRocks)"},
 	4094: {Doubtful, "the primary is changing (MySQL, Group Replication)"},
 
-	// Time limits and KILL. A statement that is always too slow meets these each time.
+	// Time limits and KILL: a statement that is always too slow gets these errors each time.
 	1317: {Doubtful, "KILL QUERY"},
 	1927: {Doubtful, "connection killed (MariaDB)"},
 	1969: {Doubtful, "max_statement_time exceeded (MariaDB)"},
@@ -134,7 +136,7 @@ var conditions = map[uint16]condition{
 	4031: {Doubtful, "session idle for too long (MySQL)"},
 	8253: {Doubtful, "query killed as a runaway (TiDB)"},
 
-	// The connection to the server, as the server reports it. 2002 to 2055 are a client's numbers, which proxies send.
+	// The connection to the server, as the server reports it: 2002 to 2055 are numbers of a client, which proxies send.
 	1043: {Doubtful, "bad handshake"},
 	1080: {Server, "thread closed by force at shutdown"},
 	1152: {Doubtful, "connection aborted"},
@@ -155,7 +157,7 @@ var conditions = map[uint16]condition{
 	2013: {Doubtful, "a proxy has lost the server"},
 	2055: {Doubtful, "a proxy has lost the server"},
 
-	// A server that stops, starts, or takes no writes. 1290 is decided by its text: see preventsWrites.
+	// A server that stops, starts, or accepts no writes: preventsWrites decides about 1290 by its text.
 	1047: {Server, "node not in the cluster (Galera)"},
 	1053: {Server, "shutdown in progress"},
 	1077: {Server, "normal shutdown"},
@@ -181,12 +183,12 @@ var conditions = map[uint16]condition{
 	8027: {Server, "schema out of date: PD cannot be reached (TiDB)"},
 	8028: {Doubtful, "schema changed since the transaction began (TiDB)"},
 
-	// Errors that say too little.
+	// Errors whose meaning is unclear.
 	1105: {Doubtful, "unknown error, which proxies send for any"},
 	1296: {Doubtful, "error of an engine"},
 	1297: {Doubtful, "temporary error of an engine"},
 
-	// These were considered, and are the statement's fault, although their texts sound otherwise.
+	// These errors are caused by the statement, although their texts sound different.
 	1119: {Statement, "thread stack overrun: too deep"},
 	1153: {Statement, "packet larger than max_allowed_packet"},
 	1162: {Statement, "result string too long"},
@@ -206,13 +208,13 @@ var conditions = map[uint16]condition{
 	9006: {Statement, "transaction older than the GC life time (TiDB)"},
 }
 
-// Blames says whether the statement or the server caused an error. An error that is no server's answer is the
-// statement's, unless the connection broke.
+// Blames says whether the statement or the server caused an error. It returns Statement for an error that no server
+// sent, unless the connection broke.
 func Blames(err error) Blame {
 	answer := answer(err)
 	if answer == nil {
 		if IsBroken(err) {
-			return Doubtful // A statement may break the connection each time, by its size or its duration.
+			return Doubtful // A statement of great size or duration may break the connection each time.
 		}
 		return Statement
 	}
@@ -221,7 +223,7 @@ func Blames(err error) Blame {
 	case preventsWrites(answer):
 		return Server
 	case answer.Number == tableFull && strings.Contains(answer.Message, "#sql"):
-		return Doubtful // It is a temporary table of the statement itself.
+		return Doubtful // The missing table is a temporary table of the statement itself.
 	case blame == Doubtful && answer.Number <= lastOfFiles && outOfSystem(answer.Message):
 		return Server
 	}
@@ -233,8 +235,8 @@ const (
 	lastOfFiles = 1199 // the last number of the file and engine errors, whose texts name the operating system's error
 )
 
-// outOfSystem reports whether the error of a file or an engine says that the operating system has run out of something.
-// The server then names ENOSPC, ENFILE, EMFILE or EDQUOT.
+// outOfSystem reports whether an error about a file or an engine says that the operating system has run out of a
+// resource. The server then names ENOSPC, ENFILE, EMFILE or EDQUOT.
 func outOfSystem(text string) bool {
 	for _, cause := range []string{"No space left", "errno: 28", "error 28 ", "Too many open files", "errno: 23 ", "errno: 24", "error 24 ", "Disk quota exceeded", "errno: 122"} {
 		if strings.Contains(text, cause) {

@@ -49,7 +49,7 @@ func answer(err error) *mysql.MySQLError {
 	return answer
 }
 
-// Number returns the server's number for an error. It returns 0 for an error that is no server's answer.
+// Number returns the server's number for an error. It returns 0 for an error that no server sent.
 func Number(err error) uint16 {
 	if answer := answer(err); answer != nil {
 		return answer.Number
@@ -57,8 +57,8 @@ func Number(err error) uint16 {
 	return 0
 }
 
-// IsReadOnly reports whether the server takes no writes, like a former primary after a switchover. Such a server still
-// answers reads, from data that is soon out of date. So the connection must not be used again.
+// IsReadOnly reports whether the server accepts no writes, like a former primary after a switchover. Such a server
+// still answers reads, from data that is soon out of date. So the connection must not be used again.
 func IsReadOnly(err error) bool {
 	answer := answer(err)
 	return answer != nil && (answer.Number == ReadOnlyTx || answer.Number == ReadOnly || preventsWrites(answer))
@@ -69,8 +69,8 @@ func preventsWrites(answer *mysql.MySQLError) bool {
 	return answer.Number == Prevented && (strings.Contains(answer.Message, "read-only") || strings.Contains(answer.Message, "read_only"))
 }
 
-// IsServers reports whether an error is, or may be, a condition of the server or of the connection to it. The same
-// statement may well succeed later.
+// IsServers reports whether an error is, or may be, caused by the condition of the server or of the connection. In that
+// case the same statement may succeed later.
 func IsServers(err error) bool { return Blames(err) != Statement }
 
 // IsBroken reports whether the connection broke. The effect of the last statement is then unknown.

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Log is the view of package admin on a Compensator.
+// Log is what package admin can do with a Compensator.
 type Log interface {
 	// Operations returns the part of the store for operations.
 	Operations() processlog.Operations
@@ -33,12 +33,12 @@ type Log interface {
 	// ChangeAll calls ChangeAll of the store. It also notifies the queue, and attempts that run in this process.
 	ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
 
-	// Amounts returns the amounts of entries. Entries for which the configuration has no amount are absent. It decodes
-	// the contents of all other entries at once.
+	// Amounts returns the amounts of entries. Entries for which the configuration has no amount are absent. It has the
+	// decoded contents of all other entries in memory at the same time.
 	Amounts(ctx context.Context, rows []processlog.Row) (map[processlog.ID]processlog.Amount, error)
 }
 
-// Program is the view of admin.Of on a Compensator. It needs no Config.Operations.
+// Program is what admin.Of can do with a Compensator. It needs no Config.Operations.
 type Program interface {
 	// Store returns the store of the log.
 	Store() processlog.Store
@@ -52,15 +52,16 @@ type Program interface {
 	// HasCases reports whether Config.Operations is set.
 	HasCases() bool
 
-	// RememberedFor returns how long a process remembers an entry. A purge of younger entries needs a note.
+	// RememberedFor returns how long a process remembers an entry. A purge of younger entries must write a note into the
+	// audit table.
 	RememberedFor() time.Duration
 
-	// Change changes one entry. It also notifies the queue, and an attempt that runs in this process. ChangeTx does so
-	// when tx commits.
+	// Change changes one entry. It also notifies the queue, and an attempt that runs in this process. ChangeTx works in
+	// tx and sends these notifications when tx commits.
 	Change(ctx context.Context, change processlog.Change) (processlog.Row, error)
 	ChangeTx(ctx context.Context, tx processlog.Tx, change processlog.Change) (processlog.Row, error)
 
-	// RequeueAll requeues the entries that still have these versions, in one transaction.
+	// RequeueAll requeues the entries that still have the versions in seen, in one transaction.
 	RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
 
 	// AcceptLoss resumes work after ErrHistoryLost.

@@ -1,5 +1,5 @@
 // Package scrub removes confidential data from the texts of errors: card numbers, tokens, passwords and e-mail
-// addresses. Drivers and remote services put them there.
+// addresses. Such data comes from drivers and remote services.
 package scrub
 
 import (
@@ -22,7 +22,7 @@ var rules = []struct {
 	of *regexp.Regexp
 	to string
 }{
-	// scheme://user:password@host. Digits before a slash are a port, and a path follows.
+	// This rule matches scheme://user:password@host. Digits before a slash are a port, not a password.
 	{regexp.MustCompile(`(://[^\s/:@"']*):(?:[0-9]*[^\s"'/0-9][^\s"']*|[0-9]+)@`), "${1}:" + gone + "@"},
 	// user:password@tcp(host), not after //
 	{regexp.MustCompile(`((?:^/?|[^/]/|[^A-Za-z0-9._%+/-])[A-Za-z0-9._%+-]+):(?:[^\s"'/@]|/[^\s"'/@])[^\s"']*@`), "${1}:" + gone + "@"},

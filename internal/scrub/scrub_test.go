@@ -77,8 +77,8 @@ func TestLongTextIsGoneThroughOnce(t *testing.T) {
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2000*len(text)), "a copy of the text for each number would need %d times its length", 1<<12) // about 600 allocated bytes for each byte of text with the race detector
 }
 
-// FuzzText checks that confidential data is removed whatever surrounds it, that scrubbing twice changes nothing, and
-// that valid UTF-8 stays valid.
+// FuzzText scrubs confidential data in any surroundings. The data must be removed, a second scrub must change nothing,
+// and valid UTF-8 must stay valid.
 // Failure: F125
 func FuzzText(f *testing.F) {
 	for _, seed := range []string{"", "card 4111111111111111", "root:s@tcp(x)", "用户a@b.cn", "eyJ", "\xff4", "password=\"", "4111-1111 1111-1111@x.y:1", "a:4111 1111 1111 1111@", "7", "4242 4242"} {

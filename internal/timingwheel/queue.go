@@ -3,12 +3,12 @@
 // an earlier process had enqueued (G1).
 //
 // The queue is a hashed timing wheel for each business type, with slots of one millisecond. A wheel grows with its
-// entries. It implements the same contract as the queue on Redis, in package processlog. So there is only one engine.
-// It never returns an entry before its due time (G9).
+// entries. It implements the same interface of package processlog as the queue on Redis, so the engine is the same for
+// both. It never returns an entry before its due time (G9).
 //
 // The engine calls the queue from any goroutine. One mutex guards everything. A wheel advances when a method is called.
-// There is no goroutine and no timer: Listen blocks its caller. The package uses ids, types and durations, and knows
-// nothing about entries.
+// The package starts no goroutine and no timer. The package uses ids, types and durations, and knows nothing about
+// entries.
 package timingwheel
 
 import (
@@ -72,7 +72,7 @@ func (t *wheelType) enqueue(item processlog.QueueEntry, now wheelNow, rules proc
 		if item.In <= max(0, rules.Near) || rules.Limit <= 0 || len(t.members) < rules.Limit {
 			t.add(item.ID, now.after(item.In))
 		}
-	case e.at > now.ceil+processlog.Remaining(item.In)+processlog.Remaining(rules.MaxLease): // even a lease that starts now would end sooner
+	case e.at > now.ceil+processlog.Remaining(item.In)+processlog.Remaining(rules.MaxLease): // Even a lease that starts now would end sooner than this entry is due.
 		t.move(e, now.after(item.In))
 	}
 }
@@ -91,7 +91,7 @@ func (w *Queue) Claim(ctx context.Context, businessType string, limit int, lease
 	}
 	t.turn(now.floor)
 	claimed := t.take(limit)
-	// The claimed entries are in no list now, so the head is the next entry.
+	// The claimed entries are in no list now, so head returns the next entry.
 	leased.Next = w.untilLocked(t.head())
 	for _, e := range claimed {
 		leased.IDs = append(leased.IDs, e.id)
@@ -118,8 +118,8 @@ func (w *Queue) Settle(ctx context.Context, businessType string, items []process
 			continue
 		}
 		switch due := now.after(item.In); {
-		// The entry has another lease by now. Leave it alone, unless it would come later than this outcome says. Then the
-		// default case moves it forward.
+		// The entry has another lease by now. Leave the entry alone, unless it would be due later than this outcome says.
+		// In that case the default case makes it due earlier.
 		case e.at != item.Token && (item.Remove || e.at <= due):
 		case item.Remove:
 			t.remove(e)
@@ -128,7 +128,7 @@ func (w *Queue) Settle(ctx context.Context, businessType string, items []process
 		}
 	}
 	if len(t.members) == 0 {
-		delete(w.types, businessType) // an unused type takes no memory
+		delete(w.types, businessType) // A type without entries takes no memory.
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (w *Queue) Rebuild(context.Context, []string, processlog.Token, time.Durati
 	return nil, nil
 }
 
-// Rebuilt returns all types, because all are whole.
+// Rebuilt returns all types, because a wheel loses no entries.
 func (w *Queue) Rebuilt(_ context.Context, businessTypes []string, _ processlog.Token) ([]string, error) {
 	return businessTypes, nil
 }
@@ -177,7 +177,7 @@ func (w *Queue) Close() error {
 }
 
 // wheelNow is one reading of the clock, rounded down and up to milliseconds. Due times are computed from ceil and
-// compared with floor. So no entry comes due early.
+// compared with floor, so that no entry is due early.
 type wheelNow struct{ floor, ceil int64 }
 
 func (w *Queue) nowLocked() wheelNow {

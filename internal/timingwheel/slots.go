@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// minWheelSlots is the size of a wheel with few entries. Sizes are powers of two, and multiples of the 64 bits of an
-// element of occupied.
+// minWheelSlots is the size of a wheel with few entries. Sizes are powers of two, and multiples of 64, because an
+// element of occupied has 64 bits.
 const minWheelSlots = 64
 
-// wheelSlots is a hashed timing wheel. An entry due at millisecond at is in slot at mod n. The list of a slot is
-// ordered by due time. The wheel grows with its entries, so a slot holds about one. Adding, removing and expiring an
-// entry take constant time.
+// wheelSlots is a hashed timing wheel. A wheel of n slots keeps an entry in the slot with the number due time mod n, in
+// ms. The list of a slot is ordered by due time. The wheel grows with its entries, so that a slot holds about one
+// entry. Adding, removing and expiring an entry take constant time.
 //
-// An advance visits only occupied slots, each at most once, even if the last advance was long ago.
+// When the wheel advances, it visits only occupied slots, each at most once, even if its last advance was long ago.
 type wheelSlots struct {
 	slots    []wheelList
 	occupied []uint64 // one bit for each slot
 	count    int
-	turned   int64 // ms; entries due until then have expired
+	turned   int64 // time in ms; entries due until then have expired
 	next     int64 // due time of the earliest entry, noDue, or dueUnknown if it must be searched
 }
 
@@ -81,7 +81,7 @@ func (w *wheelSlots) expire(now int64) []*wheelEntry {
 			return true
 		})
 		byDue := func(a, b *wheelEntry) int { return cmp.Compare(a.at, b.at) }
-		slices.SortStableFunc(expired, byDue) // several rounds may have passed
+		slices.SortStableFunc(expired, byDue) // One slot may hold entries of several revolutions.
 		w.next = dueUnknown
 	}
 	w.turned = now

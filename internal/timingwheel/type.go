@@ -53,7 +53,7 @@ func (t *wheelType) add(id processlog.ID, at int64) {
 	t.place(e, at)
 }
 
-// take removes up to limit entries from the due list. They stay members. place puts them back.
+// take removes up to limit entries from the due list. They stay in members. place puts them into a list again.
 func (t *wheelType) take(limit int) []*wheelEntry {
 	var taken []*wheelEntry
 	for len(taken) < limit && t.due.first != nil {
@@ -94,7 +94,7 @@ func (t *wheelType) detach(e *wheelEntry) {
 	}
 }
 
-// release copies members when few are left, because a map never frees memory.
+// release copies the map members when few entries are left, because a map never frees memory.
 func (t *wheelType) release() {
 	if t.largest < 8*minWheelSlots || len(t.members)*8 > t.largest {
 		return
@@ -106,10 +106,10 @@ func (t *wheelType) release() {
 	t.members, t.largest = members, len(members)
 }
 
-// wheelList is ordered by at, then by arrival.
+// wheelList is a list that is ordered by due time, then by arrival.
 type wheelList struct{ first, last *wheelEntry }
 
-// insert searches from the end, where most entries belong.
+// insert searches for the position from the end, where most entries belong.
 func (l *wheelList) insert(e *wheelEntry) {
 	before := l.last
 	for before != nil && before.at > e.at {

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deadlock makes the server roll tx back, in favour of a heavier transaction that holds row 2. meet must touch rows 1
-// and 2. tx must have no statement before.
+// deadlock makes the server roll tx back, because the other transaction, which holds row 2, is heavier. meet must touch
+// rows 1 and 2. tx must have run no statement before.
 func deadlock(t *testing.T, tx connectorHandle, plain *sql.DB, meet func()) {
 	t.Helper()
 	mustExec(t, tx, "UPDATE t SET n = n+1 WHERE id = 1")
@@ -157,8 +157,8 @@ func TestLockWaitTimeoutThatEndsTransactionIsFoundOut(t *testing.T) {
 	assert.ErrorIs(t, probe(t, tx).Err(), processlog.ErrNoTransaction)
 }
 
-// After an error of any form of statement, the watcher must doubt that the transaction is open. Otherwise the server
-// would commit the next statement on its own.
+// After an error of any form of statement, the watcher must doubt that the transaction is open. If it did not, the next
+// statement could be committed by itself.
 // Failure: F2
 func TestNothingFollowsALockWaitThatEndedItsTransactionUnread(t *testing.T) {
 	config, err := mysql.ParseDSN(testservers.NewSQL(t, "--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1").Database(t))

@@ -10,8 +10,8 @@ import (
 
 // borrower opens connections by borrowing them from a pool that the user opened without Connector. Each connection is
 // borrowed for one transaction of the library. During that time it is watched like a connection of a Connector. So this
-// package sees every error with which the server ends the transaction. That includes errors in rows, in prepared
-// statements and in single rows, which a handle of database/sql does not show.
+// package sees every error with which the server ends the transaction. It also sees errors that a handle of
+// database/sql does not show: errors in rows, in prepared statements and of QueryRow.
 type borrower struct{ db *sql.DB }
 
 // Borrow opens a pool of connections borrowed from db. The pool keeps no idle connection: every connection goes back to
@@ -35,7 +35,7 @@ func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	go func() {
 		defer close(borrowed.over)
 		defer conn.Close()
-		_ = conn.Raw(func(driverConn any) error { // Ignore the result of Raw. It is the error that end has passed to the goroutine.
+		_ = conn.Raw(func(driverConn any) error { // Ignore the result of Raw, because it is the error that end has passed to the goroutine.
 			inner <- driverConn.(driver.Conn)
 			return <-borrowed.back
 		})
@@ -47,7 +47,7 @@ func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 // only inside a call of Raw. So a goroutine stays inside Raw until the connection is given back.
 type borrowed struct {
 	back chan error
-	over chan struct{} // closed when the pool has its connection again
+	over chan struct{} // closed when the pool has the connection again
 }
 
 // end gives the connection back. If sound is false, the pool closes the connection.
@@ -66,7 +66,7 @@ func ThrowAway(ctx context.Context, conn *sql.Conn, why error) {
 	if mysqlerr.IsInsideTransaction(why) {
 		warnLeftOpen(ctx, why)
 	}
-	_ = conn.Raw(func(driverConn any) error { // Ignore the result of Raw. It is the error that the function returns.
+	_ = conn.Raw(func(driverConn any) error { // Ignore the result of Raw, because it is the error that the function returns.
 		driverConn.(*watchedConn).discard = true
 		return driver.ErrBadConn
 	})

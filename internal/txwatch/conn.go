@@ -16,7 +16,7 @@ type watchedConn struct {
 	inner     driver.Conn
 	connector *Connector    // nil for a borrowed connection
 	place     *list.Element // element in connector.living
-	borrowed  *borrowed     // set for a borrowed connection; nil: Close closes the connection itself
+	borrowed  *borrowed     // set for a borrowed connection; if it is nil, Close closes the connection itself
 	touched   bool          // whether a statement was sent since the connection left the pool
 	txWatch
 }
@@ -43,14 +43,14 @@ func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (drive
 	}
 	tx, err := connBegin(ctx, c.inner, opts)
 	// The session is inside a transaction. If nothing was sent since the connection left the pool, an earlier user has
-	// left the transaction open. Discard the connection. Otherwise the pool would hand it out again and again, and no
+	// left the transaction open. Discard this connection, because the pool would hand it out again and again, and no
 	// caller could begin a transaction. If something was sent, this caller has begun the transaction itself.
 	if mysqlerr.IsInsideTransaction(err) && !c.touched {
 		c.discard = true
 		warnLeftOpen(ctx, err)
 		return nil, driver.ErrBadConn // Nothing was sent, so database/sql may try another connection.
 	}
-	// Treat the transaction as one of the service. If Store.Begin has begun it, a Question says so later.
+	// Treat the transaction as one of the service. If Store.Begin has begun the transaction, a Question says so later.
 	c.touched, c.ours = true, nil
 	c.begun(err)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driv
 	}
 	result, err := connExec(ctx, c.inner, query, args)
 	if err == driver.ErrSkip {
-		return nil, err // Nothing was sent. database/sql prepares the statement instead and runs it through watchedStmt.
+		return nil, err // Nothing was sent, so database/sql prepares the statement instead and runs it through watchedStmt.
 	}
 	if err = c.after(kind, query, err); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (c *watchedConn) Prepare(query string) (driver.Stmt, error) {
 }
 
 // PrepareContext sends nothing for a probe. The caller may keep the returned statement and run it later with another
-// context that carries no probe. Only then is the statement prepared on the server.
+// context that carries no probe. The statement is prepared on the server only when it is run in this way.
 func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	stmt := &watchedStmt{conn: c, query: query, kind: kindOf(query)}
 	if unfilled(ctx) != nil {
@@ -127,7 +127,7 @@ func (c *watchedConn) Ping(ctx context.Context) error {
 	return nil
 }
 
-// CheckNamedValue serves ExecContext and QueryContext. Prepared statements have their own method.
+// CheckNamedValue checks arguments of ExecContext and QueryContext. Prepared statements have their own method.
 func (c *watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 	if checker, ok := c.inner.(driver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(value)
@@ -204,8 +204,8 @@ func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
 		}
 	case sqlXAPrepare, sqlXACommit:
 		return c.refusal()
-	// Each of these statements commits the open transaction, or may commit it. That would keep the business change
-	// without its entry (G2).
+	// Each of these statements commits the open transaction, or may commit it. Such a commit would keep the business
+	// change without its entry (G2).
 	case sqlBegin, sqlDDL, sqlDoubt, sqlAutocommit, sqlXAStart:
 		return c.doomed()
 	}
@@ -222,8 +222,8 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	if e.Ours {
 		c.ours = e.watched
 	}
-	// If it is unknown whether the transaction is open, treat it as closed. Outside a transaction, an entry would be
-	// committed by itself (G2).
+	// If it is unknown whether the transaction is open, treat it as closed, because outside a transaction an entry would
+	// be committed by itself (G2).
 	if doubt != nil {
 		e.watched.suspend(fmt.Errorf("%w: %w", processlog.ErrNoTransaction, doubt))
 	}

@@ -1,10 +1,10 @@
 // Package txwatch wraps a database driver so that it sees the end of every transaction on its connections. A
 // transaction ends committed, rolled back, or with an unknown outcome.
 //
-// Only the connection can see that. For example, a deadlock rolls a transaction back. If the caller ignores the error,
-// every handle of database/sql still looks open, but each further statement commits by itself (G2). If the connection
-// does not know whether a transaction is open, its state is doubtful. A doubtful transaction never counts as open. The
-// package asks the server only if the connection cannot know the state.
+// Only the connection can see how a transaction ends. For example, a deadlock rolls a transaction back. If the caller
+// ignores the error, the handle of database/sql still looks open, but each further statement commits by itself (G2). If
+// the connection does not know whether a transaction is open, its state is doubtful. A doubtful transaction never
+// counts as open. The package asks the server only if the connection cannot know the state.
 //
 // The root package and sqlstore use this package. It knows drivers and statements, but no entries. A connection and its
 // state serve one goroutine at a time. A Tx is safe for concurrent use. Each borrowed connection has one goroutine
@@ -32,18 +32,18 @@ type Connector struct {
 
 	mu     sync.Mutex // guards the fields below
 	living list.List  // open connections, each as a *living; the oldest is first
-	last   time.Time  // when the youngest of the closed connections was opened
+	last   time.Time  // time at which the youngest of the closed connections was opened
 }
 
 // living is an open connection of a Connector.
 type living struct {
 	opened time.Time
-	out    atomic.Int64 // age of the connection in ns when the pool last handed it out; -1 while it is in the pool
+	out    atomic.Int64 // age of the connection in ns when the pool last handed it out; -1 if the connection is in the pool
 }
 
 // heldAfter is how long a connection must be in use before it counts as held. A service may hold a connection for as
-// long as it runs, for example for a lock. The pool's lifetime limits do not close such a connection. So its age does
-// not show what the limits are.
+// long as it runs, for example for a lock. The pool's lifetime limits do not close a connection in use, so the age of
+// such a connection does not show the limits.
 const heldAfter = 10 * time.Second
 
 // held reports whether the connection has been in use longer than heldAfter.
@@ -95,8 +95,9 @@ func (c *Connector) forget(place *list.Element) {
 	c.living.Remove(place)
 }
 
-// Oldest returns when the oldest open connection that is not held was opened. If there is no such connection, open is
-// false, and Oldest returns when the youngest of the closed connections was opened.
+// Oldest returns the time at which the oldest open connection was opened. It leaves out connections that are held. If
+// no connection remains, open is false, and Oldest returns the time at which the youngest of the closed connections was
+// opened.
 func (c *Connector) Oldest() (opened time.Time, open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,9 +136,9 @@ func (c *Connector) Inner() driver.Connector { return c.inner }
 // Question asks which transaction is open on the connection behind a handle. The context of a probe statement carries
 // it. A watched connection fills the Question in and does not send the statement.
 type Question struct {
-	Ours      bool // whether the library began the transaction; then no statement is sent after the transaction is over
+	Ours      bool // whether the library began the transaction. In such a transaction, no statement is sent after its end
 	watched   *Tx
-	Connector *Connector // Connector of the connection
+	Connector *Connector // the Connector of this connection
 }
 
 type enlistmentKey struct{}
@@ -153,8 +154,8 @@ func Ask(ctx context.Context) (context.Context, *Question) {
 // Err is ErrNoTransaction. On any other handle it is nil.
 func (e *Question) Tx() *Tx { return e.watched }
 
-// unfilled returns the Question that ctx carries, if it has no answer yet. Otherwise it returns nil. A Question that
-// has its answer must not stop a later statement, because a caller may use the same context for real statements.
+// unfilled returns the Question that ctx carries, if it has no answer yet. Otherwise it returns nil. A Question with an
+// answer must not stop a later statement, because a caller may use the same context for real statements.
 func unfilled(ctx context.Context) *Question {
 	e, ok := ctx.Value(enlistmentKey{}).(*Question)
 	if !ok || e.watched != nil {
@@ -163,8 +164,8 @@ func unfilled(ctx context.Context) *Question {
 	return e
 }
 
-// warnLeftOpen reports that a pooled session was left inside a transaction and is closed. If ctx belongs to a statement
-// of a Compensator, that Compensator gets the report. Otherwise it is logged.
+// warnLeftOpen reports that a pooled session was left inside a transaction, and that its connection is closed. If ctx
+// belongs to a statement of a Compensator, that Compensator gets the report. Otherwise it is logged.
 func warnLeftOpen(ctx context.Context, err error) {
 	err = fmt.Errorf("%w: %w", errLeftOpen, err)
 	if report.Send(ctx, report.Session, err) {
@@ -188,7 +189,7 @@ func Answered(ctx context.Context) bool {
 }
 
 // connectorWarning receives warnings that no caller can get, about an implicit commit or about a panic in a hook. If it
-// is nil, they are logged.
+// is nil, the warnings are logged.
 var connectorWarning atomic.Pointer[func(error)]
 
 func warnConnector(err error) {

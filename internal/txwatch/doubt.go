@@ -9,27 +9,27 @@ import (
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
-// Statements that show whether a transaction is open.
+// These statements show whether a transaction is open.
 //
 // DoubtBegun fails inside a transaction on MySQL and MariaDB. On TiDB and Vitess it never fails.
 //
-// DoubtRelease succeeds only inside a transaction. Outside a transaction, the savepoint of DoubtSavepoint is gone
-// before the next statement. On SQLite a savepoint would begin a transaction. To prevent that, the text contains a #,
-// which is a syntax error in SQLite. askSQLite then asks in another way.
+// DoubtRelease succeeds only inside a transaction. Outside a transaction, the savepoint of DoubtSavepoint does not
+// exist any more at the next statement. On SQLite a savepoint would begin a transaction. To prevent this, the text
+// contains a #, which is a syntax error in SQLite. On SQLite, askSQLite asks in another way.
 const (
 	DoubtBegun     = "SET TRANSACTION READ WRITE # compensator: is a transaction open?"
 	DoubtSavepoint = "SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 	DoubtRelease   = "RELEASE SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 )
 
-// SQLiteProbe fails inside a transaction. Outside a transaction it changes nothing, because the temporary database has
-// no safety level.
+// SQLiteProbe fails inside a transaction. Outside a transaction it changes nothing, because the setting synchronous has
+// no effect on the temporary database.
 const SQLiteProbe = "PRAGMA temp.synchronous=FULL"
 
 // sqliteBadToken is the error text of SQLite for a comment in MySQL's style.
 const sqliteBadToken = "unrecognized token"
 
-// askServer asks the server whether a transaction is open. If that fails, the state stays doubtful.
+// askServer asks the server whether a transaction is open. If the server gives no answer, the state stays doubtful.
 //
 // With autocommit=0 a savepoint always survives. So if a transaction was open before the state became doubtful,
 // askServer also sends DoubtBegun and calls askAutocommit.
@@ -93,11 +93,11 @@ func SQLiteInside(answer error) (inside bool, err error) {
 	return false, answer
 }
 
-// cameOf returns the outcome of a transaction for which database/sql sent a COMMIT that returned err.
+// cameOf returns the outcome of a transaction for which database/sql sent a COMMIT. err is the result of the COMMIT.
 //
-// On SQLite a failed COMMIT may leave the transaction open. That happens if readers hold the file too long, or if a
-// deferred constraint fails. The caller could not end the transaction, and its lock would stay on a pooled connection.
-// So cameOf rolls the transaction back.
+// On SQLite a failed COMMIT may leave the transaction open, for example if readers hold the file too long or a deferred
+// constraint fails. The caller could not end the transaction, and its lock would stay on a pooled connection. So cameOf
+// rolls the transaction back.
 func (c *watchedConn) cameOf(err error) Outcome {
 	outcome := Classify(err)
 	if outcome != Unknown || mysqlerr.Number(err) != 0 || mysqlerr.IsBroken(err) {
@@ -108,7 +108,7 @@ func (c *watchedConn) cameOf(err error) Outcome {
 	case open && c.send(ctx, "ROLLBACK") == nil:
 		return RolledBack
 	case open || doubt != nil:
-		c.discard = true // The transaction may still be open. Only closing the connection certainly ends it.
+		c.discard = true // The transaction may still be open. Only the end of the connection certainly ends it.
 	}
 	return Unknown
 }

@@ -14,9 +14,9 @@ import (
 type Outcome int
 
 const (
-	Committed  Outcome = iota // the transaction is durable
-	RolledBack                // the transaction left no effect
-	Unknown                   // the transaction is either durable or without effect
+	Committed  Outcome = iota // the changes of the transaction are stored
+	RolledBack                // the transaction has no effect
+	Unknown                   // the transaction was either committed or rolled back
 )
 
 func (o Outcome) String() string {
@@ -29,9 +29,9 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// commitRefusals lists the errors with which a server says that COMMIT rolled the transaction back. A number may stand
-// here only if every cause of this error rolls back. 1180, for example, is missing, because it also reports an engine
-// that failed halfway.
+// commitRefusals lists the errors with which a server says that COMMIT rolled the transaction back. A number may be in
+// this list only if the server has rolled back whatever caused the error. For example, 1180 is missing, because it also
+// reports an engine that failed halfway.
 var commitRefusals = map[uint16]string{
 	1020: "record changed since the snapshot (MariaDB)",
 	1062: "duplicate key, checked at commit (TiDB)",
@@ -54,8 +54,8 @@ var commitRefusals = map[uint16]string{
 }
 
 // Classify returns the outcome of a transaction from the error of its COMMIT. If a rollback is not certain, the outcome
-// is Unknown. If a commit counted as a rollback, the caller would do the business change twice. For an unknown outcome
-// the caller asks the database.
+// is Unknown. If a commit were taken for a rollback, the caller would do the business change twice. For an unknown
+// outcome the caller asks the database.
 func Classify(err error) Outcome {
 	number := mysqlerr.Number(err)
 	switch {
@@ -106,9 +106,9 @@ func Retryable(err error) bool {
 	return said != nil && (strings.Contains(said.Error(), "database is locked") || strings.Contains(said.Error(), "table is locked"))
 }
 
-// SQLiteAnswer returns the error in the tree of err whose type belongs to a SQLite driver, or nil. So the text of an
-// error of the application never counts as an error of SQLite. This package imports no driver. It recognises a driver
-// by the word "sqlite" in the import path of the error's type.
+// SQLiteAnswer returns the error in the tree of err whose type belongs to a SQLite driver, or nil. So an error of the
+// application is never taken for an error of SQLite because of its text. This package imports no driver. It recognises
+// a driver by the word "sqlite" in the import path of the error's type.
 func SQLiteAnswer(err error) error {
 	if err == nil {
 		return nil
@@ -133,8 +133,8 @@ func SQLiteAnswer(err error) error {
 	return nil
 }
 
-// statementAborts lists the errors of a statement with which the server rolls the whole transaction back. The client's
-// handle still looks open.
+// statementAborts lists the errors of a statement with which the server rolls the whole transaction back. After such an
+// error the client's handle still looks open.
 var statementAborts = map[uint16]string{
 	1020: "record changed since the snapshot (MariaDB)",
 	1180: "error during commit",
@@ -147,8 +147,8 @@ var statementAborts = map[uint16]string{
 }
 
 // Aborts reports whether a statement that failed with err rolled its whole transaction back. doubtful is true in two
-// cases: this depends on the server's configuration, or the error is not from a MySQL server. For a broken connection
-// both results are false, because no server can be asked.
+// cases: the answer depends on the server's configuration, or the error is not from a MySQL server. For a broken
+// connection both results are false, because no server can be asked.
 func Aborts(err error) (aborts, doubtful bool) {
 	number := mysqlerr.Number(err)
 	if number == 0 {

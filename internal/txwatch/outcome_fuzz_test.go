@@ -87,12 +87,12 @@ func FuzzDatabaseErrors(f *testing.F) {
 }
 
 // FuzzWatchedTransaction ends statements and a COMMIT in many ways. An entry of the transaction must learn its outcome
-// at most once. A rollback may be reported only if the transaction certainly never happened. A successful Commit is
-// never an abort.
+// at most once. A rollback may be reported only if the transaction certainly has no effect. A successful Commit must
+// never be reported as an abort.
 func FuzzWatchedTransaction(f *testing.F) {
 	f.Add([]byte{1, 0, 2, 0}, "BEGIN")
 	f.Add([]byte{1, 40, 2, 0, 7, 0}, "COMMIT")
-	f.Add([]byte{131, 0, 3, 161}, "COMMIT") // a deadlock before the first probe
+	f.Add([]byte{131, 0, 3, 161}, "COMMIT") // This is a deadlock before the first probe.
 	f.Add([]byte{1, 0, 3, 9, 2, 0, 6, 1}, "SET autocommit=0")
 	f.Add([]byte{9, 0, 10, 0, 11, 0, 12, 0}, "XA START 'x'")
 	for _, text := range hardStatements {

@@ -173,7 +173,8 @@ func TestRefusedCommitWhoseRollbackIsLostGivesUpTheConnection(t *testing.T) {
 	assert.False(t, exists(t, plain, 100))
 }
 
-// An error ends a transaction although its statement is not at fault. It must not count against the handler.
+// An error ends a transaction although its statement did not cause the error. The error must not count against the
+// handler.
 func TestWhatEndsATransactionIsTheServersCondition(t *testing.T) {
 	for _, table := range []map[uint16]string{lostAgainstOthers, statementAborts} {
 		for number, why := range table {

@@ -21,7 +21,7 @@ func isWordByte(b byte) bool {
 
 const blanks = " \t\r\n\f\v"
 
-// skipBlank removes spaces and comments from the beginning of s. ok is false if it meets a comment whose content the
+// skipBlank removes spaces and comments from the beginning of s. ok is false if s has a comment whose content the
 // server executes.
 func skipBlank(s string) (rest string, ok bool) {
 	for {
@@ -43,8 +43,8 @@ func skipBlank(s string) (rest string, ok bool) {
 }
 
 // several reports whether s may hold more than one statement. It looks for text after a semicolon. The first semicolon
-// may be inside a literal, and then the text after it may only look like a comment. So a comment is ignored only if no
-// further semicolon follows.
+// may be inside a literal. In that case text that looks like a comment may be content. So several ignores a comment
+// only if no further semicolon follows.
 func several(s string) bool {
 	_, after, _ := strings.Cut(s, ";")
 	after = strings.TrimLeft(after, blanks+";")

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// sqlKind says what a statement does to the open transaction, as far as its first words show.
+// sqlKind says what a statement does to the open transaction, as far as its first words show this.
 type sqlKind uint8
 
 const (
 	sqlPlain      sqlKind = iota // has no effect on the transaction
 	sqlDoubt                     // may begin or end a transaction; the server must be asked
-	sqlAutocommit                // like sqlDoubt; after it transactions may begin without BEGIN
+	sqlAutocommit                // like sqlDoubt. After this statement, transactions may begin without BEGIN
 	sqlBegin
 	sqlCommit
 	sqlCommitChain // COMMIT AND CHAIN, which begins the next transaction
@@ -57,7 +57,8 @@ var leads = [...]struct {
 	{word: "INSTALL", kind: sqlDDL}, {word: "UNINSTALL", kind: sqlDDL},
 }
 
-// RowWait is how long the library's statements wait for a row lock. ShortRowWait is the setting of a session for it.
+// RowWait is how long the library's statements wait for a row lock. ShortRowWait is the variable that sets this time in
+// a session.
 const (
 	RowWait      = 2 * time.Second
 	ShortRowWait = "innodb_lock_wait_timeout=2"
@@ -75,7 +76,7 @@ func kindOf(query string) sqlKind {
 		_, query, _ = strings.Cut(calm, " FOR ")
 	}
 	query, ok := skipBlank(query)
-	// This function cannot follow several statements, and the server may have stopped after any of them.
+	// This function cannot follow several statements, and the server may have stopped after any one of the statements.
 	if !ok || several(query) {
 		return sqlDoubt
 	}

@@ -72,8 +72,8 @@ func FuzzKindOfStatement(f *testing.F) {
 
 var lexemes = regexp.MustCompile(`(?s)'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|` + "`[^`]*`" + `|/\*.*?(?:\*/|$)|#[^\n]*|--(?:[\x00-\x20][^\n]*|$)|;|.`)
 
-// statementsIn counts the statements of a text as a server does that accepts several. A comment that the server
-// executes counts as content, and so does a literal without an end.
+// statementsIn counts the statements of a text in the same way as a server that accepts several statements. A comment
+// that the server executes counts as content, and so does a literal without an end.
 func statementsIn(text string) int {
 	n, content := 0, false
 	for _, lexeme := range lexemes.FindAllString(text, -1) {
@@ -91,8 +91,8 @@ func statementsIn(text string) int {
 	return n
 }
 
-// The watcher may believe that an open transaction has ended, and then refuses an entry. It must never believe that an
-// ended transaction is open, because the entry would then be committed on its own.
+// The watcher may think that an open transaction has ended; then it refuses an entry. It must never think that an ended
+// transaction is open, because an entry would be committed on its own.
 func TestNoStatementEndsATransactionUnseen(t *testing.T) {
 	db, plain := connectorDB(t, "multiStatements=true")
 	mustExec(t, plain, "CREATE PROCEDURE nothing() DO 0")
@@ -122,7 +122,8 @@ func freshConnection(t *testing.T, db *sql.DB) *sql.Conn {
 }
 
 // requireNotTakenForOpen fails if the watcher believes without asking the server that an ended transaction is open. It
-// asks the server past the watcher, by a savepoint, which can be released only inside a transaction.
+// bypasses the watcher and asks the server with a savepoint, because a savepoint can be released only inside a
+// transaction.
 func requireNotTakenForOpen(t *testing.T, conn *sql.Conn) {
 	t.Helper()
 	require.NoError(t, conn.Raw(func(c any) error {

@@ -17,7 +17,7 @@ import (
 // transaction change nothing. A Tx is safe for concurrent use.
 type Tx struct {
 	mu         sync.Mutex // guards the fields below
-	state      error      // nil while statements run inside the transaction
+	state      error      // nil as long as statements run inside the transaction
 	ended      bool
 	outcome    Outcome // result of the transaction; valid once ended is true
 	hooks      []func(Outcome)
@@ -53,7 +53,8 @@ func (w *Tx) OnEnd(hook func(Outcome)) {
 }
 
 // Taint records that an entry could not be written. Commit will then roll back and return err. If the transaction is
-// rolled back to a savepoint that was set before the call, the taint ends. Then the caller has given up the entry too.
+// rolled back to a savepoint that was set before the call, Commit works again, because the caller has given up the
+// entry too.
 func (w *Tx) Taint(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,8 +82,8 @@ func (w *Tx) Refusal() error {
 // FullyWatched returns true, because a watched connection sees every error.
 func (w *Tx) FullyWatched() bool { return true }
 
-// Over returns the error with which the transaction ended, or nil. While it is unknown whether the transaction has
-// ended, Over returns nil.
+// Over returns the error with which the transaction ended. It returns nil as long as the transaction is open, and also
+// if it is unknown whether the transaction has ended.
 func (w *Tx) Over() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,9 +137,9 @@ func runHook(hook func(Outcome), outcome Outcome) {
 	hook(outcome)
 }
 
-// savepoint records that a savepoint was set, and back records a rollback to a savepoint. Both matter only after Taint.
-// A server compares names by a collation: é equals e, and ß equals s. So a name with non-ASCII letters may equal any
-// other name.
+// savepoint records that a savepoint was set, and back records a rollback to a savepoint. Both are needed only after
+// Taint. A server compares names by a collation: é equals e, and ß equals s. So a name with non-ASCII letters may equal
+// any other name.
 func (w *Tx) savepoint(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,7 +173,7 @@ var _ driver.Tx = (*watchedDriverTx)(nil)
 
 func (t *watchedDriverTx) Commit() error {
 	if t.conn.mustKnow() {
-		_ = t.conn.askServer(context.Background()) // Ignore the error. If the server does not answer, COMMIT fails too and returns an error.
+		_ = t.conn.askServer(context.Background()) // Ignore the error. If the server does not answer, the COMMIT fails too and returns an error.
 	}
 	t.conn.ours = nil
 	if refusal := t.conn.refusal(); refusal != nil {
@@ -188,7 +189,7 @@ func (t *watchedDriverTx) Rollback() error {
 	err := t.inner.Rollback()
 	t.conn.ours = nil
 	if err != nil && t.conn.state == txOpen {
-		t.conn.discard = true // The transaction may still be open. Only closing the connection certainly ends it.
+		t.conn.discard = true // The transaction may still be open. Only the end of the connection certainly ends it.
 	}
 	t.conn.end(t.conn.dropped())
 	return err

@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// errImplicitCommit is logged when a statement commits entries before the Commit of their transaction. The entries run.
+// errImplicitCommit is logged when a statement commits entries before the Commit of their transaction. The entries run
+// nevertheless.
 var errImplicitCommit = errors.New("compensator: DDL or a nested BEGIN committed a transaction that holds entries")
 
 // txState is what a watched connection knows about its transaction.
@@ -20,24 +21,30 @@ const (
 	txOpen             // a transaction is open, and statements run inside it
 	txAborted          // the server has rolled the transaction back, but its handle still looks open
 	txDoubtful         // a statement may have begun or ended the transaction; the server must be asked
-	txDetached         // an XA transaction after XA END: no statement joins it, but it is not over
+	txDetached         // an XA transaction after XA END: no statement joins it, but it has not ended
 )
 
 // txWatch follows the transaction of one connection through all statements and errors that can begin or end it. Only
 // one goroutine uses it at a time, as with the connection.
 //
-// It must never treat a closed transaction as open. An entry recorded then would be committed by itself. Any other
-// mistake costs only time, because no entry runs before its row was read back.
+// It must never treat a closed transaction as open, because an entry would then be committed by itself. Any other
+// mistake only delays an entry, because no entry runs before its row was read back.
 type txWatch struct {
 	state    txState
-	implicit bool // whether autocommit was changed, so that a transaction may be open without a BEGIN
-	discard  bool // whether the connection must not be used again, because a rollback failed, the session was left inside a transaction, or an error was unfit
-	urgent   bool // whether an error made the state doubtful, or came while it was doubtful; then ask the server before anything else is sent
-	unended  bool // whether a COMMIT failed and nothing has ended its transaction since
-	suspect  bool // whether only an error made the state doubtful; then, if no transaction is open, the server has rolled it back
-	reading  int  // number of open rows
-	watched  *Tx  // state of the open transaction for entries; nil until an entry asks for it
-	ours     *Tx  // transaction that the library began on this connection; stays set after the transaction has ended
+	implicit bool // whether autocommit was changed, so that a transaction may begin without a BEGIN
+	// discard is true if the connection must not be used again. The reason is a failed rollback, a session that was left
+	// inside a transaction, or an error for which unfit returns true.
+	discard bool
+	// urgent is true if an error made the state doubtful, or came when it was doubtful. In this case ask the server
+	// before anything else is sent.
+	urgent  bool
+	unended bool // whether a COMMIT failed and no statement has ended its transaction since
+	// suspect is true if only an error made the state doubtful. If no transaction is open in this case, the server has
+	// rolled it back.
+	suspect bool
+	reading int // number of open rows
+	watched *Tx // state of the open transaction for entries; nil until an entry asks for it
+	ours    *Tx // transaction that the library began on this connection; it stays set after the end of the transaction
 }
 
 // current returns the transaction in which an entry enlists.
@@ -59,15 +66,15 @@ func (t *txWatch) current() *Tx {
 	return t.watched
 }
 
-// mustKnow reports whether the server must be asked for the state before a statement is sent. Otherwise a statement for
-// an ended transaction would be committed by itself. In a transaction of the service, this is required only if it has
-// entries and an error made the state doubtful. If the service's own statements made it doubtful, the service is
-// responsible.
+// mustKnow reports whether the server must be asked for the state before a statement is sent. Without the answer, a
+// statement for an ended transaction could be committed by itself. In a transaction of the service, the answer is
+// needed only if the transaction has entries and an error made the state doubtful. If the service's own statements made
+// the state doubtful, the service is responsible.
 func (t *txWatch) mustKnow() bool {
 	return t.state == txDoubtful && (t.ours != nil || t.urgent && t.watched != nil)
 }
 
-// lost returns an error if a statement must not be sent because its transaction is over. Otherwise it returns nil.
+// lost returns an error if a statement must not be sent because its transaction has ended. Otherwise it returns nil.
 func (t *txWatch) lost(kind sqlKind) error {
 	switch {
 	case t.ours != nil:
@@ -83,7 +90,7 @@ func (t *txWatch) lost(kind sqlKind) error {
 // doomed returns an error if a statement that may commit must not be sent, because an entry was not written. Otherwise
 // it returns nil.
 func (t *txWatch) doomed() error {
-	// A transaction that has ended cannot be committed without its entry any more.
+	// If the transaction has ended, it cannot be committed without its entry any more.
 	if t.watched == nil || t.watched.Over() != nil {
 		return nil
 	}
@@ -97,8 +104,8 @@ func (t *txWatch) refusal() error {
 	return t.watched.Refusal()
 }
 
-// begun updates the state after a statement that begins a transaction. Such a statement also commits the transaction
-// that was open.
+// begun updates the state after a statement that begins a transaction. Such a statement also commits a transaction that
+// was open before.
 func (t *txWatch) begun(err error) {
 	t.committedImplicitly(err)
 	t.discard = t.discard || unfit(err)
@@ -113,7 +120,7 @@ func (t *txWatch) committedImplicitly(err error) {
 	switch {
 	case t.state == txClosed:
 	case err == nil && t.state == txOpen:
-		// Log the error, because no caller has called Commit that could return it. The entries are committed, and run.
+		// Log the error, because no caller gets it from Commit. The entries are committed, and run.
 		if t.watched != nil {
 			warnConnector(errImplicitCommit)
 		}
@@ -144,14 +151,14 @@ func (t *txWatch) refused(refusal, rollback error) error {
 	if rollback == nil || aborted {
 		return refusal
 	}
-	t.discard = true // The transaction may still be open. Only closing the connection certainly ends it.
+	t.discard = true // The transaction may still be open. Only the end of the connection certainly ends it.
 	return fmt.Errorf("%w (rollback: %w)", refusal, rollback)
 }
 
 // dropped returns the outcome of the transaction after a rollback, or after its connection was closed.
 func (t *txWatch) dropped() Outcome {
-	// A procedure may have committed the transaction, or XA PREPARE may have kept it. If only an error made the state
-	// doubtful, the transaction was certainly rolled back.
+	// The outcome is unknown: a procedure may have committed the transaction, or XA PREPARE may have kept it. If only an
+	// error made the state doubtful, the transaction was certainly rolled back.
 	if t.state == txDoubtful && !t.suspect || t.state == txDetached {
 		return Unknown
 	}
@@ -184,7 +191,7 @@ func (t *txWatch) reset() {
 	}
 }
 
-// unfit reports whether err says that the connection is no longer usable. database/sql closes a connection after
+// unfit reports whether err means that the connection is no longer usable. database/sql closes a connection after
 // ErrBadConn. But the pool behind a borrowed connection does not see the errors, so this package must tell it.
 func unfit(err error) bool { return mysqlerr.IsReadOnly(err) || errors.Is(err, driver.ErrBadConn) }
 
@@ -203,7 +210,7 @@ func (t *txWatch) failed(err error) {
 		t.aborted()
 	case doubtful:
 		// Set suspect only if the transaction was known to be open before the error. If the state was doubtful before,
-		// there are other possible reasons.
+		// there are other possible reasons for a missing transaction.
 		suspect := t.state == txOpen || t.suspect
 		t.doubt()
 		t.suspect, t.urgent = suspect, true
@@ -234,7 +241,7 @@ func (t *txWatch) proven(open bool) {
 	case !open && t.suspect:
 		t.aborted()
 		return
-	case !open && t.urgent && t.watched != nil: // The next statement is still meant for this transaction, so mark it as aborted. Then lost refuses the statement.
+	case !open && t.urgent && t.watched != nil: // The next statement is still meant for this transaction, so mark the transaction as aborted. Because of the mark, the method lost refuses the statement.
 		t.state, t.urgent = txAborted, false
 		t.watched.end(Unknown)
 		return
@@ -292,7 +299,7 @@ func (t *txWatch) after(kind sqlKind, query string, err error) error {
 		if err != nil {
 			t.failed(err)
 		}
-		t.doubt() // The statement itself may have ended the transaction, so the state is no longer suspect. It stays urgent.
+		t.doubt() // The statement itself may have ended the transaction, so suspect becomes false. The state stays urgent.
 	}
 	return err
 }
@@ -337,7 +344,7 @@ func (t *txWatch) afterSavepoint(kind sqlKind, query string, err error) {
 }
 
 // afterXA updates the state after an XA statement. It does not compare xids, because a connection has only one XA
-// transaction. A prepared XA transaction may be committed on another connection. This connection does not see that
+// transaction. A prepared XA transaction may be committed on another connection. This connection does not see such a
 // commit, so the outcome stays unknown.
 func (t *txWatch) afterXA(kind sqlKind, err error) error {
 	switch {

@@ -138,8 +138,8 @@ func TestEndedTransactionIsNeverOpenAgain(t *testing.T) {
 	assert.NotErrorIs(t, w.Err(), processlog.ErrTxAborted)
 }
 
-// SQLite rolls back by itself after many kinds of errors, and a broken connection cannot be asked. After such an error
-// the watcher must doubt that the transaction is open.
+// SQLite rolls back by itself after many kinds of errors, and a broken connection cannot be asked. After an error of
+// either kind, the watcher must doubt that the transaction is open.
 func TestErrorOfAnotherKindOfServerIsADoubt(t *testing.T) {
 	for err, doubt := range map[error]bool{
 		errors.New("database or disk is full"): true,

@@ -2,7 +2,8 @@
 //
 // The methods of an error are user code. Error, Unwrap, Is and As may panic, and a chain of Unwrap may never end. The
 // usual case is a nil pointer that is returned as an error. The engine inspects errors in its own goroutines, where a
-// panic would end the process. So it calls Of where user code returns, and then uses only the copy.
+// panic would end the process. So it calls Of on an error that user code has returned, and uses only the copy after
+// that.
 package usererr
 
 import (
@@ -10,11 +11,11 @@ import (
 	"reflect"
 )
 
-// mostNodes limits how many errors of one tree are inspected. The joined errors of a batch have at most 500 branches.
+// mostNodes limits how many errors of one tree are inspected. A batch joins at most 500 errors.
 const mostNodes = 2000
 
-// copied is a copy of an error of user code. It has no Unwrap. errors.Is and errors.As get their answers only from its
-// methods, which are bounded and recover from panics.
+// copied is a copy of an error of user code. It has no Unwrap. errors.Is and errors.As get their answers only from the
+// methods of the copy, which end in limited time and recover from panics.
 type copied struct {
 	text  string
 	of    error
@@ -26,7 +27,7 @@ func (c *copied) Is(target error) bool { return Is(c.of, target) }
 func (c *copied) As(target any) bool   { return As(c.of, target) }
 
 // Of returns a copy of err that is safe to inspect, or nil for nil. The text is the result of one call of Error.
-// errors.Is and errors.As find in the copy what they find in err.
+// errors.Is and errors.As find the same errors in the copy as in err.
 func Of(err error) error {
 	if err == nil {
 		return nil
@@ -105,7 +106,7 @@ func Is(err, target error) bool {
 }
 
 // As works like errors.As for an error of user code. A method that panics, or that returns true without setting target,
-// counts as no match. target must be a non-nil pointer to a zero value.
+// counts as no match. The pointer target must not be nil and must point to a zero value.
 func As(err error, target any) bool {
 	if err == nil {
 		return false
@@ -125,10 +126,10 @@ func As(err error, target any) bool {
 // probed is an error type that occurs in no tree.
 type probed struct{ error }
 
-// nobody equals no error. An Is method that matches it is ignored.
+// nobody is an error that equals no other error. If an Is method matches nobody, the method is ignored.
 var nobody = error(&probed{})
 
-// probe reports whether a whole tree can be walked and its methods called.
+// probe reports whether it could visit a whole tree and call the methods of each error.
 func probe(err error) bool {
 	var to *probed
 	w := walk{left: mostNodes, look: func(err error) bool {

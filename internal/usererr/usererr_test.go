@@ -116,7 +116,7 @@ func (loud) Handle(context.Context, slog.Record) error { panic("loud") }
 func (loud) WithAttrs([]slog.Attr) slog.Handler        { panic("loud") }
 func (loud) WithGroup(string) slog.Handler             { panic("loud") }
 
-// ready is a loud handler that is enabled, so it panics later.
+// ready is a loud handler that is enabled, so it panics only in Handle.
 type ready struct{ loud }
 
 func (ready) Enabled(context.Context, slog.Level) bool { return true }

@@ -1,4 +1,4 @@
-// Command engine links the whole library, to be looked into: it is never run.
+// Command engine links the whole library. A test looks into the program and never runs it.
 package main
 
 import (
