@@ -8,7 +8,8 @@ type MemoryStore = memory.Store
 // MemoryTx is a transaction of a MemoryStore. MemoryStore.BeginTx returns it, and Record takes it.
 type MemoryTx = memory.Tx
 
-// MemoryQueue replaces a Redis that several Compensators share. Set a Client of it as each one's Config.Queue.
+// MemoryQueue replaces a Redis that several Compensators share. Set a different Client of it as the Config.Queue of
+// each Compensator.
 type MemoryQueue = memory.Queue
 
 // NewMemoryStore returns an empty store.

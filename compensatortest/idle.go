@@ -49,11 +49,11 @@ func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 	}
 }
 
-// looks returns a description of each entry that is due or running. It returns none only after two equal reads of the
-// log.
+// looks returns a description of each entry that is due or running. It returns an empty list only after two equal reads
+// of the log.
 //
-// One read is several statements. An entry that ends between two of them may have recorded an entry that the read
-// missed. It may also have read before the next entry of its key was made due.
+// One read consists of several statements. An entry that ends between two of them may have recorded another entry,
+// which the read missed. Or the read came before the next entry of its key was made due.
 func looks(tb testing.TB, c *compensator.Compensator) (left []string) {
 	tb.Helper()
 	first := waiting(tb, c)
@@ -68,7 +68,7 @@ func looks(tb testing.TB, c *compensator.Compensator) (left []string) {
 	return left
 }
 
-// unrest describes the entries of waiting that are due or running.
+// unrest returns a description of each entry of waiting that is due or running.
 func unrest(tb testing.TB, c *compensator.Compensator, waiting []compensator.Entry) (left []string) {
 	tb.Helper()
 	ids := make([]compensator.EntryID, len(waiting))
@@ -108,8 +108,8 @@ func waiting(tb testing.TB, c *compensator.Compensator) []compensator.Entry {
 	return list(tb, c, admin.Filter{States: []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating}})
 }
 
-// Elapse makes entries due as if d had passed. Each entry that waits for its delay or its next attempt comes due d
-// sooner. An entry comes due at once when its remaining wait is d or less.
+// Elapse makes entries due as if d had passed. Each entry that waits for its delay or its next attempt becomes due d
+// sooner. If its remaining wait is d or less, it becomes due at once.
 //
 // Elapse reschedules the entries. It does not sleep and it moves no clock, so a handler still reads the real time. It
 // leaves a failed compensation as it is, because a compensation cannot be rescheduled.
@@ -125,7 +125,7 @@ func Elapse(tb testing.TB, c *compensator.Compensator, d time.Duration) {
 		}
 		err := c.Reschedule(tb.Context(), e.ID, max(0, left-d))
 		if errors.As(err, new(*compensator.StateError)) {
-			continue // The entry came due by itself and has run.
+			continue // The entry became due by itself and has run.
 		}
 		require.NoError(tb, err)
 	}

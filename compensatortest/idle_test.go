@@ -124,7 +124,7 @@ func TestWhatAnAttemptRecordsWaitsForARun(t *testing.T) {
 		c, greet = greeter(t, func(e *compensator.Entry) error {
 			if ran++; ran == 1 {
 				record(t, c, greet, compensator.Options{})
-				<-time.After(time.Second) // This is long enough in a bubble.
+				<-time.After(time.Second) // A second is long enough in a bubble.
 			}
 			return nil
 		})

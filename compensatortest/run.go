@@ -10,9 +10,9 @@ import (
 	"github.com/compensator-go/compensator/internal/testkit"
 )
 
-// Run runs c until the test ends. The returned function stops c earlier and waits until c has stopped. Both fail the
-// test when Run returns an error, which means that work was left undone. In a testing/synctest bubble, call the
-// function before the bubble ends.
+// Run runs c until the test ends. The returned function stops c earlier and waits until c has stopped. The end of the
+// test and the returned function fail the test if Run returns an error, because an error means that work was left
+// undone. In a testing/synctest bubble, call the function before the bubble ends.
 func Run(tb testing.TB, c *compensator.Compensator) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -56,7 +56,7 @@ func Call[T any](tb testing.TB, c *compensator.Compensator, typ *compensator.Typ
 }
 
 // Attempt makes one attempt of an entry that is due. The attempt may be a compensation. Attempt returns the entry as
-// Call does, and has the same conditions.
+// Call does, and needs the same conditions.
 func Attempt(tb testing.TB, c *compensator.Compensator, ref compensator.Ref) compensator.Entry {
 	tb.Helper()
 	entry, err := c.Get(tb.Context(), ref)

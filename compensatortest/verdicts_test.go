@@ -75,7 +75,7 @@ func TestEntrySaysWhatBecameOfIt(t *testing.T) {
 	}
 }
 
-// MaxWait is measured by the store's clock. With the doubles in a bubble this is the bubble's clock.
+// MaxWait counts by the store's clock. With the doubles in a bubble this is the bubble's clock.
 func TestWaitsCountInABubbleOnceMaxWaitIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newLog(t)

@@ -72,7 +72,7 @@ func (c *claiming) oneLocked(id processlog.ID, held processlog.Token) {
 // whole lease.
 func (c *claiming) mine(claimed *version, before processlog.Row) processlog.Row {
 	row := claimed.row(c.now)
-	if row.LastError != "" { // The SQL store reads no Faults of other rows.
+	if row.LastError != "" { // For other rows the SQL store reads no Faults.
 		row.Faults = claimed.faults
 	}
 	row.LeaseLeft, row.UpdatedAt = c.lease, before.UpdatedAt
@@ -107,7 +107,7 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	return nil
 }
 
-// unreleased returns the reason why some entries were not released, or nil if all were released.
+// unreleased returns the reason why some entries were not released. It returns nil if all of them were released.
 func unreleased(busy []int, refused []processlog.Refusal) error {
 	var left []error
 	if len(busy) > 0 {
@@ -120,7 +120,7 @@ func unreleased(busy []int, refused []processlog.Refusal) error {
 }
 
 // Refuse makes the store fail with err when a call claims, renews, releases or settles one of the entries. A database
-// trigger does the same. A nil err allows these calls again. Refuse may be called at any time.
+// trigger has the same effect. With a nil err, Refuse allows these calls again. Refuse may be called at any time.
 func (s *Store) Refuse(err error, ids ...processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

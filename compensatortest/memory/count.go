@@ -45,7 +45,7 @@ func (s *Store) Count(ctx context.Context, tx processlog.Tx, filter processlog.C
 	}), nil
 }
 
-// group is the pair of values by which Heads and Count group entries.
+// group is a pair of state and type, by which Heads and Count group entries.
 type group struct {
 	businessType string
 	state        processlog.State

@@ -26,8 +26,8 @@ func (s *Store) List(ctx context.Context, filter processlog.Filter) (processlog.
 	return l.page(inReach, s.nowLocked()), nil
 }
 
-// page takes the versions that match the filter from inReach. It reads one more than the limit to know whether there is
-// another page.
+// page takes the versions that match the filter from inReach. It looks for one version more than the limit, to know
+// whether there is another page.
 func (l *listing) page(inReach []*version, now int64) (page processlog.Page) {
 	var last *version
 	for _, v := range inReach {
@@ -70,7 +70,7 @@ type listing struct {
 	limit  int
 	after  *listPosition // end of the previous page
 
-	narrowed bool // the store checks each row in reach against the filter
+	narrowed bool // whether the store compares each row in reach with the filter
 }
 
 // listPosition is a position in a listing.

@@ -97,7 +97,8 @@ func (s *Store) standingLocked(key orderingKey, dead bool) (list []*version) {
 	return list
 }
 
-// countsLocked returns the committed version of an entry if standingLocked lists the entry, and nil otherwise.
+// countsLocked returns the committed version of an entry if standingLocked would list the entry. Otherwise it returns
+// nil.
 func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *version {
 	row := s.rows[id]
 	if row == nil || row.committed == nil || row.committed.entry.BusinessType != key.businessType {

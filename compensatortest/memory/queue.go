@@ -22,7 +22,7 @@ type Queue struct {
 	mu        sync.Mutex // guards the fields below it; never held while waiting
 	keys      queueKeys
 	clients   int           // number of clients that were created
-	shift     time.Duration // added to this process's clock
+	shift     time.Duration // time that is added to this process's clock
 	full      bool
 	listeners []*listener
 }
@@ -123,7 +123,7 @@ func (q *Queue) Snapshot() QueueState {
 }
 
 // Restore replaces the content of the queue with a snapshot. A restart from an old file or a failover to a lagging
-// replica does the same. No call reports this loss.
+// replica has the same effect. No call reports this loss.
 func (q *Queue) Restore(state QueueState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,7 +161,7 @@ func (k queueKeys) clone() queueKeys {
 }
 
 // queueNow is one reading of the clock, rounded down and up, in unix ms. Due times are computed from ceil and compared
-// with floor, so nothing comes due early.
+// with floor, so that no entry is due early.
 type queueNow struct{ floor, ceil int64 }
 
 func (q *Queue) nowLocked() queueNow {
@@ -205,7 +205,7 @@ func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry
 		place, known := set.place(item.ID)
 		switch {
 		case known && place <= now.ceil+wait+waitMillis(rules.MaxLease):
-			continue // Another process may hold a lease on the entry.
+			continue // Another process may hold a lease of the entry.
 		case !known && wait > waitMillis(rules.Near) && rules.Limit > 0 && len(set.members) >= rules.Limit:
 			continue
 		case q.full:
@@ -326,5 +326,5 @@ func (q *Queue) leadLocked(client int, period time.Duration) bool {
 	return true
 }
 
-// waitMillis rounds up, because nothing may come due early. A negative d counts as 0.
+// waitMillis returns d in ms, rounded up, because no entry may be due early. A negative d counts as 0.
 func waitMillis(d time.Duration) int64 { return max(0, processlog.Millis(d)) }

@@ -14,7 +14,7 @@ import (
 // QueueClient implements processlog.Queue. It is a Queue as one process sees it, and passes suite.TestQueue.
 type QueueClient struct {
 	queue  *Queue
-	number int // counts from 1
+	number int // number of the client, counted from 1
 	closed atomic.Bool
 }
 
@@ -146,7 +146,7 @@ func (c *QueueClient) Notify(ctx context.Context, businessTypes []string) error 
 	}
 	defer c.queue.mu.Unlock()
 	for _, l := range c.queue.listeners {
-		l.heard = append(l.heard, businessTypes...)
+		l.types = append(l.types, businessTypes...)
 		select {
 		case l.news <- struct{}{}:
 		default: // The listener has not read the previous notification yet.
@@ -157,8 +157,8 @@ func (c *QueueClient) Notify(ctx context.Context, businessTypes []string) error 
 
 // listener is the state of one Listen call.
 type listener struct {
-	news  chan struct{} // has a value if heard is not empty
-	heard []string      // business types, guarded by the queue's mu
+	news  chan struct{} // has a value if types is not empty
+	types []string      // business types of notifications that were not delivered yet; guarded by the queue's mu
 }
 
 // Listen implements processlog.Queue. A closed client receives no notifications.
@@ -180,10 +180,10 @@ func (c *QueueClient) Listen(ctx context.Context, wake func(businessType string)
 		case <-l.news:
 		}
 		q.mu.Lock()
-		heard := l.heard
-		l.heard = nil
+		types := l.types
+		l.types = nil
 		q.mu.Unlock()
-		for _, businessType := range heard {
+		for _, businessType := range types {
 			if ctx.Err() == nil && !c.closed.Load() {
 				wake(businessType)
 			}

@@ -137,7 +137,7 @@ func (v *version) row(now int64) processlog.Row {
 	return row
 }
 
-// whole is row with the entry's Faults.
+// whole returns the same as row, with the entry's Faults.
 func (v *version) whole(now int64) processlog.Row {
 	row := v.row(now)
 	if v != nil {
@@ -155,8 +155,8 @@ func (v *version) next(token processlog.Token, now int64) *version {
 	return &next
 }
 
-// claimed returns the version after a claim. own means that the caller inserted the entry with a lease, so the delivery
-// is counted already.
+// claimed returns the version after a claim. own says that the caller inserted the entry with a lease. In this case the
+// delivery is counted already.
 func (v *version) claimed(token processlog.Token, lease time.Duration, now int64, own bool) *version {
 	next := v.next(token, now)
 	if !own || next.entry.DeliveryCount == 0 {
@@ -173,7 +173,7 @@ func (v *version) released(now int64) *version {
 	return next
 }
 
-// blocked returns the version after Block. The entry is released and waits for wait.
+// blocked returns the version after Block. The entry is released and becomes due after wait.
 func (v *version) blocked(wait time.Duration, now int64) *version {
 	next := v.released(now)
 	next.nextAt = dueAt(now, wait)
@@ -228,7 +228,8 @@ func (v *version) changed(after processlog.Row, now int64) *version {
 func (v *version) due(now int64) bool    { return v.nextAt <= now }
 func (v *version) leased(now int64) bool { return v.leaseUntil > now }
 
-// scheduled returns when the entry is next due, or when its lease ends if that is later.
+// scheduled returns the entry with the time at which it is next due. If its lease ends later, it is the end of the
+// lease.
 func (v *version) scheduled(now int64) processlog.Scheduled {
 	return processlog.Scheduled{ID: v.entry.ID, In: duration(max(v.nextAt, v.leaseUntil) - now), DueIn: duration(v.nextAt - now), NextAt: v.nextAt}
 }
@@ -242,8 +243,8 @@ func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// dueAt returns the moment delay from now. now is rounded down to milliseconds, so a millisecond is added to keep the
-// entry from being early.
+// dueAt returns now plus delay in unix ms. It adds one millisecond, because now is rounded down and the entry must not
+// be early.
 func dueAt(now int64, delay time.Duration) int64 {
 	return now + processlog.DueAfter(delay)
 }

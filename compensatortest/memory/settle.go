@@ -8,7 +8,7 @@ import (
 )
 
 // Settle implements processlog.Store. It settles the free rows first. Then it waits up to 2 seconds for rows that a
-// transaction holds, and reports the rest as busy.
+// transaction holds, and reports the rows that are still held as busy.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -32,8 +32,8 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	return answers, nil
 }
 
-// settleLocked writes one outcome to a free row. It checks the fence first. A row that was not written since its claim
-// still has the claim's token.
+// settleLocked writes one outcome to a free row. First it checks that the row still fits the outcome. A row that was
+// not written since its claim still has the claim's token.
 func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome processlog.Outcome) processlog.Settled {
 	if row == nil {
 		return processlog.Settled{Missing: true}
@@ -58,7 +58,7 @@ func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome pro
 	return processlog.Settled{Applied: true, State: outcome.To}
 }
 
-// admits reports whether the version matches the outcome's fence.
+// admits reports whether the version fulfils the condition under which the outcome may be written.
 func (v *version) admits(outcome processlog.Outcome) bool {
 	switch {
 	case !v.of(outcome):
@@ -82,7 +82,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	if err != nil {
 		return err
 	}
-	outcome.Absorb, outcome.Faults = false, nil // The transaction must not commit its effect if the fence does not match.
+	outcome.Absorb, outcome.Faults = false, nil // The transaction must not commit its effect if the version differs.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := own.refusalLocked(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// How long a statement waits for a row that a transaction holds.
+// These constants limit how long a statement waits for a row that a transaction holds.
 const (
 	lockWait    = 2 * time.Second  // for a statement without a caller's transaction
 	resolveWait = 10 * time.Second // for Resolve
@@ -39,7 +39,7 @@ type Store struct {
 	rows          map[processlog.ID]*storedRow
 	inOrder       []*storedRow                             // all rows by ascending id
 	keys          map[processlog.IdempotencyKey]*storedRow // includes rows that are not committed
-	lastID        uint64                                   // a rolled-back insert uses up its id, as with AUTO_INCREMENT
+	lastID        uint64                                   // highest id so far. A rolled-back insert uses up its id, as with AUTO_INCREMENT
 	lastCommitted uint64                                   // highest id ever committed, as a replica knows it
 	audit         map[processlog.ID][]processlog.AuditRecord
 	marks         map[string]*mark
@@ -47,7 +47,7 @@ type Store struct {
 	ops           operations
 	open          []*Tx
 	watch         func(before, after processlog.Row)
-	shift         time.Duration // is added to this process's clock
+	shift         time.Duration // time that is added to this process's clock
 	refused       map[processlog.ID]error
 }
 
@@ -69,10 +69,9 @@ func NewStore() *Store {
 	}
 }
 
-// Watch makes the store call fn for every committed transition from now on, in commit order. A version follows its
-// predecessor. before is zero for an insert, and after is zero for a purge. Both have their Faults. A
-// renewal of a lease is not a transition.
-// The store calls fn while it holds its lock, so fn must not call the store.
+// Watch makes the store call fn for every committed transition from now on, in commit order. Each version of a row
+// follows the one before. before is zero for an insert, and after is zero for a purge. Both have their Faults. A
+// renewal of a lease is not a transition. The store calls fn while it holds its lock, so fn must not call the store.
 func (s *Store) Watch(fn func(before, after processlog.Row)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +116,7 @@ type StoreState struct {
 func (s *Store) Snapshot() StoreState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone()} // Records are only appended, so a shallow clone is enough.
+	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone()} // A shallow clone is enough, because records are only appended.
 }
 
 // Restore sets the store back to a snapshot, as if a lagging replica had been promoted. Open transactions end as in

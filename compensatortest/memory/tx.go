@@ -25,7 +25,7 @@ type Tx struct {
 	stop  func() bool   // stops watching the context
 	ended chan struct{} // closed when the transaction ends
 
-	// end and the fields below are guarded by store.mu.
+	// store.mu guards end and the fields below.
 	end   *txEnd       // how the transaction ended (nil: it is open)
 	told  bool         // whether Commit or Rollback has returned the end
 	waits *storedRow   // row that tx waits for because another transaction holds it
@@ -38,7 +38,7 @@ type Tx struct {
 
 var _ processlog.Transaction = (*Tx)(nil)
 
-// savepoint names a number of steps. RollbackTo keeps that many steps.
+// savepoint gives a name to a number of steps. RollbackTo keeps this number of steps and undoes the others.
 type savepoint struct {
 	name  string
 	steps int
@@ -214,7 +214,7 @@ func (tx *Tx) expire() {
 	}
 }
 
-// holdLocked lets no other transaction write or share row until the transaction ends.
+// holdLocked makes tx the holder of row: until tx ends, no other transaction can write or share the row.
 func (tx *Tx) holdLocked(row *storedRow) {
 	if row.holder == tx {
 		return
@@ -277,7 +277,7 @@ func (tx *Tx) answerLocked() error {
 	return tx.end.answer
 }
 
-// refusalLocked returns why tx runs no statement. It returns nil while tx is open, and for a nil tx.
+// refusalLocked returns why tx runs no statement. It returns nil if tx is open or nil.
 func (tx *Tx) refusalLocked() error {
 	if tx == nil || tx.end == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 type zset struct {
 	members []zsetMember
 	places  map[processlog.ID]int64
-	whole   string              // type whose entries are complete in this set; after Rename this is another type
+	whole   string              // type of which this set holds all entries. After Rename this is another type than that of the key
 	marks   map[queueMark]int64 // end of the period of each running rebuild, in unix ms
 	foreign bool                // whether the key holds another program's data
 }

@@ -52,7 +52,7 @@ func (s *shop) order(ctx context.Context, id string) error {
 	return tx.Commit()
 }
 
-// pay fails once the order is closed.
+// pay marks an order as paid. It fails if the order is closed.
 func (s *shop) pay(ctx context.Context, id string) error {
 	return s.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=?", id); err != nil {

@@ -100,7 +100,7 @@ type queueTest struct {
 	*testing.T
 	harness QueueHarness
 	ctx     context.Context
-	queue   processlog.Queue // as the process of this test sees it
+	queue   processlog.Queue // the queue as the process of this test uses it
 }
 
 func newQueueTest(t *testing.T, h QueueHarness) *queueTest {
@@ -126,7 +126,7 @@ func (t *queueTest) close() {
 	assert.NoError(t, t.queue.Close())
 }
 
-// lose makes the queue forget everything.
+// lose makes the queue lose all its content.
 func (t *queueTest) lose() {
 	t.Helper()
 	if t.harness.Lose == nil {

@@ -90,7 +90,7 @@ func (t *queueTest) claimTellsWhenTheNextEntryIsDue() {
 	t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, time.Hour))
 	assert.LessOrEqual(t, t.claim("order", 1, 10*time.Minute).Next, time.Duration(0), "entry 2 is due")
 	second := t.claim("order", 1, 20*time.Minute)
-	t.within(10*time.Minute, second.Next) // The other lease ends then.
+	t.within(10*time.Minute, second.Next) // The other lease ends at that time.
 	third := t.claim("order", 1, time.Minute)
 	assert.Empty(t, third.IDs)
 	t.within(10*time.Minute, third.Next)
@@ -114,7 +114,7 @@ func (t *queueTest) settlePutsOffOnlyUnderItsOwnToken() {
 	t.within(3*time.Hour, t.peek("order"))
 }
 
-// A process may run an entry for longer than the queue's lease. Its settle must move the due time forward, although
+// A process may run an entry for longer than the queue's lease. Its settle must make the entry due earlier, even if
 // another process has claimed the entry since.
 func (t *queueTest) settlePullsInUnderAnyToken() {
 	old, current := t.twoLeases()
@@ -185,7 +185,7 @@ func (t *queueTest) settledEntryMayBeDueAgainAtOnce() {
 
 func (t *queueTest) knownEntryKeepsItsPlace() {
 	t.enqueue(dueIn("order", 1, time.Hour))
-	t.enqueue(dueIn("order", 1, 30*time.Minute)) // A lease could begin at this time.
+	t.enqueue(dueIn("order", 1, 30*time.Minute)) // A lease could begin at this moment.
 	t.within(time.Hour, t.peek("order"))
 	t.enqueue(dueIn("order", 1, 3*time.Hour))
 	t.within(time.Hour, t.peek("order"))
@@ -384,7 +384,7 @@ func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
 	t.within(time.Hour, t.peek("order"))
 	assert.Empty(t, t.enqueueBy(threeAnHour, dueIn("order", 5, time.Minute)))
 	t.within(time.Hour, t.peek("order"))
-	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour)) // entry 1 is already a member
+	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour)) // Entry 1 is already a member of the queue.
 	t.enqueueBy(processlog.EnqueueRules{MaxLease: time.Minute, Limit: 3}, dueIn("order", 2, time.Minute))
 	t.within(time.Minute, t.peek("order"))
 }

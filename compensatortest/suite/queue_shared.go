@@ -81,7 +81,7 @@ func (t *queueTest) anotherHearsWhatIsNotified() {
 		other.queue.Listen(ctx, func(businessType string) {
 			select {
 			case heard <- businessType:
-			default: // This test no longer listens.
+			default: // This test does not listen any more.
 			}
 		})
 	})

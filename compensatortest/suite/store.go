@@ -35,8 +35,8 @@ type Harness struct {
 	// nil, the suite skips the promises about a crash.
 	Crash func(t *testing.T)
 
-	// Refuse makes the database refuse every change of the entries' rows, as a trigger does. allow ends this. If Refuse
-	// is nil, the suite skips the promises about such rows.
+	// Refuse makes the database refuse every change of the entries' rows, as a trigger does. allow ends the refusal. If
+	// Refuse is nil, the suite skips the promises about such rows.
 	Refuse func(t *testing.T, ids []processlog.ID) (allow func())
 }
 
@@ -65,7 +65,7 @@ func everyStorePromise() []storePromise {
 
 type storePromise struct {
 	name    string
-	writers bool // whether the promise needs several transactions that write at once
+	writers bool // whether the promise needs several transactions that write at the same time
 	test    func(*storeTest)
 }
 
@@ -147,7 +147,7 @@ func (t *storeTest) until(check func() bool, what string) {
 	}
 }
 
-// leased asserts that left is at most total and at least a minute less.
+// leased asserts that left, the rest of a lease, is at most total and at least a minute less.
 func (t *storeTest) leased(total, left time.Duration) {
 	t.Helper()
 	assert.InDelta(t, total, left, float64(time.Minute), "a lease of %s has %s left", total, left)
@@ -255,7 +255,7 @@ func (t *storeTest) claimAll(by processlog.Token, lease time.Duration, ids ...pr
 	return found.Mine
 }
 
-// outcome returns an outcome of a claimed row, with the row's version as its fence.
+// outcome returns an outcome of a claimed row, with the row's version as its condition.
 func outcome(row processlog.Row, to processlog.State) processlog.Outcome {
 	o := processlog.Outcome{ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: to, ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount}
 	if to.Terminal() {

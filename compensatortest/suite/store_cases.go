@@ -186,7 +186,7 @@ func (t *storeTest) missingCaseIsFoundAndOpened() {
 	_, found := t.caseOf(alive.ID)
 	assert.False(t, found)
 	assert.Equal(t, processlog.Fingerprint{8}, t.openCase(with.ID).Fingerprint)
-	// This entry was requeued after it was read.
+	// This entry was requeued after the test read it.
 	t.change(closed.ID, processlog.ActionRequeue)
 	_, err = t.ops().CloseCases(t.ctx, 10)
 	require.NoError(t, err)
@@ -231,7 +231,7 @@ func (t *storeTest) missingCaseIsFoundSinceItsDeath() {
 func (t *storeTest) caseIsOpenedOfWhatIsAsItWasRead() {
 	moved, same := t.die("refund", nil), t.die("refund", nil)
 	stale := moved
-	stale.Version-- // The row is as it was read before its last write, as if it had been dead then.
+	stale.Version-- // The row has the version before its last write, as if it had been dead at that time.
 	assert.Equal(t, 1, t.openCases(stale, same))
 	t.openCase(same.ID)
 	_, found := t.caseOf(moved.ID)
@@ -418,7 +418,7 @@ func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	}
 	_, err := t.Store.Settle(t.ctx, token(12), many)
 	require.NoError(t, err)
-	more := t.die("many", caseDraft(0, 1, "CNY")) // After this the group has two cases.
+	more := t.die("many", caseDraft(0, 1, "CNY")) // After this entry the group has two cases.
 	t.die("many", caseDraft(0, 1, "CNY"))
 	groups, err := t.ops().CaseGroups(t.ctx, nil, processlog.Fingerprint{})
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 var contract = map[processlog.Action]struct {
 	from  []processlog.State
 	to    processlog.State // new state; ignored for reschedule and erase, which keep the state
-	epoch uint32           // is added to the epoch
+	epoch uint32           // number that is added to the epoch
 }{
 	processlog.ActionComplete:   {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Succeeded, 0},
 	processlog.ActionCancel:     {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Cancelled, 0},
@@ -205,7 +205,7 @@ func (t *storeTest) requeueAllTakesWhatStandsAsItWasSeen() {
 	unknown := seenAs(gone)
 	unknown.ID = processlog.RowID(gone.ID.Row() + 1000)
 	another := seenAs(gone)
-	another.IdempotencyKey = "another's" // A database that was restored from a backup gives out ids again.
+	another.IdempotencyKey = "another's" // A database that was restored from a backup assigns ids again.
 	seen = append(seen, unknown, another)
 	requeue := newChange(nil, processlog.ActionRequeue)
 	requeue.Delay = time.Hour

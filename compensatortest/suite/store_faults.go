@@ -72,8 +72,8 @@ func (t *storeTest) faultsOfManyEntriesAreStoredAtOnce() {
 	}
 }
 
-// faultsAreStoredWithTheirOutcomeOnly: an outcome that is dropped changes no Faults. An outcome that is passed again under
-// the same token stores the same.
+// faultsAreStoredWithTheirOutcomeOnly passes an outcome that is dropped, which must change no Faults. It also passes an
+// outcome twice under the same token, which must store the same Faults as once.
 func (t *storeTest) faultsAreStoredWithTheirOutcomeOnly() {
 	id, before := t.insertOne("faults").ID, processlog.Faults{ServerDowns: 1}
 	t.settleFaults(id, processlog.Retrying, &before)

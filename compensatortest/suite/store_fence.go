@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// fencePromises are the promises about writers that come too late, too early or at the same time.
+// fencePromises are the promises about writers that come too late, too early or at the same time as another.
 var fencePromises = []storePromise{
 	{"SettleNeverMovesATerminalEntry", false, (*storeTest).settleNeverMovesATerminalEntry},
 	{"AbsorbedSuccessKeepsTheCounts", false, (*storeTest).absorbedSuccessKeepsTheCounts},
@@ -179,7 +179,7 @@ func (t *storeTest) everyActionButRescheduleEndsTheLease() {
 			running := t.claim(t.inState(state).ID, token(1), time.Hour)
 			before, err := t.Store.Change(t.ctx, nil, false, newChange(running.ID, action))
 			require.NoError(t, err, "%s a %s entry", action, state)
-			t.leased(time.Hour, before.LeaseLeft) // The caller learns in this way that an attempt is running.
+			t.leased(time.Hour, before.LeaseLeft) // The rest of the lease tells the caller that an attempt is running.
 			after := t.load(running.ID)
 			if action == processlog.ActionReschedule {
 				t.leased(time.Hour, after.LeaseLeft) // The running attempt keeps its lease.
@@ -228,7 +228,7 @@ func (t *storeTest) nothingPutOffIsClaimedEarly() {
 		require.Eventually(t, func() bool {
 			found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(3), time.Minute, all)
 			return err == nil && len(found.Mine) == 1
-		}, eventually, 300*time.Microsecond, "%s: the entry comes due", name) // With such a short interval, the test notices an entry that comes due a millisecond early.
+		}, eventually, 300*time.Microsecond, "%s: the entry comes due", name) // With such a short interval, the test notices an entry that is due a millisecond early.
 		assert.GreaterOrEqual(t, time.Since(began), delay, name)
 	}
 }
@@ -244,7 +244,7 @@ func together(work func(writer int)) {
 	wg.Wait()
 }
 
-// settleAll settles the outcomes again until none is busy. It returns the answers.
+// settleAll settles the outcomes again until none of them is busy. It returns the answers.
 func (t *storeTest) settleAll(by processlog.Token, outcomes []processlog.Outcome) (answers []processlog.Settled) {
 	busy := func(s processlog.Settled) bool { return s.Busy }
 	for deadline := time.Now().Add(eventually); time.Now().Before(deadline); {

@@ -176,7 +176,7 @@ func (t *storeTest) entryInsertedWithALeaseHasItsToken() {
 	t.follows(row, found.Mine[0])
 }
 
-// One insert holds a draft that is done among other drafts.
+// One insert has a draft with Done set among other drafts.
 func (t *storeTest) entryInsertedAsDoneHasSucceededAndNeverRuns() {
 	done := t.draft("done")
 	done.Done = true
@@ -199,8 +199,8 @@ func (t *storeTest) entryInsertedAsDoneHasSucceededAndNeverRuns() {
 	assert.Equal(t, processlog.Succeeded, inserted[0].State)
 }
 
-// One claim takes three entries. Two of them were inserted with a lease. The lease of one of these two has ended,
-// because its transaction took long. The third entry never had a lease. Each entry must then have one delivery.
+// One claim takes three entries. Two of them were inserted with a lease. One of these leases has ended, because its
+// transaction took long. The third entry never had a lease. Each entry must then have one delivery.
 func (t *storeTest) deliveryOfTheCallersOwnIsCountedOnce() {
 	running, ended, free := t.draft("own"), t.draft("own"), t.draft("own")
 	running.Token, ended.Token, free.Token = token(7), token(7), token(7)
@@ -236,7 +236,7 @@ func (t *storeTest) concurrentInsertsOfOneKeyMakeOneRow() {
 			defer func() { _ = tx.Rollback() }()
 			inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 			if err != nil {
-				return // The writer was the victim of a deadlock. A real caller would repeat the call.
+				return // The writer was the victim of a deadlock. A real caller would repeat the call, and the test ignores it.
 			}
 			if assert.NoError(t, tx.Commit()) && !inserted[0].Duplicate {
 				created <- inserted[0].ID

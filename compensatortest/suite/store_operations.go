@@ -123,8 +123,8 @@ func (t *storeTest) outlinesAreRowsWithoutContent() {
 	assert.Empty(t, none)
 }
 
-// Types must list each type of the log and of the operations once. This includes types that are or were paused, even
-// when the newest operations do not name them.
+// Types must list each type of the log and of the operations once. The list must include types that are or were paused,
+// even if the newest operations do not name them.
 func (t *storeTest) typesAreThoseOfLogAndOperations() {
 	t.insertOne("refund")
 	t.die("mail", nil)

@@ -239,8 +239,8 @@ func (t *storeTest) frontsAreDueFreeAndFirst() {
 	assert.Empty(t, last)
 }
 
-// KeyStates must return Members only if no other claim holds an entry of the key. Otherwise an entry among Members
-// could start without noticing the entries before it.
+// KeyStates must return Members only if no other claim holds an entry of the key. If it returned Members in another
+// case, one of these entries could start although an earlier entry is running.
 // Failure: F117
 func (t *storeTest) membersAreReadWhereNoneIsClaimed() {
 	rows := t.lined("a", 3)
@@ -360,8 +360,8 @@ func (t *storeTest) requeuedEntryIsNotedUnderItsEpoch() {
 	assert.Equal(t, members(again), t.line("a", again, true).Members, "once")
 }
 
-// An entry has a position from an earlier epoch. A process that read it in that epoch may delete it, and would then
-// make no blocked entry due. So this position must block nothing.
+// An entry has a position from an earlier epoch. A process that read the position in that epoch may delete it, and
+// would not make a blocked entry due after that. So this position must block no entry.
 func (t *storeTest) noteOfAnEarlierEpochBlocksNothing() {
 	rows := t.lined("a", 2)
 	second := []processlog.ID{rows[1].ID}

@@ -74,8 +74,8 @@ func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
 	}
 }
 
-// refusesEnded does what refuses does, for a handle whose transaction has ended. It covers the calls that check nothing
-// else.
+// refusesEnded does the same as refuses for a handle whose transaction has ended. It makes only the calls that check
+// nothing else.
 func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call string)) {
 	t.Helper()
 	row := t.insertOne("ended")

@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	confirmTimeout = 3 * time.Second // The client ignores confirms that come later, as with the default.
+	confirmTimeout = 3 * time.Second // how late a confirm may come. The client ignores later ones, as with the default
 	refusedPause = 200 * time.Millisecond
 	harness.Main(m)
 }
@@ -64,9 +64,9 @@ func (b broker) queue(args amqp091.Table) string {
 	return name
 }
 
-// keepDeclared makes the broker write its declarations to disk. RabbitMQ 3 confirms a declaration before that. If it is
-// killed within the next moments, it loses the durable queue with all its confirmed messages. RabbitMQ 4 has another
-// store and does not need this.
+// keepDeclared makes the broker write its declarations to disk. RabbitMQ 3 confirms a declaration before it is on disk.
+// If RabbitMQ is killed within the next moments, it loses the durable queue with all its confirmed messages. RabbitMQ 4
+// has another store and does not need this.
 func (b broker) keepDeclared() { b.Control(b.t, "eval", "catch mnesia:sync_log().") }
 
 func (b broker) deleteQueue(name string) {
@@ -99,7 +99,7 @@ func (b broker) messages(queue string) []amqp091.Delivery {
 	}
 }
 
-// ids takes all messages from a queue and counts them by id.
+// ids takes all messages from a queue. It returns the number of messages for each id.
 func (b broker) ids(queue string) map[string]int {
 	b.t.Helper()
 	ids := make(map[string]int)

@@ -21,7 +21,7 @@ var (
 )
 
 // channelPool is a connection with its channels. Only one sender uses a channel at a time. So if the broker closes a
-// channel, the reason concerns a message of that sender.
+// channel, a message of that sender is the reason.
 type channelPool struct {
 	link  *link
 	slots chan struct{} // holds one value for each active sender
@@ -29,7 +29,7 @@ type channelPool struct {
 
 	mu   sync.Mutex // guards the fields below
 	idle []*channel
-	open chan struct{} // closed while the broker reads from this connection; replaced by an open channel while it does not
+	open chan struct{} // closed as long as the broker reads from this connection, and open as long as it does not
 }
 
 func newChannelPool(l *link, channels int) *channelPool {
@@ -136,8 +136,8 @@ func (l *channelPool) keepIdle(ch *channel) {
 	}
 }
 
-// guard works like link.guard, but it does not drop a connection that the broker blocks. The broker answers after it
-// has unblocked the connection.
+// guard does the same as link.guard, but it does not drop a connection that the broker blocks. The broker answers after
+// it has unblocked the connection.
 func (l *channelPool) guard() (stop func() bool) {
 	return time.AfterFunc(setUpLimit, func() {
 		if l.reads() {

@@ -30,10 +30,10 @@ type Config struct {
 	// sooner. The default is 10 s.
 	Timeout time.Duration
 
-	// CountUnavailable counts failures of the broker as failures of the entry. Then the type's schedule decides when to
-	// try again, and MaxAttempts counts the attempt. These failures are: the broker is unreachable, it does not
-	// confirm in time, or it answers with a nack. A full queue that rejects messages answers with a nack. By default
-	// these failures are compensator.Unavailable and cost no attempt.
+	// CountUnavailable counts failures of the broker as failures of the entry. If it is set, the type's schedule decides
+	// when to try again, and MaxAttempts counts the attempt. The broker fails if it is unreachable, does not confirm in
+	// time, or answers with a nack. A full queue that rejects messages answers with a nack. By default a failure of the
+	// broker is compensator.Unavailable and costs no attempt.
 	CountUnavailable bool
 
 	// Logger receives messages for operators. They never include the content of a message. Default slog.Default().

@@ -20,11 +20,12 @@ import (
 
 // Work processes a message. A nil result, or compensator.ErrAlreadySucceeded, says that the message is done. After any
 // other error, a panic or runtime.Goexit, the Consumer records the message as an entry of the log. The log calls the
-// same function again by the type's schedule. When the log calls it, an error means the same as a handler's error: see
-// compensator.Permanent and the functions like it.
+// same function again by the type's schedule. In these calls, an error of the function means the same as a handler's
+// error: see compensator.Permanent and the functions like it.
 //
 // Work may run more than once for a message, and it is called concurrently. Its context ends with ErrDeliveryLost when
-// the connection breaks. When Run's context has ended and StopTimeout has passed, it ends with compensator.ErrStopping.
+// the connection breaks. It ends with compensator.ErrStopping when StopTimeout has passed after the end of Run's
+// context.
 type Work func(ctx context.Context, d *Delivery) error
 
 // ConsumerConfig configures a Consumer. URL and Queue are required.
@@ -41,9 +42,9 @@ type ConsumerConfig struct {
 	// the confirm, and then acknowledges the original. The copy keeps the body, the properties and the headers.
 	// RefusedHeader and the headers declared next to it say why the message was refused and where it comes from.
 	//
-	// If the queue does not exist when a message needs it, the Consumer declares it as durable, without arguments. While
-	// that fails, the message stays unacknowledged, and the Consumer logs an error every 30 s. Set neither a length
-	// limit nor a time to live on this queue. The default is Queue followed by ".refused".
+	// If the queue does not exist when a message needs it, the Consumer declares it as durable, without arguments. If
+	// the declaration fails, the message stays unacknowledged, and the Consumer logs an error every 30 s. Set neither a
+	// length limit nor a time to live on this queue. The default is Queue followed by ".refused".
 	RefusedQueue string
 
 	// Declare is optional. The Consumer calls it after each connect and before it consumes. Use it to declare queues,
@@ -110,7 +111,7 @@ type Consumer struct {
 	work         Work
 	cfg          ConsumerConfig
 	slots        chan struct{} // holds one value for each running function, including functions of earlier connections
-	moving       chan struct{} // holds one value while a refused message is moved
+	moving       chan struct{} // holds one value if a refused message is being moved
 	running      atomic.Bool
 
 	mu  sync.Mutex // guards err
@@ -118,8 +119,8 @@ type Consumer struct {
 }
 
 // Consume registers the business type for the failed messages of a queue and returns the Consumer. Call Consume before
-// c.Run. c.Run processes the entries, and so does Run of another process that registers the same type. Errors name the
-// invalid field.
+// c.Run. c.Run processes the entries. Run of another process that registers the same type processes them too. Errors
+// name the invalid field.
 //
 // An entry stores the body as base64, and the headers as JSON. In JSON a control character takes six bytes. So an entry
 // has space for a body of about three quarters of Config.MaxContent of package compensator, minus the headers. If a
@@ -142,8 +143,8 @@ func Consume(ctx context.Context, c *compensator.Compensator, businessType strin
 	return k, nil
 }
 
-// Err returns nil while the Consumer consumes the queue. Otherwise it returns the reason, for example a missing queue
-// or wrong credentials.
+// Err returns nil while the Consumer consumes the queue. If the Consumer does not consume the queue, Err returns the
+// reason, for example a missing queue or wrong credentials.
 func (k *Consumer) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -171,8 +172,8 @@ func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) 
 	return k.call(ctx, &d)
 }
 
-// call runs Work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error.
-// Otherwise a panic would end the process, and a runtime.Goexit would leave the message unacknowledged.
+// call runs Work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error. If it
+// did not, a panic would end the process, and a runtime.Goexit would leave the message unacknowledged.
 func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -194,8 +195,8 @@ func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 // if Type has a compensation. The entry keeps the unchanged message, and reason becomes its LastError. If a person
 // requeues the entry, Work runs.
 //
-// SetAside returns nil after the entry has committed. Then acknowledge the message. If the message was recorded before,
-// SetAside changes nothing. If the message comes from the log, SetAside changes nothing and returns
+// SetAside returns nil after the entry has been committed. Acknowledge the message after that. If the message was
+// recorded before, SetAside changes nothing. If the message comes from the log, SetAside changes nothing and returns
 // compensator.Permanent(reason). Work should return this error.
 //
 // If Work returns compensator.Permanent, the Consumer itself calls SetAside.

@@ -173,7 +173,7 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 		eventually(t, func() bool { return b.depth(queue) == 20 }, "they are back")
 	}
 	again()
-	proxy, url := b.proxied() // The acknowledgements of a second consumer are lost.
+	proxy, url := b.proxied() // Lose the acknowledgements of a second consumer.
 	lossy, err := Consume(t.Context(), w.New(w.Quick()), "order_received", func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
 		URL: url, Queue: queue, Logger: quiet, Declare: func(*amqp091.Channel) error { // The log becomes unavailable after the consumer has connected.
 			w.Exec("RENAME TABLE common_process_log TO hidden")
@@ -195,7 +195,7 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 	assert.Equal(t, 20, calls.ids())
 	assert.Equal(t, 20, w.Count("common_process_log"), "each once")
 
-	b.publish(queue, numbered(20)...) // The messages have the same ids, so they are recorded and done already.
+	b.publish(queue, numbered(20)...) // These messages have the same ids, so they are recorded and done already.
 	again()
 	for left := 20; left > 0; left = b.depth(queue) { // A consumer that stops gives back the messages that it has not begun.
 		stop = consume(t, k)
@@ -303,7 +303,7 @@ func TestStoppedConsumerFinishesWhatItHasBegunAndLeavesTheRest(t *testing.T) {
 	select {
 	case err := <-result:
 		t.Fatalf("Run returned %v with functions under way", err)
-	case <-time.After(300 * time.Millisecond): // Wait, so that a wrong result could show. A right result needs no time.
+	case <-time.After(300 * time.Millisecond): // Wait a little, so that a wrong result could appear. A right result needs no time.
 	}
 	close(release)
 	require.NoError(t, <-result)
@@ -339,8 +339,8 @@ func TestFunctionThatDoesNotReturnIsToldToAndNamed(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"), "a stop is no failure")
 }
 
-// TestWhatIsDoneOnceItIsToldToStopIsAcknowledged ends a function's context. The function commits its transaction and
-// returns, and its message must be acknowledged.
+// TestWhatIsDoneOnceItIsToldToStopIsAcknowledged ends the context of a function. The function commits its transaction
+// and returns. Its message must be acknowledged.
 func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -406,8 +406,8 @@ func TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection(t *testin
 	eventually(t, func() bool { return w.Count("common_process_log") == 3 }, "a new connection has both, and the log")
 }
 
-// TestConsumerComesBackAfterEveryWayOfBeingLost ends the consumer in several ways. After each, later messages must
-// arrive.
+// TestConsumerComesBackAfterEveryWayOfBeingLost ends the consumer in several ways. After each of them, later messages
+// must arrive.
 // Failure: F91
 func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
 	t.Parallel()
@@ -752,7 +752,8 @@ func TestStreamIsRefusedAtTheStart(t *testing.T) {
 	assert.Empty(t, calls.all())
 }
 
-// TestQueueThatBecomesAStreamIsRefused deletes a queue and declares a stream of the same name.
+// TestQueueThatBecomesAStreamIsRefused deletes a queue and declares a stream of the same name. The consumer must refuse
+// the stream.
 // Failure: F95
 func TestQueueThatBecomesAStreamIsRefused(t *testing.T) {
 	t.Parallel()
@@ -820,7 +821,8 @@ type endless struct{}
 func (e *endless) Error() string { return "endless" }
 func (e *endless) Unwrap() error { return e }
 
-// TestErrorWithoutAnEndIsAFailureAsAnyOther returns an error whose chain does not end. errors.Is would not return.
+// TestErrorWithoutAnEndIsAFailureAsAnyOther returns an error whose chain does not end, so errors.Is would never return.
+// The error must count as a failure.
 func TestErrorWithoutAnEndIsAFailureAsAnyOther(t *testing.T) {
 	k := &Consumer{work: func(context.Context, *Delivery) error { return new(endless) }}
 	err := k.call(t.Context(), new(Delivery))

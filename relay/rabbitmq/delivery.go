@@ -29,7 +29,7 @@ type Delivery struct {
 	CorrelationID   string    `json:"correlation_id,omitempty"`
 	ReplyTo         string    `json:"reply_to,omitempty"`
 	AppID           string    `json:"app_id,omitempty"`
-	Timestamp       time.Time `json:"timestamp,omitzero"` // precision of seconds; zero for a year beyond 9999, which JSON cannot express
+	Timestamp       time.Time `json:"timestamp,omitzero"` // precision of seconds; zero for a year after 9999, which JSON cannot hold
 
 	// Headers holds the headers as they are after encoding to JSON and decoding. Integers are int64, and other numbers
 	// are float64. Bytes are strings, and times are strings in RFC 3339. Tables and lists nested more than 100 levels
@@ -88,8 +88,8 @@ func newDelivery(queue string, from *amqp091.Delivery) *Delivery {
 // cannot read that many.
 const maxDepth = 100
 
-// unescaped works like compensator.JSON, but without HTML escaping. So <, > and & take one byte instead of six, which
-// matters for long headers.
+// unescaped works like compensator.JSON, but without HTML escaping. So the characters <, > and & take one byte instead
+// of six, which saves much space in long headers.
 type unescaped struct{}
 
 func (unescaped) Marshal(v any) ([]byte, error) {

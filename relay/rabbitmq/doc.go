@@ -30,8 +30,8 @@
 // processes. [DeliveryOf] decodes the message from an entry.
 //
 // The log refuses a message that is too large. The Consumer moves such a message to ConsumerConfig.RefusedQueue before
-// it acknowledges the message. While the log is unavailable, the Consumer keeps its messages unacknowledged and starts
-// no new session.
+// it acknowledges the message. As long as the log is unavailable, the Consumer keeps its messages unacknowledged and
+// starts no new session.
 //
 // # What is not promised
 //

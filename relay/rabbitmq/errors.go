@@ -18,8 +18,10 @@ var (
 type RefusedError struct {
 	Exchange string
 	Key      string
-	Code     int    // AMQP reply code: 312 unroutable, 403 access refused, 404 no such exchange, 406 too large; 0: the message was refused before sending
-	Reason   string // text that the broker sent
+	// Code is the AMQP reply code: 312 unroutable, 403 access refused, 404 no such exchange, 406 too large. If Code is
+	// 0, the message was refused before it was sent.
+	Code   int
+	Reason string // text that the broker sent
 }
 
 func (e *RefusedError) Error() string {

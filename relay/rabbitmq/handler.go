@@ -52,8 +52,8 @@ func (p *Publisher) check(route Route) error {
 //
 // The handler returns compensator.Unavailable if the broker is unreachable, blocks the connection, rejects the message
 // with a nack, or does not confirm in time. See Config.CountUnavailable. In each of these cases a queue may have the
-// message, and the next attempt sends it again with the same message id. A nack says that one queue did not accept the
-// message. Other queues bound to the exchange may have accepted it.
+// message, but the next attempt sends the message again with the same message id. A nack says that one queue did not
+// accept the message. Other queues bound to the exchange may have accepted it.
 func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		m, err := p.message(route, e)

@@ -17,7 +17,7 @@ const offsetArgument = "x-stream-offset"
 
 // refuseStream returns ErrStream if the queue is a stream. To find out, it consumes with the argument x-stream-offset.
 // For other kinds of queues RabbitMQ rejects the argument and logs a channel error. Some brokers ignore the argument.
-// These also accept an invalid offset, which a stream would reject.
+// Such a broker also accepts an invalid offset, which a stream would reject.
 func (s *session) refuseStream() error {
 	s.kindKnown = true
 	if taken, err := s.takesOffset("next"); !taken {

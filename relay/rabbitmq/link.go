@@ -20,11 +20,11 @@ const (
 	closeLimit = 5 * time.Second // maximum duration of an orderly close
 
 	firstPause   = 100 * time.Millisecond
-	longestPause = 3 * time.Second // maximum pause between two connects; short, so that a connection follows soon after the broker is back
+	longestPause = 3 * time.Second // maximum pause between two connects. It is short, so that the Consumer connects soon after the broker is back
 )
 
 // link is one connection. Its method drop ends the connection even if the broker does not respond. Close of amqp091
-// cannot do that: it waits for writers, and a writer may wait for a broker that has stopped reading.
+// cannot do this, because it waits for writers, and a writer may wait for a broker that has stopped reading.
 type link struct {
 	*amqp091.Connection
 	raw    net.Conn

@@ -60,7 +60,7 @@ func (c *stallingConn) Close() error {
 }
 
 // TestConsumerComesBackFromABrokerThatReadsNothing makes a broker stop reading. The blocked acknowledgement holds locks
-// of amqp091, and the deliveries stay open.
+// of amqp091, so the channel of deliveries stays open. The consumer must still reconnect.
 // Failure: F91
 func TestConsumerComesBackFromABrokerThatReadsNothing(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,8 @@ func TestConsumerComesBackFromABrokerThatReadsNothing(t *testing.T) {
 	eventually(t, func() bool { return calls.ids() == 2 }, "messages arrive")
 }
 
-// TestConsumerThatTheBrokerForgetsComesBack removes the consumer at the broker and drops the notification of that.
+// TestConsumerThatTheBrokerForgetsComesBack removes the consumer at the broker and drops the notification. The consumer
+// must find this out and come back.
 // Failure: F91
 func TestConsumerThatTheBrokerForgetsComesBack(t *testing.T) {
 	t.Parallel()
@@ -160,8 +161,8 @@ func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
 	assert.Equal(t, n, w.Ended(compensator.Succeeded, 0))
 }
 
-// TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly waits for a confirm that never comes on the only channel, while
-// the connection works.
+// TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly has a working connection with only one channel, and waits on it
+// for a confirm that never comes. The channel must become free after a while.
 // Failure: F87
 func TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ type Publisher struct {
 
 	mu      sync.Mutex    // guards the fields below
 	pool    *channelPool  // nil while not connected
-	err     error         // why pool is nil
+	err     error         // reason why pool is nil
 	changed chan struct{} // closed and replaced when pool changes
 	closed  bool
 }
@@ -45,7 +45,8 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// Err returns nil while the Publisher is connected. Otherwise it returns the reason, for example wrong credentials.
+// Err returns nil while the Publisher is connected. If the Publisher is not connected, Err returns the reason, for
+// example wrong credentials.
 func (p *Publisher) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

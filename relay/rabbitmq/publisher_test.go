@@ -393,7 +393,7 @@ func TestConnectionCutBeforeThePublishLosesNothing(t *testing.T) {
 }
 
 // TestSilentBrokerKeepsNoHandler silences the broker. The connection stays open, and no request gets a reply, not even
-// the opening of a channel.
+// the opening of a channel. No handler may wait longer than its timeout.
 // Failure: F87
 func TestSilentBrokerKeepsNoHandler(t *testing.T) {
 	t.Parallel()
@@ -455,9 +455,9 @@ func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 }
 
 // TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable uses an exchange that confirms a message and routes it
-// later. Exchanges of the plugin x-delayed-message do so. RabbitMQ returns a mandatory message of such an exchange
-// before it is routed. The test uses an exchange without bindings, which also confirms messages and returns mandatory
-// ones.
+// later. Exchanges of the plugin x-delayed-message work in this way. RabbitMQ returns a mandatory message of such an
+// exchange before it is routed. The test uses an exchange without bindings, which also confirms messages and returns
+// mandatory ones.
 // Failure: F95
 func TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable(t *testing.T) {
 	t.Parallel()

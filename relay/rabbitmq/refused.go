@@ -11,9 +11,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Headers that the Consumer adds to a message in ConsumerConfig.RefusedQueue.
+// These headers are added by the Consumer to a message in ConsumerConfig.RefusedQueue.
 const (
-	RefusedHeader         = "compensator-refused"          // why the log refuses the message; at most 1,000 characters
+	RefusedHeader         = "compensator-refused"          // reason why the log refuses the message; at most 1,000 characters
 	RefusedQueueHeader    = "compensator-refused-queue"    // the queue that the message comes from
 	RefusedExchangeHeader = "compensator-refused-exchange" // the exchange that the message was published to
 	RefusedKeyHeader      = "compensator-refused-key"      // the routing key of the message
@@ -23,8 +23,8 @@ const (
 var refusedPause = 30 * time.Second
 
 // setAside moves a message that the log refuses to ConsumerConfig.RefusedQueue. It reports whether the queue has the
-// message. While the move fails, setAside keeps the message unacknowledged and retries. It does not give the message
-// back, because a broker with a delivery limit drops messages that are given back too often.
+// message. If the move fails, setAside keeps the message unacknowledged and retries. It does not give the message back,
+// because a broker with a delivery limit drops messages that are given back too often.
 func (s *session) setAside(ctx context.Context, raw *amqp091.Delivery, d *Delivery, why error) bool {
 	for {
 		err := s.moveRefused(ctx, raw, why)
@@ -43,8 +43,8 @@ func (s *session) setAside(ctx context.Context, raw *amqp091.Delivery, d *Delive
 	}
 }
 
-// awaitNextTry waits for refusedPause. If Run ends meanwhile, it gives the message back to the broker and returns
-// false.
+// awaitNextTry waits for refusedPause. If Run ends during this wait, it gives the message back to the broker and
+// returns false.
 func (s *session) awaitNextTry(ctx context.Context, raw *amqp091.Delivery) bool {
 	timer := time.NewTimer(refusedPause)
 	defer timer.Stop()

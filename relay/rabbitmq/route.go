@@ -21,7 +21,7 @@ type Destination struct {
 
 	// NotMandatory publishes the message without AMQP's mandatory flag. Set it for an exchange that routes a message
 	// only after it has confirmed the message, for example an exchange of type x-delayed-message. With the flag,
-	// RabbitMQ returns such a message at once. Then the entry would fail although the message is delivered later.
+	// RabbitMQ returns such a message at once, so the entry would fail although the message is delivered later.
 	//
 	// Without the flag, the broker confirms a message and drops it if no queue is bound. So give such an exchange an
 	// alternate exchange.

@@ -63,7 +63,7 @@ func refuses(code int) bool {
 }
 
 // sendPart sends at most window messages. It does not wait longer than ctx. If ctx ends first, the channel stays in use
-// until the broker has answered. So a slow broker does not get more and more messages.
+// until the broker has answered, so that a slow broker does not get more and more messages.
 func (p *Publisher) sendPart(ctx context.Context, messages []*message) []error {
 	pool, err := p.take(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (l *channelPool) deliver(ctx context.Context, messages []*message) []error 
 		return all(messages, err)
 	}
 	defer l.keepIdle(ch)
-	if ctx.Err() != nil { // The sender waits no more, so publish nothing.
+	if ctx.Err() != nil { // The sender does not wait any more, so publish nothing.
 		return all(messages, context.Cause(ctx))
 	}
 	return l.publish(ctx, ch, messages)
@@ -152,8 +152,9 @@ func (l *channelPool) publish(ctx context.Context, ch *channel, messages []*mess
 	return verdicts
 }
 
-// confirmTimeout is how long deliver waits for a confirm after the sender has stopped waiting. Then it closes the
-// channel. A queue that has lost its majority never confirms. Tests shorten the timeout.
+// confirmTimeout is how long deliver waits for a confirm after the sender has stopped waiting. After that time it
+// closes the channel, because some confirms never come: a queue that has lost its majority does not confirm. Tests
+// shorten the timeout.
 var confirmTimeout = 30 * time.Second
 
 // awaitConfirm waits until the broker has confirmed or rejected the message, or the channel is closed.
@@ -170,7 +171,7 @@ func (l *channelPool) awaitConfirm(ctx context.Context, ch *channel, confirm *am
 		return
 	case <-timer.C:
 	}
-	if l.awaitOpen(context.Background()) == nil { // Wait until the broker reads again, because a broker that blocks the connection does not read the close.
+	if l.awaitOpen(context.Background()) == nil { // Wait until the broker reads again, because a broker that blocks the connection does not read a close.
 		stop := l.guard()
 		_ = ch.Close()
 		stop()

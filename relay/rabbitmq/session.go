@@ -17,7 +17,8 @@ import (
 const (
 	consumerTag = "compensator"
 
-	// probeEvery is how long no message may arrive before the Consumer checks that the broker still knows this consumer.
+	// probeEvery is how long the Consumer waits for a message. After that time it checks that the broker still knows
+	// this consumer.
 	probeEvery = 10 * time.Second
 )
 
@@ -212,7 +213,7 @@ func (s *session) loss() error {
 }
 
 // probe checks on a separate channel that the queue exists and has a consumer. If the queue has another consumer, probe
-// may not notice that this consumer is gone. Then the other consumer processes the queue.
+// may not notice that this consumer is gone. In that case the other consumer processes the queue.
 func (s *session) probe() error {
 	defer s.link.guard()()
 	ch, err := s.link.Channel()
@@ -247,8 +248,8 @@ func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	return s.hand(ctx, d)
 }
 
-// hand starts a function for a message. If no slot is free, it waits. Only functions of earlier connections can cause
-// that. It returns an error if this connection is lost meanwhile.
+// hand starts a function for a message. If no slot is free, because functions of earlier connections still run, hand
+// waits. It returns an error if this connection is lost during the wait.
 func (s *session) hand(ctx context.Context, d amqp091.Delivery) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -273,7 +274,7 @@ func (s *session) handle(raw *amqp091.Delivery) {
 		ctx = s.extract(ctx, d)
 	}
 	if s.settled(ctx, raw, d) {
-		_ = raw.Ack(false) // Ignore the error. After it the deliveries end, and pump returns.
+		_ = raw.Ack(false) // Ignore the error, because after it the deliveries end and pump returns.
 	}
 }
 
@@ -331,8 +332,8 @@ func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
 	return min(max(0, s.cfg.Type.Retry(1)), processlog.MaxDelay)
 }
 
-// keep records a message and retries until the log answers. Until then, the message stays unacknowledged. keep returns
-// a *refusal if the log refuses the message. It returns any other error only after ctx has ended.
+// keep records a message and retries until the log answers. Until the log answers, the message stays unacknowledged.
+// keep returns a *refusal if the log refuses the message. It returns any other error only after ctx has ended.
 func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) error {
 	for failures := 1; ; failures++ {
 		err := s.record(ctx, d, delay)
@@ -376,8 +377,8 @@ func (k *Consumer) encodes(d *Delivery) (ok bool) {
 	return err == nil
 }
 
-// finish cancels the consumer and waits for all functions. It still sends their acknowledgements, even if a function
-// ends after its context has ended.
+// finish cancels the consumer and waits for all functions. It still sends the acknowledgement of a function that ends
+// after its context has ended.
 func (s *session) finish() error {
 	close(s.ending)
 	stop := s.link.guard()

@@ -28,7 +28,7 @@ type Config struct {
 	// the same as in a handler. Any other error is a failure: the type's schedule decides when to try again, and
 	// MaxAttempts counts the attempt. Nil means success. Judge is called concurrently.
 	//
-	// Judge also gets ErrNoAnswer, once for each message of a batch. It does not get these two:
+	// Judge also gets ErrNoAnswer, once for each message of a batch. It does not get these:
 	//   - a panic of Publish, which is always a failure
 	//   - a message for which Publish was not called, which costs no attempt
 	//

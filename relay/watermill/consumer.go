@@ -20,7 +20,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Metadata that describes one delivery and does not belong to the message itself.
+// These metadata describe one delivery and do not belong to the message itself.
 const (
 	redeliveredMetadata = "_watermill_amqp_redelivered" // set by watermill-amqp on a redelivered message
 	deliveriesMetadata  = "x-delivery-count"            // header of RabbitMQ's quorum queues, from the second delivery on
@@ -28,9 +28,9 @@ const (
 	offsetMetadata      = "x-stream-offset"             // header of RabbitMQ's streams
 )
 
-// Metadata of the message that ConsumerConfig.Refused gets.
+// These metadata are set on the message that ConsumerConfig.Refused gets.
 const (
-	RefusedMetadata      = "compensator-refused"       // why the log refuses the message; at most 1,000 characters
+	RefusedMetadata      = "compensator-refused"       // reason why the log refuses the message; at most 1,000 characters
 	RefusedTopicMetadata = "compensator-refused-topic" // the topic that the message comes from
 )
 
@@ -60,9 +60,9 @@ type ConsumerConfig struct {
 	MessageID func(msg *message.Message) string
 
 	// Redelivered reports whether a message may have been delivered before. The Consumer records such a message in the
-	// log without calling work first. Then the log calls work, unless it already has the message. If the message crashes
-	// its processes, the log stops calling work. Let Redelivered always return true if only the log should call work.
-	// Redelivered is called concurrently. A panic counts as true.
+	// log without calling work first. After that the log calls work, unless it already had the message. If the message
+	// crashes its processes, the log stops calling work. Let Redelivered always return true if only the log should call
+	// work. Redelivered is called concurrently. If Redelivered panics, this counts as true.
 	//
 	// The default uses the flag of watermill-amqp and RabbitMQ's headers x-delivery-count and x-acquired-count. Other
 	// subscribers do not mark redelivered messages, so the Consumer calls work again for these messages.
@@ -138,14 +138,14 @@ type Consumer struct {
 }
 
 // Consume registers the business type for failed messages and returns the Consumer. Pass its Handle to a router. Call
-// Consume before c.Run. c.Run processes the entries, and so does Run of another process that registers the same type.
-// Errors name the invalid field.
+// Consume before c.Run. c.Run processes the entries. Run of another process that registers the same type processes them
+// too. Errors name the invalid field.
 //
 // work processes a message. A nil result, or compensator.ErrAlreadySucceeded, says that the message is done. After any
 // other error, a panic or runtime.Goexit, the Consumer records the message as an entry of the log. The log calls work
-// again by the type's schedule. When the log calls work, an error means the same as a handler's error: see
+// again by the type's schedule. In these calls, an error of work means the same as a handler's error: see
 // compensator.Permanent and the functions like it. work may run more than once for a message, and it is called
-// concurrently. work returns no messages to publish. For a function that does, use Publisher.Publishing.
+// concurrently. work returns no messages to publish. For a function that returns messages, use Publisher.Publishing.
 //
 // An entry stores the payload as base64. So an entry has space for a payload of about three quarters of
 // Config.MaxContent of package compensator. If a larger message fails, ConsumerConfig.Refused gets it.
@@ -177,9 +177,9 @@ func (k *Consumer) IdempotencyKey(topic, messageID string) compensator.Idempoten
 // call it yourself, call Ack after a nil result and Nack after an error. Nil says that the message is done or that its
 // entry has committed. An error says that the message must be delivered again.
 //
-// While the log is unavailable, Handle does not return. It retries, with pauses of at most 3 s, until the message is
-// recorded or its context ends. So a database outage does not use up the deliveries that a broker allows. Handle also
-// waits with a message that the log refuses: see ConsumerConfig.Refused.
+// As long as the log is unavailable, Handle does not return. It retries, with pauses of at most 3 s, until the message
+// is recorded or its context ends. So a database outage does not use up the deliveries that a broker allows. Handle
+// also waits with a message that the log refuses: see ConsumerConfig.Refused.
 //
 // Handle returns an error in these cases:
 //
@@ -304,9 +304,9 @@ func (k *Consumer) extract(ctx context.Context, metadata map[string]string) (ext
 	return k.cfg.Propagator.Extract(ctx, metadata)
 }
 
-// call runs work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error.
-// Otherwise work that always panics would get its message forever. After a runtime.Goexit, the goroutine of a router
-// sends neither an ack nor a nack.
+// call runs work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error. If it
+// did not, work that always panics would get its message forever. After a runtime.Goexit, the goroutine of a router
+// would send neither an ack nor a nack.
 func (k *Consumer) call(msg *message.Message) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -335,7 +335,8 @@ func (k *Consumer) outcome(produced []*message.Message, err error) error {
 }
 
 // interrupted reports whether work failed only because its message's context was cancelled. The subscriber cancels the
-// context when it stops or gives the message up. It then delivers the message again. A deadline counts as a failure.
+// context when it stops or gives the message up. It then delivers the message again. If a deadline ended the context,
+// work has failed.
 func interrupted(ctx context.Context, err error) bool {
 	return ctx.Err() == context.Canceled && errors.Is(err, context.Canceled)
 }
@@ -355,8 +356,8 @@ func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
 	return min(max(0, k.cfg.Type.Retry(1)), processlog.MaxDelay)
 }
 
-// keep records a message and retries until the log answers. Until then, the message stays unacknowledged. keep returns
-// a *refusal if the log refuses the message. It returns any other error only after ctx has ended.
+// keep records a message and retries until the log answers. Until the log answers, the message stays unacknowledged.
+// keep returns a *refusal if the log refuses the message. It returns any other error only after ctx has ended.
 func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) error {
 	for failures := 1; ; failures++ {
 		err := k.record(ctx, a, delay)

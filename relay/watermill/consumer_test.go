@@ -257,14 +257,14 @@ func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 	again := message.NewMessage("again", nil)
 	again.Metadata.Set(redeliveredMetadata, "true")
 	require.NoError(t, ch.Publish("orders", append(numbered(3)[1:], again)...))
-	<-time.After(time.Second) // Wait, so that a redelivery after 300 ms could show. A right result needs no time.
+	<-time.After(time.Second) // Wait, so that a redelivery after 300 ms could appear. A right result needs no time.
 	w.Exec("RENAME TABLE hidden TO common_process_log")
 	w.Eventually(func() bool { return w.Count("common_process_log") == 4 }, "they are recorded")
 	assert.Equal(t, map[string]int{"m0": 1, "m1": 1, "m2": 1}, calls.all(), "no message has been redelivered")
 }
 
 // TestMessageIsHeldUntilItsContextEnds ends the message's context while the message is held. The subscriber that stops
-// will redeliver it.
+// will redeliver the message, so Handle must return.
 // Failure: F92
 func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
@@ -356,8 +356,8 @@ func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
 	require.ErrorIs(t, harness.Next(t, answer), ErrRefused)
 }
 
-// TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt has a Refused that returns its reason, for a PoisonQueue of
-// the router for example.
+// TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt has a Refused that returns its reason, for example because the
+// router has a PoisonQueue. The router must get this reason.
 // Failure: F92
 func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	t.Parallel()
@@ -521,8 +521,8 @@ func TestMessageNackedInTheLogHasFailed(t *testing.T) {
 	assert.Equal(t, 1, w.Ended(compensator.Succeeded, 1))
 }
 
-// TestGoexitOfAFunctionIsAFailure ends a function with runtime.Goexit. In the router's goroutine that would leave the
-// message neither acknowledged nor nacked.
+// TestGoexitOfAFunctionIsAFailure ends a function with runtime.Goexit. In the router's goroutine, a Goexit would leave
+// the message neither acknowledged nor nacked.
 func TestGoexitOfAFunctionIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -573,7 +573,7 @@ func TestWhatPanicsBesideTheFunctionLosesNoMessage(t *testing.T) {
 		k, err := Consume(t.Context(), c, name, try.work, try.cfg)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		if !try.recorded { // Otherwise Handle would hold the message until its context ends.
+		if !try.recorded { // Without this, Handle would hold the message until its context ends.
 			cancel()
 		}
 		msg := message.NewMessage("m", nil)

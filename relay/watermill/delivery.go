@@ -40,7 +40,7 @@ func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 // newDelivery copies the message, because the function may change the original.
 func newDelivery(topic string, msg *message.Message) *Delivery {
 	d := &Delivery{Topic: topic, UUID: msg.UUID, Metadata: maps.Clone(msg.Metadata), Payload: bytes.Clone(msg.Payload)}
-	delete(d.Metadata, redeliveredMetadata) // This flag belongs to one delivery, not to the message.
+	delete(d.Metadata, redeliveredMetadata) // The flag belongs to one delivery, not to the message.
 	return d
 }
 

@@ -17,7 +17,7 @@ import (
 var (
 	db         *sql.DB            // opened on compensator.Connector
 	brokers    message.Publisher  // a publisher of watermill-amqp, -kafka, -nats, …
-	subscriber message.Subscriber // a subscriber of the same
+	subscriber message.Subscriber // a subscriber of the same broker
 
 	errTooLarge error // the error of your broker's client
 )

@@ -30,8 +30,9 @@ type Publisher struct {
 	slots chan struct{} // holds one value for each active call of Publish
 }
 
-// NewPublisher returns a Publisher that uses to. The caller closes to after Run has returned. A watermill router closes
-// the publishers of its handlers when it ends. So do not pass a publisher that a router uses.
+// NewPublisher returns a Publisher that sends through the watermill publisher to. After Run has returned, the caller
+// closes that publisher. Do not pass a publisher that a watermill router uses, because a router closes the publishers
+// of its handlers when it ends.
 func NewPublisher(to message.Publisher, cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(fieldProblem(to == nil, "publisher", "is nil"), cfg.validate()); err != nil {
@@ -54,7 +55,7 @@ func (p *Publisher) send(ctx context.Context, topic string, messages []*message.
 		switch {
 		case err == nil || len(messages) == 1:
 			outcomes[i] = p.outcome(err)
-		case ctx.Err() == context.Canceled: // The caller of the batch has cancelled it, so the outcome of each message is unknown.
+		case ctx.Err() == context.Canceled: // The caller of the batch has cancelled the batch, so the outcome of each message is unknown.
 			outcomes[i] = compensator.Unavailable(err)
 		case errors.Is(err, ErrNoAnswer): // The timeout has passed for all messages together.
 			outcomes[i] = p.outcome(err)
@@ -69,7 +70,7 @@ func (p *Publisher) send(ctx context.Context, topic string, messages []*message.
 // outcome converts an error of publish into a handler's error.
 func (p *Publisher) outcome(err error) (outcome error) {
 	defer func() {
-		if v := recover(); v != nil { // Judge may panic. In a goroutine of a batch, the panic would end the process.
+		if v := recover(); v != nil { // Judge may panic. In a goroutine of a batch, such a panic would end the process.
 			outcome = &compensator.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()

@@ -84,8 +84,8 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 	})
 }
 
-// TestErrorOfAPublisherMeansWhatItsJudgeSays returns errors from Publish. watermill does not distinguish an unreachable
-// broker from a refused message.
+// TestErrorOfAPublisherMeansWhatItsJudgeSays returns errors from Publish. Judge must decide what an error means,
+// because watermill does not distinguish an unreachable broker from a refused message.
 // Failure: F88
 func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 	t.Parallel()
@@ -123,7 +123,7 @@ func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 }
 
 // TestPublisherThatDoesNotReturnKeepsNoHandler blocks Publish forever. Publish takes no context, and some publishers
-// wait forever.
+// wait forever. The handler must return in time.
 // Failure: F87
 func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 	t.Parallel()
@@ -277,7 +277,7 @@ func TestJudgeThatPanicsIsAFailureAndKillsNobody(t *testing.T) {
 	}
 }
 
-// The failure of a batch counts for no message until the message has been sent alone.
+// If a batch fails, this must not count as a failure of a message until that message has been sent alone.
 func TestMessageThatNoTimeIsLeftForCountsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p, err := NewPublisher(broken{cancel}, Config{Judge: compensator.Permanent})
@@ -299,7 +299,8 @@ func (b broken) Publish(string, ...*message.Message) error {
 
 func (b broken) Close() error { return nil }
 
-// Judge gets ErrNoAnswer of a single message and of a batch. It must not get messages for which Publish was not called.
+// Judge must get the ErrNoAnswer of a single message and of a batch. It must not get messages for which Publish was not
+// called.
 func TestSilenceIsJudgedAndWhatWasNotTriedIsNot(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {

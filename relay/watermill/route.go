@@ -2,7 +2,7 @@ package relay
 
 import "github.com/compensator-go/compensator"
 
-// Metadata that each message carries. It replaces metadata of the same name from headers and routes.
+// These metadata are on each message. They replace metadata of the same name from headers and routes.
 const (
 	KeyMetadata     = "compensator-key"        // Entry.CallKey, which is the same for every attempt and changes when a person requeues the entry
 	TypeMetadata    = "compensator-type"       // the business type
