@@ -58,8 +58,9 @@
 //
 // A producer that trims its stream with MAXLEN or MINID may delete messages that were never read.
 //
-// A stream may use an id for two messages in two cases: the producer sets the ids, or the stream is created again after
-// FLUSHALL on a server whose clock went back. In both cases the second message counts as a duplicate of the first.
+// A stream may use one id for two messages. This happens if the producer sets the ids. It also happens if the stream is
+// created again after FLUSHALL on a server whose clock went back. The second message then counts as a duplicate of the
+// first.
 //
 // Two streams of the same name on two servers, or under two database numbers, use the same message ids. Suppose that
 // groups of the same name record both streams in one log. If two messages have the same id, the Intake acknowledges the
