@@ -47,7 +47,7 @@ func cases(t *testing.T, store *compensatortest.MemoryStore, id compensator.Entr
 	return found
 }
 
-// dying returns a Compensator whose refunds die while the PSP is down.
+// dying returns a Compensator whose refunds die as long as the payment provider (PSP) is down.
 func dying(t *testing.T, w *harness.World, cfg compensator.Config) (*compensator.Compensator, *compensator.Type[harness.Order], *harness.Calls, *atomic.Bool) {
 	t.Helper()
 	c := w.New(operated(cfg))
@@ -105,7 +105,7 @@ func TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed(t *testing.T) {
 	})
 }
 
-// TestTwoPeopleAtOnceDoItOnce: several people act on the same version at once. One of them succeeds.
+// TestTwoPeopleAtOnceDoItOnce lets several people act on the same version at once. Exactly one of them must succeed.
 // Failure: F120
 func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 	t.Parallel()
@@ -148,7 +148,8 @@ func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 	require.Equal(t, 20, w.Count("common_process_log_case WHERE closed_at>0"))
 }
 
-// TestActionAndItsRecordAreThereTogetherOrNotAtAll breaks the connection around the COMMIT.
+// TestActionAndItsRecordAreThereTogetherOrNotAtAll breaks the connection during the COMMIT of an action. Either the
+// action and its audit record must be stored, or neither.
 // Failure: F121
 func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 	t.Parallel()
@@ -191,8 +192,8 @@ func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeRecordedIsNotDone: the table of operations is missing. So no action may reveal content, assign a case
-// or pause a type.
+// TestWhatCannotBeRecordedIsNotDone drops the table of operations. Without it, no action may reveal content, assign a
+// case or pause a type.
 // Failure: F121
 func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 	t.Parallel()
@@ -258,8 +259,8 @@ func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	require.ErrorIs(t, joined(d.TakeCases(t.Context(), mei, []admin.SeenCase{{EntryID: id, Version: view.Case.Version}}, why)), compensator.ErrNotFound, "it is closed")
 }
 
-// TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce: the Admin settles the first entry of an ordering key. The entry
-// that it blocked must run at once. The key comes from the content, which the Admin does not read.
+// TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce settles the first entry of an ordering key through the Admin. The
+// entry that it blocked must run at once. The key comes from the content, which the Admin does not read.
 func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -291,8 +292,8 @@ func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// TestErasureLocksInTheOrderOfWhoeverTakesTheCase: Erase and TakeCases lock the entry first and the case second. With
-// different orders they could deadlock.
+// TestErasureLocksInTheOrderOfWhoeverTakesTheCase runs Erase beside TakeCases. Both must lock the entry first and the
+// case second, because with different orders they could deadlock.
 // Failure: F126
 func TestErasureLocksInTheOrderOfWhoeverTakesTheCase(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,8 @@ func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
 	})
 }
 
-// TestCaseSaysThatAnOutcomeIsUnknown: an attempt of the entry timed out or never ended.
+// TestCaseSaysThatAnOutcomeIsUnknown has entries of which an attempt timed out or never ended. Their cases must say
+// that the outcome is unknown.
 // Failure: F119
 func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
@@ -110,8 +111,8 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND amount IS NULL AND due_at-opened_at BETWEEN 86400000 AND 86401000", unknown.Row()))
 }
 
-// TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned: a person who reads "dead" might repeat a refund that has
-// happened.
+// TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned lets attempts time out and return any error. The case must
+// say that the outcome is unknown, because a person who reads "dead" might repeat a refund that has happened.
 // Failure: F119
 func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	t.Parallel()
@@ -175,8 +176,8 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	}
 }
 
-// timesOutFirst registers a type with three attempts. The first attempt of each entry times out, perhaps after its effect.
-// The two others fail plainly, with the text that says returns.
+// timesOutFirst registers a type with three attempts. The first attempt of each entry times out, perhaps after its
+// effect. The two others fail without a timeout, with the text that the function says returns.
 func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says func(e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	var calls harness.Calls
@@ -191,8 +192,8 @@ func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says f
 	return orders
 }
 
-// requireUnchecked asserts that a requeue of a dead entry asks for Checked, and that the epoch after it begins without
-// doubt.
+// requireUnchecked asserts that a requeue of a dead entry needs Checked. After the requeue, the new epoch must begin
+// without an unknown outcome.
 func requireUnchecked(t *testing.T, d *admin.Admin, id compensator.EntryID) {
 	t.Helper()
 	lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
@@ -209,8 +210,9 @@ func requireUnchecked(t *testing.T, d *admin.Admin, id compensator.EntryID) {
 	require.Equal(t, []compensator.EntryID{id}, unchecked.Unknown)
 }
 
-// TestOutcomeStaysUnknownThroughPlainFailures: the first attempt times out after its effect, and two others fail plainly.
-// A person who reads "dead" might repeat a refund that has happened.
+// TestOutcomeStaysUnknownThroughPlainFailures lets the first attempt time out after its effect, and two others fail
+// without a timeout. The outcome must stay unknown, because a person who reads "dead" might repeat a refund that has
+// happened.
 // Failure: F119
 func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 	t.Parallel()
@@ -225,7 +227,8 @@ func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 	})
 }
 
-// TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases: the log remembers a timeout without Config.Operations.
+// TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases has a timeout without Config.Operations. The log must
+// remember it for later cases.
 // Failure: F119
 func TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases(t *testing.T) {
 	t.Parallel()
@@ -239,7 +242,8 @@ func TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases(t *testing.T) 
 	requireUnchecked(t, open(t, with), id) // no case exists yet
 }
 
-// TestOutcomeStaysUnknownAfterALostLease: the process of the first attempt died. The two others fail plainly.
+// TestOutcomeStaysUnknownAfterALostLease kills the process of the first attempt. The two other attempts fail without a
+// timeout. The outcome must stay unknown.
 // Failure: F119
 func TestOutcomeStaysUnknownAfterALostLease(t *testing.T) {
 	t.Parallel()
@@ -255,7 +259,8 @@ func TestOutcomeStaysUnknownAfterALostLease(t *testing.T) {
 	requireUnchecked(t, open(t, c), id)
 }
 
-// TestTextOfAHandlersErrorDecidesNothing: a handler's own error looks like texts of the library.
+// TestTextOfAHandlersErrorDecidesNothing lets a handler return errors that look like texts of the library. The library
+// must not decide by them.
 // Failure: F119
 func TestTextOfAHandlersErrorDecidesNothing(t *testing.T) {
 	t.Parallel()
@@ -273,8 +278,8 @@ func TestTextOfAHandlersErrorDecidesNothing(t *testing.T) {
 	require.False(t, lines[0].OutcomeUnknown, "no attempt timed out")
 }
 
-// TestNoAmountIsMadeUp: the amount function fails or panics. The case must then have no amount, and nothing else may
-// fail.
+// TestNoAmountIsMadeUp has an amount function that fails or panics. The case must then have no amount, and nothing else
+// may fail.
 // Failure: F118
 func TestNoAmountIsMadeUp(t *testing.T) {
 	t.Parallel()
@@ -305,7 +310,7 @@ func TestNoAmountIsMadeUp(t *testing.T) {
 	require.Equal(t, 4, w.Count("common_process_log_case WHERE amount IS NULL AND currency='' AND closed_at=0"))
 }
 
-// TestCaseOpensWhenTheAnswerWasLost: the answer to the statement that stores a death is lost, so the process stores the
+// TestCaseOpensWhenTheAnswerWasLost loses the answer to the statement that stores a death, so the process stores the
 // outcome again. The entry must die once and have one case.
 // Failure: F118
 func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
@@ -331,7 +336,7 @@ func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotTurnItOnMeetsNoneOfIt: without Config.Operations no statement uses its tables.
+// TestWhoDoesNotTurnItOnMeetsNoneOfIt runs without Config.Operations. No statement may use the tables of Operations.
 // Failure: F123
 func TestWhoDoesNotTurnItOnMeetsNoneOfIt(t *testing.T) {
 	t.Parallel()
@@ -363,7 +368,8 @@ func TestMissingTablesAreNamedWhereItIsTurnedOn(t *testing.T) {
 	require.NotContains(t, err.Error(), "common_process_log_operation")
 }
 
-// TestSuccessCostsTheSameStatements compares the statements with and without Config.Operations, apart from ids.
+// TestSuccessCostsTheSameStatements compares the statements of a success with and without Config.Operations. Apart from
+// ids they must be the same.
 // Failure: F123
 func TestSuccessCostsTheSameStatements(t *testing.T) {
 	t.Parallel()
@@ -463,8 +469,8 @@ func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 	})
 }
 
-// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody: Purge must keep entries with open cases. This holds even if Purge
-// asks for dead entries, and for entries that died before Config.Operations was set.
+// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody purges dead entries. Purge must keep entries with open cases, even
+// if the call names dead entries. It must also keep entries that died before Config.Operations was set.
 // Failure: F126
 func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	t.Parallel()

@@ -154,8 +154,8 @@ func untold(t *testing.T, answer any, visible map[string]bool, what string) {
 	}
 }
 
-// TestNameThatTheDatabaseTakesForAnotherShowsNothing: MySQL compares "refund " as equal to "refund". The actor may see
-// every type but "refund".
+// TestNameThatTheDatabaseTakesForAnotherShowsNothing asks for the type "refund ", which MySQL compares as equal to
+// "refund". The actor may see every type except "refund", and must see nothing of it.
 func TestNameThatTheDatabaseTakesForAnotherShowsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -32,7 +32,7 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 			w.PutThrough(cfg.DB, orders, 10+i, compensator.Options{})
 			w.PutThrough(cfg.DB, orders, 20+i, compensator.Options{Delay: 100 * time.Millisecond})
 		}
-		for i := range 20 { // Run entries of another type, so that many claims happen meanwhile.
+		for i := range 20 { // Run entries of another type, so that many claims happen in this time.
 			w.WaitState(w.PutThrough(cfg.DB, mails, i, compensator.Options{Delay: 50 * time.Millisecond}), compensator.Succeeded)
 		}
 		require.Equal(t, 20, mailed.Total())
@@ -81,8 +81,8 @@ func untilUnclaimed(w *harness.World, orders *compensator.Type[harness.Order]) (
 	return held
 }
 
-// TestStuckEntryOfAPausedTypeIsNotDeadLettered: a type may be paused because its handler never returns. No lost lease
-// counts until the type is resumed.
+// TestStuckEntryOfAPausedTypeIsNotDeadLettered pauses a type whose handler never returns. Until the type is resumed, no
+// lost lease may count.
 // Failure: F124
 func TestStuckEntryOfAPausedTypeIsNotDeadLettered(t *testing.T) {
 	t.Parallel()

@@ -89,8 +89,9 @@ func (s slowStore) Heads(ctx context.Context) ([]processlog.Head, error) {
 	return heads, err
 }
 
-// An entry comes due while the reconciler reads the log. Then neither its read of overdue entries nor its read of
-// future entries returns it. The entry was recorded before Run, so the wheel does not know it. It must run on time.
+// An entry comes due while the reconciler reads the log. So neither the reconciler's read of overdue entries nor its
+// read of future entries returns this entry. The entry was recorded before Run, so the wheel does not know it. It must
+// run on time.
 func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 	t.Parallel()
 	for delay := time.Duration(0); delay < 6*time.Second; delay += 250 * time.Millisecond {
@@ -112,12 +113,12 @@ func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 	}
 }
 
-// A process does not enqueue everything again in a queue that other processes share. An entry that was never enqueued
-// must still be enqueued when its due time is near.
+// A process does not fill a queue again that other processes share. So an entry that was never enqueued must be
+// enqueued when its due time is near.
 func TestDelayedEntryThatIsNeverEnqueuedRunsOnTime(t *testing.T) {
 	t.Parallel()
 	inSharedBubble(t, compensator.Config{}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {
-		time.Sleep(time.Minute)                              // By now the process has enqueued what it enqueues at its start.
+		time.Sleep(time.Minute)                              // By now the process has enqueued the entries that it enqueues at its start.
 		harness.RecordDelayedIn(t, c, store, 1, time.Minute) // The entry is committed without calling Receipt.Committed.
 		time.Sleep(2 * time.Minute)
 		late.RequireOnTime(t, 1)
@@ -158,8 +159,8 @@ func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processl
 	return page, nil
 }
 
-// Entries keep coming near their due time while a reconciler round reads them. The round must end all the same, because
-// other types wait for it.
+// Entries become due soon in such numbers that a reconciler round always finds more of them. The round must end
+// nevertheless, because other types wait for it.
 func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -196,7 +197,7 @@ func (s refusingStore) Claim(context.Context, []processlog.Wanted, processlog.To
 	return processlog.Claimed{}, errors.New("the database is away")
 }
 
-// The database refuses claims of entries that the queue reports as due. The process must claim them less and less
+// The database refuses claims of entries that the queue reports as due. The process must try these claims less and less
 // often.
 func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
 	t.Parallel()
@@ -282,8 +283,8 @@ func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
 	}
 }
 
-// inSharedBubble runs test in a bubble. The queue counts as shared with other processes. The test gets an instance and
-// its registered type "quiet".
+// inSharedBubble runs test in a bubble. The library treats the queue as one that other processes share. The test gets
+// an instance and its registered type "quiet".
 func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, *compensator.Compensator, *compensatortest.MemoryStore, *harness.Lateness)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()

@@ -13,7 +13,7 @@ import (
 )
 
 // A payment locks an entry's row when the entry comes due, and then rolls back. Only the process whose claim skipped
-// the locked row knows that the entry is due. The entry must run at its next check of locked rows.
+// the locked row knows that the entry is due. The entry must run when that process next checks locked rows.
 func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

@@ -64,7 +64,7 @@ func TestNewTypeOfARollingDeployRunsOnceItsInstanceIsThere(t *testing.T) {
 		w.Run(before)
 		after := w.New(cfg)
 		bonus, ran := harness.Numbered(t, after, "grant_bonus", compensator.HandlerConfig[harness.Order]{}, nil)
-		id := w.PutThrough(cfg.DB, bonus, 1, compensator.Options{}) // The new instance records this entry before its own Run starts.
+		id := w.PutThrough(cfg.DB, bonus, 1, compensator.Options{}) // The new instance records this entry before it calls Run.
 		harness.Next(t, rounds)
 		harness.Next(t, rounds)
 		require.Equal(t, compensator.Pending, w.State(id))

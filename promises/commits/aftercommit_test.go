@@ -47,7 +47,7 @@ func TestCommitReturnsWhileTheQueueIsSilent(t *testing.T) {
 	w.DB.SetMaxOpenConns(2)
 	waited := w.DB.Stats().WaitCount
 	const n = 100
-	for range n { // If a commit waited for the queue, it would wait forever.
+	for range n { // If a commit waited for the queue, this loop would never end.
 		w.InTx(w.DB, func(tx *sql.Tx) {
 			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{Delay: time.Minute}})
 			require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
 		tx, err := w.DB.BeginTx(ctx, nil)
 		require.NoError(t, err)
 		require.True(t, insertedWithLease(tx), "after %d transactions the slot is still reserved", i)
-		cancel() // The caller has gone and never checks the result.
+		cancel() // The caller's context ends, so the caller never learns the result.
 		w.Eventually(func() bool { return w.DB.Stats().InUse == 0 }, "the pool takes the connection back")
 	}
 	w.InTx(w.DB, func(tx *sql.Tx) { require.True(t, insertedWithLease(tx)) })

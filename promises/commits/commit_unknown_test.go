@@ -90,7 +90,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 					require.Equal(t, 1, trap.Fired())
 
 					e, err := c.Resolve(t.Context(), compensator.IdempotencyKey("key"))
-					again := committer.commit(c, db, work) // Call again, as a wrapper does that retries after every error.
+					again := committer.commit(c, db, work) // Call again, as a wrapper that retries after every error would.
 					if test.happened {
 						require.NoError(t, err)
 						require.ErrorIs(t, again, compensator.ErrDuplicate, "it sees that the first transaction committed")
@@ -110,8 +110,8 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 }
 
 // TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen calls Once for an entry that exists already, and loses the
-// COMMIT or its reply. The entry existed before, so its existence does not prove the commit. The work must be done
-// exactly once.
+// COMMIT or the reply to it. The entry existed before, so it does not prove the commit. The work must be done exactly
+// once.
 // Failure: F19
 func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 	t.Parallel()
@@ -159,7 +159,7 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 	t.Parallel()
 	for way, committer := range committers {
 		if way == "plain" {
-			continue // The driver's own handle does not report that the answer was lost.
+			continue // The driver's own handle does not report a lost answer.
 		}
 		for of, others := range map[string]bool{"its own Once": false, "the Once of another Compensator": true} {
 			t.Run(way+"/"+of, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T
 	} {
 		for way, committer := range committers {
 			if way == "plain" || name == "request held back" && way != "closure" {
-				continue // The plain way cannot know that an answer was lost. The slow case waits ten seconds, so this test runs it for one way only.
+				continue // The plain way cannot know that an answer was lost. The slow case takes ten seconds, so it runs for one way only.
 			}
 			t.Run(name+"/"+way, func(t *testing.T) {
 				t.Parallel()
@@ -290,7 +290,7 @@ func TestEntryOfALostCommitRequestNeverRuns(t *testing.T) {
 				return err
 			}
 			trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit()), Fault: faultproxy.DropRequest})
-			for range 4 { // more calls than the type has slots
+			for range 4 { // These are more calls than the type has slots.
 				requireUnknown(t, committer.commit(c, db, record), way)
 			}
 			require.Equal(t, 4, trap.Fired())

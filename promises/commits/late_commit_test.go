@@ -21,7 +21,7 @@ func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg, ready := w.HooksOnly(w.Quick())
-	cfg.Lease = time.Hour // No other process can claim the entry meanwhile.
+	cfg.Lease = time.Hour // With this lease, no other process can claim the entry during the test.
 	c := w.New(cfg)
 	given := make(chan compensator.Entry, 1)
 	orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {

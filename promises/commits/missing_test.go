@@ -13,7 +13,7 @@ import (
 )
 
 // TestEntryThatIsNotThereAfterItsCommitIsReported records in a transaction that the server has rolled back. The caller
-// swallows the error. On a plain handle, Commit then returns nil. The library must report the missing entry.
+// ignores the error. On a plain handle, Commit returns nil nevertheless. The library must report the missing entry.
 // Failure: F2
 func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 	t.Parallel()

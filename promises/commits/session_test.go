@@ -54,7 +54,7 @@ func TestSessionsLeftInsideATransactionHoldNothingUp(t *testing.T) {
 				effects := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 				plainly, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				spoil(w, db, 5, statements)
-				paid := w.PutThrough(w.DB, effects, 1, compensator.Options{}) // The commit is not reported to this process.
+				paid := w.PutThrough(w.DB, effects, 1, compensator.Options{}) // The pool is plain, so the commit is not reported to this process.
 				closed := w.PutThrough(w.DB, plainly, 1, compensator.Options{})
 				w.Run(c)
 				w.WaitState(closed, compensator.Succeeded)

@@ -23,8 +23,8 @@ import (
 // recorder records one entry that would run at once and one that would wait in the queue.
 type recorder func(tx compensator.Tx)
 
-// lostConnection is the case in which the result of the commit is unknown. Here the process may ask the queue for the
-// entry, although the entry does not exist.
+// lostConnection is the case in which the result of the commit is unknown. In this case the process may ask the queue
+// for the entry, although the entry does not exist.
 const lostConnection = "connection killed"
 
 // notCommitted are the ways in which a transaction does not commit.
@@ -94,7 +94,7 @@ func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
 				if w.Redis != nil {
 					w.WaitWhole("close_order") // While the queue of a type is rebuilt, entries are enqueued twice.
 				}
-				for range 3 { // more entries than the type has slots
+				for range 3 { // These are more entries than the type has slots.
 					abandon(t, w, c, cfg.DB, func(tx compensator.Tx) {
 						for _, delay := range []time.Duration{0, time.Minute} { // Both due times are within the queue's horizon.
 							_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: delay})
@@ -128,7 +128,7 @@ func TestEntryRolledBackToASavepointNeverRuns(t *testing.T) {
 		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 4}, nil)
 		stop := w.Run(c)
 		var kept []*compensator.Receipt
-		for range 6 { // more entries than the type has slots
+		for range 6 { // These are more entries than the type has slots.
 			var all []*compensator.Receipt
 			w.InTx(cfg.DB, func(tx *sql.Tx) {
 				for _, statement := range []string{"SAVEPOINT s", "ROLLBACK TO SAVEPOINT s", "RELEASE SAVEPOINT s"} {
@@ -417,7 +417,7 @@ func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
 					w.Exec("ALTER TABLE common_process_log MODIFY business_id VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''")
 					c := w.New(cfg)
 					err := commit(c, cfg.DB, func(tx compensator.Tx) {
-						fail(t, w, func() error { // Provoke the failure before the effect, because the lock of the effect would block the change of the table.
+						fail(t, w, func() error { // Provoke the failure before the effect, because the lock of the effect would block a change of the table.
 							_, err := c.Record(t.Context(), tx, entry)
 							return err
 						})

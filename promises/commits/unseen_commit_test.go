@@ -89,7 +89,7 @@ func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 }
 
 // TestChangeTakesEffectAlthoughNobodyReportsItsCommit commits a change without calling Receipt.Committed. If the change
-// brings an entry forward, the entry must start. If it ends an entry, the next entry of the ordering key must start.
+// makes an entry due earlier, the entry must start. If it ends an entry, the next entry of the ordering key must start.
 // Failure: F12
 func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// The type compensates entries that have lost three leases. The handler of such an entry is still running in this
-// process. The process must not compensate the entry beside that handler.
+// The type compensates entries that have lost three leases. The handler of such an entry still runs in this process. As
+// long as it runs, this process must not compensate the entry.
 func TestNothingIsUndoneBesideAHandlerThatIsStuckOnIt(t *testing.T) {
 	t.Parallel()
 	for name, returns := range map[string]bool{"it never returns": false, "it returns meanwhile": true} {

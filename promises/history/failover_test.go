@@ -29,7 +29,7 @@ type failover struct {
 	*harness.World
 	primary, replica *testservers.SQLServer
 	proxy            *faultproxy.TCP
-	stops            bool // services run with StopOnLoss
+	stops            bool // whether services run with StopOnLoss
 }
 
 func newFailover(t *testing.T) *failover {
@@ -75,7 +75,7 @@ type service struct {
 	rounds  atomic.Int64
 	starts  atomic.Int64
 	noticed chan struct{}
-	loss    atomic.Pointer[processlog.LossError] // the last that was reported
+	loss    atomic.Pointer[processlog.LossError] // the latest loss that was reported
 	mu      sync.Mutex                           // guards ran
 	ran     map[string]int                       // number of handler calls by idempotency key
 	holding *harness.Gate                        // handlers of the slow type wait here
@@ -281,7 +281,8 @@ func awaitAny(t *testing.T, a, b *service) {
 }
 
 // remembers watches the reads that pass through a proxy. The returned function reports whether the process behind the
-// proxy remembers an entry. The process reads a recorded entry once. It reads entries that it remembers again.
+// proxy remembers an entry. The process reads a recorded entry once. If it remembers the entry, it reads it a second
+// time.
 func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) bool) {
 	var mu sync.Mutex
 	reads := make(map[string]int) // by entry id
@@ -304,7 +305,8 @@ func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) 
 	}
 }
 
-// By default a process reports the loss and goes on. Entries with the ids of lost entries run once, like all others.
+// By default a process reports the loss and goes on. New entries that get the ids of lost entries must run once, like
+// all others.
 // Failure: F21
 func TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported(t *testing.T) {
 	t.Parallel()
@@ -335,7 +337,7 @@ func TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported(t *testing.T) {
 		require.NoError(t, health.Ready(), "the process works")
 		require.False(t, s.loss.Load().Stopped)
 	}
-	for id := running; id.Row() < orphan.Row(); { // the database gives out the lost ids again
+	for id := running; id.Row() < orphan.Row(); { // The database assigns the lost ids again.
 		heirs = append(heirs, fmt.Sprint("heir ", len(heirs)))
 		id = []*service{a, b}[len(heirs)%2].mustRecord("close_order", heirs[len(heirs)-1], "{}", compensator.Options{})
 	}
@@ -402,7 +404,7 @@ func TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack(t *testing.T) {
 }
 
 // The success of an entry is lost. Another process then runs the entry again, before this process reads the row. So the
-// row's version is higher than the version that this process remembers. It must still count as a loss.
+// row's version is higher than the version that this process remembers. The process must still report the loss.
 func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -439,7 +441,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 		w.Eventually(func() bool { return rounds.Load() >= until }, "rounds go on")
 	}
 
-	w.InTx(w.DB, func(tx *sql.Tx) { // an entry that was rolled back to a savepoint
+	w.InTx(w.DB, func(tx *sql.Tx) { // This entry was rolled back to a savepoint.
 		_, err := tx.Exec("SAVEPOINT s")
 		require.NoError(t, err)
 		_, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: time.Hour})
@@ -449,7 +451,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	})
 	someRounds()
 
-	id := w.Put(orders, 1, compensator.Options{}) // an entry that was purged early
+	id := w.Put(orders, 1, compensator.Options{}) // This entry was purged early.
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	w.Exec("UPDATE common_process_log SET next_at=next_at-120000 WHERE id=?", id.Row())
@@ -459,7 +461,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	someRounds()
 	require.Zero(t, losses.Load())
 
-	id = w.Put(orders, 3, compensator.Options{}) // an entry that an operator has requeued
+	id = w.Put(orders, 3, compensator.Options{}) // A person has requeued this entry.
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	by := admin.AuditInfo{Actor: "ann", Reason: "the mail bounced"}
@@ -468,12 +470,12 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	someRounds()
 	require.Zero(t, losses.Load())
 
-	_, err = admin.Of(other).Erase(t.Context(), id, by) // erasing changes the row, but it is still the same entry
+	_, err = admin.Of(other).Erase(t.Context(), id, by) // An erasure changes the row, but it is still the same entry.
 	require.NoError(t, err)
 	someRounds()
 	require.Zero(t, losses.Load())
 
-	id = w.Put(orders, 2, compensator.Options{}) // an entry that is really lost, so the process must report it
+	id = w.Put(orders, 2, compensator.Options{}) // This entry is really lost, so the process must report it.
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	w.Exec("DELETE FROM common_process_log WHERE id=?", id.Row())

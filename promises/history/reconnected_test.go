@@ -72,8 +72,8 @@ func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 	f.WithRedis()
 	person := f.service(false, false)
 	// idle does not work on entries. Its connections are dead after the failover, and it opens new ones without an
-	// error. On a plain pool the library cannot see new connections. There only a reconciler round would notice the
-	// loss, and no round comes in this test.
+	// error. On a plain pool the library cannot see new connections. On a plain pool only a reconciler round would
+	// notice the loss, and no round comes in this test.
 	idle := f.lone("idle", f.Open(harness.Watched(f.DSN)))
 	all := []*lone{idle}
 	// busy tries to claim a locked entry again and again. A locked entry is not an error. A claim fails once the primary

@@ -87,8 +87,8 @@ func accept(t *testing.T, c *compensator.Compensator) {
 	require.NoError(t, err)
 }
 
-// An operator has accepted an earlier loss with a note. Then there is a second loss, and the database's clock
-// is set back. By that clock, the note looks younger than it is. The note must not cover the second loss.
+// An operator has accepted an earlier loss with a note. After that there is a second loss, and the database's clock is
+// set back. By this clock, the note looks younger than it is. The note must not cover the second loss.
 func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
@@ -154,12 +154,12 @@ func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 	})
 }
 
-// The process sees a new version of a row. Just afterwards it reads an older version of the same row. It must remember
+// The process sees a new version of a row. Just after that it reads an older version of the same row. It must remember
 // the newest version that it saw.
 func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
-		many := make([]compensator.NewEntry, 100) // more entries than the process reads back before the test ends
+		many := make([]compensator.NewEntry, 100) // These are more entries than the process reads back before the test ends.
 		for i := range many {
 			many[i] = compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)}
 		}
@@ -176,8 +176,8 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	})
 }
 
-// Several entries are lost. Other processes have meanwhile raised the version of the last one above the lost version.
-// So this entry does not show the loss. The entry that the process saw before it must still prove the loss.
+// Several entries are lost. After the loss, other processes raise the version of the last one above the lost version,
+// so this entry does not show the loss. An entry that the process saw earlier must still prove the loss.
 func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
@@ -258,7 +258,7 @@ func (s *silentStore) Versions(ctx context.Context, ids []processlog.ID) ([]proc
 	return s.Store.Versions(ctx, ids)
 }
 
-// Record asks nothing and waits for nothing, however long the database takes to say what it has kept.
+// Record must not ask the database what it has kept, and must not wait if the database is slow to answer that question.
 // Failure: F21
 func TestRecordWaitsForNoCheckOfTheDatabase(t *testing.T) {
 	t.Parallel()
@@ -268,9 +268,9 @@ func TestRecordWaitsForNoCheckOfTheDatabase(t *testing.T) {
 		return silent
 	}
 	inForgetfulBubble(t, compensator.Config{}, wrap, func(t *testing.T, f *forgetful) {
-		f.runs(0) // something is remembered
+		f.runs(0) // The process now remembers an entry.
 		silent.silent.Store(true)
-		time.Sleep(20 * time.Second) // a check waits for its answer
+		time.Sleep(20 * time.Second) // A check now waits for its answer.
 		var records sync.WaitGroup
 		for range 3 {
 			records.Go(func() {
@@ -292,7 +292,7 @@ func TestRecordWaitsForNoCheckOfTheDatabase(t *testing.T) {
 	})
 }
 
-// Without the check nothing is read back, and AcceptLoss still speaks to other processes.
+// If losses are ignored, the process must read no entry back. AcceptLoss must still write its note for other processes.
 func TestNothingIsReadBackWhereLossesAreIgnored(t *testing.T) {
 	t.Parallel()
 	forgetfulBubble(t, compensator.Config{IgnoreLoss: true}, asItIs, func(t *testing.T, f *forgetful) {

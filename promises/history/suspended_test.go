@@ -12,9 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A machine is suspended for an hour. Other processes meanwhile purge entries that this machine's process saw just
-// before. The machine's clocks stood still, so the database's clock seems to have jumped. The process must not report a
-// loss.
+// A machine is suspended for an hour. During that hour, other processes purge entries that the process on this machine
+// saw just before. The machine's clocks stood still, so the database's clock seems to have jumped. The process must not
+// report a loss.
 // Failure: F21
 func TestPurgeWhileTheMachineWasSuspendedIsNoLoss(t *testing.T) {
 	t.Parallel()
@@ -33,7 +33,7 @@ func TestPurgeWhileTheMachineWasSuspendedIsNoLoss(t *testing.T) {
 	})
 }
 
-// clockless is a log without the table that gives the database's clock.
+// clockless is a log without the table that keeps the database's clock.
 type clockless struct{ processlog.Store }
 
 func (clockless) Marks(context.Context, []string) (time.Time, map[string]time.Time, error) {

@@ -31,12 +31,12 @@ type purgeStore struct {
 	mu     sync.Mutex // guards the fields below it
 	begins []time.Time
 	inside int
-	most   int // largest number purged in one call
+	most   int // largest number of entries purged in one call
 	limits map[int]bool
 	fails  error
 	failed string // type whose purge fails (empty: all types)
-	locked bool   // another transaction locks the oldest row of each type and state
-	refers int    // number of coming calls that report a row which the database refuses to delete
+	locked bool   // whether another transaction locks the oldest row of each type and state
+	refers int    // number of the next calls that report a row which the database refuses to delete
 	late   bool   // if set, Marks fails in the first 40 seconds of each minute, so no process can find out who purges
 }
 
@@ -418,8 +418,8 @@ func TestOldCasesAreForgottenThoughNothingElseIsToBeDone(t *testing.T) {
 	})
 }
 
-// Two kinds of rounds run side by side: those that purge by Keep, and those that maintain cases. One kind fails. The
-// other kind must not clear that problem from Health.
+// Two kinds of rounds run side by side: those that purge by Keep, and those that maintain cases. One kind of round
+// fails. A round of the other kind must not clear this problem from Health.
 func TestMaintenanceOfCasesThatFailsIsReportedByItsName(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -450,7 +450,7 @@ func fill(t *testing.T, c *compensator.Compensator, store *purgeStore, n int, ty
 }
 
 // The oldest row is locked all the time, so each step purges one entry less than its limit. Purge must continue with
-// the rows behind it.
+// the rows behind the locked one.
 func TestPurgeGoesOnBehindALockedRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -468,7 +468,7 @@ func TestPurgeGoesOnBehindALockedRow(t *testing.T) {
 }
 
 // The oldest row of a type is locked all the time, so one step purges 99 entries. The round must continue with the rows
-// behind it.
+// behind the locked one.
 // Failure: F106
 func TestRoundGoesOnBehindALockedRow(t *testing.T) {
 	t.Parallel()

@@ -63,8 +63,8 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 }
 
 // The queue's lease of an entry ends while its handler still runs, because only the lease in the database is renewed.
-// So the queue reports this entry as due. Another process then enqueues a second entry. The queue wakes no process for
-// it, because the first entry is due already. The second entry must still run on time.
+// So the queue reports this entry as due. Another process then enqueues a second entry. For the second entry the queue
+// wakes no process, because the first one is due already. The second entry must still run on time.
 // Failure: F56
 func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 	t.Parallel()

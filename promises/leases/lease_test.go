@@ -219,8 +219,8 @@ func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
 	})
 }
 
-// The database is slow, so an outcome waits to be stored. The entry must keep its lease. Otherwise another process
-// would run it too, and the first outcome would be lost.
+// The database is slow, so an outcome waits to be stored. The entry must keep its lease. If it lost the lease, another
+// process would run it too, and the first outcome would be lost.
 func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]error{"success": nil, "failure": compensator.Permanent(errors.New("no"))} {
@@ -368,8 +368,8 @@ func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 	})
 }
 
-// On a small plain pool, a renewal may find no free connection. There, the lease must be longer than the timeout. On
-// all other pools the lease must be as long as configured.
+// On a small plain pool, a renewal may find no free connection. On such a pool, the lease must be longer than the
+// timeout. On all other pools it must be as long as configured.
 // Failure: F52
 func TestLeaseOutlastsTheTimeoutOnASmallPlainPoolAlone(t *testing.T) {
 	t.Parallel()

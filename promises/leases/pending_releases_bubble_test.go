@@ -58,9 +58,9 @@ func (s *muteStore) Release(ctx context.Context, ids []processlog.ID, token proc
 	return s.Store.Release(ctx, ids, token)
 }
 
-// The answer to a claim was lost, so its release is pending. A new claim would give the entry a new token. The release
-// with the old token would then fail, and the lease would count as lost. The process must release before it claims
-// again.
+// The answer to a claim was lost, so its release is pending. A new claim would give the entry a new token. After that
+// the release with the old token would fail, and the lease would count as lost. The process must release before it
+// claims again.
 // Failure: F59
 func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -94,8 +94,8 @@ func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	})
 }
 
-// owing is a store and a Compensator on it. The store performs some claims but returns an error. A caller's transaction
-// may lock its rows.
+// owing is a store and a Compensator on it. The store performs some claims but returns an error, so their releases are
+// pending. A caller's transaction may lock rows of the store.
 type owing struct {
 	processlog.Store
 
@@ -104,9 +104,9 @@ type owing struct {
 	ran    *harness.Calls
 
 	mu    sync.Mutex // guards the fields below it
-	loses int        // number of coming claims whose answers are lost
-	lost  []int      // numbers of entries that each claim with a lost answer had leased
-	fails int        // number of coming releases of several entries that fail
+	loses int        // number of the next claims whose answers are lost
+	lost  []int      // for each claim with a lost answer: number of entries that it had leased
+	fails int        // number of the next releases of several entries that fail
 }
 
 func (s *owing) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {

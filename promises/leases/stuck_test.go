@@ -156,8 +156,8 @@ func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 	})
 }
 
-// A dead-lettering waits for the database. Meanwhile the stuck handler of the entry returns success. The success must
-// win.
+// A dead-lettering waits for the database. During this wait the stuck handler of the entry returns success. The success
+// must win.
 func TestDeadLetteringThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -257,9 +257,9 @@ func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// A process is stuck on an entry. Another process has meanwhile run the entry, and its retry waits. The entry has no
-// lease any more, so the stuck process cannot see how long the entry has been free. It must leave the retry to other
-// processes.
+// A process is stuck on an entry. Another process has run the entry since, and the retry of the entry waits. The entry
+// has no lease any more, so the stuck process cannot see how long the entry has been free. It must leave the retry to
+// other processes.
 // Failure: F62
 func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
 	t.Parallel()

@@ -136,8 +136,8 @@ func TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain(t *testing.T) {
 }
 
 // TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge lets each producer record its own keys again and again,
-// several in one transaction. Meanwhile the entries end and are purged. A producer that waits a second for a lock fails
-// the test. The server logs every deadlock.
+// several in one transaction. At the same time the entries end and are purged. A producer that waits a second for a
+// lock fails the test. The server logs every deadlock.
 // Failure: F26
 func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 	t.Parallel()
@@ -236,9 +236,9 @@ func endPending(w *harness.World) {
 	}
 }
 
-// TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain records a key again in an open transaction. Meanwhile it changes
-// the entry by its key. The duplicate locks the key in the unique index but not the entry's row. The change must not
-// wait.
+// TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain records a key again in an open transaction. As long as that
+// transaction is open, the test changes the entry by its key. The duplicate locks the key in the unique index but not
+// the entry's row. So the change must not wait.
 // Failure: F26
 func TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain(t *testing.T) {
 	t.Parallel()

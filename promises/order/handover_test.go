@@ -19,8 +19,8 @@ import (
 // slow is a store that takes a second to store outcomes.
 type slow struct {
 	*memory.Store
-	refuse func(outcomes []processlog.Outcome) ([]processlog.Settled, error) // may return a result in place of the store's (nil: never)
-	leased map[processlog.ID]bool                                            // by the id of an entry whose outcome was stored: whether the next entry already had a lease then
+	refuse func(outcomes []processlog.Outcome) ([]processlog.Settled, error) // may return a result instead of the store's; nil: the store decides
+	leased map[processlog.ID]bool                                            // by the id of an entry whose outcome was stored: whether the next entry had a lease at that time
 }
 
 func (s *slow) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {

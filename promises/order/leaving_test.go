@@ -40,7 +40,7 @@ func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 }
 
 // An entry was committed late. It is blocked, because another entry of its key runs. The running entry then asks for a
-// retry in an hour. The blocked entry must run meanwhile, because it comes first by id.
+// retry in an hour. The blocked entry must run in this hour, because it comes first by id.
 // Failure: F117
 func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	t.Parallel()
@@ -71,7 +71,7 @@ func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 }
 
 // Plain SQL inserted an entry without a position. Its first claim writes the position and puts the entry back once. The
-// entry is the first of its key, so it must then run at once.
+// entry is the first of its key, so after that it must run at once.
 // Failure: F117
 func TestEntryWithoutANoteRunsAtOnce(t *testing.T) {
 	t.Parallel()

@@ -169,8 +169,8 @@ func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// passBy records an entry of another key and waits until it has run. By then the process has read every earlier entry.
-// A blocked entry was read but not claimed.
+// passBy records an entry of another key and waits until it has run. After that the process has read every earlier
+// entry. If an earlier entry is blocked, the process has read it and not claimed it.
 func passBy(w *harness.World, db *sql.DB, orders *compensator.Type[harness.Order]) {
 	w.T.Helper()
 	w.WaitState(w.PutThrough(db, orders, 100, of("somebody else")), compensator.Succeeded)
@@ -337,7 +337,7 @@ func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
 }
 
 // The database assigns an id before the transaction commits. So an entry that commits late may find a later entry of
-// its key running. It must wait for that entry.
+// its key running. The late entry must wait for the running one.
 // Failure: F112
 func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 	t.Parallel()
@@ -394,8 +394,8 @@ func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// Plain SQL writes some entries, or a process that does not know that the type is serial. Such an entry gets its
-// position at its first claim.
+// Some entries are written by plain SQL, or by a process that does not know that the type is serial. Such an entry gets
+// its position at its first claim.
 // Failure: F114
 func TestEntriesRecordedWithoutPositionsRunOneAtATime(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ type refusing struct {
 	*compensatortest.MemoryStore
 	claims atomic.Int64
 	stale  bool                           // if set, KeyStates reports no entry as blocked, like an outdated answer
-	lines  func() error                   // called by KeyStates, which fails with its error (nil: KeyStates works)
+	lines  func() error                   // called by KeyStates, which fails with the error of this function (nil: KeyStates works)
 	block  func(block func() error) error // wraps the call that blocks entries (nil: it works)
 }
 
@@ -145,8 +145,8 @@ func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 	}
 }
 
-// The queue has leased these entries to the process. It would offer them to no process before that lease ends. They
-// must run as soon as the store works again.
+// The queue has leased these entries to the process. The queue would offer them to no process before that lease ends.
+// They must run as soon as the store works again.
 // Failure: F116
 func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	t.Parallel()

@@ -202,8 +202,8 @@ func TestOneOfManyCancellationsChangesTheEntry(t *testing.T) {
 	}
 }
 
-// A caller completes an entry in its transaction and is about to commit its own work there. If the entry has already
-// ended, the call must return an error. Otherwise a caller that checks only errors would do the work twice.
+// A caller does the work of an entry in a transaction and completes the entry there. If the entry has already ended,
+// the call must return an error. Otherwise a caller that checks only errors would do the work twice.
 // Failure: F73
 func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -276,7 +276,8 @@ func TestSettlingManuallyInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 	})
 }
 
-// A caller ignores the error of a manual action and commits. The action must not be committed without its audit record.
+// A person settles an entry manually in a transaction, and the audit record cannot be written. The caller ignores the
+// error and commits. The action must not be committed without its audit record.
 // Failure: F121
 func TestSettlingManuallyThatCannotBeKeptChangesNothing(t *testing.T) {
 	w := harness.NewWorld(t)

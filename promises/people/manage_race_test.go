@@ -57,8 +57,8 @@ func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 	return u
 }
 
-// awaitCompleted waits for the event of an attempt whose entry was completed meanwhile. A success agrees with the
-// completion, so it counts as settled. Any other outcome is dropped.
+// awaitCompleted waits for the event of an attempt whose entry was completed meanwhile. If the attempt succeeded, its
+// outcome agrees with the completion and counts as settled. Any other outcome is dropped.
 func (u *underWay) awaitCompleted(verdict error) observe.SettledEvent {
 	u.T.Helper()
 	if verdict != nil {
@@ -198,8 +198,8 @@ func TestCancellationRolledBackDisturbsNobody(t *testing.T) {
 }
 
 // A transaction cancels an entry and rolls back to a savepoint, for example in an ORM's nested transaction. A Connector
-// sees only the outer commit, so the process believes that the entry is cancelled. It cancels the handler's context
-// without need. That must not count as a failure of the entry.
+// sees only the outer commit, so the process believes that the entry is cancelled. So it cancels the context of the
+// handler although the entry is not cancelled. This must not count as a failure of the entry.
 // Failure: F27
 func TestCancellationThatASavepointUndoesCostsNothing(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A person or a service brings an entry forward. The entry must run at its new due time, although the queue still holds
-// the old due time.
+// A person or a service makes an entry due earlier. The entry must run at its new due time, although the queue still
+// holds the old due time.
 func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -43,7 +43,7 @@ type deed struct {
 	from   []compensator.State
 	to     func(before compensator.State) compensator.State
 	epochs uint32
-	counts bool // the action keeps process_count and compensate_count
+	counts bool // whether the action keeps process_count and compensate_count
 	alone  func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error
 	inTx   func(ctx context.Context, c *compensator.Compensator, tx *sql.Tx, ref compensator.Ref) error
 }

@@ -50,8 +50,8 @@ func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 	})
 }
 
-// An entry is completed while its handler waits for a dependency. The handler's context ends, and its call fails. That
-// must not count against the dependency.
+// An entry is completed while its handler waits for a dependency. The handler's context ends, so the call to the
+// dependency fails. This failure must not count against the dependency.
 func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -106,7 +106,7 @@ var problems = map[string]struct {
 	what    string
 	breaks  func(b *breakable)
 	provoke func(b *breakable, n int) // may be called repeatedly
-	watched bool                      // cannot be recognized on a plain pool
+	watched bool                      // whether the problem cannot be recognized on a plain pool
 }{
 	"claim": {what: "entries could not be claimed", breaks: func(b *breakable) {
 		b.breaks(claims)
@@ -209,7 +209,7 @@ func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 // which it began.
 func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	t.Parallel()
-	b, _ := newBreakable(t, false) // The pool is plain. There the library first asks which rows are free.
+	b, _ := newBreakable(t, false) // On a plain pool the library first asks which rows are free.
 	var asked atomic.Int64
 	b.proxy.Arm(faultproxy.Rule{Match: func(r faultproxy.Request) bool {
 		if r.Runs() && strings.Contains(r.Text, " id FROM `common_process_log`") && strings.Contains(r.Text, "SKIP LOCKED") {
@@ -240,8 +240,8 @@ func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	b.Eventually(func() bool { return open().IsZero() }, "it is stored")
 }
 
-// A lease cannot be renewed until it ends, and then needs no renewal. Health must then no longer show this problem. It
-// may not wait for the renewal of another lease, because there may be none.
+// A lease cannot be renewed until it ends. After that it needs no renewal, so Health must no longer show this problem.
+// Health must not wait for the renewal of another lease, because there may be no other lease.
 func TestRenewalsAreNoProblemOnceNothingIsLeftToRenew(t *testing.T) {
 	t.Parallel()
 	b, lines := newBreakable(t, true)

@@ -108,7 +108,7 @@ func (silentQueue) Peek(ctx context.Context, _ []string) ([]time.Duration, []str
 }
 
 // New checks the queue first. Then it reads from the database which entries must be purged. Both have the same
-// deadline. The silent queue must leave enough time for the database.
+// deadline. The check of the silent queue must leave enough time for the database.
 // Failure: F85
 func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()
@@ -154,7 +154,7 @@ func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
 	})
 }
 
-// New finds Redis down. When Redis answers again, the log must say how long Redis was down since New.
+// New finds Redis down. When Redis answers again, the log must say for how long it was down, counted from New.
 func TestQueueThatNewFoundDownIsToldToAnswerAgainAfterTheTimeSinceNew(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

@@ -175,8 +175,8 @@ func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	})
 }
 
-// The process that makes a slot may roll its transaction back. The other processes must then make this slot. They must
-// not wait for the next slot.
+// The process that makes a slot may roll its transaction back. In this case the other processes must make this slot.
+// They must not wait for the next slot.
 // Failure: F102
 func TestSlotThatAnotherProcessDidNotMakeIsMadeSoon(t *testing.T) {
 	t.Parallel()

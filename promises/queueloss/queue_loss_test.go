@@ -147,7 +147,7 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.Run(c)
 	far, beyond := w.RecordDelayed(c, time.Hour), w.RecordDelayed(c, 2*time.Second)
 	for range 5 {
-		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond)) // This entry was enqueued or found later than the process could have enqueued or found the entry that is due far ahead.
+		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond)) // This entry is enqueued later than the entry that is due far ahead could have been. So after it, that entry is not in the queue.
 	}
 	assert.False(t, w.InQueue(far))
 	w.WaitState(beyond, compensator.Succeeded)
@@ -159,7 +159,7 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 }
 
 // TestFailoverThatForgetsLosesNoEntry promotes a Redis replica that was cut off from its primary. The replica still
-// holds entries that have ended since, and lacks the entries that were enqueued since. Every entry must run.
+// holds entries that have ended after the cut, and lacks the entries that were enqueued after it. Every entry must run.
 // Failure: F42
 func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	t.Parallel()
@@ -365,7 +365,7 @@ func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
-	cfg.Lease, cfg.Grace = 10*time.Minute, 10*time.Minute // Neither of them ends during the test.
+	cfg.Lease, cfg.Grace = 10*time.Minute, 10*time.Minute // Neither the lease nor the grace period ends during the test.
 	c := w.New(cfg)
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(_ *compensator.Entry, call int) error {
 		if call == 1 {

@@ -118,8 +118,8 @@ func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
 	require.Error(t, w.Redis.ZScore(t.Context(), w.DueKey("sync_user"), user).Err(), "the other type is left alone")
 }
 
-// No process here handles the type. So only the process that records entries of the type can notice that Redis lost
-// them.
+// No process here handles the type. So only a process that records entries of the type can notice that Redis lost the
+// type's queue.
 // Failure: F44
 func TestRecordingNoticesThatRedisLostAType(t *testing.T) {
 	t.Parallel()
@@ -200,7 +200,7 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	w.Wait(first, "the first round of the process that is busy")
 	w.WaitWhole("close_order")
 	w.RecordDelayed(w.New(w.Quick()), 50*time.Millisecond)
-	gate.Await(t) // This process has no free slot, and must check its queue all the same.
+	gate.Await(t) // This process has no free slot, and must check its queue nevertheless.
 
 	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)

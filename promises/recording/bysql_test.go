@@ -284,14 +284,14 @@ var oddRows = []struct {
 }
 
 // TestRowOfAnyShapeStopsNoOther runs one handler at a time. Every odd row is due before the valid rows. The valid rows
-// must run all the same.
+// must run nevertheless.
 // Failure: F111
 func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		conn, err := w.Open(harness.Plain(w.DSN)).Conn(t.Context())
 		require.NoError(t, err)
 		defer conn.Close()
-		_, err = conn.ExecContext(t.Context(), "SET SESSION sql_mode=''") // A lenient session writes values that a strict session rejects.
+		_, err = conn.ExecContext(t.Context(), "SET SESSION sql_mode=''") // A session without a strict sql_mode writes values that a strict session rejects.
 		require.NoError(t, err)
 		good := 0
 		for round := range 2 {

@@ -1,7 +1,7 @@
 // Package recording tests what Record promises before its transaction ends:
 //
 //   - Record refuses invalid handles, texts and settings (G2).
-//   - An idempotency key stands for one event and one entry. This holds for concurrent callers, too (G11).
+//   - An idempotency key stands for one event and one entry, also with concurrent callers (G11).
 //   - Content arrives unchanged.
-//   - An entry belongs to the right database where several databases share a server.
+//   - If several databases share a server, an entry goes into the right one.
 package recording

@@ -40,7 +40,7 @@ func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compe
 		assert.Zero(t, e.ProcessCount, "to wait costs no attempt")
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
 		return err
-	}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits the handler's own waits only, not the wait for the batch.
+	}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits only waits that the handler asks for, not the wait for the batch.
 	require.NoError(t, err)
 	return report
 }
@@ -163,7 +163,8 @@ func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	}
 }
 
-// Plain SQL may write a batch id that ends with a space, which Record would refuse.
+// Plain SQL may write a batch id that ends with a space, which Record would refuse. If the entry follows a batch whose
+// id differs only by that space, it would wait for itself. So it must wait for a person.
 // Failure: F15
 func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing.T) {
 	t.Parallel()
@@ -188,7 +189,7 @@ func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	report, err := compensator.HandleTx(t.Context(), c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
 		return err
-	}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits the handler's own waits only, not the wait for the batch.
+	}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits only waits that the handler asks for, not the wait for the batch.
 	require.NoError(t, err)
 	w.Run(c)
 	w.WaitState(w.Put(report, 0, compensator.Options{}), compensator.Succeeded) // This entry follows no batch.
@@ -229,7 +230,7 @@ func TestFollowUpIsLateByAPartOfWhatItsBatchTook(t *testing.T) {
 				defer mu.Unlock()
 				late = append(late, time.Since(began)-took)
 				return nil
-			}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits the handler's own waits only, not the wait for the batch.
+			}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits only waits that the handler asks for, not the wait for the batch.
 			require.NoError(t, err)
 			stop := compensatortest.Run(t, c)
 			harness.RecordIn(t, c, store,

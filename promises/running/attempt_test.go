@@ -219,8 +219,8 @@ func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store 
 	})
 }
 
-// A stuck batch returns when its leases have been over for nearly the length of a lease. The process then renews the
-// leases, and that takes the rest of this length. The process must not count a lost lease meanwhile.
+// A stuck batch returns nearly the length of a lease after its leases have ended. The process then renews the leases,
+// which takes the rest of that length. In this time the process must not count a lost lease.
 func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.T) {
 	t.Parallel()
 	const lease = 30 * time.Second

@@ -340,7 +340,7 @@ func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 }
 
 // Some entries of a batch cannot be decoded, so the batch handler gets only the others. It returns as many errors as
-// the whole batch has entries. That number is wrong, so the result must not count as a verdict.
+// the whole batch has entries. This number is wrong, so the result must not count as a verdict.
 // Failure: F71
 func TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict(t *testing.T) {
 	t.Parallel()

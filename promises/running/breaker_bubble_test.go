@@ -57,7 +57,7 @@ type service struct {
 	queue *compensatortest.MemoryQueue
 
 	up, hangs     atomic.Bool
-	calls, claims atomic.Int64 // claims counts claims in the queue, and searches for due entries in the store
+	calls, claims atomic.Int64 // claims is the number of claims in the queue and of searches for due entries in the store
 	released      atomic.Int64
 
 	mu           sync.Mutex // guards the fields below it

@@ -353,7 +353,7 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 }
 
 // TestHandlerThatCompletesItsOwnEntryHasSettledIt completes the entry inside its own handler. The reported outcome must
-// agree with the row. Otherwise a lost outcome would be reported as a problem.
+// agree with the row. If it did not, a lost outcome would be reported as a problem.
 // Failure: F68
 func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 	t.Parallel()

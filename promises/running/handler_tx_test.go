@@ -85,7 +85,7 @@ func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testin
 }
 
 // After a handler returns nil and before the commit, the library sends one statement. If the database refuses or loses
-// that statement, the entry must not count a failure.
+// this statement, this must not count as a failure of the entry.
 func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []string{"request lost", "reply lost"} {
@@ -290,8 +290,8 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 }
 
 // The result of a transactional handler decides how its entry ends. The handler must not also end the entry by a call.
-// If that were allowed, each success would be dropped because the entry has changed. The entry would then be
-// dead-lettered as if its process had crashed.
+// If such a call were allowed, each success would be dropped because the entry has changed, and in the end the entry
+// would be dead-lettered as if its process had crashed.
 // Failure: F68
 func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	t.Parallel()

@@ -247,8 +247,8 @@ func TestStartOfAProcessEndsNoWait(t *testing.T) {
 	}
 }
 
-// A compensation runs alone. It is overdue when a process starts, and its type waits for a full batch then. That wait
-// must not delay the compensation.
+// A compensation runs alone. It is overdue when a process starts, and at that time entries of its type wait for a full
+// batch. This wait must not delay the compensation.
 func TestStartOfAProcessPutsNoCompensationOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -289,7 +289,7 @@ func TestBatchWaitOfNothingWaitsForNobody(t *testing.T) {
 }
 
 // Other processes record enough entries for a full batch. The queue does not report their number to this process. The
-// process must find the batch full all the same.
+// process must find out nevertheless that the batch is full.
 // Failure: F107
 func TestFullBatchDoesNotWaitWhoeverHasRecordedIt(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 	t.Parallel()
 	closed := errors.New("the bank is closed")
-	const enough = 4 // so many calls would exhaust the entry if waits counted
+	const enough = 4 // This many calls would exhaust the entry if waits counted.
 	for name, wait := range map[string]func() error{
 		"Snooze":      func() error { return compensator.Snooze(100 * time.Millisecond) },
 		"Unavailable": func() error { return compensator.RetryAfter(100*time.Millisecond, compensator.Unavailable(closed)) },

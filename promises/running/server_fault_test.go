@@ -67,8 +67,8 @@ func TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson(t *testing.T) {
 	require.Contains(t, w.Entry(c, id).LastError, "4 in a row, the server's condition: Error ")
 }
 
-// TestTextOfAHandlersErrorSeedsNoCount: errors that end with nothing counted look like the library's own text about 7
-// conditions in a row. The count of conditions begins at one all the same.
+// TestTextOfAHandlersErrorSeedsNoCount lets a handler return errors that look like the library's own text about 7
+// conditions in a row. The library must not read a count from them, so its own count must begin at one.
 // Failure: F74
 func TestTextOfAHandlersErrorSeedsNoCount(t *testing.T) {
 	t.Parallel()
@@ -113,8 +113,8 @@ func (tx refusedTx) Commit() error {
 	return tx.err
 }
 
-// A COMMIT fails with an error. Error 3100 says that the server has rolled back. Error 1180 says that it may have
-// rolled back. The library must read the row to learn the result.
+// Each COMMIT fails with an error. Error 3100 says that the server has rolled back, and error 1180 that it may have
+// rolled back. The library must read the row to learn the result, and the entry must reach a person.
 // Failure: F74
 func TestCommitThatIsAlwaysRefusedReachesAPerson(t *testing.T) {
 	t.Parallel()

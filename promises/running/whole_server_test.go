@@ -63,8 +63,8 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 			giveBack := sync.OnceFunc(func() { w.Exec("SET GLOBAL max_prepared_stmt_count=16382") })
 			defer giveBack()
 			close(usedUp)
-			// Each entry has one attempt. An error that may come from the entry's own statement can stay uncounted once,
-			// and not more often.
+			// Each entry has one attempt. If an error may come from the entry's own statement, it may stay uncounted only
+			// once.
 			w.Eventually(func() bool { return met.Load() >= 2*entries }, "each entry has met it twice")
 			giveBack()
 			for _, id := range ids {

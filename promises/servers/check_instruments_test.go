@@ -172,7 +172,7 @@ func TestNewRefusesAServerWhose(t *testing.T) {
 }
 
 // TestNewTakesASlowServerForNoneThatWaits uses a slow server. A server that ignores NOWAIT waits for the session's
-// whole lock timeout. New measures this time, and must not confuse a slow answer with such a wait.
+// whole lock timeout. New measures how long a statement takes, and must not confuse a slow answer with such a wait.
 // Failure: F32
 func TestNewTakesASlowServerForNoneThatWaits(t *testing.T) {
 	t.Parallel()
@@ -338,8 +338,8 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	})
 }
 
-// The statements with which New probes the server meet a lock or a deadlock. That says nothing about the server, so New
-// must keep its guards. Without a guard, an entry could be stored in another database's log.
+// The statements with which New probes the server fail because of a lock or a deadlock. Such a failure says nothing
+// about the server, so New must keep its guards. Without a guard, an entry could be stored in another database's log.
 // Failure: F32
 func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,8 @@ func newSwitchover(t *testing.T) *switchover {
 	return &switchover{former, next, proxy, config.FormatDSN()}
 }
 
-// replicate copies the former primary's data to the next primary. Nothing may change on the former primary meanwhile.
+// replicate copies the former primary's data to the next primary. During this time nothing may change on the former
+// primary.
 func (s *switchover) replicate(t *testing.T) {
 	rows, err := s.former.DB.Query("SELECT * FROM common_process_log")
 	require.NoError(t, err)
@@ -101,7 +102,7 @@ func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
 			s.replicate(t)
 			s.happens(t)
 			second := s.next.InsertDue("close_order", 1001, 50)
-			s.former.InsertDue("close_order", 1001, 50) // These entries have been replicated.
+			s.former.InsertDue("close_order", 1001, 50) // These entries were replicated before the switchover.
 			s.next.WaitAllEnded()
 			for _, id := range append(first, second...) {
 				assert.Equal(t, 1, ran.Of(id))

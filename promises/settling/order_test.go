@@ -22,7 +22,7 @@ func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg, store := w.OnHooks(w.Quick())
 	store.OnSettle = func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error) {
-		pause := time.NewTimer(300 * time.Millisecond) // If Run did not wait, it would have returned by then.
+		pause := time.NewTimer(300 * time.Millisecond) // If Run did not wait, it would return before this time is over.
 		defer pause.Stop()
 		<-pause.C
 		return settle()
@@ -62,9 +62,8 @@ func (s *steps) list() []string {
 	return slices.Clone(s.taken)
 }
 
-// toldQueue is a queue that notes when it receives an outcome. It ignores short delays, which are not outcomes. A
-// failed claim puts an entry back for a short delay. So does a claim for which the entry is not due yet by the
-// database's clock.
+// toldQueue is a queue that notes when it receives an outcome. It ignores short delays, which are not outcomes. If a
+// claim fails, or if the entry is not due yet by the database's clock, the claim puts the entry back for a short delay.
 type toldQueue struct {
 	processlog.Queue
 	steps *steps

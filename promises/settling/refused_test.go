@@ -306,7 +306,7 @@ func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	w.Eventually(func() bool {
 		for _, problem := range c.Health(t.Context()).Problems {
 			if strings.HasPrefix(problem.What, "the database refuses to store outcomes") {
-				return problem.Times >= 6 // By now the process waits for seconds before it offers them again.
+				return problem.Times >= 6 // By now the process waits for seconds before it offers these outcomes again.
 			}
 		}
 		return false

@@ -32,7 +32,7 @@ func storeBeside(t *testing.T, w *harness.World, db *sql.DB, entries int) (proce
 	return store, receipt
 }
 
-// A transaction locks many entries. A settle of their outcomes must not wait once for each entry. Otherwise it would
+// A transaction locks many entries. A settle of their outcomes must not wait once for each entry. If it did, it would
 // exceed its deadline each time and never succeed.
 // Failure: F27
 func TestSettleWaitsForLockedRowsOnce(t *testing.T) {

@@ -77,7 +77,7 @@ func TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		fault    string
-		question bool // if set, the query for the result of the commit fails, too
+		question bool // whether the query for the result of the commit fails, too
 		runs     int
 	}{
 		{"request lost", false, 2}, {"reply lost", false, 1}, {"request lost", true, 2}, {"reply lost", true, 1},

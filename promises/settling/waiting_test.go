@@ -54,7 +54,7 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	}
 }
 
-// The whole server stops for longer than the lease. No entry may count a lost lease for that time.
+// The whole server stops for longer than the lease. For this time, no lost lease may be counted for any entry.
 // Failure: F58
 func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	t.Parallel()
@@ -87,8 +87,8 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	require.Equal(t, 30, w.Ended(compensator.Succeeded, 0))
 }
 
-// A process is alive and holds a success that it could not store. Another process cannot know that. It must leave the
-// entry alone for one more lease.
+// A process is alive and holds a success that it could not store. Another process cannot know this, so it must leave
+// the entry alone for one more lease.
 // Failure: F58
 func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	t.Parallel()
@@ -187,7 +187,7 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	}
 	reads := other.Arm(faultproxy.Rule{Match: faultproxy.Contains("common_process_log")})
 	w.Run(instances[1])
-	harness.Elapse(3 * time.Second) // This is long enough for a process that counts by the clock.
+	harness.Elapse(3 * time.Second) // This time is long enough for a process that would count by the clock.
 	w.Eventually(func() bool { return reads.Matched() >= 4 }, "it looks")
 	other.Heal()
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count>3 OR state<>0") == 1 }, "the other one writes")

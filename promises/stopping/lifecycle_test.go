@@ -142,7 +142,7 @@ func TestStuckHandlersAreNamedWhenRunGivesUp(t *testing.T) {
 			require.Positive(t, s.Running)
 			require.ErrorContains(t, stuck, ids[i].String())
 		}
-		g.Open() // It is too late for Run to store the outcome. The outcome must count all the same.
+		g.Open() // It is too late for Run to store the outcome, but the outcome must count nevertheless.
 		for _, id := range ids {
 			w.WaitState(id, compensator.Succeeded)
 		}

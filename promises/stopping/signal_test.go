@@ -36,7 +36,7 @@ func TestNothingStartsOnceRunHasReturned(t *testing.T) {
 			}
 			stop()
 			require.NoError(t, <-stopped)
-			<-time.After(15 * time.Second) // By now the reservation of the slot for the entry has expired.
+			<-time.After(15 * time.Second) // By now the reserved slot of the entry has been released.
 			return nil
 		}))
 		synctest.Wait()
