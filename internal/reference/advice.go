@@ -74,7 +74,7 @@ var errorAdvice = map[string]advice{
 	},
 	"compensator.FieldError": {
 		"The library refuses a value. `Field` names the value, and `Reason` says why it is refused.",
-		"Correct the value. [Settings](settings.md) has the ranges.",
+		"Correct the value. [Settings](settings.md) has the ranges, and [servers](servers.md#what-new-refuses) has what `New` refuses about a server.",
 	},
 	"compensator.OtherTypeError": {
 		"The idempotency key belongs to an entry of another type. In `InTx` and on a `Connector` the transaction cannot commit.",

@@ -1,4 +1,4 @@
-// Reference writes pages of docs/reference from the sources: settings, errors, columns and metrics. It also draws the charts of
+// Reference writes pages of docs/reference from the sources: settings, errors, columns, metrics and refused server settings. It also draws the charts of
 // the page about performance, and copies code of compiled files into the pages that include it. Run it in the root of the
 // repository: go run ./internal/reference. A test fails while a page is not current.
 package main
@@ -38,7 +38,7 @@ func generate(root string) (map[string]string, error) {
 		return nil, err
 	}
 	files := map[string]string{"docs/reference/settings.md": settings, "docs/reference/errors.md": errorsFound, "docs/reference/tables.md": columns}
-	if err := addMetrics(root, files); err != nil {
+	if err := addParts(root, files); err != nil {
 		return nil, err
 	}
 	drawn, err := charts(root)
@@ -51,23 +51,34 @@ func generate(root string) (map[string]string, error) {
 	return files, addSamples(root, files)
 }
 
-// addMetrics writes the table of metrics into the page about telemetry.
-func addMetrics(root string, files map[string]string) error {
-	const name, begin, end = "docs/reference/telemetry.md", "<!-- metrics: go run ./internal/reference -->\n\n", "\n<!-- end of metrics -->"
-	text, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		return err
+// parts lists the generated parts of pages that are otherwise written.
+var parts = []struct {
+	page, name string
+	make       func(root string) (string, error)
+}{
+	{"docs/reference/telemetry.md", "metrics", metricsTable},
+	{"docs/reference/servers.md", "refusals", refusalTables},
+}
+
+// addParts writes the generated parts into their pages.
+func addParts(root string, files map[string]string) error {
+	for _, p := range parts {
+		begin, end := "<!-- "+p.name+": go run ./internal/reference -->\n\n", "\n<!-- end of "+p.name+" -->"
+		text, err := os.ReadFile(filepath.Join(root, p.page))
+		if err != nil {
+			return err
+		}
+		made, err := p.make(root)
+		if err != nil {
+			return err
+		}
+		before, rest, found := strings.Cut(string(text), begin)
+		_, after, ended := strings.Cut(rest, end)
+		if !found || !ended {
+			return fmt.Errorf("%s has no place for its %s", p.page, p.name)
+		}
+		files[p.page] = before + begin + made + end + after
 	}
-	table, err := metricsTable(root)
-	if err != nil {
-		return err
-	}
-	before, rest, found := strings.Cut(string(text), begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		return fmt.Errorf("%s has no place for the table of metrics", name)
-	}
-	files[name] = before + begin + table + end + after
 	return nil
 }
 

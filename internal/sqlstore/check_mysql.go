@@ -227,8 +227,7 @@ func (m mysqlSession) problems() []error {
 func (m mysqlSession) charsetProblem() error {
 	for i, charset := range m.charsets {
 		if name := [...]string{"character_set_client", "character_set_connection", "character_set_results"}[i]; !carriesUTF8(charset, i == 2) {
-			return &processlog.FieldError{Field: name, Reason: "is " + charset + " in the session (DSN or server): the server would store other bytes than were recorded, and " +
-				"the outcome of an entry whose idempotency key is not plain ASCII would match no row; want charset=utf8mb4 in the DSN"}
+			return &processlog.FieldError{Field: name, Reason: "is " + charset + " in the session (DSN or server): the server would store other bytes than were recorded; want charset=utf8mb4 in the DSN"}
 		}
 	}
 	return nil
