@@ -13,9 +13,9 @@ type field struct {
 	name     string
 	least    int
 	most     int
-	constant bool   // whether each repetition of the field has the same number of values, so that a step continues evenly into the next one
+	constant bool   // whether each repetition of the field has the same number of values. If it has, a step continues evenly into the next repetition
 	ofDays   bool   // whether ? is allowed and means *
-	instead  string // alternative that error messages propose instead of the field
+	instead  string // expression that error messages propose instead
 }
 
 var fields = []field{
@@ -49,7 +49,7 @@ func check(expression string) error {
 // star reports whether a field stands for every value.
 func star(text string) bool { return text == "*" || text == "?" || text == "*/1" || text == "?/1" }
 
-// check returns an error if one part of a list would fire at unexpected times.
+// check returns an error if one element of a list would fire at unexpected times.
 func (f field) check(part string) error {
 	values, step, stepped := strings.Cut(part, "/")
 	switch {

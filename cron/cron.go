@@ -16,11 +16,11 @@ import (
 // A slot is the first moment at which that clock shows the expression's time or a later time. When the clock skips an
 // hour, all times in that hour share one slot at the end of the gap. When an hour comes twice, its times have their
 // slots in the first of the two. An expression for every hour ("*/5 * * * *", "@hourly") fires through both hours. An
-// expression counts as one for every hour only if its hour field is a star. "0-23" and "0/1" do not count: they name
+// expression counts as one for every hour only if its hour field is a star. "0-23" and "0/1" are no stars: they name
 // hours, as a list does.
 //
-// The location in must not be nil. Avoid time.Local, because it may differ between processes. Parse refuses "@every"
-// and "TZ=" in the expression. Use compensator.Every and the parameter in instead.
+// The argument in must not be nil. Avoid time.Local, because it may differ between processes. Parse refuses "@every"
+// and "TZ=" in the expression. Use compensator.Every, and the argument in, instead.
 //
 // Parse also refuses expressions that never fire, and expressions that would fire at other times than a reader expects:
 //
@@ -67,8 +67,8 @@ func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
 // starBit is the bit with which the parser marks a star field.
 const starBit = 1 << 63
 
-// next returns the first time after shown at which the expression fires. The parser's schedule gives up after five
-// years. next continues, because around 2100 two leap days are eight years apart.
+// next returns the first time after the time shown at which the expression fires. The parser's schedule gives up after
+// five years. next continues, because around 2100 two leap days are eight years apart.
 func next(spec *cron.SpecSchedule, shown time.Time) time.Time {
 	for {
 		found := spec.Next(shown)
@@ -79,9 +79,9 @@ func next(spec *cron.SpecSchedule, shown time.Time) time.Time {
 	}
 }
 
-// every schedules an expression for every hour. Between two clock changes of the location `in`, it evaluates the
-// expression on a clock with a fixed offset. The parser's schedule cannot run in that location itself, because it
-// leaves out a day that has no midnight.
+// every schedules an expression for every hour. Between two clock changes of its location, it evaluates the expression
+// on a clock with a fixed offset. The parser's schedule cannot run in that location itself, because it leaves out a day
+// that has no midnight.
 type every struct {
 	spec *cron.SpecSchedule
 	in   *time.Location
@@ -140,7 +140,7 @@ func (w wall) first(shown time.Time) time.Time {
 //
 // Some zones follow a rule without an end, for example all zones read from Go's time/tzdata. For these, ZoneBounds ends
 // each year after 365 days (Go 1.26), so in a leap year end may not be after t. In that case setting uses the end of
-// the UTC year instead. The offset does not change on the last day of the year, and the next call evaluates the next
+// the UTC year instead. No zone changes its offset on the last day of the year, and the next call evaluates the next
 // year.
 func setting(t time.Time) (ahead time.Duration, end time.Time) {
 	_, offset := t.Zone()

@@ -74,7 +74,7 @@ func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 	for _, c := range []struct {
 		zone       string
 		day        time.Time
-		ofThatDay  int // number of slots of "0 * D M *"
+		ofThatDay  int // number of slots that "0 * D M *" must have on that day
 		expression string
 	}{
 		{"Asia/Beirut", time.Date(2024, 3, 31, 12, 0, 0, 0, time.UTC), 23, "0 * * * 0"},
@@ -153,7 +153,7 @@ func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 // whether a UTC clock that shows the same time has a slot.
 func walked(t *testing.T, expression string, in *time.Location, from, to time.Time) (texts []string) {
 	t.Helper()
-	named := make(map[time.Time]bool) // slots of a UTC clock, from a day before to a day after, because no zone differs by more
+	named := make(map[time.Time]bool) // slots of a UTC clock. They reach from a day before to a day after, because no zone differs from UTC by more than a day
 	for _, slot := range slots(parse(t, expression, time.UTC), from.Add(-24*time.Hour), to.Add(24*time.Hour)) {
 		named[slot.UTC()] = true
 	}
@@ -237,8 +237,8 @@ func TestExpressionsThatAreRefused(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestExpressionThatNeverFiresOrMisleadsIsRefused holds expressions that robfig/cron accepts, with the error of Parse.
-// An empty error means that Parse accepts the expression, too.
+// TestExpressionThatNeverFiresOrMisleadsIsRefused has expressions that robfig/cron accepts, each with the error that
+// Parse must return. An empty error means that Parse must accept the expression, too.
 func TestExpressionThatNeverFiresOrMisleadsIsRefused(t *testing.T) {
 	for expression, why := range map[string]string{
 		"0 0 31 4 *":           "never fires",

@@ -26,8 +26,8 @@ type Config struct {
 	Inner compensator.Codec // codec whose output is sealed. Default compensator.JSON
 
 	// ReadPlain also accepts content that is not sealed, for entries that were recorded before encryption was
-	// introduced. While it is set, the Codec also accepts plain content that an attacker writes into the table. So unset
-	// it when those entries have ended.
+	// introduced. If it is set, the Codec also accepts plain content that an attacker writes into the table. So unset it
+	// when the earlier entries have ended.
 	ReadPlain bool
 }
 
@@ -93,7 +93,7 @@ func (c *Codec) Seal(content []byte, businessType, idempotencyKey string) ([]byt
 	return c.newest.seal(content, businessType, idempotencyKey), nil
 }
 
-// Open decrypts the output of Seal. Its errors are ErrUnknownKey and ErrGarbled.
+// Open decrypts the output of Seal. It returns only the errors ErrUnknownKey and ErrGarbled.
 func (c *Codec) Open(content []byte, businessType, idempotencyKey string) ([]byte, error) {
 	id, _, sealed := cut(content)
 	if !sealed && c.plain && !strings.HasPrefix(string(content), mark) {
@@ -184,8 +184,8 @@ func (s *sealer) open(data []byte, businessType, idempotencyKey string) ([]byte,
 	return s.aead.Open(nil, nonce, ciphertext, s.bound(businessType, idempotencyKey))
 }
 
-// bound returns the additional data that binds the content to its entry. The length of each part stands before the
-// part. Otherwise two different pairs of type and key could have the same data.
+// bound returns the additional data that binds the content to its entry. The length of each part comes before the part,
+// because otherwise two different pairs of type and key could have the same data.
 func (s *sealer) bound(businessType, idempotencyKey string) []byte {
 	out := append([]byte(nil), s.head...)
 	for _, part := range []string{businessType, idempotencyKey} {

@@ -2,7 +2,9 @@
 // of another codec with AES-256-GCM.
 //
 //	codec, err := encrypt.New(encrypt.Config{Keys: []encrypt.Key{{ID: "2026-11", Secret: secret}}})
-//	letters, err := compensator.Handle(c, "letter", send, compensator.TypeConfig{Codec: codec})
+//	letters, err := compensator.Handle(ctx, c, "letter", send, &compensator.HandlerConfig[Letter]{
+//		TypeConfig: compensator.TypeConfig{Codec: codec},
+//	})
 //
 // Each content is bound to its business type and idempotency key. A content that was copied to another row cannot be
 // opened there. So the type and the key of an entry must not change. If you rename a type in the table, do it before
@@ -14,11 +16,11 @@
 // move it to the front. Remove an old key when you no longer need the entries that it has sealed. If you destroy a key,
 // you erase everything that it has sealed, also in backups and binary logs. One key may seal up to 2^32 contents.
 //
-// A content cannot be opened if its key is missing or if it was changed. Then the handler is not called, and no attempt
-// is spent, as with any content that a codec cannot decode. The entry is tried again every few seconds, and its last
-// error names the missing key. A process that has the key can run the entry. If this counted as a failure, one process
-// without the key would exhaust thousands of entries. Their compensations could not read the contents either. A person
-// finds such entries with Filter.LastError, and may cancel them.
+// A content cannot be opened if its key is missing, or if the content was changed. In these cases the handler is not
+// called, and no attempt is spent, as with any content that a codec cannot decode. The entry is tried again every few
+// seconds, and its last error names the missing key. A process that has the key can run the entry. If a missing key
+// counted as a failure, one process without the key would exhaust thousands of entries. The compensations of these
+// entries could not read the contents either. A person finds such entries with Filter.LastError, and may cancel them.
 //
 // # What can be seen
 //

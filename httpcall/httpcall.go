@@ -32,7 +32,7 @@ const KeyHeader = "Idempotency-Key"
 //     This entry may be the cause of the slow answer.
 //   - A plain error if the URL has no scheme, an unknown scheme, no host, or an invalid port. Nothing was sent. A
 //     scheme that the client's own transport knows may come without a host.
-//   - A plain error if the client does not follow a redirect, or cannot.
+//   - A plain error if the client does not follow a redirect, or cannot follow it.
 //   - A plain error if a 301, 302 or 303 would turn a POST, or a similar method, into a GET without content. Do does
 //     not follow such a redirect, because the answer to the GET is no answer to the call. The client's CheckRedirect
 //     may set the method of the next request back.
@@ -40,11 +40,11 @@ const KeyHeader = "Idempotency-Key"
 // Give the request the handler's context, and give the type a MaxWait. Without MaxWait an unavailable call is retried
 // without end.
 //
-// Do sends key as Idempotency-Key, unless key is empty. Pass Entry.CallKey. Then the service recognises a repeated
-// call, and treats a call after a person's requeue as a new call. If several logs call the service, for example a
-// staging copy, put the name of the log in front. If a handler makes several calls, put the name of the call behind:
-// "shop-" + e.CallKey() + "-fee". Each attempt of a batch may contain other entries, so a call of a batch has no key.
-// Send the keys of its items in the content instead.
+// Do sends key as Idempotency-Key, unless key is empty. Pass Entry.CallKey. With this key the service recognises a
+// repeated call, and treats a call after a person's requeue as a new call. If several logs call the service, for
+// example a staging copy, put the name of the log in front of the key. If a handler makes several calls, add the name
+// of the call at the end: "shop-" + e.CallKey() + "-fee". Each attempt of a batch may contain other entries, so a call
+// of a batch has no key. Send the keys of its items in the content instead.
 //
 // No error contains more of the URL than its host. If client is nil, Do uses http.DefaultClient, which follows
 // redirects. Do is safe for concurrent use.
@@ -75,7 +75,8 @@ func Do(client *http.Client, request *http.Request, key string) (*http.Response,
 	return answer, nil
 }
 
-// following is a client for one request. It stops at a redirect that would change the method of the request.
+// following makes one request with the user's client. It stops at a redirect that would change the method of the
+// request.
 type following struct {
 	client  *http.Client
 	refused string // host of the redirect that would have changed the method
@@ -128,7 +129,7 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 	if usererr.As(err, &about) {
 		err = about.Err // Unwrap the error, because a url.Error contains the URL with its query.
 	}
-	var noAddress *net.AddrError // net returns an AddrError for example for an invalid port.
+	var noAddress *net.AddrError // For example, net returns an AddrError for an invalid port.
 	counts := redirect != nil || // net/http returns the redirect as the answer if CheckRedirect has stopped it.
 		usererr.As(err, &noAddress)
 	// net/http has no error values for these cases, so compare the texts.
@@ -136,7 +137,7 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 	case strings.HasPrefix(said, "unsupported protocol scheme"), strings.HasPrefix(said, "http: no Host in request URL"):
 		counts = true
 	case strings.HasPrefix(said, "failed to parse Location header"):
-		err, counts = errors.New("redirected to what is no address"), true // Replace the error, because its text contains the whole address with its query.
+		err, counts = errors.New("redirected to what is no address"), true // Replace the error, because its text contains the whole address with the query.
 	}
 	err = fmt.Errorf("%s %s: %w", request.Method, request.URL.Host, err)
 	var dialled *net.OpError
@@ -144,7 +145,7 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 	case counts, request.Context().Err() != nil:
 		return err
 	case usererr.Is(err, context.DeadlineExceeded) && !(usererr.As(err, &dialled) && dialled.Op == "dial"):
-		return err // The Timeout of the client has ended.
+		return err // The Timeout of the client is over.
 	}
 	return compensator.Unavailable(err)
 }
@@ -186,7 +187,7 @@ func Outcome(answer *http.Response) error {
 
 const (
 	maxBody     = 4 << 10
-	longestWait = time.Hour // longest wait that Retry-After can set, because the service may be up again sooner than it said
+	longestWait = time.Hour // longest wait that Retry-After can set, because the service may be up again sooner than it has said
 )
 
 // Error is an answer that is not a 2xx. Its text has the method, the host and the status. It leaves out the body, which
@@ -202,7 +203,7 @@ type Error struct {
 func (e *Error) Error() string { return e.text }
 
 // retryAfter reads the seconds or the date of a Retry-After header (RFC 9110, 10.2.3). A date is compared with this
-// process's clock. A result ≤ 0 means no wait.
+// process's clock. A result ≤ 0 means that there is no wait.
 func retryAfter(header string) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) { // A number that is out of range is replaced by the largest number.
 		return time.Duration(seconds) * time.Second

@@ -271,7 +271,7 @@ func TestRedirectThatWouldMakeAGetOfACallIsNotFollowed(t *testing.T) {
 				request, err := http.NewRequestWithContext(t.Context(), method, bank.URL+"/pay", strings.NewReader("100"))
 				require.NoError(t, err)
 				request.Header.Set("Answer", strconv.Itoa(code))
-				request.Method = method // An empty method is what a request has that was built without http.NewRequest.
+				request.Method = method // A request that was built without http.NewRequest may have an empty method.
 				answer, err := Do(client, request, "0-0")
 				follows := code > 303 || method == "GET" || method == "HEAD" || method == ""
 				require.Equal(t, follows, err == nil, "%d %s: %v", code, method, err)
@@ -335,8 +335,8 @@ func TestClientMayKnowOtherSchemes(t *testing.T) {
 	}
 }
 
-// TestAnswerThatSwitchesProtocolsIsNoAnswer: after status 101 the body is the connection itself. It ends only when the
-// service closes the connection.
+// TestAnswerThatSwitchesProtocolsIsNoAnswer answers with status 101, after which the body is the connection itself. The
+// call must not wait until the service closes the connection.
 // Failure: F79
 func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
 	t.Parallel()

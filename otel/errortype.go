@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// Values of the attribute error.type. Options.ErrorType may add other words.
+// These are the values of the attribute error.type. Options.ErrorType may add other words.
 const (
 	typePanic       = "panic"
 	typePermanent   = "permanent"
@@ -51,7 +51,8 @@ func (t *Telemetry) errorType(ctx context.Context, err error) (word string) {
 	return word
 }
 
-// mostWrapped limits how many wrapped errors isPanic follows. The error of a handler may unwrap to itself.
+// mostWrapped limits how many wrapped errors isPanic follows. Without this limit, an error that unwraps to itself would
+// be followed forever.
 const mostWrapped = 100
 
 // isPanic reports whether err is, or wraps, a recovered panic.

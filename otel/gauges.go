@@ -22,7 +22,7 @@ type gauges struct {
 	cases                                  metric.Int64ObservableGauge
 	overdue, pastDue, atRisk, paused       metric.Float64ObservableGauge
 
-	looking sync.Mutex // guards at, casesAt and open; its holder calls look, and other collectors report the readings in found
+	looking sync.Mutex // guards at, casesAt and open. The goroutine that holds it calls look, and other goroutines report the readings in found
 	at      time.Time
 	casesAt time.Time
 	open    []reading
@@ -38,7 +38,7 @@ type reading struct {
 
 const (
 	lookEvery   = 15 * time.Second
-	casesEvery  = 2 * lookEvery   // twice lookEvery, because a log with problems has many cases
+	casesEvery  = 2 * lookEvery   // twice lookEvery, because it takes long to read the cases of a log with problems
 	lookTimeout = 5 * time.Second // maximum time that a scrape waits for a database that does not answer
 	maxWaiting  = 1000            // maximum count for one type and state; the true number may be higher
 )
@@ -86,8 +86,8 @@ func (g *gauges) tell(ctx context.Context, to metric.Observer) error {
 	return nil
 }
 
-// readings returns the current values of the gauges. It returns the last readings in two cases: they are younger than
-// lookEvery, or another goroutine is reading new ones. Otherwise it calls look.
+// readings returns the current values of the gauges. It returns the last readings if they are younger than lookEvery,
+// or if another goroutine is reading new ones. If not, it calls look.
 func (g *gauges) readings(ctx context.Context) []reading {
 	if g.looking.TryLock() {
 		defer g.looking.Unlock()
@@ -153,7 +153,7 @@ func (g *gauges) tellCases(standing *admin.Standing) (found []reading) {
 	}
 	found = append(found, g.byType(g.paused, g.t.stored, paused, larger, labels{})...)
 	for currency, minor := range standing.AtRisk {
-		if name, _ := g.t.currencies.of(currency); name != other { // Do not report the value other, because amounts of different currencies have no sum.
+		if name, _ := g.t.currencies.of(currency); name != other { // Do not report the value other, because amounts of different currencies cannot be added.
 			found = append(found, reading{g.atRisk, minor, labels{currency: name}})
 		}
 	}

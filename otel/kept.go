@@ -36,7 +36,7 @@ func (n *names) of(name string) (told string, fresh bool) {
 	return name, true
 }
 
-// kept caches one value for each key. The callers limit the number of keys.
+// kept caches one value for each key. Its callers limit the number of keys.
 type kept[K comparable, V any] struct {
 	mu   sync.RWMutex // guards made
 	made map[K]V

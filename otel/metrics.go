@@ -89,7 +89,7 @@ func (t *Telemetry) countRecorded(e observe.RecordedEvent) {
 func (t *Telemetry) countStarted(e observe.AttemptEvent) {
 	businessType, fresh := t.ran.of(e.BusinessType)
 	ofType := t.options(labels{businessType: businessType})
-	if fresh { // Start the series at 0, because a rate ignores the first value of a new series.
+	if fresh { // Start the series at 0, because a rate function ignores the first value of a new series.
 		t.metrics.dropped.Add(e.Context, 0, ofType.add...)
 	}
 	operation := operationProcess

@@ -18,7 +18,7 @@ func (t *Telemetry) Middleware(next compensator.HandlerFunc) compensator.Handler
 	return func(ctx context.Context, e *compensator.Entry) (err error) {
 		a := t.begin(ctx, e)
 		returned := false
-		defer func() { t.end(a, returned, err) }() // This also runs after a panic, which then continues.
+		defer func() { t.end(a, returned, err) }() // This function also runs after a panic, which goes on after it.
 		err = next(a.ctx, e)
 		returned = true
 		return err
@@ -166,7 +166,8 @@ func (t *Telemetry) end(a running, returned bool, errs ...error) {
 		t.options(labels{operation: a.kind.operation, businessType: businessType, errorType: word}).record...)
 }
 
-// firstFailure returns the first failure among the errors of a batch. errs holds one error for a single handler.
+// firstFailure returns the first failure among the errors of a batch. For a handler of a single entry, errs holds one
+// error.
 func (t *Telemetry) firstFailure(ctx context.Context, errs []error) (word string, err error) {
 	for _, err := range errs {
 		if word := t.errorType(ctx, err); word != "" {

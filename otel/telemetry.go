@@ -24,8 +24,9 @@ type Options struct {
 	MeterProvider metric.MeterProvider
 
 	// Log distinguishes this log from other logs in the same process. It becomes the attribute compensator.log of each
-	// series and span. If it is empty, Configure takes compensator.Config.Name. If that is empty as well, the attribute is
-	// left out. Then two logs on one MeterProvider would share their series, and a gauge would show one value for both.
+	// series and span. If it is empty, Configure takes compensator.Config.Name. If Config.Name is empty too, the
+	// attribute is left out. Without the attribute, two logs on one MeterProvider would share their series, and a gauge
+	// would show one value for both.
 	Log string
 
 	// Child makes an attempt's span a child of the span that recorded its entry. By default an attempt starts a new
@@ -58,8 +59,8 @@ type Telemetry struct {
 	spans                  kept[spanKind, spanStart]
 }
 
-// Limits for the number of values of an attribute. They are needed because a metric keeps each series until the process
-// ends.
+// Limits for the number of values of an attribute. They are needed because a metric keeps each of its series until the
+// process ends.
 const (
 	maxTypes      = 200
 	maxErrorTypes = 32
@@ -89,8 +90,9 @@ func New(opts Options) (*Telemetry, error) {
 }
 
 // Configure adds the Observer, the Propagator and the middleware to cfg. Call it before compensator.New. It keeps an
-// Observer and middleware that cfg already has. The middleware of t is the outermost. It replaces a Propagator. If
-// Options.Log is empty, t takes the name of the log from cfg.Name. Configure must not be called concurrently.
+// Observer and middleware that cfg already has. The middleware of t is the outermost. But it replaces a Propagator that
+// cfg already has. If Options.Log is empty, t takes the name of the log from cfg.Name. Configure must not be called
+// concurrently.
 func (t *Telemetry) Configure(cfg *compensator.Config) {
 	if t.opts.Log == "" {
 		t.opts.Log = cfg.Name
@@ -103,9 +105,9 @@ func (t *Telemetry) Configure(cfg *compensator.Config) {
 
 // Attach registers the gauges of c. Spans need the middleware: see Configure.
 //
-// When the gauges are collected, they call c.Health and admin.Log.Count. They do so at most every 15 seconds, and for at most 5
-// seconds. If Config.Operations is set, they also read the open cases every other time. detach stops the gauges. Call
-// it before c.Close.
+// When the gauges are collected, they call c.Health and admin.Log.Count. They make these calls at most every 15
+// seconds, and wait at most 5 seconds for the answers. If Config.Operations is set, they also read the open cases every
+// other time. detach stops the gauges. Call it before c.Close.
 func (t *Telemetry) Attach(c *compensator.Compensator) (detach func() error, err error) {
 	if c == nil {
 		return nil, &compensator.FieldError{Field: "c", Reason: "is nil"}

@@ -127,10 +127,10 @@ func nameOf(i int, logs []Log) string {
 }
 
 const (
-	defaultStop  = 10 * time.Second // longer than the 5 s for which net/http treats a new connection without a request as busy
+	defaultStop  = 10 * time.Second // longer than 5 s, for which net/http treats a new connection without a request as busy
 	consumerStop = 65 * time.Second
 	insideStop   = time.Second
-	cutOff       = time.Second // how long to wait for a server after its connections were closed
+	cutOff       = time.Second // how long Run waits for a server after the server's connections were closed
 )
 
 func (cfg Config) stopTimeout() time.Duration {
@@ -156,7 +156,7 @@ func (cfg Config) validate(logs []Log) error {
 		refuse(log == nil, "log %d of %d is nil", i+1, len(logs))
 	}
 	refuse(cfg.StopTimeout < 0, "StopTimeout: %v is less than 0", cfg.StopTimeout)
-	first := map[*http.Server]string{} // first says where in cfg each server is listed first, to find servers that are listed twice.
+	first := map[*http.Server]string{} // where in cfg each server is listed first, to find servers that are listed twice
 	for i, s := range slices.Concat(cfg.Servers, cfg.Inside) {
 		field := fmt.Sprintf("Servers[%d]", i)
 		if i >= len(cfg.Servers) {

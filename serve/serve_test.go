@@ -89,7 +89,7 @@ func closed(t *testing.T, s serve.Server) {
 	}, waitTimeout, time.Millisecond)
 }
 
-// A running request records an entry after the stop has begun, and waits until the entry has run.
+// A running request records an entry after the stop has begun, and waits until the entry has run. Both must succeed.
 func TestRequestUnderWayIsRecordedAndWhatIsDueRunsWhileTheProgramStops(t *testing.T) {
 	t.Parallel()
 	c := newLog(t)
@@ -178,7 +178,7 @@ func TestServerThatCannotServeIsNamedBeforeAnythingRuns(t *testing.T) {
 	require.NotContains(t, err.Error(), "it ran")
 	closed(t, twice)
 
-	// net/http has set a TLSConfig on it.
+	// net/http has set a TLSConfig on this server, which must not be taken for one of the user.
 	again, url := server(t, func(http.ResponseWriter, *http.Request) {})
 	require.NoError(t, serve.Run(t.Context(), serve.Config{Servers: []serve.Server{again}}, logFunc(func(context.Context) error { get(url); return nil })))
 	again.Listener = nil
@@ -236,7 +236,8 @@ func TestFirstLogThatFailsStopsTheOthersAndEachErrorNamesItsLog(t *testing.T) {
 	require.EqualError(t, err, "serve: log stock: no connection\nserve: log 3 of 3: handlers still run")
 }
 
-// While a request is running, all logs still work. The request records into both logs, and both entries run.
+// The test ends the context when a request is running. All logs must still work. The request records into both logs,
+// and both entries must run.
 func TestSeveralLogsWorkUntilRequestsHaveEnded(t *testing.T) {
 	t.Parallel()
 	ran := make(chan string, 2)
@@ -402,8 +403,8 @@ func TestStopThatComesTwiceIsOne(t *testing.T) {
 	require.NoError(t, next(t, shut))
 }
 
-// net/http calls ConnContext between two connections, and Shutdown and Close both wait for it. Run must end all the
-// same.
+// net/http calls ConnContext between two connections, and Shutdown and Close both wait for it. Run must end
+// nevertheless.
 // Failure: F81
 func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
 	t.Parallel()
@@ -435,8 +436,8 @@ func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
 	next(t, asked)
 }
 
-// A part of the program does not end. Run must cut it off, or leave it running, and name it in its error. The log must
-// end all the same.
+// A part of the program does not end. Run must cut this part off, or leave it running, and name it in its error. The
+// log must end nevertheless.
 // Failure: F81
 func TestWhatOutlastsTheStopIsNamedAndTheLogEnds(t *testing.T) {
 	t.Parallel()

@@ -118,19 +118,19 @@ func (wi formAction) onCases() bool {
 // confirmData is the data of the page that asks for confirmation.
 type confirmData struct {
 	formAction
-	Lines   []admin.Line
-	Unsure  int            // number of entries whose outcome is unknown
-	Again   int            // number of finished entries that would run again
-	Moved   int            // number of entries or cases that have changed since the page was shown
-	Theirs  int            // number of cases that other people have
-	Futile  int            // number of entries that ended with a permanent error, so that another run will fail too
-	Paused  []admin.Paused // paused types among the entries; their entries would not run yet
-	Broken  []admin.Broken
-	Sums    []string
-	Problem string // what is wrong with the form; empty if nothing is wrong
-	NoType  bool   // whether the type to pause is unknown
-	Delays  []time.Duration
-	From    string // address of the page to return to
+	Lines       []admin.Line
+	Unsure      int            // number of entries whose outcome is unknown
+	Again       int            // number of finished entries that would run again
+	Moved       int            // number of entries or cases that have changed since the page showed them
+	OthersCases int            // number of cases that other people have
+	Futile      int            // number of entries that ended with a permanent error, so that another run will fail too
+	Paused      []admin.Paused // paused types of the entries. Until they are resumed, their entries do not run
+	Broken      []admin.Broken
+	Sums        []string
+	Problem     string // what is wrong with the form; empty if nothing is wrong
+	NoType      bool   // whether the type to pause is unknown
+	Delays      []time.Duration
+	From        string // address of the page to return to
 }
 
 // Target returns the address that the form is sent to.
@@ -199,7 +199,7 @@ func (wi formAction) complete() error {
 	return nil
 }
 
-// askFor shows the page that asks for a reason. If needed, the page also asks for a confirmation.
+// askFor shows the page that asks for a reason. If the action needs a confirmation, the page asks for it too.
 func (s *server) askFor(rq *request, wi formAction, problem string, status int) {
 	data, err := s.weigh(rq, wi)
 	if err != nil {
@@ -246,8 +246,8 @@ func (s *server) weigh(rq *request, wi formAction) (confirmData, error) {
 	var worth risk
 	var standing []admin.Line // standing holds the lines of entries that have not changed since the page was shown.
 	for _, line := range data.Lines {
-		if wi.ID.IsZero() && rq.Theirs(line.Case) { // Only for other actions, because a note or a reveal does not take the case from its owner.
-			data.Theirs++
+		if wi.ID.IsZero() && rq.OwnedByOther(line.Case) { // A note or a reveal does not take the case from its owner, so do not warn of other owners.
+			data.OthersCases++
 		}
 		if line.Amount.Known() {
 			worth.add(admin.Group{Sums: []compensator.Amount{line.Amount}})
@@ -345,7 +345,7 @@ func (s *server) perform(rq *request, wi formAction) (outcome, error) {
 	result := outcome{Do: wi.Do, Type: wi.Type, Back: rq.Back(), Counts: map[string]int{"done": 1}}
 	var answers []error
 	var err error
-	if wi.Do == doAssign && wi.Owner == "" { // Assigning a case to no owner means giving it back.
+	if wi.Do == doAssign && wi.Owner == "" { // An assignment to no owner gives the case back.
 		return result, &compensator.FieldError{Field: "owner", Reason: "is empty"}
 	}
 	switch wi.Do {

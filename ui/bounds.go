@@ -13,7 +13,7 @@ import (
 const (
 	bodyTime   = 10 * time.Second // maximum time to send the body of a request
 	sendTime   = 2 * time.Minute  // maximum time to receive an answer, in addition to mostTime, which limits building the answer
-	lingerTime = time.Second      // how long after the answer a client may continue to send a body that the handler did not read
+	lingerTime = time.Second      // how long after the answer a client may go on sending a body that the handler did not read
 )
 
 // times holds the limits of a server. A test shortens them.
@@ -53,7 +53,7 @@ func (s *site) bounded(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), incomingKey{}, in)))
 		if shorter {
-			_ = in.control.Flush() // Flush before the deadlines are restored, so that the shorter deadline limits the sending.
+			_ = in.control.Flush() // Flush before the deadlines are restored, so that the shorter deadline also limits the sending.
 			_ = in.control.SetWriteDeadline(restored(in.began, write))
 		}
 		if in.unread && r.ProtoMajor == 1 { // net/http continues to read before it closes the connection, so that the client receives the answer. Limit this time.
@@ -71,7 +71,7 @@ func restored(began time.Time, timeout time.Duration) time.Time {
 	return began.Add(timeout)
 }
 
-// noDeadline logs, only once, that this http.ResponseWriter has no deadlines, so that slow clients are not limited.
+// noDeadline logs once that this http.ResponseWriter cannot set deadlines, so that slow clients are not limited.
 func (s *site) noDeadline(err error) {
 	if errors.Is(err, http.ErrNotSupported) {
 		s.unbounded.Do(func() {

@@ -78,9 +78,9 @@ func raw(t *testing.T, address, text string) (*http.Response, string) {
 	return got, string(body)
 }
 
-// TestSlowBodyHoldsNoConnection: a client announces a thousand bytes and sends eight. It must get an answer, and its
-// connection must be closed. For an unknown client, or a request from another site, the answer must come before the
-// body is read.
+// TestSlowBodyHoldsNoConnection has a client that announces a thousand bytes and sends eight. The client must get an
+// answer, and its connection must be closed. For an unknown client, or a request from another site, the answer must
+// come before the body is read.
 // Failure: F133
 func TestSlowBodyHoldsNoConnection(t *testing.T) {
 	t.Parallel()
@@ -117,8 +117,9 @@ func TestSlowBodyHoldsNoConnection(t *testing.T) {
 	}
 }
 
-// TestDeadlinesAreTakenBack: another handler uses the same connection later, for longer than the limits. The limits
-// must not apply to it. Once a form has arrived, the pages may also work on it for longer than the limit for bodies.
+// TestDeadlinesAreTakenBack lets another handler use the same connection later, for longer than the limits. The limits
+// must not apply to that handler. Once a form has arrived, the pages may also work on it for longer than the limit for
+// bodies.
 // Failure: F133
 func TestDeadlinesAreTakenBack(t *testing.T) {
 	t.Parallel()
@@ -191,7 +192,7 @@ func TestDeadlinesAreTakenBack(t *testing.T) {
 	}
 }
 
-// TestClientThatReadsNothingHoldsNoHandler: a client does not read its answer. The handler gives up.
+// TestClientThatReadsNothingHoldsNoHandler has a client that does not read its answer. The handler must give up.
 // Failure: F133
 func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 	t.Parallel()
@@ -233,7 +234,7 @@ func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 	<-asked
 }
 
-// TestSlowBodyHoldsNoStream: on HTTP/2 a slow form must end its own stream. The connection must continue.
+// TestSlowBodyHoldsNoStream sends a slow form on HTTP/2. Its own stream must end, and the connection must continue.
 // Failure: F133
 func TestSlowBodyHoldsNoStream(t *testing.T) {
 	t.Parallel()
@@ -286,7 +287,7 @@ func TestSlowBodyHoldsNoStream(t *testing.T) {
 }
 
 // TestWriterWithoutDeadlinesIsToldOfOnce has a writer that cannot set deadlines. The log must say so once, and the
-// pages must work all the same.
+// pages must work nevertheless.
 // Failure: F133
 func TestWriterWithoutDeadlinesIsToldOfOnce(t *testing.T) {
 	t.Parallel()

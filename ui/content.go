@@ -16,7 +16,7 @@ import (
 type revealed struct {
 	Text     string // content as text; values that TypeView does not show are masked
 	Masked   int    // number of masked values
-	Opaque   bool   // whether nothing is shown, because no TypeView shows the content and it is not JSON or too long
+	Opaque   bool   // whether nothing is shown: no TypeView shows the content, and it is too long or not JSON
 	UserName string
 	Headers  []header
 }
@@ -61,8 +61,8 @@ type printer struct {
 	depth  int
 }
 
-// Limits of the printed text. The content decides its depth and its width, and the size of indented text grows with
-// their product.
+// These constants limit the printed text. The content decides its depth and its width, and the size of indented text
+// grows with their product.
 const (
 	deepest      = 32      // maximum number of levels that are indented
 	longestShown = 2 << 20 // maximum size of the printed text in bytes

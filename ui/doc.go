@@ -7,9 +7,9 @@
 //
 // # Who gets in
 //
-// Options.Identify names the actor of a request, from a session that your application has authenticated. If it names no
-// actor, the answer is 401, also for a style sheet. The Admin's Access decides what the actor may see and do. The pages
-// hide buttons that the Admin would refuse. Even without this hiding, the Admin checks each action.
+// Options.Identify names the actor of a request, from a session that your application has authenticated. If Identify
+// names no actor, the answer is 401, even for a style sheet. The Admin's Access decides what the actor may see and do.
+// The pages hide buttons that the Admin would refuse. The Admin checks each action in any case.
 //
 // # What a request may do
 //
@@ -21,12 +21,12 @@
 // act 5 times a second.
 //
 // Every page works without scripts, in English and Chinese, on a phone, and by keyboard. Pages load nothing from other
-// sites, and the Content-Security-Policy forbids it. Texts from outside are escaped. Their control characters are shown
-// as numbers.
+// sites, and their Content-Security-Policy forbids such loads. Texts from outside are escaped. Their control characters
+// are shown as numbers.
 //
-// A page is compressed only if the browser says that the request comes from these pages or from the person. Otherwise
-// another site could make the browser send requests with guesses. From the compressed length the site would learn
-// whether the page contains the guess. Revealed content is never compressed.
+// A page is compressed only if the browser says that the request comes from these pages or from the person. The reason
+// is an attack: another site could make the browser send requests with guesses, and learn from the compressed length
+// whether the page contains a guess. Revealed content is never compressed.
 //
 // A handler stores nothing that another process would need. So any process of the service may answer any request.
 package ui

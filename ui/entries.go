@@ -30,7 +30,7 @@ type filterForm struct {
 	State, Type, By, ID, Error, EndedBy, From, To, Order string
 }
 
-// States and Ends return the words that the filter offers.
+// States and Ends return the words that a person can choose in the filter.
 func (filterForm) States() []string {
 	return []string{"dead", "retrying", "compensating", "pending", "succeeded", "compensated", "settled by hand", "cancelled"}
 }
@@ -71,7 +71,7 @@ func (f filterForm) filter() (admin.Filter, error) {
 	return filter, err
 }
 
-// none returns the error for a word that the filter does not offer.
+// none returns the error for a word that a person cannot choose in the filter.
 func none(field, word string) error {
 	return &compensator.FieldError{Field: field, Reason: fmt.Sprintf("%q is none", word)}
 }

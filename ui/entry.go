@@ -17,7 +17,7 @@ type entryData struct {
 	Note     bool
 	OnCase   []string      // actions that concern the owner of the case
 	Unsure   bool          // whether an attempt may have had an effect that the log does not know
-	Paused   *admin.Paused // pause of the type; while it lasts, the entry does not run
+	Paused   *admin.Paused // pause of the type. As long as it lasts, the entry does not run
 	Broken   *admin.Broken
 	Late     time.Duration // how long the entry has been due
 	Revealed *revealed

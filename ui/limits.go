@@ -42,8 +42,8 @@ func (l *limiter) admits(actor string, now time.Time) bool {
 	return admitted
 }
 
-// forget removes actors without a request in the last two seconds. After that time a full burst is allowed again, so
-// nothing is lost.
+// forget removes actors that have sent no request in the last two seconds. After that time a full burst is allowed
+// again, so no count is lost.
 func (l *limiter) forget(now time.Time) {
 	if len(l.actors) < mostActors {
 		return

@@ -44,8 +44,8 @@ func (a *answer) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Limits of an outcome, so that it fits a cookie of 4 KB together with an address to return to. Entries that were not
-// changed come first.
+// Limits of an outcome, so that it fits a cookie of 4 KB together with an address to return to. The list begins with
+// the entries that were not changed.
 const (
 	answersKept = pageSize
 	mostBack    = 900
@@ -88,7 +88,7 @@ func (outcome) Answers() []string {
 	return []string{"done", "changed", "busy", "state", "not_allowed", "not_found", "failed"}
 }
 
-// Shown returns how many entries the page lists. All may be larger.
+// Shown returns how many entries the page lists. All may return more.
 func (o outcome) Shown() int { return len(o.List) }
 
 // All returns how many entries the action named.
@@ -104,14 +104,14 @@ const (
 	outcomeSeconds = 600
 )
 
-// whose returns a short hash that identifies an actor. If another person signs in, the page does not show them the
-// outcome.
+// whose returns a short hash that identifies an actor. If another person signs in, the page does not show that person
+// the outcome.
 func whose(a admin.Actor) string {
 	sum := sha256.Sum256([]byte(a.ID))
 	return hex.EncodeToString(sum[:8])
 }
 
-// tell redirects to the page that shows an outcome.
+// tell stores an outcome and redirects to the page that shows it.
 func (rq *request) tell(o outcome) {
 	o.Name, o.Whose = rand.Text()[:10], whose(rq.Actor)
 	if len(o.Back) > mostBack {

@@ -97,7 +97,7 @@ func (r *risk) texts() []string {
 
 const (
 	groupsAtAGlance = 6
-	typesAtAGlance  = 10 // number of types at first; if more types need attention, all of those are shown
+	typesAtAGlance  = 10 // number of types that the page shows at first. If more types need attention, it shows all of those
 )
 
 func (s *server) overview(rq *request) {

@@ -189,7 +189,7 @@ var themes = []string{"light", "dark"}
 // Languages returns the languages to choose from.
 func (rq *request) Languages() []words { return languages }
 
-// Here returns the address of this page, for links that return to it. For a POST it returns the address of the page
+// Here returns the address of this page, for links that return to it. For a POST, Here returns the address of the page
 // with the form.
 func (rq *request) Here() string {
 	if rq.r.Method == http.MethodPost {

@@ -129,8 +129,8 @@ func (w words) State(state compensator.State) template.HTML {
 	return w.Badge(state.String(), w.Word("state", state))
 }
 
-// Telling reports whether EndedBy says something that the state does not say.
-func (w words) Telling(by compensator.EndedBy) bool {
+// ExplainsEnd reports whether EndedBy says something that the state does not say.
+func (w words) ExplainsEnd(by compensator.EndedBy) bool {
 	return by != compensator.EndedByHandler && by != compensator.EndedByPerson && by != compensator.EndedByCancel
 }
 
@@ -155,8 +155,8 @@ func (w words) Unsure(c *admin.Case) bool { return unsure(c) }
 // UnsureGroup reports whether the outcome of the group's example is unknown.
 func (w words) UnsureGroup(g admin.Group) bool { return g.Kind == admin.CaseUnknown }
 
-// Theirs reports whether another person has the case.
-func (rq *request) Theirs(c *admin.Case) bool {
+// OwnedByOther reports whether another person has the case.
+func (rq *request) OwnedByOther(c *admin.Case) bool {
 	return open(c) && c.Owner != "" && c.Owner != rq.Actor.ID
 }
 
@@ -208,7 +208,7 @@ func (rq *request) CasesOf(g admin.Group) (string, error) {
 	return rq.Link("cases/due", "failure", g.Fingerprint, "type", g.Type, "rows", rows)
 }
 
-// Data of partial templates: the request, and the values that the partial template shows.
+// These types hold the data of partial templates: the request, and the values that the partial template shows.
 type (
 	groupPart struct {
 		R *request

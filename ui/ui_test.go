@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Each text exists in all languages, and each text that is used exists.
+// Each text must exist in all languages, and each text that is used must exist.
 // Failure: F131
 func TestEachTextIsThereInEachLanguage(t *testing.T) {
 	english := slices.Sorted(maps.Keys(languages[0].texts))
@@ -62,7 +62,7 @@ func TestEachTextIsThereInEachLanguage(t *testing.T) {
 	}
 }
 
-// Each stored word has a text.
+// Each stored word must have a text.
 // Failure: F131
 func TestEachWordHasAText(t *testing.T) {
 	want := func(kind string, word any) {
@@ -244,7 +244,7 @@ func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
 	}
 }
 
-// With a realm, the browser asks an unknown person for a password, and only that person. A realm cannot add to its
+// With a realm, the browser must ask an unknown person for a password, and nobody else. A realm cannot add to its
 // header.
 func TestNobodyIsAskedForAPasswordWhereARealmIsSet(t *testing.T) {
 	identify := func(r *http.Request) (admin.Actor, bool) {
@@ -283,14 +283,14 @@ func TestNobodyIsAskedForAPasswordWhereARealmIsSet(t *testing.T) {
 	}
 }
 
-// A value that looks like a placeholder is not replaced again.
+// A value that looks like a placeholder must not be replaced again.
 func TestTextsAreFilledInOnce(t *testing.T) {
 	if got, err := (words{texts: map[string]string{"x": "{0} {1}"}}).T("x", "{1}", "b"); err != nil || got != "{1} b" {
 		t.Errorf("%q %v", got, err)
 	}
 }
 
-// The language is the chosen one, or else the browser's.
+// The language must be the one that the person has chosen, or else the browser's.
 func TestLanguageIsTheOneChosenOrTheBrowsers(t *testing.T) {
 	for header, want := range map[string]string{"": "en", "zh": "zh-CN", "zh-HK,en;q=0.5": "zh-CN", "fr, en-GB;q=0.9, zh": "en", ";;,": "en"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -372,7 +372,7 @@ func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
 	}{
 		{nil, 0}, {calm(3), 3}, {calm(40), typesAtAGlance}, {hasProblems, 4},
 		{slices.Concat(hasProblems, calm(40)), typesAtAGlance},
-		{slices.Concat(slices.Repeat(hasProblems, 5), calm(40)), 20}, // no type with problems is left out
+		{slices.Concat(slices.Repeat(hasProblems, 5), calm(40)), 20}, // No type with problems may be left out.
 		{slices.Repeat(hasProblems, 5), 20},
 	} {
 		if got := len(atFirst(tc.rows)); got != tc.want {
@@ -381,7 +381,7 @@ func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
 	}
 }
 
-// Sums that are lower bounds say "or more".
+// Sums that are lower bounds must say "or more".
 func TestSumsThatMayNotBeAllSaySo(t *testing.T) {
 	pages, err := parsePages()
 	if err != nil {

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	harness.Main(m)
 }
 
-// bed is a log with entries, and the program that works on it.
+// bed is a log with entries, and a way to call the program on that log.
 type bed struct {
 	*testing.T
 	dsn string
@@ -152,7 +152,7 @@ func (b *bed) program(args ...string) *exec.Cmd { return call(b.T, b.dsn, args..
 func call(t *testing.T, dsn string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1", dsnVariable+"="+dsn, redisVariable+"=", "NO_COLOR=",
-		"GORACE=atexit_sleep_ms=0") // without this each call takes a second longer
+		"GORACE=atexit_sleep_ms=0") // Without this setting, each call takes a second longer.
 	return cmd
 }
 
@@ -210,7 +210,7 @@ func checked(t *testing.T, a answer) answer {
 	return a
 }
 
-// ok is do for a call that must succeed. It returns what was printed.
+// ok does the same as do for a call that must succeed. It returns the printed text.
 func (b *bed) ok(args ...string) string {
 	b.Helper()
 	a := b.do(args...)
@@ -218,7 +218,7 @@ func (b *bed) ok(args ...string) string {
 	return a.out
 }
 
-// refused is do for a call that must fail with this exit code. It returns the error text.
+// refused does the same as do for a call that must fail with this exit code. It returns the error text.
 func (b *bed) refused(code int, args ...string) string {
 	b.Helper()
 	a := b.do(args...)

@@ -94,15 +94,15 @@ func (p *program) caseList() *cobra.Command {
 	for _, other := range []string{"failure", "owner", "mine", "unowned", "unknown", "limit"} {
 		cmd.MarkFlagsMutuallyExclusive("groups", other)
 	}
-	cmd.MarkFlagsMutuallyExclusive("owner", "mine", "unowned") // Only one of the three flags makes sense at a time.
+	cmd.MarkFlagsMutuallyExclusive("owner", "mine", "unowned") // These three flags exclude each other.
 	_ = cmd.RegisterFlagCompletionFunc("type", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return p.completeType(cmd, nil, typed)
 	})
 	return cmd
 }
 
-// whyNone is called when no case was found. It reads the first 50 dead entries without a case. If the person may see
-// one of these entries, whyNone prints a hint.
+// whyNone is called when no case was found. It reads the first 50 dead entries that have no case. If the person may see
+// one of them, whyNone prints a hint.
 func (p *program) whyNone(ctx context.Context, s *session) error {
 	dead, err := s.store.DeadWithoutCase(ctx, 0, 50)
 	i := slices.IndexFunc(dead, func(r processlog.Row) bool {
@@ -218,7 +218,7 @@ func (s *session) take(ctx context.Context, names []string, why admin.Why) (resu
 	return answers, nil
 }
 
-// seenCase returns a case in the version that name gives. If name gives none, seenCase uses the current version.
+// seenCase returns a case in the version that name gives. If name gives no version, seenCase uses the current one.
 func (s *session) seenCase(ctx context.Context, name string) (seen admin.SeenCase, err error) {
 	text, version, given := strings.Cut(name, ":c")
 	if seen.EntryID, err = compensator.ParseEntryID(text); err != nil {

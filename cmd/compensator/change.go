@@ -123,7 +123,7 @@ func (p *program) change(name, short string, action admin.Right, delays bool) *c
 	return cmd
 }
 
-// doubt prints a hint if --where names a type that the log does not know.
+// doubt prints a hint if a --where condition names a type that the log does not know.
 func (p *program) doubt(ctx context.Context, s *session, conditions []string) {
 	if w, err := parseWhere(conditions); err == nil {
 		p.doubtType(ctx, s, w.BusinessType)
@@ -142,7 +142,7 @@ func (p *program) doubtType(ctx context.Context, s *session, businessType string
 type picked struct {
 	name string // name of the entry, as the person typed it
 	id   compensator.EntryID
-	seen uint64      // version that the person saw
+	seen uint64      // version that the person saw, as typed
 	line *admin.Line // nil if the entry was not read yet
 }
 
@@ -228,7 +228,7 @@ func within[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	}
 }
 
-// asked is the name of an entry that the person typed, parsed into its parts.
+// asked is the name of an entry as the person typed it, parsed into its parts.
 type asked struct {
 	name string
 	of   compensator.Ref
@@ -250,8 +250,8 @@ func parse(name string) (asked, error) {
 	return asked{name, of, &seen}, nil
 }
 
-// named finds entries by their names. It reads the entries whose names give no version, those with ids in one query.
-// answers holds an error for each entry that does not exist.
+// named finds entries by their names. It reads the entries whose names have no version, and those with ids in one
+// query. answers holds an error for each entry that does not exist.
 func (s *session) named(ctx context.Context, names []string) (entries []picked, answers results, err error) {
 	all := make([]asked, len(names))
 	var ids []compensator.EntryID
@@ -375,7 +375,7 @@ func (s *session) read(ctx context.Context, entries []picked) ([]admin.Line, err
 	return all, nil
 }
 
-// previewed is how many entries the preview lists. It only counts the other entries.
+// previewed is how many entries the preview lists. The preview only counts the others.
 const previewed = 20
 
 // preview prints the changes that would be made. It asks for confirmation unless --yes is set.

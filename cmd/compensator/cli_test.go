@@ -156,7 +156,7 @@ func TestWhatIsPrintedIsHarmless(t *testing.T) {
 			for _, r := range out {
 				assert.True(t, r == '\n' || unicode.IsGraphic(r), "%v -o %s: %q", args, as, r)
 			}
-			if as != "table" { // A table cuts long texts.
+			if as != "table" { // A table shortens long texts.
 				assert.Contains(t, out, "退款")
 			}
 		}
@@ -176,7 +176,8 @@ func TestWhatIsPrintedIsHarmless(t *testing.T) {
 	assert.NotContains(t, a.out+a.errs, "\x1b")
 }
 
-// TestOnlyWhatWasSeenIsChanged: an entry has changed since it was listed. The command must leave it alone and name it.
+// TestOnlyWhatWasSeenIsChanged names an entry that has changed since it was listed. The command must leave it alone and
+// name it.
 // Failure: F120
 func TestOnlyWhatWasSeenIsChanged(t *testing.T) {
 	t.Parallel()
@@ -224,8 +225,8 @@ func TestMoreThan500EntriesAreRefused(t *testing.T) {
 	assert.Contains(t, b.ok("list", "--where", "type=many", "--limit", "2"), "… and more")
 }
 
-// TestThatThereAreMoreIsSaidInEveryFormat: a list is cut off, and every format must say so. Otherwise a reader who
-// counts lines would believe that these are all entries.
+// TestThatThereAreMoreIsSaidInEveryFormat cuts a list off. Every format must say so, because a reader who counts lines
+// would otherwise believe that these are all entries.
 func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(3)
@@ -246,8 +247,8 @@ func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 	}
 }
 
-// TestPreviewTellsOfACrashWithoutACase: an entry was dead-lettered after repeated crashes, by a service without
-// Config.Operations. The entry has no case, and the preview must still name the crash.
+// TestPreviewTellsOfACrashWithoutACase has an entry that a service without Config.Operations dead-lettered after
+// repeated crashes. The entry has no case, but the preview must name the crash.
 func TestPreviewTellsOfACrashWithoutACase(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(2)

@@ -67,7 +67,7 @@ func (f *flags) data(env func(string) string) (dsn, warning string, err error) {
 	return dsn, "", nil
 }
 
-// Default timeouts. A DSN may set other timeouts.
+// These are the default timeouts. A DSN may set other ones.
 const (
 	dialLimit = 10 * time.Second
 	readLimit = 30 * time.Second
@@ -132,7 +132,7 @@ func (f *flags) openRedis(env func(string) string) (redis.UniversalClient, error
 	switch {
 	case where == "":
 		return nil, nil
-	case strings.Contains(where, "@") && !strings.Contains(where, "://"): // Without a scheme, the text would be parsed as a host name. Then every error would show it with the password.
+	case strings.Contains(where, "@") && !strings.Contains(where, "://"): // Without a scheme, the text would be parsed as a host name, and every error would show it with the password.
 		return nil, usage("--redis: an address with a user or a password must begin with redis://, as in redis://user:password@host:port/db")
 	case !strings.Contains(where, "://"):
 		return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(where, ",")}), nil
@@ -174,8 +174,8 @@ type need int
 
 const (
 	toRead    need = iota // the tables of the log can be read
-	toOperate             // the tables of Config.Operations exist too
-	toChange              // the server has also passed the check for changes
+	toOperate             // in addition, the tables of Config.Operations exist
+	toChange              // in addition, the server has passed the check for changes
 )
 
 // session is an open log.
@@ -229,7 +229,7 @@ func (s *session) begin(ctx context.Context, p *program, need need) (err error) 
 	if s.rules, s.setting, err = openRules(ctx, s.store); err != nil {
 		return err
 	}
-	access := func(ctx context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool { // The policy applies in addition to the grants of the database.
+	access := func(ctx context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool { // The policy applies in addition to the grants of the database user.
 		if on.Count > 0 {
 			on.Count = max(on.Count, s.atOnce)
 		}

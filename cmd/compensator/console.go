@@ -32,7 +32,7 @@ func openConsole(ctx context.Context, db *sql.DB, table string, need need) (*con
 		return nil, errors.Join(fmt.Errorf("a %T keeps no cases", store), store.Close())
 	}
 	s := &console{Store: store, Operations: ops, table: table, tries: need == toChange}
-	if s.tries { // Run this check first, because its errors explain more than the error about a missing table.
+	if s.tries { // Run this check first, because its errors say more than the error about a missing table.
 		if err := s.Store.Check(ctx); err != nil {
 			return nil, errors.Join(err, store.Close())
 		}

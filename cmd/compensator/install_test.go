@@ -51,8 +51,8 @@ func TestGoInstallWorks(t *testing.T) {
 	}
 }
 
-// lend makes the modules of others in one module cache available in another by links, because unpacking them takes
-// long. It leaves out the modules of this repository.
+// lend makes the modules of others in one module cache available in another by links, because it takes long to unpack
+// them. It leaves out the modules of this repository.
 func lend(t *testing.T, from, to string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(to, 0o755))

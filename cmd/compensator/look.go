@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// tally is a count that stops at a maximum.
+// tally is a count that stops at a maximum value.
 type tally struct {
 	N    int
 	More bool

@@ -1,6 +1,6 @@
 // Compensator is a command line program for a log of package compensator. It shows which entries are stuck, their
-// amounts, and the reasons. It also repairs them. It uses package admin and writes the same records as the web pages.
-// README.md lists the commands, the exit codes and the schema of the output.
+// amounts, and the reasons. With it you can also repair entries. It uses package admin and writes the same records as
+// the web pages. README.md lists the commands, the exit codes and the schema of the output.
 //
 // The program never claims an entry and never runs a handler.
 package main
@@ -24,7 +24,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Exit codes. README.md documents them.
+// These are the exit codes. README.md documents them.
 const (
 	codeDone        = 0
 	codeSomeRefused = 1
@@ -172,7 +172,7 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
-// command returns a command that calls do. If do returns an error, that error does not count as wrong usage.
+// command returns a command that calls do. An error of do does not count as wrong usage.
 func (p *program) command(use, short string, args cobra.PositionalArgs, do func(ctx context.Context, args []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: args, DisableFlagsInUseLine: true, RunE: func(cmd *cobra.Command, args []string) error {
 		if err := do(cmd.Context(), args); err != nil {
@@ -196,7 +196,7 @@ func (p *program) onLog(use, short string, args cobra.PositionalArgs, need need,
 	})
 }
 
-// discard is a logger that drops the log lines of drivers. Otherwise they would mix with the output.
+// discard is a logger that drops the log lines of drivers, because they would mix with the output.
 type discard struct{}
 
 func (discard) Print(...any)                           {}

@@ -35,8 +35,8 @@ func (o *outlining) Outlines(ctx context.Context, ids []processlog.ID) ([]proces
 	return o.Operations.Outlines(ctx, ids)
 }
 
-// TestManyEntriesAreReadTogether checks that a command on five hundred entries does not send five hundred queries. The
-// database may be slow already.
+// TestManyEntriesAreReadTogether runs a command on five hundred entries. It must not send five hundred queries, because
+// the database may be slow already.
 func TestManyEntriesAreReadTogether(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(4)
@@ -121,8 +121,8 @@ func TestMoreCasesAreTakenThanAdminTakesAtOnce(t *testing.T) {
 	assert.Equal(t, codeDone, b.reading(b.ok("cases", "list", "-o", "ids", "--limit", "501"), take...).code)
 }
 
-// TestFailureIsThereWithoutTheEntriesThatHaveGone: one of a thousand cases has lost its entry. The others are still
-// shown.
+// TestFailureIsThereWithoutTheEntriesThatHaveGone purges the entry of one of a thousand cases. The other cases must
+// still be shown.
 func TestFailureIsThereWithoutTheEntriesThatHaveGone(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(3)
@@ -137,7 +137,7 @@ func TestFailureIsThereWithoutTheEntriesThatHaveGone(t *testing.T) {
 	assert.Equal(t, compensator.Pending, b.entry("d2").State)
 }
 
-// TestFailuresBeyondTheFirstThousandAreSaidToBeThere checks the hint that there are more groups than the log returns.
+// TestFailuresBeyondTheFirstThousandAreSaidToBeThere has more groups than the log returns. The program must say so.
 func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(1)
@@ -157,8 +157,8 @@ func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	assert.NotContains(t, of.out+of.errs, "more")
 }
 
-// TestGroupsHaveTheSameHeadWithoutRows checks the first line of an empty list. Programs that read columns by name must
-// find it also there.
+// TestGroupsHaveTheSameHeadWithoutRows checks an empty list. It must have the first line with the column names too,
+// because programs read columns by name.
 func TestGroupsHaveTheSameHeadWithoutRows(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)

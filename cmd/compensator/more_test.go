@@ -23,8 +23,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestOfTwoOperatorsAtOnceOneGetsHisWay: two operators change the same version of an entry. The second operator must be
-// told that the entry has changed.
+// TestOfTwoOperatorsAtOnceOneGetsHisWay lets two operators change the same version of an entry. The second operator
+// must be told that the entry has changed.
 // Failure: F120
 func TestOfTwoOperatorsAtOnceOneGetsHisWay(t *testing.T) {
 	t.Parallel()
@@ -47,8 +47,8 @@ func TestOfTwoOperatorsAtOnceOneGetsHisWay(t *testing.T) {
 	assert.Equal(t, 6, b.count("common_process_log_audit"), "each was done once")
 }
 
-// TestALogWithoutOperations checks a log without the tables of Config.Operations. It can be read. Errors must say which
-// tables are missing and how to create them.
+// TestALogWithoutOperations uses a log without the tables of Config.Operations. The program must be able to read it.
+// Errors must say which tables are missing and how to create them.
 // Failure: F123
 func TestALogWithoutOperations(t *testing.T) {
 	t.Parallel()
@@ -81,8 +81,8 @@ func TestALogWithoutOperations(t *testing.T) {
 	}
 }
 
-// TestGrantsThatCheckPrintsSuffice: check prints grants for two roles. The reader's grants must allow all commands that
-// read, and the operator's grants all others. The grants must allow nothing more.
+// TestGrantsThatCheckPrintsSuffice applies the grants for two roles that the command check prints. The reader's grants
+// must allow all commands that read, and the operator's grants all others. The grants must allow nothing more.
 // Failure: F134
 func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	assert.NotContains(t, a.errs, "ps")
 }
 
-// TestInterrupted: a server does not answer. The program ends when the person interrupts it.
+// TestInterrupted uses a server that does not answer. The program must end when the person interrupts it.
 // Failure: F134
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
@@ -216,7 +216,7 @@ func TestNothingIsDoneUntilTheNumberIsTyped(t *testing.T) {
 	assert.Equal(t, 3, b.count("common_process_log WHERE state=0"))
 }
 
-// TestShellsCompleteTypesAndStates checks that shells complete the names of types in the log, and of states.
+// TestShellsCompleteTypesAndStates requires that shells complete the names of states, and of the types in the log.
 func TestShellsCompleteTypesAndStates(t *testing.T) {
 	t.Parallel()
 	b := inMariaDB(t).dead(1)
@@ -241,8 +241,8 @@ func TestShellsCompleteTypesAndStates(t *testing.T) {
 	assert.Equal(t, codeDone, finish(t, call(t, "", "__complete", "pause", "")).code, "no database is no error for a shell")
 }
 
-// TestRequeuedEntriesAreEnqueuedThroughRedis: with Redis, requeued entries must be enqueued. Without Redis, the program
-// must say that the entries wait.
+// TestRequeuedEntriesAreEnqueuedThroughRedis requeues entries. With Redis, they must be enqueued. Without Redis, the
+// program must say that the entries wait.
 // Failure: F135
 func TestRequeuedEntriesAreEnqueuedThroughRedis(t *testing.T) {
 	t.Parallel()
@@ -269,8 +269,8 @@ func TestRequeuedEntriesAreEnqueuedThroughRedis(t *testing.T) {
 	assert.Contains(t, b.do(append([]string{"overview"}, redis...)...).errs, "queue ok")
 }
 
-// TestRequeuedEntriesAreEnqueuedThroughACluster: Redis is a cluster, and the keys of different types are on different
-// nodes.
+// TestRequeuedEntriesAreEnqueuedThroughACluster requeues entries when Redis is a cluster, where the keys of different
+// types are on different nodes. All must be enqueued.
 func TestRequeuedEntriesAreEnqueuedThroughACluster(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.NewRedisCluster(t)
@@ -284,7 +284,7 @@ func TestRequeuedEntriesAreEnqueuedThroughACluster(t *testing.T) {
 	assert.NotContains(t, b.refused(codeUsage, "requeue", "key:d0", reason, "--yes", "--redis", "http://:secret@a:1?addr=b:1"), "secret")
 }
 
-// TestNoPasswordIsRepeated: an address with a password is malformed. No error may contain the password, because people
+// TestNoPasswordIsRepeated gives malformed addresses with a password. No error may contain the password, because people
 // send error texts to each other.
 func TestNoPasswordIsRepeated(t *testing.T) {
 	t.Parallel()
@@ -306,7 +306,8 @@ func TestNoPasswordIsRepeated(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenByLooking compares the whole database before and after commands that only read.
+// TestNothingIsWrittenByLooking compares the whole database before and after commands that only read. It must be
+// unchanged.
 // Failure: F134
 func TestNothingIsWrittenByLooking(t *testing.T) {
 	t.Parallel()

@@ -63,8 +63,8 @@ type listing struct {
 // digits is a number that JSON shows as a string, because many JSON decoders round large numbers.
 type digits string
 
-// print writes a listing in the format of --output. If further rows exist and the format cannot say so, print reports
-// it on standard error.
+// print writes a listing in the format of --output. If further rows exist and the format cannot show that, print says
+// so on standard error.
 func (p *program) print(l listing) error {
 	if l.more && p.flags.format != "table" && p.flags.format != "json" {
 		p.say("there are more than %d: raise --limit", len(l.rows))
@@ -220,7 +220,7 @@ func (l listing) csv(to io.Writer) error {
 
 func forCSV(value any) string {
 	switch v := value.(type) {
-	case digits, bool, int, int64: // Print numbers as they are, because a negative number is no formula.
+	case digits, bool, int, int64: // Print numbers unchanged, because a negative number is no formula.
 		return fmt.Sprint(v)
 	case map[string]string:
 		return admin.Cell(forTable(v))
@@ -232,7 +232,7 @@ func forCSV(value any) string {
 	case nil:
 		return ""
 	}
-	return admin.Cell(shown(fmt.Sprint(value))) // The value is of any other string type.
+	return admin.Cell(shown(fmt.Sprint(value))) // The value is of another string type.
 }
 
 // forTable returns a value as a table shows it.
@@ -262,10 +262,10 @@ func forTable(value any) string {
 	case nil:
 		return ""
 	}
-	return shown(fmt.Sprint(value)) // The value is of any other string type.
+	return shown(fmt.Sprint(value)) // The value is of another string type.
 }
 
-// Maximum widths of a table's columns, and of its last column. Use -o json to see the full text.
+// These are the maximum widths of a table's columns, and of its last column. Use -o json to see the full text.
 const (
 	columnMost = 60
 	lastMost   = 160

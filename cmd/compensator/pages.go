@@ -26,7 +26,7 @@ func (p *program) pages() *cobra.Command {
 		if write {
 			need = toChange
 		}
-		p.again, p.readOnly = write, !write // Set again, because the pages themselves ask for confirmation before finished work runs again.
+		p.again, p.readOnly = write, !write // Set the field again, because the pages themselves ask for confirmation before finished work runs again.
 		p.readTime = 0                      // Use the short default of the Admin, because pages refresh every few seconds.
 		s, err := p.open(ctx, need)
 		if err != nil {

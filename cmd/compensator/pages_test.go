@@ -54,7 +54,7 @@ func (b *bed) serving(args ...string) *browser {
 	}}
 }
 
-// toLoopback resolves *.localhost to loopback as browsers do. Some resolvers of Go do not.
+// toLoopback resolves *.localhost to loopback as browsers do. Some of Go's resolvers do not do this.
 func toLoopback(ctx context.Context, network, address string) (net.Conn, error) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -94,7 +94,7 @@ func (b *browser) enter() (int, string) {
 }
 
 // TestPagesAreServedToOneBrowserAndOnlyShow checks these rules of the command ui:
-//   - The token of the link is required and works once.
+//   - The link needs its token, and the token works once.
 //   - Without --write, every change is refused. With it, changes are recorded for the person at the terminal.
 //   - Ctrl-C and SIGTERM end the program with success.
 //
@@ -143,8 +143,8 @@ func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 	}
 }
 
-// TestPagesGoByThePolicyAsItIsNow: the policy changes while the pages are open. Within seconds, the pages must follow
-// the new rights.
+// TestPagesGoByThePolicyAsItIsNow changes the policy when the pages are already open. Within seconds, the pages must
+// follow the new rights.
 // Failure: F136
 func TestPagesGoByThePolicyAsItIsNow(t *testing.T) {
 	t.Parallel()

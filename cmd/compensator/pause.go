@@ -69,7 +69,7 @@ func (p *program) onType(use, short string, do func(ctx context.Context, s *sess
 		var answers results
 		err := do(ctx, s, args[0], why.Why, yes)
 		if code := reasonOf(err); err != nil && (code == codeUsage || code == codeDatabase) {
-			return err // This error concerns the whole command, not the type.
+			return err // This error is about the whole command, not about the type.
 		}
 		answers.add(args[0], err)
 		return p.answer(answers)

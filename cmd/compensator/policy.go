@@ -31,19 +31,20 @@ type policy struct {
 // role is a set of rights.
 type role struct {
 	Rights  []admin.Right    `json:"rights"`            // rights of the Admin, "purge" or "set policy"; * stands for all rights
-	Types   []string         `json:"types,omitempty"`   // business types that the role is limited to; empty: all types
+	Types   []string         `json:"types,omitempty"`   // business types to which the role is limited; empty: no limit
 	Entries int              `json:"entries,omitempty"` // maximum number of entries at a time; 0: no limit
 	Amounts map[string]int64 `json:"amounts,omitempty"` // maximum amount of an entry, for each currency, in the currency's smallest unit; empty: no limit
 }
 
-// Rights that the Admin does not have.
+// These rights are not rights of the Admin.
 const (
 	purgeRight  admin.Right = "purge"
 	policyRight admin.Right = "set policy"
 	everything  admin.Right = "*"
 )
 
-// policySetting is the name of the setting that holds the policy. If the setting has no value, only the grants decide.
+// policySetting is the name of the setting that holds the policy. If the setting has no value, only the grants of the
+// database decide.
 const (
 	policySetting = "policy of the command line"
 	mostPolicy    = 4000 // maximum length of a policy in characters, which is the maximum length of a setting
@@ -157,7 +158,7 @@ type rules struct {
 
 	guard  chan struct{} // semaphore of size one; its holder may use the fields below
 	policy *policy       // nil if the log has no policy
-	err    error         // why the policy could not be read
+	err    error         // reason why the policy could not be read
 	at     time.Time
 }
 
@@ -232,7 +233,7 @@ func (p *program) setPolicy() *cobra.Command {
 		if _, err := parsePolicy(text); err != nil {
 			return usage("%s: %v", args[0], err)
 		}
-		var value bytes.Buffer // value is the policy as compact JSON. It stays empty for no policy.
+		var value bytes.Buffer // value is the policy as compact JSON. It stays empty if there is no policy.
 		if len(bytes.TrimSpace(text)) > 0 {
 			if err := json.Compact(&value, text); err != nil {
 				return usage("%s: %v", args[0], err)
@@ -247,7 +248,7 @@ func (p *program) setPolicy() *cobra.Command {
 		if err := p.sure(ctx, yes, "set", "policy"); err != nil {
 			return err
 		}
-		setting := s.setting // The setting holds the version that was read. So PutSetting fails if another person has set a policy meanwhile.
+		setting := s.setting // The setting has the version that was read. So PutSetting fails if another person has set a policy since.
 		setting.Value, setting.Actor, setting.Reason = value.String(), s.actor.ID, reason
 		var answers results
 		answers.add("policy", s.store.PutSetting(ctx, setting, processlog.Operation{Actor: s.actor.ID, Action: string(policyRight), Subject: policySetting, Reason: reason}))

@@ -16,17 +16,18 @@ import (
 // me is the current actor without the prefix.
 func me() string { return strings.TrimPrefix(actor().ID, actorPrefix) }
 
-// policyFor returns a policy in which I have the given role, and everybody else has the role host.
+// policyFor returns a policy in which the current person has the given role, and all others have the role host.
 func policyFor(role string) string {
 	return `{"roles": {"host": {"rights": ["*"]}, "mine": ` + role + `}, "people": {"` + me() + `": "mine", "*": "host"}}`
 }
 
-// setPolicy writes the policy into the database without the program, because the policy may forbid me to set policies.
+// setPolicy writes the policy into the database without the program, because the current policy may forbid this.
 func (b *bed) setPolicy(text string) {
 	b.exec("DELETE FROM common_process_log_setting", "INSERT INTO common_process_log_setting (name, value, version, actor, reason, at) VALUES ('"+policySetting+"', '"+text+"', 1, 'test', 'test', 0)")
 }
 
-// TestPolicyDecidesByRoleTypeAndAmount: a person without a role has no rights. An unknown amount is above every limit.
+// TestPolicyDecidesByRoleTypeAndAmount asks the policy for rights. A person without a role must have none. An unknown
+// amount must count as above every limit.
 // Failure: F136
 func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 	p, err := parsePolicy([]byte(`{"roles": {"host": {"rights": ["*"]}, "reader": {"rights": ["see entries"], "types": ["refund"]},
@@ -76,8 +77,8 @@ func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 	}
 }
 
-// TestPolicyIsHeededByEveryCommand: a role lacks some rights. Commands that need them must be refused and recorded,
-// whatever the grants allow. Types that the role may not see must be absent.
+// TestPolicyIsHeededByEveryCommand has a role that lacks some rights. Commands that need these rights must be refused
+// and recorded, whatever the grants allow. Types that the role may not see must be absent.
 // Failure: F136
 func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 	t.Parallel()
@@ -133,7 +134,7 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 	}
 }
 
-// TestPolicyIsShownWithoutWhatATerminalWouldDo: names and the reason in a policy may contain control characters. The
+// TestPolicyIsShownWithoutWhatATerminalWouldDo has control characters in the names and the reason of a policy. The
 // program must not print these.
 func TestPolicyIsShownWithoutWhatATerminalWouldDo(t *testing.T) {
 	t.Parallel()
@@ -147,7 +148,8 @@ func TestPolicyIsShownWithoutWhatATerminalWouldDo(t *testing.T) {
 	assert.NotContains(t, a.out, "\u202e")
 }
 
-// TestPolicySetMeanwhileIsNotOverwritten: another person sets a policy while the program waits for the confirmation.
+// TestPolicySetMeanwhileIsNotOverwritten lets another person set a policy when the program waits for the confirmation.
+// The program must not overwrite it.
 // Failure: F136
 func TestPolicySetMeanwhileIsNotOverwritten(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,7 @@ func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 				b.ok(verb, fmt.Sprint("key:t", 1+i), reason, "--yes", "--checked")
 			}
 			assert.Equal(t, 7, b.count("common_process_log_audit"))
-			b.refused(codeUsage, "requeue", "key:t3", reason, "--yes", "--checked") // The entry was cancelled.
+			b.refused(codeUsage, "requeue", "key:t3", reason, "--yes", "--checked") // This entry was cancelled.
 			b.ok("requeue", "key:t3", reason, "--yes", "--checked", "--again", "--delay", "1h")
 			b.refused(codeUsage, "requeue", "key:t5", reason, "--yes", "--checked", "--skip-unknown")
 			b.refused(codeUsage, "reschedule", "key:t5", reason, "--yes", "--checked")
@@ -88,8 +88,8 @@ func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 	}
 }
 
-// TestMistypedTypesAreNamed: pause refuses a type that the log does not know. An empty listing says that the type is
-// unknown.
+// TestMistypedTypesAreNamed names a type that the log does not know. The command pause must refuse it, and an empty
+// listing must say that the type is unknown.
 // Failure: F124
 func TestMistypedTypesAreNamed(t *testing.T) {
 	t.Parallel()

@@ -33,8 +33,8 @@ import (
 var ErrCommit = errors.New("gormtx: the library commits this transaction: return nil instead of calling Commit")
 
 // ErrPrepare is the error of a statement in a Session with PrepareStmt. GORM keeps prepared statements for the whole
-// pool, but this transaction ends sooner. You may set PrepareStmt in gorm.Config. Then GORM prepares nothing inside the
-// transaction.
+// pool, but this transaction ends sooner. You may set PrepareStmt in gorm.Config, because GORM then prepares nothing
+// inside the transaction.
 var ErrPrepare = errors.New("gormtx: a transaction of the library prepares no statements: use a Session without PrepareStmt")
 
 // Use returns a copy of db that runs on tx with ctx. It keeps db's callbacks, plugins, hooks and default transactions
@@ -58,8 +58,9 @@ func Use(ctx context.Context, db *gorm.DB, tx *compensator.ScopedTx) *gorm.DB {
 }
 
 // Tx returns the handle of the transaction that tx is in, for Record, Once, CancelTx and similar calls. It works
-// whether GORM or the library has begun the transaction. Outside a transaction Tx returns the pool, for which these
-// calls return compensator.ErrNoTransaction. For a nil tx it returns nil, for which these calls return an error too.
+// whether GORM or the library has begun the transaction. Outside a transaction Tx returns the pool, and these calls
+// return compensator.ErrNoTransaction for a pool. If tx is nil, Tx returns nil, for which these calls return an error
+// too.
 func Tx(tx *gorm.DB) compensator.Tx {
 	if tx == nil || tx.Statement == nil {
 		return nil
@@ -121,7 +122,7 @@ func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (*sq
 	return p.tx.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext does not check over, because it cannot return an error of its own. After a rollback, tx returns a
+// QueryRowContext does not check the field over, because it cannot return that error. After a rollback, tx returns a
 // *sql.Row with an error.
 func (p *pool) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	return p.tx.QueryRowContext(ctx, query, args...)

@@ -214,8 +214,8 @@ func TestTransactionThatFailedToRecordIsNotCommitted(t *testing.T) {
 	})
 }
 
-// This test checks what docs/how-to/orms.md says about TranslateError. gorm.io/driver/sqlite reads exported fields of mattn's
-// errors, and modernc's errors have no such fields.
+// This test checks the text about TranslateError in docs/how-to/orms.md. gorm.io/driver/sqlite reads exported fields of
+// mattn's errors, and modernc's errors have no such fields.
 func TestDuplicateKeyIsTranslatedOfMySQLAndNotOfModernc(t *testing.T) {
 	t.Parallel()
 	for name, open := range databases {

@@ -89,8 +89,8 @@ func TestDeadlockThroughGORMIsRunAgain(t *testing.T) {
 	})
 }
 
-// If the request of a COMMIT is lost, it did not happen, and the transaction must run again. If the reply is lost, it
-// did happen, and the transaction must not run again. This needs no Connector.
+// If the request of a COMMIT is lost, the transaction was not committed and must run again. If only the reply is lost,
+// the transaction was committed and must not run again. Both must work without a Connector.
 func TestLostCommitThroughGORMHappensOnce(t *testing.T) {
 	t.Parallel()
 	for lost, test := range map[string]struct {

@@ -42,14 +42,14 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 // stopping is how long Serve waits for running requests when it ends.
 const stopping = 10 * time.Second
 
-// Serve serves the pages of one or several logs to the actor until ctx ends, and then closes the listener. The end of ctx is no error.
-// Serve calls ready with the address, which contains a token. One browser may use the token once. After that a cookie
-// identifies the browser. Serve sets opts.Identify itself.
+// Serve serves the pages of one or several logs to the actor until ctx ends, and then closes the listener. The end of
+// ctx is no error. Serve calls ready with the address, which contains a token. One browser may use the token once.
+// After that a cookie identifies the browser. Serve sets opts.Identify itself.
 //
 // The address has a random host name below localhost, which is new for each call. The reason is that browsers send a
 // cookie to all ports of its host, and every program on the machine can listen on 127.0.0.1. Serve refuses requests to
-// any other host name. Chromium and Firefox resolve such a name to loopback without a name server. Browsers that do not
-// cannot open the pages.
+// any other host name. Chromium and Firefox resolve such a name to loopback without a name server. A browser that does
+// not resolve it so cannot open the pages.
 func Serve(ctx context.Context, listener net.Listener, actor admin.Actor, opts ui.Options, ready func(link string), logs ...*admin.Admin) error {
 	if opts.Base == "" {
 		opts.Base = "/"
@@ -64,7 +64,7 @@ func Serve(ctx context.Context, listener net.Listener, actor admin.Actor, opts u
 	mux := http.NewServeMux()
 	mux.Handle(opts.Base, pages)
 	mux.HandleFunc("GET /enter", bodiless(door.enter))
-	server := &http.Server{Handler: door.guard(mux), ReadHeaderTimeout: stopping, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute} // The timeouts allow for a page that takes half a minute.
+	server := &http.Server{Handler: door.guard(mux), ReadHeaderTimeout: stopping, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute} // The timeouts allow for a page that takes half a minute to build.
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	ready(fmt.Sprintf("http://%s/enter?token=%s", net.JoinHostPort(door.host, port), door.token))
@@ -78,7 +78,7 @@ func Serve(ctx context.Context, listener net.Listener, actor admin.Actor, opts u
 	if err = server.Shutdown(last); err != nil {
 		err = errors.Join(err, server.Close())
 	}
-	<-served // Wait for the goroutine of Serve, which Shutdown or Close has ended.
+	<-served // Wait for the goroutine that serves. Shutdown or Close has ended it.
 	return err
 }
 
