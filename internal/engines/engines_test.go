@@ -168,7 +168,7 @@ func TestResolveFindsWhatAnotherNodeHasCommitted(t *testing.T) {
 }
 
 // TestEntriesRunAfterASwitchover moves the primary of Group Replication to another member. Connections to the former
-// primary stay open. Entries must run all the same.
+// primary stay open. Entries must run nevertheless.
 func TestEntriesRunAfterASwitchover(t *testing.T) {
 	primary, err := mysql.ParseDSN(nodes(t)[0])
 	require.NoError(t, err)
@@ -274,9 +274,9 @@ func TestKillCommits(t *testing.T) {
 	}
 }
 
-// TestReadOnlyMemberTellsTransactionsAndTakesNothing connects to a secondary of Group Replication. The secondary must
-// answer as any server when the library checks for an open transaction. Record must fail there. On a plain pool its
-// error must name the remedy.
+// TestReadOnlyMemberTellsTransactionsAndTakesNothing connects to a secondary of Group Replication. When the library
+// checks for an open transaction, the secondary must answer as any other server. Record must fail on it, and on a plain
+// pool Record's error must name the remedy.
 // Failure: F36
 func TestReadOnlyMemberTellsTransactionsAndTakesNothing(t *testing.T) {
 	primary, member := open(t, nodes(t)[0], false), nodes(t)[1]

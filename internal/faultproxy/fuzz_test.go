@@ -47,7 +47,7 @@ var conversations = [][2][]byte{
 	{[]byte{0xff, 0xff, 0xff, 0, 1}, []byte{0xff, 0xff, 0xff, 0}},
 }
 
-// A message that is read must contain exactly the bytes on the wire, however they arrive.
+// A message that is read must contain exactly the bytes on the wire, in whatever pieces they arrive.
 func FuzzReadMessage(f *testing.F) {
 	for _, c := range conversations {
 		f.Add(c[0], 1)
@@ -145,7 +145,7 @@ func FuzzMySQLSession(f *testing.F) {
 		}
 		_ = client.Close()
 		_ = server.Close()
-		l.cut() // This ends a session that hangs.
+		l.cut() // Cut the link, in case the session hangs.
 		for _, ended := range []chan struct{}{served, atServer.ended, atClient.ended} {
 			<-ended
 		}

@@ -132,7 +132,7 @@ func (s *session) request(m message) bool {
 	switch t.rule.Fault {
 	case DropRequest:
 		if t.rule.Hang {
-			s.hang() // before fire, because a caller that waits for the trap may call HangUp at once
+			s.hang() // Hang before fire, because a caller that waits for the trap may call HangUp at once.
 		}
 		t.fire()
 		if t.rule.Hang {
@@ -189,7 +189,7 @@ func (s *session) replies() {
 		m, err := readMessage(r)
 		if err != nil {
 			if s.isHung() {
-				<-s.done // the client must not see the end
+				<-s.done // The client must not see the end of the connection.
 			}
 			return
 		}
@@ -208,7 +208,7 @@ func (s *session) isHung() bool {
 	return s.hung
 }
 
-// reply forwards a server's message, or treats it as the trap demands. It returns false if the connection must be
+// reply forwards a server's message, or does to it what the trap says. It returns false if the connection must be
 // closed.
 func (s *session) reply(m message) bool {
 	t, last := s.follow(m)
@@ -242,7 +242,7 @@ func (s *session) follow(m message) (t *Trap, last bool) {
 		return nil, false
 	}
 	if t.rule.Fault == DelayReply {
-		s.broken, s.answer = nil, nil // delaying the first message delays the rest of the reply
+		s.broken, s.answer = nil, nil // If the first message is delayed, the rest of the reply comes later too.
 		return t, false
 	}
 	if last = s.answer.ends(m); last {

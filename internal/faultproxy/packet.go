@@ -54,7 +54,7 @@ func (m message) kind() byte {
 	return m.payload[0]
 }
 
-// Values of the first byte of a server's packet.
+// These are values of the first byte of a server's packet.
 const (
 	okPacket      = 0x00
 	infilePacket  = 0xfb
@@ -63,7 +63,7 @@ const (
 	maxEOFPayload = 8 // a longer packet is a row that begins with a very long value
 )
 
-// Capability flags of the handshake.
+// These are capability flags of the handshake.
 const (
 	capCompress     = 1 << 5
 	capTLS          = 1 << 11

@@ -1,8 +1,8 @@
 // Package faultproxy provides proxies between a client and a server that break traffic at a chosen place.
 //
 // MySQL parses the protocol, so it can break one statement. For example, it drops the request of a COMMIT, or only its
-// reply. Neither killing a server nor a proxy for bytes can do that reliably. TCP breaks whole connections, and is used
-// for Redis.
+// reply. A killed server, or a proxy for bytes, cannot do this reliably. TCP breaks whole connections, and is used for
+// Redis.
 //
 // Every proxy listens on a port of 127.0.0.1 and forwards unchanged until a fault is requested. It counts the faults,
 // and leaves nothing behind after Close. All methods may be called concurrently.
@@ -51,7 +51,7 @@ func (p *proxy) Cut() {
 	}
 }
 
-// Refuse closes every open connection, and each new one directly after accepting it, until Heal.
+// Refuse closes every open connection, and each new one directly after accepting it, until Heal is called.
 func (p *proxy) Refuse() {
 	p.setRefusing(true)
 	p.Cut()

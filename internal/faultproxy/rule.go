@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Commands of the MySQL protocol that a Match may distinguish.
+// These are commands of the MySQL protocol that a Match may distinguish.
 const (
 	comQuit             = 0x01
 	comQuery            = 0x03
@@ -23,7 +23,7 @@ const (
 type Request struct {
 	Connection uint64 // number of the client's connection, counted from 1
 	Command    byte   // command byte of the protocol: 0x03 is COM_QUERY
-	Text       string // of COM_QUERY and COM_STMT_PREPARE; for COM_STMT_EXECUTE the prepared text
+	Text       string // text of COM_QUERY and COM_STMT_PREPARE. For COM_STMT_EXECUTE it is the prepared text
 }
 
 // Runs reports whether the request executes its Text.
@@ -48,7 +48,7 @@ func Contains(part string) Match {
 // Fault says what the proxy does to a request.
 type Fault int
 
-// Faults.
+// These are the faults.
 const (
 	Count        Fault = iota // no fault. See Trap.Matched
 	DropRequest               // the server does not get the request
@@ -60,7 +60,7 @@ const (
 // Rule says which requests to break and how.
 type Rule struct {
 	Match Match // nil matches every request
-	Nth   int   // break only this match, counted from 1 over all connections; 0 breaks every match
+	Nth   int   // number of the match to break, counted from 1 over all connections. 0 breaks every match
 	Fault Fault
 	Delay time.Duration
 
@@ -87,8 +87,8 @@ func (t *Trap) Matched() int {
 	return t.matched
 }
 
-// Fired returns the number of broken requests. A dropped reply counts after the server has sent it. A delay counts when
-// it begins.
+// Fired returns the number of broken requests. A dropped reply is counted after the server has sent it, and a delay
+// when it begins.
 func (t *Trap) Fired() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,7 +20,8 @@ func NewTCP(target string) (*TCP, error) {
 	return p, p.start(target, p.forward)
 }
 
-// SwallowReplies forwards requests and drops all replies. The server does the work, and the client does not learn it.
+// SwallowReplies forwards requests and drops all replies. The server does the work, but the client does not learn about
+// it.
 func (p *TCP) SwallowReplies() { p.swallowing.Store(true) }
 
 // Swallowed returns the number of dropped reply bytes since the start.
@@ -55,7 +56,7 @@ func (p *TCP) reply(l *link, b []byte) bool {
 	return write(l.client, b)
 }
 
-// pump forwards what it reads until the connection ends or to returns false.
+// pump forwards what it reads from the connection, until the connection ends or the function to returns false.
 func pump(from net.Conn, to func([]byte) bool) {
 	buf := make([]byte, 32<<10)
 	for {

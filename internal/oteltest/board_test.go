@@ -107,7 +107,7 @@ type target struct {
 	LegendFormat string `json:"legendFormat"`
 }
 
-// These select the series of the chosen jobs and types.
+// These expressions select the series of the chosen jobs and types.
 const (
 	job   = `job=~"$job"`
 	typed = job + `, messaging_destination_name=~"$type"`

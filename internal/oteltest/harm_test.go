@@ -37,7 +37,7 @@ func (brokenTracer) Start(context.Context, string, ...trace.SpanStartOption) (co
 	panic("tracing is broken")
 }
 
-// exporter is a span processor that exports synchronously. Real services should not do this.
+// exporter is a span processor that exports synchronously. A real service should export in the background instead.
 type exporter struct {
 	sdktrace.SpanProcessor
 	export func()

@@ -171,7 +171,7 @@ func TestLogsOfOneProcessHaveTheirOwnSeries(t *testing.T) {
 }
 
 // TestCurrenciesBeyondTheBoundAreNotAddedUp opens cases in more currencies than the limit. Amounts of different
-// currencies have no sum.
+// currencies must not be added.
 func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 	t.Parallel()
 	telemetry, reader := unbounded(t)

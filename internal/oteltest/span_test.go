@@ -166,8 +166,8 @@ func TestBatchSpanHasNoParent(t *testing.T) {
 	assert.False(t, w.span("process mail", 1).Parent().IsValid())
 }
 
-// TestSpanInWhichNewWasCalledIsNotLinked calls a handler in a context with a local span, as the context of New may have
-// one. The attempt must not link to this span.
+// TestSpanInWhichNewWasCalledIsNotLinked calls a handler in a context with a local span. The context of New may have
+// such a span. The attempt must not link to this span.
 func TestSpanInWhichNewWasCalledIsNotLinked(t *testing.T) {
 	t.Parallel()
 	for _, child := range []bool{false, true} {

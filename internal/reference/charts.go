@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The charts show figures of the tables that the benchmarks print, as docs/internals/performance.md keeps them.
+// The charts show figures of the tables that the benchmarks print. docs/internals/performance.md keeps these tables.
 
 // charts returns the charts by their file name in docs/images.
 func charts(root string) (map[string]string, error) {
@@ -33,13 +33,13 @@ func charts(root string) (map[string]string, error) {
 type bar struct {
 	label string
 	value float64
-	text  string // what stands behind the bar
+	text  string // text behind the bar
 	ours  bool
 }
 
 var ratioRow = regexp.MustCompile(`(?m)^\| sustained: record and run at once \| ([^|]+?) \| (\d+) [^|]*\| (\d+) [^|]*\| ([\d.]+) `)
 
-// ratioChart shows how many entries a second the library records and runs, as a multiple of each other one.
+// ratioChart shows how many entries a second the library records and runs, compared with each other library.
 func ratioChart(text string) (string, error) {
 	var bars []bar
 	for _, row := range ratioRow.FindAllStringSubmatch(text, -1) {

@@ -19,8 +19,8 @@ var packagesWithErrors = []string{".", "admin", "processlog", "httpcall", "encry
 
 // failure is an exported error: a variable, or a type.
 type failure struct {
-	name string // as a program writes it
-	text string // what it prints
+	name string // name as a program writes it
+	text string // text that the error prints
 	doc  string
 	typ  bool
 }
@@ -100,7 +100,7 @@ var entry42 = func() processlog.ID {
 	return id
 }()
 
-// errorTexts has examples of errors whose text is put together, by the name of the type.
+// errorTexts has examples of errors whose text is built from values, by the name of the type.
 var errorTexts = map[string][]error{
 	"compensator.FieldError": {&processlog.FieldError{Field: "Lease", Reason: "10ms: want at least 1s"}},
 	"compensator.StateError": {

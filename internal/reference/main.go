@@ -51,7 +51,7 @@ func generate(root string) (map[string]string, error) {
 	return files, addSamples(root, files)
 }
 
-// parts lists the generated parts of pages that are otherwise written.
+// parts lists the generated parts of pages that people write.
 var parts = []struct {
 	page, name string
 	make       func(root string) (string, error)

@@ -120,7 +120,7 @@ func indexOfLast(lines []string, last string) int {
 
 func depth(line string) int { return len(line) - len(strings.TrimLeft(line, "\t")) }
 
-// bodyOf returns what stands between the braces of a function.
+// bodyOf returns the text between the braces of a function.
 func bodyOf(file string, text []byte, function string) (string, error) {
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, file, text, 0)

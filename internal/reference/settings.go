@@ -50,7 +50,7 @@ func (s *source) settings(dir string) (text string, failed error) {
 			title = name + "." + title
 		}
 		fmt.Fprintf(&out, "## %s\n\n`%s`\n\n%s\n\n", title, s.importPath, markdown(doc))
-		before := "" // the last field with a description: it also describes the fields below it that have none
+		before := "" // last field with a description. It also describes the fields below it that have no description
 		for _, field := range fields.Fields.List {
 			for _, id := range field.Names {
 				if !id.IsExported() {
@@ -84,7 +84,8 @@ func (s *source) settings(dir string) (text string, failed error) {
 // short returns a type in at most one line.
 func short(typ string) string { return strings.Join(strings.Fields(typ), " ") }
 
-// defaultOf returns the default of a field for the line below its name. The comment must say what the code sets.
+// defaultOf returns the default of a field for the line below its name. The comment must name the same default that the
+// code sets.
 func defaultOf(field, comment, code string) (string, error) {
 	said := saidDefault.FindStringSubmatch(strings.Join(strings.Fields(comment), " "))
 	if code != "" && (said == nil || !strings.HasPrefix(strings.TrimPrefix(strings.TrimSpace(said[1]), "is "), code)) {
@@ -95,7 +96,7 @@ func defaultOf(field, comment, code string) (string, error) {
 	}
 	value := strings.TrimPrefix(strings.TrimSpace(said[1]), "is ")
 	if len(strings.Fields(value)) > 4 || strings.HasPrefix(value, "there ") {
-		return "", nil // The text says it.
+		return "", nil // The text already names the default.
 	}
 	if code != "" {
 		value = code

@@ -78,7 +78,7 @@ func comments(spec ast.Spec) (above, behind string) {
 	return "", ""
 }
 
-// text returns an expression as it stands in the source.
+// text returns an expression as the source has it.
 func (s *source) text(node ast.Node) string {
 	var out bytes.Buffer
 	if err := printer.Fprint(&out, s.fset, node); err != nil {

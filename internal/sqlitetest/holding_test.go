@@ -36,8 +36,8 @@ func writer(t *testing.T, dsn string) (begin, end func()) {
 // passes lets time pass, because an outage has a duration.
 func passes(d time.Duration) { <-time.After(d) }
 
-// A writer keeps the database busy for longer than the leases last. All handlers have returned meanwhile. No handler
-// may run again, and no entry may count as crashed, however many leases it lost before.
+// A writer keeps the database busy for longer than the leases last. All handlers return in this time. No handler may
+// run again, and no entry may count as crashed, however many leases it lost before.
 // Failure: F58
 func TestBusyWriterCostsNoOutcome(t *testing.T) {
 	t.Parallel()
@@ -200,9 +200,9 @@ func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 	})
 }
 
-// The lease of a transactional handler must be longer than its timeout. Then the timeout ends the handler, and that
-// counts as an attempt. A handler without a transaction keeps its configured lease, if the pool has a connection to
-// renew the lease.
+// The lease of a transactional handler must be longer than its timeout. If it is, the timeout ends the handler, and
+// this counts as an attempt. A handler without a transaction keeps its configured lease, if the pool has a connection
+// to renew the lease.
 // Failure: F52
 func TestLeaseOfATransactionOnSQLiteOutlastsItsTimeout(t *testing.T) {
 	t.Parallel()

@@ -142,7 +142,8 @@ func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
 	assert.False(t, fault(err), "a statement that is wrong by itself is the handler's")
 }
 
-// TestOutcomeStaysUnknownThroughPlainFailures: the first attempt times out after its effect, and two others fail plainly.
+// TestOutcomeStaysUnknownThroughPlainFailures lets the first attempt time out after its effect, and two others fail
+// without a timeout. The outcome must stay unknown.
 // Failure: F119
 func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // wal lists the pragmas with which a database for the log should be opened.
 var wal = []string{"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)"}
 
-// SQLite's own error counts no attempt, however it is wrapped.
+// newFile returns the DSN of a new database file with these pragmas.
 func newFile(t testing.TB, pragmas ...string) string {
 	query := url.Values{"_pragma": pragmas}
 	return "file:" + filepath.Join(t.TempDir(), "log.db") + "?" + query.Encode()

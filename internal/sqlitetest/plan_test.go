@@ -151,7 +151,7 @@ func TestEveryReadIsServedByAnIndex(t *testing.T) {
 			}
 			before := ""
 			for _, step := range statement.plan(t, db) {
-				if strings.Contains(step, "TEMP B-TREE FOR ORDER BY") { // No range is sorted. Only the rows that were read from many ranges are.
+				if strings.Contains(step, "TEMP B-TREE FOR ORDER BY") { // No range may be sorted. Only the rows that were read from many ranges may be.
 					assert.Contains(t, statement.text, " AS heads ", name)
 					assert.NotContains(t, before, "common_process_log_due", "%s: %s", name, statement.text)
 				}

@@ -53,7 +53,7 @@ func (r *recorder) keep(text string, args []driver.NamedValue) {
 	r.sent = append(r.sent, s)
 }
 
-// take returns what was sent since the last call.
+// take returns the statements that were sent since the last call.
 func (r *recorder) take() []statement {
 	r.mu.Lock()
 	defer r.mu.Unlock()

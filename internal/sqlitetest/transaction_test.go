@@ -155,7 +155,7 @@ func TestCancelledTransactionLeavesThePoolClean(t *testing.T) {
 	_, err = s.Insert(ctx, tx, []processlog.Draft{draft("a")}, false)
 	require.NoError(t, err)
 	cancel()
-	// Neither Commit nor Rollback is called. The next transaction must be able to begin all the same.
+	// Neither Commit nor Rollback is called. The next transaction must be able to begin nevertheless.
 	insert(t, s, draft("b"))
 	assert.Error(t, tx.Commit())
 	_ = tx.Rollback()
@@ -216,7 +216,7 @@ func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	db, s := newLog(t, wal...)
-	// Within one statement the clock stands still, so the text that a trigger reads must be exactly the same.
+	// The clock does not move within one statement, so the text that a trigger reads must be exactly the same.
 	_, err := db.ExecContext(ctx, `CREATE TABLE clock (id INTEGER, text TEXT);
 		CREATE TRIGGER tick AFTER INSERT ON common_process_log BEGIN INSERT INTO clock VALUES (NEW.id, strftime('%s|%f','now')); END`)
 	require.NoError(t, err)

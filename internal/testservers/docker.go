@@ -49,7 +49,8 @@ func startSQLContainer(flags []string) (machine, string, error) {
 	if path := os.Getenv("COMPENSATOR_MYSQLD"); path != "" {
 		return nil, "", fmt.Errorf("COMPENSATOR_MYSQLD=%s asks for a local server", path)
 	}
-	// Every client comes from outside the container. Its resolver may take seconds to fail for each of them.
+	// Every client connects from outside the container. Without this flag, the server would look up the name of each
+	// client, which may take seconds to fail.
 	usual := append([]string{"--skip-name-resolve"}, usualSQLFlags...)
 	return startContainer("mysql", func(int) ([]string, error) { return slices.Concat(usual, flags), nil })
 }

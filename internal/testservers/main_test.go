@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// helperVariable is an environment variable. It makes the test binary run one of the helpers instead of tests.
+// helperVariable is an environment variable. If it is set, the test binary runs one of the helpers instead of tests.
 const helperVariable = "COMPENSATOR_TESTSERVERS_HELPER"
 
 var helpers = map[string]func(){"echo": echoHelper}

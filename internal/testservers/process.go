@@ -69,7 +69,7 @@ func (p *process) kill() error {
 
 // stop asks the process to end, and kills it after the timeout.
 func (p *process) stop(timeout time.Duration) error {
-	_ = p.signal(syscall.SIGCONT) // A frozen process would not receive SIGTERM.
+	_ = p.signal(syscall.SIGCONT) // A frozen process would not receive a SIGTERM.
 	_ = p.signal(syscall.SIGTERM)
 	if await(timeout, p.exited) {
 		return nil
@@ -96,7 +96,7 @@ func (p *process) stopped() bool {
 	if pid != p.pid() {
 		return false
 	}
-	p.ended = !status.Stopped() // The process was killed meanwhile.
+	p.ended = !status.Stopped() // The process was killed during the wait.
 	return true
 }
 

@@ -98,7 +98,7 @@ func (p *program) startFailure(child *process, answer error, before int64) error
 	log := p.errorLog()
 	log = log[min(len(log), int(before)):]
 	switch lower := strings.ToLower(log); {
-	case strings.Contains(lower, "address already in use"), strings.Contains(lower, "distribution port"): // the text of Erlang
+	case strings.Contains(lower, "address already in use"), strings.Contains(lower, "distribution port"): // "distribution port" is in the error text of Erlang
 		return fmt.Errorf("%s on port %d: %w", p.path, p.port, errPortTaken)
 	case ended:
 		return fmt.Errorf("%s ended at its start; its log ends:\n%s", p.path, lastLines(log, 30))
@@ -151,7 +151,7 @@ func (p *program) endLocked(end func(*process) error) error {
 	return nil
 }
 
-// restart keeps the address. If another process has taken the port meanwhile, restart waits for the port.
+// restart keeps the address. If another process has taken the port since, restart waits for the port.
 func (p *program) restart() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

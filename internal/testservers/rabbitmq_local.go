@@ -101,7 +101,7 @@ func (n *rabbitNode) prepare(dir, name string) error {
 	place := func(file string) string { return filepath.Join(dir, file) }
 	n.env = append(n.env,
 		"HOME="+dir,                    // directory of the cookie
-		"ERL_AFLAGS=-start_epmd false", // for every erl: without our epmd it would otherwise start a daemon and leave it behind
+		"ERL_AFLAGS=-start_epmd false", // This flag is for every erl. Without our epmd, erl would start a daemon and leave it behind.
 		"RABBITMQ_NODENAME="+name+"@localhost",
 		"RABBITMQ_BASE="+dir, "RABBITMQ_MNESIA_BASE="+place("mnesia"), "RABBITMQ_LOG_BASE="+dir, "RABBITMQ_LOGS=-",
 		"RABBITMQ_PID_FILE="+place("pid"), "RABBITMQ_ENABLED_PLUGINS_FILE="+place("enabled_plugins"),

@@ -77,8 +77,8 @@ func NewRedis(tb testing.TB, flags ...string) *RedisServer {
 	return newRedis(tb, &redisServers, flags)
 }
 
-// NewRedisReplica is like NewRedis for a server that will follow another one. It can reach any server of this package
-// and any proxy in this process.
+// NewRedisReplica does the same as NewRedis for a server that will follow another one. It can reach any server of this
+// package and any proxy in this process.
 func NewRedisReplica(tb testing.TB, flags ...string) *RedisServer {
 	tb.Helper()
 	return newRedis(tb, &replicaServers, flags)

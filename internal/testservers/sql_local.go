@@ -162,7 +162,7 @@ func (p sqlProgram) initialize(data string, turn *os.File) error {
 	}
 	cmd := exec.Command(path, p.initFlags(data)...)
 	cmd.ExtraFiles = []*os.File{turn}
-	cmd.Env = append(cmd.Environ(), "TMPDIR="+filepath.Dir(data)) // When a server starts, it clears its temporary directory. The program here clears the same directory.
+	cmd.Env = append(cmd.Environ(), "TMPDIR="+filepath.Dir(data)) // When a server starts, it clears its temporary directory. The program that runs here does the same.
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w:\n%s", path, err, lastLines(string(output), 20))
 	}

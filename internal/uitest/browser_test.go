@@ -66,7 +66,8 @@ func openTab(t *testing.T, w *world, who string) *tab {
 	return b
 }
 
-// hear records complaints of the page, CSP reports included, and the addresses that it requests.
+// hear records complaints of the page, for example reports of the Content-Security-Policy, and the addresses that it
+// requests.
 func (b *tab) hear(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -79,7 +79,8 @@ func TestFormOverUnknownOutcomesWaitsForItsTick(t *testing.T) {
 	}
 }
 
-// A page refreshes itself. It stops while a person has paused it, chosen a row, focused a field or marked a text.
+// A page refreshes itself. It must stop refreshing as long as a person has paused it, chosen a row, focused a field or
+// marked a text.
 // Failure: F133
 func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	t.Parallel()

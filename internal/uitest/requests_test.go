@@ -26,7 +26,7 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// canary stands in every field of an entry that needs a special right to be seen.
+// canary is the text of every field that needs a special right to be seen.
 const canary = "cAnArY"
 
 // secret records an entry with the canary in each field, and waits until it is dead.

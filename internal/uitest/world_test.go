@@ -105,7 +105,7 @@ func worldOf(t *testing.T, c *compensator.Compensator, base string, change ...fu
 	return w
 }
 
-// allow replaces the rights from now on.
+// allow replaces the rights of all actors from now on.
 func (w *world) allow(access admin.AccessFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +114,7 @@ func (w *world) allow(access admin.AccessFunc) {
 
 var theSum = problems.Sum{Refunds: 6, Closed: 2, Transfers: 2, Mails: 2, Locked: 2, Parcels: 1, Shelves: 1, Fine: 1}
 
-// dead is how many entries of theSum become dead.
+// dead is how many entries of theSum end as dead.
 const dead = 6 + 2 + 2 + 2 + 1
 
 // problem runs the shop until everything that can fail has failed.

@@ -47,7 +47,7 @@ func onEach(t *testing.T, own bool, test func(t *testing.T, b broker)) {
 type plug struct {
 	Kind, URL, Topic string
 
-	// Only for RabbitMQ.
+	// The next fields are only for RabbitMQ.
 	QueueType     string // "" means classic
 	DeliveryLimit int    // 0 means none
 	Plain         bool   // use watermill-amqp's default marshaler, which reads only text headers
@@ -100,7 +100,7 @@ func (p plug) publisher() (message.Publisher, error) {
 		return wmnats.NewPublisher(wmnats.PublisherConfig{URL: p.URL, NatsOptions: natsOptions}, watermill.NopLogger{})
 	}
 	config := p.amqp()
-	config.Publish.ChannelPoolSize = 20 // Otherwise each message would open a channel, and wait for the broker's reply.
+	config.Publish.ChannelPoolSize = 20 // With a smaller pool, each message would open a channel and wait for the broker's reply.
 	return wmamqp.NewPublisher(config, watermill.NopLogger{})
 }
 

@@ -181,7 +181,7 @@ func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 			w.Exec("RENAME TABLE common_process_log TO hidden")
 			b.send("0x", "1x", "2x", "3x", "4x", "5x", "6x", "7x", "8x", "9x")
 			eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 0 }, "one fails")
-			<-time.After(10 * time.Second) // Wait, so that a wrong result could show: two nacks of each message. A right result needs no time.
+			<-time.After(10 * time.Second) // Wait, so that a wrong result could appear: two nacks of each message. A right result needs no time.
 			w.Exec("RENAME TABLE hidden TO common_process_log")
 			eventually(t, func() bool { return done(w) == 10 && b.left() == 0 }, "all are done")
 			assert.Equal(t, 10, w.Count("common_process_log"), "by the log, each once")

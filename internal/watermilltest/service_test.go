@@ -27,7 +27,7 @@ import (
 	relay "github.com/compensator-go/compensator/relay/watermill"
 )
 
-// waitTimeout is generous. A killed broker takes seconds to restart, and longer on a busy machine.
+// waitTimeout is long, because a killed broker takes seconds to restart, and longer on a busy machine.
 const waitTimeout = 4 * time.Minute
 
 const serviceEnv = "WATERMILLTEST_SERVICE"
@@ -48,11 +48,11 @@ type service struct {
 
 	Relay   bool          // relay entries of the types single_message and batch_message
 	Timeout time.Duration // limit of one Publish
-	Stuck   bool          // stop for good when an attempt has ended and its outcome is not stored: "stuck"
+	Stuck   bool          // whether to stop for good, and report "stuck", when an attempt has ended and its outcome is not stored
 
 	Consume bool   // consume the topic as type order_received
 	Fails   string // messages whose UUID has this suffix fail when they come from the topic
-	Gate    bool   // the function waits for the effect "go"
+	Gate    bool   // whether the function waits for the effect "go"
 }
 
 func runService(text string) {

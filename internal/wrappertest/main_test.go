@@ -62,7 +62,7 @@ func bare(t *testing.T, dsn string) driver.Connector {
 	return connector
 }
 
-// byName is a connector for a driver that offers none.
+// byName is a connector for a driver that has no connectors.
 type byName struct {
 	driver driver.Driver
 	dsn    string

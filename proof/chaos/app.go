@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// The messages between the driver and an app. Each message is one line.
+// These are the messages between the driver and an app. Each message is one line.
 const (
 	atWork   = "at work"   // The app sends this when it records entries, and runs handlers if configured.
 	noLoad   = "no load"   // The app sends this when its producers and people have stopped.
@@ -30,15 +30,15 @@ const (
 	stopAll  = "stop"      // The driver sends this to end the app normally.
 )
 
-// The settings of every app. The times are short, so that much happens in a run.
+// These are the settings of every app. The times are short, so that much happens in a run.
 const (
 	lease             = 2 * time.Second
 	grace             = 500 * time.Millisecond
 	reconcileInterval = time.Second
 	pollInterval      = 500 * time.Millisecond
-	horizon           = 10 * time.Second // is shorter than longestDelay
+	horizon           = 10 * time.Second // shorter than longestDelay
 	stopTimeout       = 20 * time.Second
-	purgeAge          = time.Minute // is the smallest age that Purge accepts
+	purgeAge          = time.Minute // smallest age that Purge accepts
 	longestDelay      = 20 * time.Second
 	longestBackoff    = 2 * time.Second
 	longestPutOff     = 2 * time.Minute // Several results Unavailable in a row double the pause each time, up to this limit.
@@ -61,8 +61,8 @@ type appConfig struct {
 	People    float64 // actions a second
 	KillEvery time.Duration
 
-	Failing, Poison float64 // as in Config
-	Careful         bool    // as in Config
+	Failing, Poison float64 // the same as in Config
+	Careful         bool    // the same as in Config
 }
 
 // appProcess is a running app.

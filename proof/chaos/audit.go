@@ -2,7 +2,7 @@ package chaos
 
 import "strings"
 
-// auditColumns are the columns of the process log of which the audit keeps the values before and after each change.
+// auditColumns are the columns of the process log whose values the audit keeps, before and after each change.
 var auditColumns = []string{
 	"state", "version", "epoch", "token", "process_count", "compensate_count", "delivery_count", "next_at", "lease_until", "ended_by",
 }

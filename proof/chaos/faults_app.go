@@ -109,15 +109,15 @@ func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 		return errNothingHit
 	}
 	k.hold(1)
-	defer k.app.proxies.sql.HangUp() // An open transaction would block the faults that follow.
+	defer k.app.proxies.sql.HangUp() // An open transaction would block the next faults.
 	for trap.Fired() < enough && ctx.Err() == nil {
 		wait(ctx, 10*time.Millisecond)
 	}
 	return nil
 }
 
-// enough is how many statements of an app are hit. It is so large that some of them come from producers and not only
-// from the library.
+// enough is how many statements of an app a fault hits. The number is so large that some of the statements come from
+// producers and not only from the library.
 const enough = 25
 
 // chance returns a function that returns true with this probability. The function may be called concurrently.

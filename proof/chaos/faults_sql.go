@@ -89,7 +89,7 @@ func (k *strike) rootExec(query string, args ...any) error {
 	return nil
 }
 
-// killConnections kills a few connections of the apps, whatever they are doing.
+// killConnections kills a few connections of the apps at any moment of their work.
 func (k *strike) killConnections() error {
 	k.begin("database")
 	query := "SELECT id FROM information_schema.processlist WHERE user='app' ORDER BY RAND() LIMIT 5"

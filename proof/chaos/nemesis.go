@@ -20,12 +20,13 @@ type fault struct {
 	shares  string   // resource that other faults may use at the same time
 	strike  func(*strike) error
 
-	// Longest usual duration: takes, plus holds times the mean duration of the run's faults.
+	// takes is the longest usual duration, without the share that holds gives. The whole is takes plus holds times the
+	// mean duration of the run's faults.
 	takes time.Duration
 	holds float64
 }
 
-// need returns the resource that only this fault may use.
+// need returns the resource that only this fault may use, with its app if the resource exists once per app.
 func (s planned) need() string {
 	if perApp(s.needs) {
 		return fmt.Sprint(s.needs, " of ", s.victim)
@@ -33,7 +34,7 @@ func (s planned) need() string {
 	return s.needs
 }
 
-// The resources that faults need.
+// These are the resources that faults need.
 const (
 	anApp      = "app"
 	sqlProxy   = "sql proxy"
@@ -85,7 +86,7 @@ func (st *stage) newNemesis() *nemesis {
 	return n
 }
 
-// run makes faults until over is closed and every kind has struck. It stops early if the test has failed.
+// run makes faults until the channel over is closed and every kind has struck. It stops early if the test has failed.
 func (n *nemesis) run(ctx context.Context, over <-chan struct{}) {
 	if len(n.plan.kinds) == 0 {
 		<-over

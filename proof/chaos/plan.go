@@ -28,12 +28,13 @@ type round struct {
 type planned struct {
 	fault
 	victim int           // index of the app that the fault hits, if it hits an app
-	after  time.Duration // delay of the fault after the beginning of the round
+	after  time.Duration // time between the beginning of the round and the fault
 	held   float64       // relative duration, which strike.lasting uses
 }
 
 // opening is how long a run has no faults at its start. Some checks judge only calm times, so every run needs some
-// calm, whatever its seed is. Later, faults have effects for seconds after their ends.
+// calm, whatever its seed is. Later there may be no calm time, because faults have effects for seconds after their
+// ends.
 const opening = 5 * time.Second
 
 // inTime is the share of a run that the first cycle may take. It counts the usual durations of the faults, which are

@@ -180,8 +180,8 @@ func (t *transaction) body(ctx context.Context, tx sqlTx) ([]*compensator.Receip
 	return []*compensator.Receipt{first, second}, err
 }
 
-// business changes a few accounts. Sometimes it breaks the rules: it continues after a deadlock. The library must
-// notice that.
+// business changes a few accounts. Sometimes it breaks the rules and continues after a deadlock. The library must
+// notice this.
 func (t *transaction) business(ctx context.Context, tx sqlTx) error {
 	for range t.rand.IntN(3) {
 		_, err := tx.ExecContext(ctx, "UPDATE /* producer */ accounts SET n=n+1 WHERE id=?", 1+t.rand.IntN(200))
@@ -239,7 +239,7 @@ func (t *transaction) committed(err error) {
 	end := &history.Committed{At: history.Now(), Tx: t.number, Outcome: outcomeOfCommit(err)}
 	end.Err, end.Detail = classOf(err)
 	if t.mode != "raw" && err != nil && !errors.Is(err, compensator.ErrCommitUnknown) {
-		end.Outcome = history.CommitFail // InTx and the Connector report an unknown outcome with ErrCommitUnknown, so any other error means a failure.
+		end.Outcome = history.CommitFail // With InTx and the Connector an unknown outcome is an ErrCommitUnknown, so any other error means a failure.
 	}
 	t.write(end)
 	switch end.Outcome {
@@ -372,7 +372,7 @@ func (p *producer) planMostlyWell(j *job, businessType string) {
 	case n < p.cfg.Poison+p.cfg.Failing:
 		j.Fails = 1
 	}
-	if businessType == typeSlow { // The handler takes long enough for renewals, but less than the queue's lease, which is not renewed.
+	if businessType == typeSlow { // The handler takes long enough for renewals, but less than the queue's lease, because that lease is not renewed.
 		j.SleepMS, j.How = 500+p.rand.IntN(1000), ""
 	}
 }

@@ -17,10 +17,10 @@ type gate struct {
 	got    string
 	want   string
 	passed bool
-	figure bool // whether the value is only reported, because a busy machine is no defect
+	figure bool // whether the value is only reported and not judged, because a busy machine is no defect
 }
 
-// The limits of a soak.
+// These are the limits of a soak.
 const (
 	mostHistory  = 1e5
 	mostSlope    = 1.0   // in MB per hour
@@ -152,8 +152,8 @@ func quantile(points []point, q float64) float64 {
 
 // spurious requires that claims get the ids that they ask for, in undisturbed time.
 //
-// On a busy machine entries run later than their grace period, and the value is only reported. Then the reconciler
-// rightly runs entries without the queue, and the queue offers these entries again.
+// On a busy machine entries run later than their grace period. The reconciler then rightly runs entries without the
+// queue, and the queue offers these entries again. So on such a machine the value is only reported.
 func (s *soak) spurious() gate {
 	wanted, taken := 0.0, 0.0
 	asked, got := s.series[claimsWanted], s.series[claimsTaken]

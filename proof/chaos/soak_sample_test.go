@@ -147,7 +147,7 @@ func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 }
 
 // expected counts the entries that the queue should hold, and the entries settled within the last lease. The queue may
-// still hold the latter, if their acknowledgement was late or lost.
+// still hold these settled entries, if their acknowledgement was late or lost.
 func (s *soak) expected(ctx context.Context, st *stage) (due, settled float64, err error) {
 	within := (horizon + 2*reconcileInterval + lease).Milliseconds()
 	err = st.db.QueryRowContext(ctx, fmt.Sprintf(

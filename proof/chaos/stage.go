@@ -27,7 +27,7 @@ type stage struct {
 	history   *history.Writer
 	apps      []*app
 	faults    atomic.Uint64 // number of faults so far
-	appsReady atomic.Bool   // the apps are ready
+	appsReady atomic.Bool   // whether the apps are ready
 }
 
 // appConfigs are the configurations of the apps. Three apps record entries and run handlers, each in a different way.
@@ -212,7 +212,7 @@ func (st *stage) count(query string) (n int64, err error) {
 }
 
 // awaitNothing waits until count returns 0 several times in a row. It gives up if the count has not become smaller for
-// longer than patience.
+// longer than the constant patience.
 func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
 	deadline, quiet, least := time.Now().Add(waitTimeout), 0, int64(math.MaxInt64)
 	for time.Now().Before(deadline) {

@@ -21,11 +21,11 @@ type job struct {
 	UndoFails int    `json:"undo_fails,omitempty"` // recorded failures before the compensation succeeds
 	Kills     int    `json:"kills,omitempty"`      // how many runs in a row kill the process
 	SleepMS   int    `json:"sleep_ms,omitempty"`   // duration of the handler
-	Evades    bool   `json:"evades,omitempty"`     // whether it sometimes asks for a later time, which is no failure
+	Evades    bool   `json:"evades,omitempty"`     // whether the handler sometimes asks for a later time, which is no failure
 	Text      string `json:"text,omitempty"`       // text that fills the content
 }
 
-// The ways in which a handler fails. The empty string is a plain error.
+// These are the ways in which a handler fails. The empty string is a plain error.
 const (
 	failPermanently = "permanently"
 	failLater       = "later"  // returns RetryAfter
@@ -35,7 +35,7 @@ const (
 
 var ways = []string{"", "", "", "", failLater, failLater, failLoudly, failLoudly, failSlowly}
 
-// The business types. No process handles typeOrphan.
+// These are the business types. No process handles typeOrphan.
 const (
 	typePay    = "pay"    // transactional, with a transactional compensation
 	typeShip   = "ship"   // acts outside the database, has no compensation
@@ -174,7 +174,7 @@ type verdict struct {
 
 var succeeded = verdict{outcome: history.OutcomeOK}
 
-// leastWait is the shortest wait of the library. The library raises shorter waits to this.
+// leastWait is the shortest wait of the library. The library makes shorter waits this long.
 const leastWait = 100 * time.Millisecond
 
 var errAsPlanned = errors.New("failed as planned")

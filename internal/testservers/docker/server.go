@@ -116,7 +116,7 @@ func (s *server) awaitReady(ctx context.Context) error {
 	}
 }
 
-// obey runs one command. Repeating a command that has taken effect is no error.
+// obey runs one command. It is no error to repeat a command that has taken effect.
 func (s *server) obey(ctx context.Context, verb string) answer {
 	actions := map[string]func(context.Context) error{
 		"kill": s.kill, "stop": s.stop, "restart": s.restart, "pause": s.pause, "resume": s.resume,

@@ -39,8 +39,8 @@ func main() {
 	}
 }
 
-// beginning returns what the shop begins with: a few of each problem, or an incident of n entries among many that are
-// fine.
+// beginning returns the entries with which the shop begins: a few of each problem, or an incident of n entries among
+// many that are fine.
 func beginning(n int) problems.Sum {
 	if n == 0 {
 		return problems.Sum{Refunds: 60, Closed: 4, Transfers: 6, Mails: 5, Locked: 12, Parcels: 9, Shelves: 3, Fine: 40}

@@ -77,7 +77,7 @@ func New(c *compensator.Compensator, speed Speed) (*Shop, error) {
 	return s, errors.Join(errs[:]...)
 }
 
-// doRefund calls the payment service. While that fails, the error contains the order's id.
+// doRefund calls the payment service. If the service fails, the error contains the order's id.
 func (s *Shop) doRefund(_ context.Context, e *compensator.Entry, m Money) error {
 	if s.PSPWorks.Load() || strings.HasSuffix(m.Order, "ok") {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/check/verdict"
 )
 
-// The exit statuses of this program.
+// These are the exit statuses of this program.
 const (
 	held      = 0
 	violated  = 1

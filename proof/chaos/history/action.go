@@ -12,7 +12,7 @@ type Action struct {
 	Compensate bool   `json:"compensate,omitempty"` // for a requeue: requeue to the compensation
 }
 
-// ActionEnd is the answer to an Action. If the Action names a Tx, its change takes effect only when that transaction
+// ActionEnd is the answer to an Action. If the Action names a Tx, the change takes effect only when that transaction
 // commits.
 type ActionEnd struct {
 	At     int64  `json:"at"` // wall clock in µs
@@ -24,7 +24,7 @@ type ActionEnd struct {
 	Dead    bool `json:"dead,omitempty"`    // for a cancel or a complete: the entry was dead
 }
 
-// The names of the actions, as in the library.
+// These are the names of the actions, as in the library.
 const (
 	ActionComplete       = "complete"
 	ActionCancel         = "cancel"
@@ -48,8 +48,8 @@ type Event struct {
 	Detail   string `json:"detail,omitempty"`
 }
 
-// The events of the observer. Settled events may be missing, because the audit holds them. Reconciled events are
-// written only for rounds that found something.
+// These are the events of the observer. Settled events may be missing, because the audit holds them. Reconciled events
+// are written only for rounds that found an entry.
 const (
 	EventSettled        = "settled"
 	EventOutcomeDropped = "outcome dropped"
@@ -57,7 +57,7 @@ const (
 	EventQueueDown      = "queue down"
 	EventQueueUp        = "queue up"
 	EventReconciled     = "reconciled"
-	EventAttemptBroken  = "attempt broken" // the database or the connection failed, whatever the handler returned
+	EventAttemptBroken  = "attempt broken" // the database or the connection failed; the result of the handler does not matter
 )
 
 // Kind implements Record.

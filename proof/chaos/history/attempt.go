@@ -28,7 +28,7 @@ type AttemptEnd struct {
 	Cause   string `json:"cause,omitempty"`    // reason why the handler's context ended, one of the constants Cause… (empty: the context has not ended)
 }
 
-// The outcomes that a handler can return.
+// These are the outcomes that a handler can return.
 const (
 	OutcomeOK          = "ok"
 	OutcomeFail        = "fail" // any other error
@@ -38,10 +38,10 @@ const (
 	OutcomeUnavailable = "unavailable"
 	OutcomePanic       = "panic"     // a panic or runtime.Goexit
 	OutcomeCanceled    = "canceled"  // an error that is context.Canceled, ErrStopping or ErrLeaseLost
-	OutcomeNoVerdict   = "noverdict" // The batch handler panicked or returned the wrong number of results.
+	OutcomeNoVerdict   = "noverdict" // the batch handler panicked or returned the wrong number of results
 )
 
-// The reasons why a handler's context ended. These are the library's errors, read with context.Cause.
+// These are the reasons why a handler's context ended. They are the library's errors, read with context.Cause.
 const (
 	CauseLeaseLost = "lease lost"
 	CauseCancelled = "cancelled"
@@ -61,7 +61,7 @@ type Effect struct {
 	Phase        string `json:"phase"`
 }
 
-// The phases of an effect.
+// These are the phases of an effect.
 const (
 	EffectBefore = "before"
 	EffectAfter  = "after"

@@ -2,16 +2,16 @@
 //
 // # Files
 //
-// A run is a directory. Each process that takes part calls Create and writes its own file. It opens the file with
-// O_APPEND and makes one write(2) for each call, so written lines survive a SIGKILL of the process. The first line of a
+// A run is a directory. Each process of the run calls Create and writes its own file. It opens the file with O_APPEND
+// and makes one write(2) for each call, so that written lines survive a SIGKILL of the process. The first line of a
 // file is a Process. Every line belongs to the process of its file. The driver writes a file, too. That file holds the
 // Run, the faults and, at the end, the dumps of the tables and the queue.
 //
 // # Before and after
 //
-// A call that may fail is written twice. The line before the call (insert, commit, attempt …) is written first. If it
-// is missing, the call was never made. The line after the call (inserted, committed, attempt_end …) is written before
-// the process acts on the answer. If only the line before exists, the outcome of the call is unknown.
+// A call that may fail is written twice. The line before the call (insert, commit, attempt …) is written first. If the
+// line before is missing, the call was never made. The line after the call (inserted, committed, attempt_end …) is
+// written before the process acts on the answer. If only the line before exists, the outcome of the call is unknown.
 //
 // # Clocks
 //

@@ -14,7 +14,7 @@ type Audit struct {
 	New   *Image `json:"new,omitempty"` // nil for a delete
 }
 
-// The operations.
+// These are the operations.
 const (
 	OpInsert = "insert"
 	OpUpdate = "update"

@@ -11,8 +11,8 @@ type Fault struct {
 	Touches []string `json:"touches"` // parts that the fault may slow, stop or break: constants Touches…
 }
 
-// The parts of the system that a fault can touch. The checker uses them to excuse deviations. Examples are a claim that
-// looks early while the database's clock moves, and a lease that is lost while apps are stopped.
+// The parts of the system that a fault can touch. The checker uses them to excuse deviations. For example, a claim may
+// look early if the database's clock moves, and a lease may be lost if apps are stopped.
 const (
 	TouchesApp        = "app"         // The fault stops or kills Target.
 	TouchesDatabase   = "database"    // The fault affects the database, for all apps.
@@ -29,7 +29,7 @@ const (
 type FaultEnd struct {
 	At  int64  `json:"at"` // wall clock, µs
 	N   uint64 `json:"n"`
-	Err string `json:"err,omitempty"` // reason why the fault could not be made; such a fault does not count
+	Err string `json:"err,omitempty"` // reason why the fault could not be made. A fault with a reason does not count
 }
 
 // Deadlock is one deadlock from the database's error log.

@@ -66,7 +66,7 @@ type Resolved struct {
 	Err string `json:"err,omitempty"` // one of the constants Err…; ErrNotFound means that the entry was rolled back
 }
 
-// The outcomes of a COMMIT. CommitFail means that the COMMIT certainly did not happen.
+// These are the outcomes of a COMMIT. CommitFail means that the COMMIT certainly had no effect.
 const (
 	CommitOK      = "ok"
 	CommitFail    = "fail"
@@ -79,7 +79,7 @@ type Rollback struct {
 	Tx uint64 `json:"tx"`
 }
 
-// Classes of errors.
+// These are the classes of errors.
 const (
 	ErrDeadlock      = "deadlock"  // server errors 1213 and 1020
 	ErrLockWait      = "lock wait" // server error 1205
@@ -87,8 +87,8 @@ const (
 	ErrTxAborted     = "tx aborted"   // the library's ErrTxAborted that wraps neither 1213 nor 1205
 	ErrNotRecorded   = "not recorded" // the library's ErrNotRecorded
 	ErrReadOnly      = "read only"    // server errors 1290, 1792 and 1836
-	ErrConnection    = "connection"   // The connection was refused, cut, or silent.
-	ErrContext       = "context"      // The caller's deadline ended, or the caller cancelled.
+	ErrConnection    = "connection"   // the connection was refused, cut, or silent
+	ErrContext       = "context"      // the caller's deadline ended, or the caller cancelled
 	ErrState         = "state"        // the library's *StateError
 	ErrNotFound      = "not found"
 	ErrBusy          = "busy"

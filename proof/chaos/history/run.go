@@ -21,7 +21,7 @@ type Run struct {
 	HorizonMS           int64 `json:"horizon_ms"`
 	PurgeAgeMS          int64 `json:"purge_age_ms,omitempty"` // smallest age passed to Purge (0: no purge, so no row may be deleted)
 
-	// SettleMS is the time within which an outcome is stored while there is no fault. checkLostSuccess looks at attempts
+	// SettleMS is the time within which an outcome is stored if there is no fault. checkLostSuccess looks at attempts
 	// that ended with more than this time left of their lease. 0 means 1,500.
 	SettleMS int64 `json:"settle_ms,omitempty"`
 
@@ -57,7 +57,7 @@ type Type struct {
 	CompensateCrashed     bool  `json:"compensate_crashed,omitempty"`
 }
 
-// The kinds of handlers and compensations.
+// These are the kinds of handlers and compensations.
 const (
 	HandlerPlain = "plain"
 	HandlerTx    = "tx"
@@ -75,7 +75,7 @@ type Mark struct {
 	What string `json:"what"`
 }
 
-// The marks of a run.
+// These are the marks of a run.
 const (
 	MarkHealed    = "healed"    // Every fault is over. Every server and every app runs.
 	MarkStopped   = "stopped"   // Producers and people make no more changes.
@@ -93,9 +93,9 @@ type Clock struct {
 	AuditSeq uint64 `json:"audit_seq,omitempty"` // greatest seq of the audit table that is visible
 }
 
-// Stall is a time in which the machine was overloaded. To detect it, a process commits a small change to the database
-// again and again, without a proxy. It writes a Stall if a commit takes far too long. A Stall of the driver counts for
-// all apps, because the driver's process carries all connections.
+// Stall is a time in which the machine was overloaded. To detect stalls, a process commits a small change to the
+// database again and again, without a proxy. It writes a Stall if a commit takes far too long. A Stall of the driver
+// counts for all apps, because the driver's process carries all connections.
 type Stall struct {
 	At    int64 `json:"at"`    // wall clock in µs of the last commit in time
 	Until int64 `json:"until"` // end of the stall: wall clock in µs

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/check/verdict"
 )
 
-// These colours differ also for people who cannot distinguish red from green.
+// People who cannot distinguish red from green can distinguish these colours.
 var (
 	blue   = color.RGBA{R: 0x00, G: 0x5a, B: 0xb5, A: 255}
 	orange = color.RGBA{R: 0xdc, G: 0x6a, B: 0x00, A: 255}

@@ -11,7 +11,7 @@ import (
 // action is a manual action by a person or a service on an entry.
 type action struct {
 	history.Action
-	tx       *transaction // transaction of the caller (nil: one of the library)
+	tx       *transaction // transaction of the caller (nil: the library's own transaction)
 	answered int64        // time of its ActionEnd (0: no answer)
 	err      string
 	already  bool // the answer said that the entry was already cancelled
@@ -20,7 +20,7 @@ type action struct {
 	place    Place
 }
 
-// took returns whether an action changed its entry, as far as that is certain.
+// took returns whether an action changed its entry, as far as the history proves it.
 func (a *action) took() certainty {
 	did := failed(a.err)
 	switch {
@@ -51,7 +51,7 @@ func (a *action) move() string {
 // call is an action that may have changed an entry.
 type call struct {
 	*action
-	surely bool // the action certainly changed this entry
+	surely bool // whether the action certainly changed this entry
 }
 
 // doneTo is one move of one entry, as the key of a map.
@@ -160,7 +160,7 @@ func (l *Ledger) does(a call, s *step) bool {
 	return (inTime || !l.compares(s, a.At)) && (!delays(s.move) || s.dueIn([]delay{exactly(a.DelayMS)}))
 }
 
-// ends reports whether a move is an action of a service that ends its entry.
+// ends reports whether a move belongs to an action with which a service ends an entry.
 func ends(move string) bool { return move == moveComplete || move == moveCancel }
 
 // delays reports whether a move makes its entry due at a time that the caller chose.

@@ -3,11 +3,11 @@ package verdict
 import "slices"
 
 // checkAttempts requires four things of each attempt:
-//   - It ran after its claim was made.
+//   - The attempt ran after its claim was made.
 //   - Its Entry equals what the claim left in the row.
 //   - The handler ran while the entry was waiting, the compensation while the entry was compensating.
-//   - Under a lease that an insert wrote, it ran in the process of that insert, because no other process knows of the
-//     lease.
+//   - Under a lease that an insert wrote, the attempt ran in the process of that insert, because no other process knows
+//     of the lease.
 //
 // The check does not require that the lease still ran when the attempt began. The answer to a claim may come late, and
 // a process may be stopped between that answer and its handler.

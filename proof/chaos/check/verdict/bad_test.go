@@ -18,7 +18,7 @@ type wrongHistory struct {
 
 var wrong = slices.Concat(wrongExistence, wrongClaims, wrongOutcomes, wrongPeople)
 
-// act cancels an entry that a story leaves open. Without that, the checks would also report the open entry.
+// act cancels an entry that a story leaves open. If the entry stayed open, the checks would report it too.
 func (s *story) act(e *subject) {
 	e.act(history.ActionCancel, "")
 	e.settle(cancelled, "cancel", nil)

@@ -40,7 +40,7 @@ func (l *Ledger) checkLease(e *Entry, s *step, c *Check) {
 
 // checkOwnClaim checks a claim that does not count the delivery again. Such a claim is allowed only in the process
 // whose insert counted the delivery, and only if no handler ran in that delivery. If the claim has no attempt, the
-// history does not say which process made it, so checkOwnClaim does not judge it.
+// history does not say which process made it, so checkOwnClaim does not judge such a claim.
 func (l *Ledger) checkOwnClaim(e *Entry, s *step, c *Check) {
 	for i := range e.attempts {
 		switch a := &e.attempts[i]; {

@@ -19,8 +19,8 @@ func (c *clock) sort() {
 
 func offset(s history.Clock) int64 { return s.DBNow - s.At }
 
-// around returns the samples taken before and after an audit row was written. At either end of the run both are the
-// same sample.
+// around returns the samples taken before and after an audit row was written. At the begin and at the end of the run,
+// both are the same sample.
 func (c *clock) around(seq uint64) (before, after int) {
 	i, _ := slices.BinarySearchFunc(c.samples, seq, func(s history.Clock, seq uint64) int {
 		if s.AuditSeq < seq {

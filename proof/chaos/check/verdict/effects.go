@@ -3,8 +3,8 @@ package verdict
 import "slices"
 
 // checkEffects counts the effects of transactional handlers and compensations, which are rows of a separate table. If a
-// handler ended the epoch, the epoch has exactly one effect, from the recorded attempt. Otherwise it has none. If the
-// handler has effects outside the database, an epoch that it ended has at least one.
+// handler ended the epoch, the epoch has exactly one effect, from the recorded attempt. Any other epoch has no effect.
+// If the handler has effects outside the database, an epoch that it ended has at least one effect.
 func checkEffects(l *Ledger, c *Check) {
 	outside := l.actingTypes()
 	l.each(func(e *Entry) {

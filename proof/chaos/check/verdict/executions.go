@@ -73,7 +73,7 @@ func (l *Ledger) checkRuns(e *Entry, c *Check) {
 	}
 }
 
-// runsAgain reports whether the entry of attempt a may run once more, alone, as attempt again. That happens if a was
+// runsAgain reports whether the entry of attempt a may run once more, alone, as attempt again. This happens if a was
 // part of a batch without a verdict. A batch may hold a single entry.
 //
 // An entry that has its own verdict runs again only when the batch timed out, because other entries of the batch may
@@ -93,7 +93,7 @@ func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 }
 
 // mayLose reports whether something after the last renewal explains why a claim found a lease that had ended. If no
-// attempt ran under that lease, its process is unknown. A fault of any process is then an explanation.
+// attempt ran under that lease, its process is unknown. In this case a fault of any process is an explanation.
 func (l *Ledger) mayLose(e *Entry, claim *step) bool {
 	renewed, _ := e.leased(claim.old.version)
 	if renewed == nil {

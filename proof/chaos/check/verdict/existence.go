@@ -44,8 +44,8 @@ func (in *insert) made(e *Entry) bool {
 	return (in.id == 0 || in.id == e.ID) && e.Type == in.Type
 }
 
-// repeats reports whether an insert can have found an entry in the table. While a purge deletes the entry, the insert
-// may still see it. After the purge it cannot.
+// repeats reports whether an insert can have found an entry in the table. As long as a purge is deleting the entry, the
+// insert may still see it. After the purge it cannot see it.
 func (l *Ledger) repeats(in *insert, e *Entry) bool {
 	gone := e.deletion()
 	return (in.id == 0 || in.id == e.ID) && (gone == nil || gone.wall+jump >= in.At || !l.compares(gone, in.At))
@@ -122,7 +122,7 @@ func checkResolve(l *Ledger, c *Check) {
 	for i := range l.resolved {
 		r := &l.resolved[i]
 		if r.Err != "" && r.Err != history.ErrNotFound {
-			continue // Resolve did not know the result. If that is so in the whole run, the check finds no case and the run is vacuous.
+			continue // Resolve did not know the result. If it never knows in a whole run, the check finds no case and the run is vacuous.
 		}
 		for _, n := range r.tx.inserts {
 			in := &l.inserts[n]

@@ -86,7 +86,7 @@ var strangeRuns = map[string]func(s *story){
 		e.claim().run("app1").end(history.OutcomeOK)
 		s.fault("cut", "app1", 10, history.TouchesAppToDB)
 		e.pause()
-		e.claim().pause() // Pause, because no transaction could begin.
+		e.claim().pause() // Pause, because the transaction could not begin.
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 		e.effectRow(0, false)
 	},
@@ -222,7 +222,7 @@ var strangeRuns = map[string]func(s *story){
 		s.run.Types[3].TimeoutMS = 500
 		e := s.committed("mail").claim()
 		e.runAs("app1", func(a *history.Attempt) { a.Batch = 5 }).end(history.OutcomeOK)
-		s.wait(500) // The last of the five handlers is stuck meanwhile.
+		s.wait(500) // In this time the last of the five handlers is stuck.
 		e.runAs("app1", func(a *history.Attempt) { a.Batch = 1 }).end(history.OutcomeOK).succeed()
 	},
 	"a batch whose time is up, and its lease is lost before its shares run alone": func(s *story) {

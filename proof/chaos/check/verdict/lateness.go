@@ -35,7 +35,7 @@ func (l *Ledger) Starts() []Start {
 	return starts
 }
 
-// tooLateAfter returns how many µs late an attempt may begin while no fault delays it. The result is twice the sum of
+// tooLateAfter returns how many µs late an attempt may begin if no fault delays it. The result is twice the sum of
 // three times: a lost lease, the grace period for an entry that was not enqueued, and a round of the reconciler.
 func (l *Ledger) tooLateAfter() int64 {
 	return 2 * 1000 * (l.longestLease() + l.Run.GraceMS + l.Run.ReconcileIntervalMS)

@@ -30,7 +30,7 @@ type Ledger struct {
 	events    []history.Event
 	marks     map[string]int64 // last time of each mark, in µs of the wall clock
 	clock     clock
-	felt      int64 // time in µs for which a stall has effects after its end
+	felt      int64 // time in µs for which a stall still has effects after its end
 }
 
 // Place names a line of the history.

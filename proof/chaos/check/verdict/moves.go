@@ -6,7 +6,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// The states, as stored.
+// These are the states, as stored.
 const (
 	pending      int8 = 0
 	retrying     int8 = -1
@@ -36,7 +36,7 @@ const (
 	minusOne          // falls by one
 	zero              // becomes 0 from any value
 	fresh             // another value than before
-	kept              // stays the same, or becomes one less if the row is rescheduled during a lease
+	kept              // stays the same. If the row is rescheduled during a lease, it may become one less
 	now               // becomes the present time of the database
 	nowOrLater        // becomes the present time or later
 	ended             // becomes 0 from another value, because a lease is released
@@ -47,7 +47,7 @@ const (
 // the same.
 type move struct {
 	name     string
-	inserted bool // whether the row must be as its insert leased it, so that its delivery is already counted
+	inserted bool // whether the row must still be as an insert with a lease left it, so that its delivery is already counted
 	from     []int8
 	to       []int8 // possible new states (nil: the state stays the same)
 	version  change
@@ -62,7 +62,7 @@ type move struct {
 	whole    bool     // whether the epoch must have no failed or crashed compensation
 }
 
-// The names of the moves.
+// These are the names of the moves.
 const (
 	moveInsert          = "insert"
 	moveDelete          = "delete"

@@ -8,7 +8,7 @@ import (
 )
 
 // For every change of a row, exactly one move fits, so the name of a step is certain. The test tries all combinations
-// of what a column can do.
+// of changes of the columns.
 func TestNoTwoMovesFitOneChange(t *testing.T) {
 	const at = 1_700_000_000_000
 	states := []int8{pending, retrying, dead, compensating, succeeded, compensated, cancelled, manual}

@@ -128,23 +128,23 @@ func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 		stopped := a.cause == history.CauseStopping || a.cause == history.CauseLeaseLost
 		return stopped == (s.move == movePause)
 	case slices.Contains(explains[s.move], a.outcome):
-		return true // In a batch, or if no cause is known yet, the handler may have been stopped before its outcome counted.
+		return true // In a batch, or before a cause is known, the handler may have been stopped before its outcome counted.
 	case s.move == movePause && l.outOfTime(e, s, a):
 		return true // The batch timed out, and the process stopped before the entry could run alone.
 	case a.outcome == history.OutcomeOK && !l.transactional(e, s.old.state):
 		return false
-	case a.outcome == history.OutcomeOK: // the transaction could not commit; see checkLostSuccess
+	case a.outcome == history.OutcomeOK: // The transaction could not commit; see checkLostSuccess.
 		return s.move == movePause || l.tooLate(e, s, a) && slices.Contains(explains[s.move], history.OutcomeFail)
 	case a.outcome == history.OutcomeNoVerdict && a.batch > 1:
 		return s.move == movePause // The process stopped before the entries could run alone.
-	case a.outcome == history.OutcomeNoVerdict: // outside a batch this is a failure; in a batch of one, the case above is possible, too
+	case a.outcome == history.OutcomeNoVerdict: // Outside a batch this is a failure. In a batch of one, the case above is possible, too.
 		return s.move == movePause || slices.Contains(explains[s.move], history.OutcomeFail)
 	}
 	return false
 }
 
 // outOfTime reports whether the batch of an attempt may have timed out. The batch may time out after its handler was
-// done with this entry. The verdict about the entry then does not count.
+// done with this entry. If it timed out, the verdict about the entry does not count.
 func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	if a.batch <= 1 || a.cause == history.CauseTimeout {
 		return a.batch > 0 && a.cause == history.CauseTimeout
@@ -153,9 +153,9 @@ func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	return known && (s.wall+jump >= up || !l.compares(s, a.ended))
 }
 
-// tooLate reports whether an attempt may have timed out when its handler returned. Its transaction then did not commit,
-// although the handler returned nil. The history holds a time before the return, and the process may be stopped between
-// that time and the return. But no failure is recorded before the timeout.
+// tooLate reports whether an attempt may have timed out when its handler returned. If it timed out, its transaction did
+// not commit, although the handler returned nil. The history holds a time before the return, and the process may be
+// stopped between that time and the return. But no failure is recorded before the timeout.
 func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	up, known := l.timeUp(e, a.version)
 	switch {

@@ -42,7 +42,7 @@ func checkProducers(l *Ledger, c *Check) {
 	c.note("inserts that failed: %d in a lock wait (%d of them while no fault affected locks or the database), %d in a deadlock", waits, outside, deadlocks)
 }
 
-// The sources of the statements in a deadlock report.
+// These are the sources of the statements in a deadlock report.
 const (
 	roleNemesis  = "nemesis"
 	roleLibrary  = "library"

@@ -165,7 +165,7 @@ func TestEveryDemandIsMissedByARunInWhichNothingHappened(t *testing.T) {
 	}
 }
 
-// Each demand is met by the story written for it.
+// Each demand must be met by the story that was written for it.
 func TestDemandIsMetByItsStory(t *testing.T) {
 	for demand, name := range map[string]string{
 		ShowsUnknownHappened:   "unknown commit that happened",
@@ -206,7 +206,8 @@ func hasPrefix(lines []string, prefix string) bool {
 	return false
 }
 
-// A machine was overloaded for much of the run. A stall then has effects for longer after its end, but not forever.
+// A machine was overloaded for much of the run. On such a machine a stall has effects for a longer time after its end,
+// but not forever.
 func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	for _, test := range []struct {
 		busy, later int64 // in ms

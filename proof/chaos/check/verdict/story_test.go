@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The lease and the purge age of every story, in ms.
+// These are the lease and the purge age of every story, in ms.
 const (
 	storyLease = 2000
 	purgeAge   = 5000

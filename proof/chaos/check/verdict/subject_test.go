@@ -120,8 +120,8 @@ func (e *subject) killThree() *subject {
 	return e
 }
 
-// counted is killThree and then a claim that runs no handler. Until the lease of that claim ends, another process may
-// still store a success.
+// counted does the same as killThree, and then writes a claim that runs no handler. Until the lease of that claim ends,
+// another process may still store a success.
 func (e *subject) counted() *subject {
 	e.killThree().claim()
 	e.s.wait(2 * storyLease)

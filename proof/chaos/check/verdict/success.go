@@ -59,8 +59,8 @@ func checkLostSuccess(l *Ledger, c *Check) {
 	}
 }
 
-// inTime returns how many ms before the end of its lease an attempt returned. surely is true if nothing can have
-// prevented the process from storing the outcome in time: before the lease ended and before the next step.
+// inTime returns how many ms before the end of its lease an attempt returned. surely is true if the process certainly
+// could store the outcome before the lease ended and before the next step.
 func (l *Ledger) inTime(e *Entry, a *attempt, next *step) (left int64, surely bool) {
 	settle := cmp.Or(l.Run.SettleMS, defaultSettle)
 	_, until := e.leased(a.version)
@@ -71,7 +71,7 @@ func (l *Ledger) inTime(e *Entry, a *attempt, next *step) (left int64, surely bo
 	return left, left >= settle && !l.disturbed(a, until)
 }
 
-// disturbed reports whether something before the time until may have prevented an attempt's outcome from being stored.
+// disturbed reports whether an event before the time until may have prevented that an attempt's outcome was stored.
 func (l *Ledger) disturbed(a *attempt, until int64) bool {
 	p := l.processes[a.process]
 	return p.last < until && !p.ended || l.stalled(a.ended, until, p.app) || l.hit(a.ended, until, p.app,

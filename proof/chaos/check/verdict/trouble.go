@@ -57,8 +57,8 @@ func (l *Ledger) stalled(from, to int64, app string) bool {
 	})
 }
 
-// The times in µs for which a stall has effects after its end, because all delayed work is done at once then. The
-// longer time applies to a machine that was overloaded for much of the run.
+// These are the times in µs for which a stall still has effects after its end, because all delayed work is then done at
+// once. The longer time applies to a machine that was overloaded for much of the run.
 const (
 	stallFelt     = 1_000_000
 	stallFeltLong = 10_000_000
@@ -76,8 +76,8 @@ func (l *Ledger) overloaded() bool {
 	return total*20 > l.endOfRun()-l.Run.At
 }
 
-// compares reports whether the time of a step can be compared with the clock of a process. It cannot when the
-// database's clock was moved at about either time.
+// compares reports whether the time of a step can be compared with the clock of a process. It returns false if the
+// database's clock was moved at about one of the two times.
 func (l *Ledger) compares(s *step, at int64) bool {
 	return !l.clock.moved(s.seq) && !l.hit(at, at, "", history.TouchesDBClock)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// The demands on a run. In addition, each check must have a case. Run.Excused takes these names, "fault: <kind>" and
-// "check: <name>".
+// These are the demands on a run. In addition, each check must have a case. Run.Excused takes these names, "fault:
+// <kind>" and "check: <name>".
 const (
 	ShowsEntries           = "enough entries"
 	ShowsUnknownHappened   = "unknown commit that happened"
