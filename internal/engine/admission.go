@@ -178,6 +178,19 @@ func (t *Type) finder() *Admission {
 	return nil
 }
 
+// serial reports whether entries of the type may wait for other entries.
+func (t *Type) serial() bool { return t.finder() != nil }
+
+// searching returns how many slots a claim of a number of calls holds until it knows which entries may run. A claim of a
+// serial type holds one, because most entries that it finds may be blocked. The next entries of keys whose entries end
+// meanwhile need the others. The one slot lets the entry run that has been due for longest, however fast other keys move on.
+func (t *Type) searching(calls int) int {
+	if t.serial() {
+		return min(calls, 1)
+	}
+	return calls
+}
+
 // reason returns why an entry is blocked, or nil.
 func (t *Type) reason(ctx context.Context, row *processlog.Row) error {
 	for i := range t.admissions {

@@ -210,6 +210,20 @@ func (a *claimSchedule) ended(t *Type, took time.Duration) {
 	a.byType[t.Name].pace.End(took)
 }
 
+// ask returns how many entries of a type to ask the source for. See typeSchedule.ask.
+func (a *claimSchedule) ask(t *Type, n int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.byType[t.Name].ask(n)
+}
+
+// noteBlocked records how many entries the source has offered, and how many of them were not blocked.
+func (a *claimSchedule) noteBlocked(t *Type, offered, runnable int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.byType[t.Name].offered, a.byType[t.Name].runnable = offered, runnable
+}
+
 // claimEnded records the result of a claim and wakes the scanner.
 func (a *claimSchedule) claimEnded(t *Type, got claimResult, began claimBegan) {
 	a.mu.Lock()

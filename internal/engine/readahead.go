@@ -98,6 +98,20 @@ func (r *readAhead) hand(n int, fresh bool) share {
 	return share{ids, fresh, r.more || len(r.ids) > 0 || !fresh} // an older read does not include entries that have come due since
 }
 
+// keep takes back what is more than n entries of a share. The next claim gets them first.
+func (r *readAhead) keep(s *share, n int) {
+	if len(s.ids) <= n {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range s.ids[n:] {
+		delete(r.out, id)
+	}
+	r.ids = append(s.ids[n:], r.ids...) // the capacity of a share is limited, so this copies
+	s.ids, s.more = s.ids[:n:n], true
+}
+
 // tried records how the claim of a share went. After a successful claim, the next read covers twice as many claims. If
 // other processes got most of the share, they will also get most of the rest, so the rest is dropped.
 func (r *readAhead) tried(s share, found processlog.Claimed, err error) {

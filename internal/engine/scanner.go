@@ -117,7 +117,10 @@ func (s *scanner) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time,
 // claimDue claims and starts entries of a type for the given number of calls. The caller has taken their slots. It
 // claims entries that the queue reports as due. It also asks the database if the queue does not answer or holds only
 // part of the backlog. Slots that are not needed are released before the claim, so that others can use them.
+//
+// A claim of a serial type holds one slot until it knows which entries are not blocked. See Type.searching.
 func (s *scanner) claimDue(t *Type, calls int) claimResult {
+	t.slots.Release(calls - t.searching(calls))
 	backlog := s.claimSchedule.hasBacklog(t)
 	if !s.source.up() {
 		return s.claimFromStore(t, calls)
@@ -140,9 +143,13 @@ func (s *scanner) alsoFromStore(t *Type, calls int, got claimResult) claimResult
 	// Schedule the queue's next due time now, because the database's answer says nothing about later entries.
 	s.claimSchedule.expect(t.Name, got.next)
 	// claimFromSource has released the slots that it did not need. Take slots again.
-	if calls = t.slots.Take(calls); calls == 0 {
+	held := t.slots.Take(t.searching(calls))
+	if held == 0 {
 		got.full = true // claim again as soon as a slot is free
 		return got
+	}
+	if !t.serial() {
+		calls = held
 	}
 	return s.claimFromStore(t, calls)
 }
@@ -150,32 +157,27 @@ func (s *scanner) alsoFromStore(t *Type, calls int, got claimResult) claimResult
 // claimFromSource claims entries that the queue reports as due. It returns false if the queue does not answer. The
 // slots then still belong to the caller.
 func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
-	n := t.fits(calls)
+	n := s.claimSchedule.ask(t, t.fits(calls))
 	leased, ok := s.source.Claim(t, n)
 	if !ok {
 		return claimResult{next: processlog.Never}, false
 	}
-	needed := min(calls, t.callsFor(len(leased.IDs)))
-	s.claimSchedule.free(t, calls-needed)
+	held := t.searching(calls)
+	needed := s.adjust(t, held, min(held, t.callsFor(len(leased.IDs))))
 	if len(leased.IDs) == 0 {
 		return claimResult{nothing: true, lost: leased.Lost, next: leased.Next}, true
 	}
 	failpoint.Reach(failpoint.QueueClaimed)
 	full := len(leased.IDs) == n
-	free, err := s.leaveBlocked(t, &leased)
-	if err != nil {
-		s.returnToSource(t, leased, claimed{}, err)
-		t.slots.Release(needed)
-		return claimResult{err: err}, true
-	}
-	if len(free) < len(leased.IDs) {
-		leased.IDs = free
-		spare := needed - min(needed, t.callsFor(len(free)))
-		s.claimSchedule.free(t, spare)
-		needed -= spare
-	}
-	if len(free) == 0 {
-		return claimResult{full: full, lost: leased.Lost, next: leased.Next}, true
+	if t.serial() {
+		var err error
+		if needed, err = s.leaveBlocked(t, &leased, calls); err != nil {
+			s.returnToSource(t, leased, claimed{}, err)
+			return claimResult{err: err}, true
+		}
+		if len(leased.IDs) == 0 {
+			return claimResult{full: full, lost: leased.Lost, next: leased.Next}, true
+		}
 	}
 	began := time.Now()
 	s.claimSchedule.began(t, began)
@@ -197,19 +199,39 @@ func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 	return claimResult{full: full, lost: leased.Lost, next: processlog.Never}, true
 }
 
-// leaveBlocked removes blocked entries from the queue and returns the others. When the earlier entry of the key ends,
-// the blocked entry is enqueued again or claimed directly.
-func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased) ([]processlog.ID, error) {
+// leaveBlocked removes the blocked entries from leased and from the queue. When the earlier entry of the key ends, the
+// blocked entry is enqueued again or claimed directly.
+//
+// It then takes slots for the others, calls at most, and returns how many these hold. Entries without a slot go back to
+// the queue.
+func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased, calls int) (needed int, err error) {
+	held := t.searching(calls)
 	ctx, cancel := s.Statement()
 	defer cancel()
 	blocked, err := t.Blocked(ctx, leased.IDs)
-	if err != nil || len(blocked) == 0 {
-		return leased.IDs, err
+	if err != nil {
+		return s.adjust(t, held, 0), err
 	}
 	for _, id := range blocked {
 		s.source.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
 	}
-	return grouped.Without(leased.IDs, blocked), nil
+	free := grouped.Without(leased.IDs, blocked)
+	s.claimSchedule.noteBlocked(t, len(leased.IDs), len(free))
+	needed = s.adjust(t, held, min(calls, t.callsFor(len(free))))
+	fit := min(len(free), t.fits(needed))
+	s.returnToSource(t, *leased, claimed{spare: free[fit:]}, nil)
+	leased.IDs = free[:fit]
+	return needed, nil
+}
+
+// adjust releases slots, or takes more, so that a claim that holds some has as many as it needs. It returns how many the
+// claim holds then, which may be fewer.
+func (s *scanner) adjust(t *Type, held, needed int) int {
+	if needed > held {
+		return held + t.slots.Take(needed-held)
+	}
+	s.claimSchedule.free(t, held-needed)
+	return needed
 }
 
 // returnToSource settles the queue's leases of entries that were not claimed. Gone entries are removed, and the others
@@ -246,16 +268,12 @@ func (s *scanner) returnToSource(t *Type, leased processlog.Leased, found claime
 
 // claimFromStore claims entries that the database reports as due. It does not use the queue.
 func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
-	n := t.fits(calls)
 	ahead := s.claimSchedule.readAhead(t)
-	share, err := ahead.take(n, func(limit int) ([]processlog.ID, bool, error) { return s.findDue(t, limit) })
-	needed := min(calls, t.callsFor(len(share.ids)))
-	s.claimSchedule.free(t, calls-needed)
+	share, needed, err := s.takeShare(t, ahead, calls)
 	if err != nil || len(share.ids) == 0 {
 		return claimResult{blind: true, next: processlog.Never, drained: err == nil, err: err}
 	}
 	failpoint.Reach(failpoint.DueRead)
-	// The share may hold more entries than there are slots, because its first entries may not be claimable.
 	found, err := s.claims.claim(t, unleased(share.ids), needed)
 	t.slots.Release(needed - t.calls(found.Mine))
 	if err == nil {
@@ -270,6 +288,17 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	beaten := share.fresh && len(found.Mine) == 0
 	more := share.more || len(found.spare) > 0
 	return claimResult{blind: true, full: more && !beaten, beaten: more && beaten, drained: !more, next: processlog.Never}
+}
+
+// takeShare returns due entries to claim, and the number of slots that they hold.
+func (s *scanner) takeShare(t *Type, ahead *readAhead, calls int) (share, int, error) {
+	share, err := ahead.take(t.fits(calls), func(limit int) ([]processlog.ID, bool, error) { return s.findDue(t, limit) })
+	// The share may hold more entries than there are slots, because its first entries may not be claimable.
+	needed := s.adjust(t, t.searching(calls), min(calls, t.callsFor(len(share.ids))))
+	if t.serial() {
+		ahead.keep(&share, t.fits(needed))
+	}
+	return share, needed, err
 }
 
 // findDue reads due entries from the database. For a serial type it leaves out blocked entries. The result more reports

@@ -45,6 +45,8 @@ type typeSchedule struct {
 	full     bool // a claim took all it asked for, and no later claim found less, so more are due
 	backlog  bool // the database holds due entries that the queue does not hold
 	failures int  // consecutive claims that the database refused
+	offered  int  // entries that the source offered to the last claim of a serial type
+	runnable int  // those of them that no earlier entry of their key blocked
 	ahead    *readAhead
 	claimBegan
 
@@ -79,6 +81,15 @@ func (typeSchedule *typeSchedule) wants(t *Type, now time.Time) bool {
 // lingers reports whether entries of the type are known to wait for others now.
 func (typeSchedule *typeSchedule) lingers(now time.Time) bool {
 	return typeSchedule.wait > 0 && now.Before(typeSchedule.due) && !now.Before(typeSchedule.due.Add(-typeSchedule.wait)) && !now.Before(typeSchedule.closed)
+}
+
+// ask returns how many entries a claim asks the source for so that about n of them are not blocked. It goes by the last
+// claim. Otherwise a claim for a few free slots would bring little but blocked entries, as often as there are any.
+func (typeSchedule *typeSchedule) ask(n int) int {
+	if typeSchedule.offered == 0 {
+		return n
+	}
+	return max(n, min(n*typeSchedule.offered/max(1, typeSchedule.runnable), processlog.MaxRows))
 }
 
 // holdBack returns a random delay before this process claims a type. It grows with the number of recent claims that

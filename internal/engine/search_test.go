@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// offering is a Source that offers the entries of a backlog.
+type offering struct {
+	Source
+	next    uint64
+	asked   []int // number of entries that each claim asked for
+	settled []processlog.QueueOutcome
+}
+
+func (s *offering) Reach() Reach { return ReachAll }
+
+func (s *offering) Claim(_ *Type, n int) (leased processlog.Leased, ok bool) {
+	s.asked = append(s.asked, n)
+	for range n {
+		s.next++
+		leased.IDs = append(leased.IDs, processlog.RowID(s.next))
+	}
+	return leased, true
+}
+
+func (s *offering) Settle(_ string, o processlog.QueueOutcome) { s.settled = append(s.settled, o) }
+
+// wantedOnly is a Store that notes which entries claims want, and leases none.
+type wantedOnly struct {
+	processlog.Store
+	wanted int
+}
+
+func (s *wantedOnly) Claim(_ context.Context, want []processlog.Wanted, _ processlog.Token, _ time.Duration, _ func(*processlog.Row) bool) (processlog.Claimed, error) {
+	s.wanted = len(want)
+	return processlog.Claimed{}, nil
+}
+
+// searching is an engine with a serial type of 100 slots. search is called while a claim searches for entries that are
+// not blocked, and returns how many of the found entries are not.
+func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *Type, *offering, *wantedOnly) {
+	t.Helper()
+	store, offers := &wantedOnly{}, &offering{}
+	e, _ := waitingOn(t, 0, Config{Store: store})
+	e.SetSource(offers)
+	require.NoError(t, e.Register(Type{Name: "book", Concurrency: 100, Lease: time.Hour}, withSlots))
+	typ := e.types.named("book")
+	typ.Admit(Admission{
+		Blocked: func(_ context.Context, ids []processlog.ID) ([]processlog.ID, error) {
+			return ids[min(len(ids), search(typ)):], nil
+		},
+		Find: func(context.Context) (due []processlog.ID, more bool, err error) {
+			for i := range search(typ) {
+				due = append(due, processlog.RowID(uint64(i+1)))
+			}
+			return due, false, nil
+		},
+	})
+	e.claimSchedule.prepare()
+	return e, typ, offers, store
+}
+
+// claimWith makes a claim with all free slots.
+func claimWith(e *Engine, typ *Type) claimResult {
+	return e.scanner.claimDue(typ, typ.slots.Take(typ.callsFor(processlog.MaxRows)))
+}
+
+// The next entries of keys whose entries end during a search need the slots. The slot that the search holds lets the entry
+// run that has been due for longest.
+func TestSearchForEntriesThatAreNotBlockedHoldsOneSlot(t *testing.T) {
+	for name, reach := range map[string]Reach{"queue": ReachAll, "database": ReachNone} {
+		t.Run(name, func(t *testing.T) {
+			var free []int
+			e, typ, _, store := searching(t, func(typ *Type) int {
+				free = append(free, typ.slots.Free())
+				return 10
+			})
+			if reach == ReachNone {
+				e.SetSource(databaseAlone{e.types, e.claimSchedule})
+			}
+			claimWith(e, typ)
+			require.Equal(t, []int{99}, free)
+			require.Equal(t, 10, store.wanted)
+			require.Equal(t, 100, typ.slots.Free(), "no slot is left over")
+		})
+	}
+}
+
+// While a claim searches, the next entries of keys take all slots but the one that the claim holds.
+func TestSearchThatFindsMoreThanSlotsLosesNoEntry(t *testing.T) {
+	take := func(typ *Type) int {
+		typ.slots.Take(100)
+		return 10
+	}
+	e, typ, offers, store := searching(t, take)
+	claimWith(e, typ)
+	require.Equal(t, 1, store.wanted)
+	back := 0
+	for _, o := range offers.settled {
+		if !o.Remove && o.In == 0 {
+			back++
+		}
+	}
+	require.Equal(t, 9, back, "the queue offers them again at once")
+	require.Equal(t, 1, typ.slots.Free())
+
+	e, typ, _, store = searching(t, take)
+	e.SetSource(databaseAlone{e.types, e.claimSchedule})
+	got := claimWith(e, typ)
+	require.True(t, got.full || got.beaten, "there is more to claim")
+	require.Equal(t, 1, store.wanted)
+	typ.slots.Release(99)
+	typ.admissions[0].Find = func(context.Context) ([]processlog.ID, bool, error) { panic("the entries were found already") }
+	claimWith(e, typ)
+	require.Equal(t, 9, store.wanted)
+}
+
+func TestClaimLooksPastABacklogOfBlockedEntries(t *testing.T) {
+	runnable := 0
+	e, typ, offers, _ := searching(t, func(*Type) int { return runnable })
+	typ.slots.Take(98)
+	for range 6 {
+		claimWith(e, typ)
+	}
+	require.Equal(t, []int{2, 4, 8, 16, 32, 64}, offers.asked, "twice as many while all are blocked")
+	for range 5 {
+		claimWith(e, typ)
+	}
+	require.Equal(t, processlog.MaxRows, offers.asked[10])
+	runnable = 50
+	claimWith(e, typ)
+	claimWith(e, typ)
+	require.Equal(t, 20, offers.asked[12], "one of ten runs, and there are two slots")
+	for range 3 {
+		runnable = offers.asked[len(offers.asked)-1]
+		claimWith(e, typ)
+	}
+	require.Equal(t, 2, offers.asked[15])
+}
