@@ -80,7 +80,7 @@ var columnMeanings = map[string]string{
 	".state":             "0 pending, −1 retrying, −3 compensating, 1 succeeded, 2 compensated, 3 cancelled, 4 settled manually, −2 dead.",
 	".process_count":     "Number of failures recorded in this epoch.",
 	".max_process_count": "Number of failures that exhaust this entry. 0 means the number of its type.",
-	".delay_second":      "Delay that was asked for, in seconds, rounded up. For people only.",
+	".delay_second":      "The delay of `Options`, in seconds, rounded up. The library does not use it. It is information for people.",
 	".next_at":           "Due time in milliseconds since 1970, UTC. In a terminal state the time of the end.",
 	".lease_until":       "End of the lease in milliseconds since 1970, UTC. 0 means no lease.",
 	".version":           "Every change raises it by one, except the renewal of a lease.",
@@ -145,7 +145,7 @@ var columnMeanings = map[string]string{
 	"_operation.refused":       "1 if the action was refused, otherwise 0.",
 	"_operation.entry_id":      "The entry that the action was about. 0 means none.",
 	"_operation.business_type": "The type that the action was about, or empty.",
-	"_operation.subject":       "Another subject of the action, for example a new owner.",
+	"_operation.subject":       "What the action was about, if it is not an entry or a type. For example a new owner.",
 	"_operation.reason":        "The reason that the person gave, or the note.",
 
 	"_setting.name":    "Name of the setting, for example that of a paused type.",
