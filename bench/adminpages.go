@@ -109,7 +109,7 @@ func (a *arena) adminPage(h *adminLog, p adminPage) []figure {
 	}
 }
 
-// asked returns the statements and the rows read that work causes. Nothing else may use the database meanwhile.
+// asked returns the statements and the rows read that work causes. During this time, nothing else may use the database.
 func (a *arena) asked(work func()) (statements, rows float64) {
 	own := a.between(func() {})
 	all := a.between(work)

@@ -29,7 +29,7 @@ type arena struct {
 
 	postgres *postgres // nil if PostgreSQL is missing or was not asked for
 	peers    bool      // whether the peers' tables exist
-	lost     int       // jobs that the peer of the current contest never ran
+	lost     int       // number of jobs that the peer of the current contest never ran
 
 	operations *compensator.Operations // passed to every library made on this arena
 }

@@ -90,8 +90,8 @@ func (q *asynqPeer) run() {
 	})))
 }
 
-// finished returns the number of handled tasks. Once it has reached n, finished returns asynq's own counter from Redis
-// instead. asynq increments this counter with every outcome.
+// finished returns the number of handled tasks. Once that number has reached n, finished returns asynq's own counter in
+// Redis instead. asynq increments this counter with every outcome.
 func (q *asynqPeer) finished(n int) int {
 	q.a.Helper()
 	if handled := int(q.handled.Load()); handled < n {

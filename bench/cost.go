@@ -74,7 +74,7 @@ func (a *arena) status(name string) (value float64) {
 	return value
 }
 
-// redisCalls counts the calls made by clients. Calls that a script makes do not count.
+// redisCalls counts the calls made by clients. It leaves out calls that a script makes.
 func (a *arena) redisCalls() (calls float64) {
 	a.Helper()
 	client := a.client()

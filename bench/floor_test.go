@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/faultproxy"
 )
 
-// The floors run the library's own scripts. Otherwise the comparison would not be fair.
+// The floors must run the library's own scripts. With other scripts the comparison would not be fair.
 func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
 	for _, name := range []string{"claim", "settle"} {
 		if _, err := script(name); err != nil {
@@ -34,7 +34,7 @@ func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 	proxy, err := faultproxy.NewMySQL(config.Addr)
 	a.must(err)
 	defer proxy.Close()
-	config.Addr, config.InterpolateParams = proxy.Addr(), false // Otherwise the driver inserts the values into the text.
+	config.Addr, config.InterpolateParams = proxy.Addr(), false // Without this setting the driver inserts the values into the text.
 	var mu sync.Mutex                                           // guards sent
 	sent := make(map[string]bool)
 	proxy.Arm(faultproxy.Rule{Fault: faultproxy.Count, Match: func(r faultproxy.Request) bool {

@@ -36,7 +36,7 @@ func (a *arena) keeping(n int) contest {
 			defer l.close()
 			before := 4 * n
 			a.until(func() bool {
-				time.Sleep(20 * time.Millisecond) // Counting has a cost too, so count every 20 ms only.
+				time.Sleep(20 * time.Millisecond) // A count has a cost too, so count only every 20 ms.
 				before = a.oldLeft()
 				return before < 4*n
 			})

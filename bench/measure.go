@@ -21,7 +21,7 @@ type contest struct {
 	reset       func()  // runs before each run (nil: every table and key is emptied)
 	prepare     func()  // runs after reset and is not measured; may be nil
 	ours        func() float64
-	theirs      func() float64 // nil if a program that it needs is missing
+	theirs      func() float64 // runs the other side; nil if a program that it needs is missing
 }
 
 // row is the result of a contest: one row of the table and of build/bench.json.

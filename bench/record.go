@@ -6,8 +6,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// records measures the rate of business transactions with perTx entries each. No process runs the entries meanwhile.
-// The library also adds its entries to Redis. The floor makes no such call.
+// records measures the rate of business transactions with perTx entries each. No process runs the entries during the
+// measurement. The library also adds its entries to Redis. The floor makes no such call.
 func (a *arena) records(transactions, perTx int) contest {
 	work, goal := "record: business transaction + 1 entry", 0.85
 	if perTx > 1 {
@@ -42,7 +42,8 @@ func (a *arena) recordRate(l *library, transactions, perTx int) float64 {
 	return rate * float64(perTx)
 }
 
-// withoutConnector is records through a plain pool. There the library must ask MySQL whether a transaction is open.
+// withoutConnector does the same as records through a plain pool. On such a pool the library must ask MySQL whether a
+// transaction is open.
 func (a *arena) withoutConnector(transactions int) contest {
 	c := a.records(transactions, 1)
 	c.work, c.goal = "record without the Connector: business transaction + 1 entry", 0

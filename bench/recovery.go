@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// recovery measures how the library recovers, and what new entries notice meanwhile.
+// recovery measures how the library recovers, and how much new entries are delayed at that time.
 type recovery struct {
 	Killed      []killed      `json:"killed"`
 	Enqueued    int           `json:"announced"`          // number of entries within the horizon when Redis lost all data

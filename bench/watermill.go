@@ -14,7 +14,7 @@ import (
 // These are the settings of watermill-sql. Its payload column is JSON by default, which MariaDB would validate. The
 // library's column is not validated either, so the payload here is a MEDIUMBLOB.
 //
-// An empty table is read again after 10 ms instead of 1 s. Otherwise the last messages of a run would wait for the
+// An empty table is read again after 10 ms instead of 1 s. With 1 s, the last messages of a run would wait for the
 // poll. A page has the default of 100 messages. Every message costs its own statement, whatever the page size.
 var (
 	watermillSchema  = watermillsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "MEDIUMBLOB" }}

@@ -25,7 +25,7 @@ type keeper struct {
 	ended   chan struct{} // closed when the last note of the process is read
 }
 
-// fact holds what is known of one number, in µs since 1970.
+// fact holds what the benchmark knows of one number. Its times are in µs since 1970.
 type fact struct {
 	recorded int64 // 0 until it is recorded
 	due      int64

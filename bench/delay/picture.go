@@ -32,7 +32,7 @@ const (
 
 // The horizontal axis is logarithmic on both sides of the deadline. Its unit is a decade.
 const (
-	least    = 0.1   // ms; smaller deviations lie in the middle
+	least    = 0.1   // in ms; smaller deviations are drawn in the middle
 	earliest = 10e3  // ms early, the left end
 	latest   = 100e3 // ms late, where the strips end
 	words    = 3.4   // decades to the right of the strips, for text

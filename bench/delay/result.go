@@ -18,7 +18,7 @@ type result struct {
 	Early   int     `json:"early"` // counts all deadlines, because a kill does not excuse an early firing
 	EarlyBy float64 `json:"early_by_at_most"`
 
-	// The fields below count only deadlines well before the kill or well after the restart.
+	// The fields below count only deadlines that are well before the kill or well after the restart.
 	Calm int     `json:"calm"`
 	P50  float64 `json:"p50_late"`
 	P99  float64 `json:"p99_late"`

@@ -42,8 +42,8 @@ func (r result) lost() string {
 	return fmt.Sprintf("%d, %d of them held", r.NotFired, r.Held)
 }
 
-// twice mentions entries only if the numbers differ. A number recorded as two entries is a different fault from an
-// entry run twice.
+// twice returns how many numbers and entries fired twice. It mentions entries only if the two differ, because a number
+// recorded as two entries is another fault than an entry that ran twice.
 func (r result) twice() string {
 	if r.Twice == 0 || r.Entries == r.Twice {
 		return strconv.Itoa(r.Twice)

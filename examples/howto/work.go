@@ -33,7 +33,7 @@ func CallPartner(c *compensator.Compensator) (*compensator.Type[Refund], error) 
 		return httpcall.PostJSON(ctx, partner, partnerURL, e.CallKey(), r, nil)
 	}, &compensator.HandlerConfig[Refund]{
 		Timeout: 15 * time.Second,
-		MaxWait: 24 * time.Hour, // for a day the partner may be down at no cost
+		MaxWait: 24 * time.Hour, // the partner may be down for a day without costing attempts
 		Breaker: compensator.Breaker{Of: 20},
 	})
 }
@@ -59,7 +59,7 @@ func Retries(c *compensator.Compensator) (*compensator.Type[Refund], error) {
 	})
 }
 
-// Priorities gives urgent work a type of its own.
+// Priorities gives urgent work a separate type.
 func Priorities(c *compensator.Compensator) (urgent, normal *compensator.Type[Refund], err error) {
 	urgent, err = compensator.Handle(context.Background(), c, "refund_urgent", callPartner, &compensator.HandlerConfig[Refund]{Concurrency: 20})
 	if err != nil {

@@ -25,7 +25,7 @@ type database struct {
 	now   string // SQL expression for the database's clock, in ms since 1970
 }
 
-// The names of environment variables, through which the shop tells a worker which database it has created.
+// These are the names of environment variables. Through them the shop tells a worker which database it has created.
 const (
 	dsnVariable   = "MYSQL_DSN"
 	redisVariable = "REDIS_ADDR"
@@ -68,8 +68,8 @@ func openDatabase() (*database, error) {
 }
 
 // openSQLite opens a file. SQLite's settings belong to a connection, so they are in the DSN. Transactions take the
-// write lock at BEGIN. Otherwise a transaction that reads first and then writes would fail when another process writes
-// in between.
+// write lock at BEGIN. If they did not, a transaction that reads first and then writes would fail if another process
+// writes in between.
 func openSQLite(file string) (*database, error) {
 	settings := url.Values{"_txlock": {"immediate"}, "_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)"}}
 	db, err := compensator.Open("sqlite", "file:"+file+"?"+settings.Encode())

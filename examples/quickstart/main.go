@@ -3,8 +3,9 @@
 //	go run ./quickstart                                SQLite in a temporary directory; no servers
 //	MYSQL_DSN=… REDIS_ADDR=… go run ./quickstart       the same shop on MySQL or MariaDB, and Redis
 //
-// With MYSQL_DSN the shop creates the database compensator_quickstart. If its user may not, it creates tables named
-// shop_* in the DSN's database. They stay for inspection, and the next run replaces them.
+// With MYSQL_DSN the shop creates the database compensator_quickstart. If its user may not create it, the shop creates
+// tables named shop_* in the DSN's database. The tables stay, so that you can look into them, and the next run replaces
+// them.
 //
 // Read order.go first. It places and pays orders, and records follow-up work in the same transactions. handlers.go does
 // the follow-up work. worker.go is the process that runs it and is killed. summary.go compares the database with the

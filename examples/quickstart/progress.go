@@ -15,8 +15,8 @@ type progress struct {
 	underWay map[string]int // claimed without an outcome yet, by business type
 }
 
-// progress reads the process log. delivery_count is stored before a handler runs and reset with its outcome. So while
-// no worker is alive, it counts the attempts that were cut short.
+// progress reads the process log. delivery_count is stored before a handler runs and reset with its outcome. So if no
+// worker is alive, it is the number of attempts that were cut short.
 func (s *shop) progress(ctx context.Context) (progress, error) {
 	p := progress{underWay: make(map[string]int)}
 	rows, err := s.db.QueryContext(ctx, "SELECT business_type, SUM(state IN (1, 2)), SUM(state IN (0, -1, -3)), SUM(delivery_count > 0) FROM "+logTable+" GROUP BY business_type")

@@ -39,9 +39,9 @@ func (s *sale) lookAfter(ctx context.Context, g shop.Goods) error {
 	return err
 }
 
-// decide finds out whether a ticket was sold whose process has not updated Redis. The first process that records the
-// ticket's entry decides. If decide records it first, it cancels the entry in the same transaction. A slow process that
-// sells the ticket later is then refused.
+// decide handles a ticket whose process has not updated Redis. It finds out whether the ticket was sold. The first
+// process that records the ticket's entry decides. If decide records it first, it cancels the entry in the same
+// transaction. A slow process that sells the ticket later is then refused.
 func (s *sale) decide(ctx context.Context, t shop.Ticket) error {
 	sold := false
 	err := s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {

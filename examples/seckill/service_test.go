@@ -261,7 +261,7 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 
 func TestPurchaseThatTheDatabaseRefusesGivesItsPieceBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.Stock, s.abandon = 1, time.Hour }) // so that no other process gives the ticket back
+	w := newWorld(t, func(s *settings) { s.Stock, s.abandon = 1, time.Hour }) // With this age, no other process gives the ticket back.
 	require.Equal(t, http.StatusOK, w.Ask(http.MethodPost, "/goods/phone/rebuild", "").Status)
 	w.Exec(`RENAME TABLE seckill_tickets TO seckill_tickets_away`)
 	w.Refused(w.Buy("ben"), http.StatusServiceUnavailable, "try_again")
@@ -335,7 +335,7 @@ func TestTicketOfAProcessThatDiedAfterItsTransactionIsConfirmed(t *testing.T) {
 	w.Refused(w.Buy("ann"), http.StatusConflict, "bought_already")
 }
 
-// A lost counter is filled again by the next purchase, or by Watch.
+// A lost counter must be filled again by the next purchase, or by Watch.
 func TestCounterThatIsLostIsFilledFromTheDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 3 })
@@ -416,7 +416,7 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	w.awaitStock(500 - living)
 }
 
-// This test covers a scene on servers from the environment.
+// The scene of this test runs on servers from the environment.
 func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 2 })
@@ -442,7 +442,7 @@ func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	require.NoError(t, w.service.OnBroker(servers.Delete("x"+w.service.Queue(orderQueue))))
 }
 
-// A service that stops answers all running requests and leaves no unfinished work.
+// A service that stops must answer all running requests and leave no unfinished work.
 func TestStoppingServiceFinishesItsWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 1000 })

@@ -77,7 +77,7 @@ func (h *manual) pending(ctx context.Context) {
 	}
 }
 
-// next reads one message and makes its order. none reports that there was no message.
+// next reads one message and makes its order. none is true if there was no message.
 func (h *manual) next(ctx context.Context, from string) (none bool, err error) {
 	streams, err := h.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: handGroup, Consumer: handConsumer, Streams: []string{h.stream(h.Goods), from}, Count: 1, Block: 500 * time.Millisecond,
@@ -110,7 +110,8 @@ func (h *manual) order(ctx context.Context, m redis.XMessage) error {
 	return h.insert(ctx, t)
 }
 
-// insert makes the order. It silently makes none if the buyer has or had an order, or if no stock is left.
+// insert makes the order. It makes no order, and returns no error, if the buyer has or had an order, or if no stock is
+// left.
 func (h *manual) insert(ctx context.Context, t shop.Ticket) error {
 	tx, err := h.DB.BeginTx(ctx, nil)
 	if err != nil {

@@ -27,7 +27,8 @@ type command struct {
 	args []string
 }
 
-// commands returns the calls of go test for a selection. If the tests are in several modules, it takes several calls.
+// commands returns the calls of go test for a selection. If the tests are in several modules, there is one call for
+// each module.
 func (l layer) commands(t *tree, what string) ([]command, error) {
 	switch l {
 	case unit:

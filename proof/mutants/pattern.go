@@ -20,7 +20,7 @@ import (
 // A name that occurs twice in a pattern matches the same tokens both times. Patterns are compared token by token. White
 // space, line breaks, comments and trailing commas do not matter.
 
-// Marks that replace the dollar sign while a pattern is scanned. No name in this repository begins with their letter.
+// These marks replace the dollar sign when a pattern is scanned. No name in this repository begins with their letter.
 const (
 	oneMark = "Ⱦ"
 	runMark = "ȾȾ"

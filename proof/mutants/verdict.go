@@ -124,7 +124,7 @@ func (l *testLog) problem() string {
 			return "the tests timed out"
 		}
 		for _, m := range serverProblem.FindAllStringSubmatch(text.String(), -1) {
-			if !strings.HasPrefix(m[1], "drop ") && !strings.HasPrefix(m[1], "delete ") { // Ignore a failed cleanup, which happens when a test left something open.
+			if !strings.HasPrefix(m[1], "drop ") && !strings.HasPrefix(m[1], "delete ") { // Ignore a failed cleanup, which happens if a test has left a connection or file open.
 				return "the test servers failed: " + m[1]
 			}
 		}

@@ -19,7 +19,7 @@ type Books struct {
 	crowd.Answers
 	Moments Moments
 
-	Left     int // stock in the database
+	Left     int // stock that is left in the database
 	Counted  shop.Counted
 	Living   map[string]string // tickets that have not ended, by buyer
 	Known    map[string]bool   // tickets that the database has or had
@@ -227,8 +227,8 @@ func (s *Sheet) Expect(what string, got, want int) {
 	fmt.Fprintf(s.Out, "  %s  %s: %d, want %d\n", verdict, what, got, want)
 }
 
-// Check makes the checks that are common to all sales. withPerson is the number of pieces that are taken and wait for a
-// person.
+// Check makes the checks that are common to all sales. withPerson is the number of taken pieces whose entries wait for
+// a person.
 func (b *Books) Check(s *Sheet, withPerson int) {
 	s.Expect("moments in which more was sold than there is, or stock and tickets differed", b.Moments.Wrong, 0)
 	s.Expect("orders that live = stock taken - given back", b.Still()+withPerson, b.Taken())

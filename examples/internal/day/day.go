@@ -45,7 +45,7 @@ type Sale struct {
 	Besides     []string // statements that create more tables of the sale
 	HandTickets string   // query with the columns ticket, buyer and the literal 1, one row per ticket that the hand-written version sold
 
-	// Clear removes what is neither in a table nor in Redis.
+	// Clear removes the sale's data that is neither in a table nor in Redis.
 	Clear func(context.Context) error
 
 	// Left returns the amount of unfinished work besides entries and open orders.
@@ -179,7 +179,7 @@ func (d *Day) tell(ctx context.Context, what string) error {
 	return d.Note(ctx, what)
 }
 
-// Note records what has happened, so that the page shows it.
+// Note records an event, so that the page shows it.
 func (d *Day) Note(ctx context.Context, what string) error {
 	fmt.Fprintf(d.Out, "  %s\n", what)
 	_, err := d.DB.ExecContext(ctx, d.SQL(`INSERT INTO shop_faults (what, struck_at) VALUES (?, UTC_TIMESTAMP(3))`), what)
@@ -206,7 +206,7 @@ func (d *Day) awaitRest(ctx context.Context) error {
 	return fmt.Errorf("%w: %+v, %v", context.Cause(ctx), now, err)
 }
 
-// moving counts unfinished work, and figures that change when something happens.
+// moving holds the number of unfinished pieces of work, and two figures that change whenever a buyer does something.
 type moving struct{ left, tickets, orders int }
 
 func (d *Day) moving(ctx context.Context) (m moving, err error) {

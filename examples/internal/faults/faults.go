@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Fault is a fault that a scene causes. Strike returns when the fault is over.
+// Fault is a fault in a scene. Strike makes the fault, and returns when the fault is over.
 type Fault struct {
 	What   string
 	Strike func(context.Context) error

@@ -25,7 +25,7 @@ type Instance struct {
 
 	current atomic.Value // holds a string: the address of the last process
 	process *exec.Cmd
-	stdin   io.Closer // the service stops when this is closed, which also happens if this process is killed
+	stdin   io.Closer // the service stops when this is closed, which also happens when this process is killed
 }
 
 // Address returns the address on which the instance listens or last listened.
@@ -73,7 +73,7 @@ func (i *Instance) Kill() error {
 	if err := i.process.Process.Kill(); err != nil {
 		return err
 	}
-	_ = i.process.Wait() // Wait reports the kill as an error.
+	_ = i.process.Wait() // Ignore the error, because Wait reports the kill as an error.
 	return nil
 }
 

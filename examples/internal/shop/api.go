@@ -48,7 +48,7 @@ func (a *API) Routes(way Way) {
 	}))
 }
 
-// RoutesOfShop adds the routes that only the library's way has.
+// RoutesOfShop adds the routes that only the way with the library has.
 func (a *API) RoutesOfShop(s *Shop) {
 	a.Mux.HandleFunc("POST /goods/{goods}/rebuild", answer(http.StatusOK, func(ctx context.Context, r *http.Request) (any, error) {
 		return a.rebuildRequest(ctx, s, r.PathValue("goods"))
@@ -150,5 +150,5 @@ func explain(err error) (int, *refusal) {
 		}
 		return e.status, &refusal{e.code, e.err.Error()}
 	}
-	return http.StatusServiceUnavailable, &refusal{"try_again", ErrBusy.Error()} // The outcome is unknown: nothing or everything happened.
+	return http.StatusServiceUnavailable, &refusal{"try_again", ErrBusy.Error()} // The outcome is unknown: either nothing or everything has happened.
 }

@@ -13,8 +13,8 @@ import (
 // database. Its data may be lost. The database is always right, and rebuild.go fills the counter again.
 //
 // An edition names one filling of the counter. The database accepts only tickets of its current edition. So a ticket
-// taken before a filling that arrives after it does not count. Every script may run twice. Each sale has its own script
-// to take a piece.
+// does not count if it was taken before a filling and arrives after the filling. Every script may run twice. Each sale
+// has its own script to take a piece.
 type Counter struct {
 	Redis *redis.Client
 	Name  string // prefix of every key
@@ -86,7 +86,7 @@ type Counted struct {
 	Buyers map[string]string // tickets by buyer
 }
 
-// Read reads both at the same moment.
+// Read reads the stock and the buyers at the same moment.
 func (c *Counter) Read(ctx context.Context, goods string) (n Counted, err error) {
 	keys := c.Keys(goods)
 	pipe := c.Redis.TxPipeline()

@@ -49,8 +49,8 @@ func (n Tables) InsertTicket(ctx context.Context, tx compensator.Tx, t Ticket) e
 }
 
 // TakeStock takes one piece from the stock. Call it last in the transaction, because all buyers wait for the lock on
-// this row. It returns ErrStale if no piece is left, which Redis should have known, or if Redis was filled again in the
-// meantime.
+// this row. It returns ErrStale in two cases: no piece is left, which Redis should have known, or Redis was filled
+// again since the ticket was taken.
 func (n Tables) TakeStock(ctx context.Context, tx compensator.Tx, t Ticket) error {
 	taken, err := Changed(tx.ExecContext(ctx, n.SQL(`UPDATE shop_goods SET stock = stock - 1 WHERE goods = ? AND edition = ? AND stock > 0`), t.Goods, t.Edition))
 	if err == nil && !taken {

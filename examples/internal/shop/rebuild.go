@@ -33,7 +33,7 @@ func (s *Shop) SellOne(ctx context.Context, p Purchase, buy func(context.Context
 // committed before. Later transactions wait until Redis is filled. The database then refuses purchases with tickets of
 // an older edition, and they take a new ticket. So the database sells only pieces that the counter has counted, even if
 // purchases were running when Redis lost its data. If the transaction of Rebuild does not commit, the counter has an
-// edition that the database does not know. That is as good as an empty counter.
+// edition that the database does not know. Such a counter works like an empty one.
 func (s *Shop) Rebuild(ctx context.Context, goods, wrong string) error {
 	s.rebuilding.Lock()
 	defer s.rebuilding.Unlock()
@@ -71,8 +71,8 @@ const (
 	watchEvery     = time.Second
 )
 
-// Watch keeps the counter right even if nobody buys. It fills a lost counter and calls besides for the sale's own
-// checks. Every instance runs it. Several may run it at the same time.
+// Watch keeps the counter right even if nobody buys. It fills a lost counter, and calls the functions in besides for
+// the sale's own checks. Every instance runs it. Several may run it at the same time.
 func (s *Shop) Watch(ctx context.Context, besides ...func(context.Context, Goods) error) {
 	for pause(ctx, watchEvery) {
 		onSale, err := s.allGoods(ctx, s.DB)

@@ -27,7 +27,7 @@ type Settings struct {
 	Stock    int
 	Window   time.Duration // time for the payment
 	Resend   time.Duration // time between two tries to make an order of a ticket
-	Most     int           // maximum number of tries before the ticket is undone
+	Most     int           // maximum number of tries before the ticket is given back
 	Lease    time.Duration
 	Fail     float64 // share of tries that fail
 	Hopeless float64 // share of tickets that never become an order

@@ -53,7 +53,7 @@ func Open(ctx context.Context, cfg Settings, tables Tables, db *sql.DB, c *Count
 	return s, err
 }
 
-// InTime returns options with which the order is closed when its time is up.
+// InTime returns options with which the order is closed when the time to pay is over.
 func (s *Shop) InTime(t Ticket) compensator.Options {
 	o := t.Options(t.CloseKey())
 	o.Delay = s.Window
@@ -70,7 +70,7 @@ func (s *Shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensat
 		return s.PutBack(ctx, tx, t)
 	}
 	left, open, err := s.timeLeft(ctx, tx, t)
-	if open { // The entry was recorded before the order, so the order's time is not up.
+	if open { // The entry was recorded before the order, so the order's time to pay is not over yet.
 		return compensator.Snooze(max(left, time.Millisecond))
 	}
 	return err // The order is paid.

@@ -17,7 +17,8 @@ type Purchase struct {
 	Goods string `json:"goods"`
 }
 
-// These errors go to the buyer. After ErrBusy, nothing has happened or it will be undone, so the buyer may try again.
+// These errors go to the buyer. After ErrBusy, the purchase has had no effect, or its effect will be undone, so the
+// buyer may try again.
 var (
 	ErrBad      = errors.New("bad request")
 	ErrNoGoods  = errors.New("no such goods on sale")
