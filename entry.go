@@ -13,36 +13,42 @@ import (
 
 // Entry is one row of the process log, as read from the database. A handler gets its own copy. A change of the copy
 // does not change the stored row.
+//
+// The tags are the names of the fields in JSON. See MarshalJSON.
 type Entry struct {
-	ID                                 EntryID
-	IdempotencyKey                     IdempotencyKey
-	BusinessType                       string
-	BatchID, BusinessID, BusinessExtID string
-	UserID, UserName                   string
-	Content                            []byte
-	Headers                            map[string]string // Options.Headers and the headers of Config.Propagator
+	ID             EntryID           `json:"id"`
+	IdempotencyKey IdempotencyKey    `json:"idempotent_id"`
+	BusinessType   string            `json:"business_type"`
+	BatchID        string            `json:"batch_id,omitempty"`
+	BusinessID     string            `json:"business_id,omitempty"`
+	BusinessExtID  string            `json:"business_ext_id,omitempty"`
+	UserID         string            `json:"user_id,omitempty"`
+	UserName       string            `json:"user_name,omitempty"`
+	Content        []byte            `json:"content,omitempty"`
+	Headers        map[string]string `json:"headers,omitempty"` // Options.Headers and the headers of Config.Propagator
 
-	State           State
-	ProcessCount    int // failures recorded in this epoch
-	MaxAttempts     int // overrides HandlerConfig.MaxAttempts; 0: use the type's
-	CompensateCount int // failed compensations in this epoch. A dead entry with more than 0 had a compensation that began
-	DeliveryCount   int // number of consecutive leases without a recorded outcome. The present lease counts
-	Version         uint64
-	Epoch           uint32
-	NextAt          time.Time // due time, or the time at which a terminal state was reached. UTC, milliseconds, as all times here
-	EndedBy         EndedBy
+	State           State     `json:"state"`
+	ProcessCount    int       `json:"process_count"`     // failures recorded in this epoch
+	MaxAttempts     int       `json:"max_process_count"` // overrides HandlerConfig.MaxAttempts; 0: use the type's
+	CompensateCount int       `json:"compensate_count"`  // failed compensations in this epoch. A dead entry with more than 0 had a compensation that began
+	DeliveryCount   int       `json:"delivery_count"`    // number of consecutive leases without a recorded outcome. The present lease counts
+	Version         uint64    `json:"version,string"`
+	Epoch           uint32    `json:"epoch"`
+	NextAt          time.Time `json:"next_at"` // due time, or the time at which a terminal state was reached. UTC, milliseconds, as all times here
+	EndedBy         EndedBy   `json:"ended_by,omitempty"`
 	// LastError is the error of the last failed attempt. In the first attempt of a compensation it is the error of the
 	// handler. A success clears it.
-	LastError string
-	Erased    bool // set by Erase of package admin
+	LastError string `json:"last_error,omitempty"`
+	Erased    bool   `json:"erased,omitempty"` // set by Erase of package admin
 
-	CreatedAt, UpdatedAt time.Time
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 
 	codec Codec
 	from  *Compensator // the Compensator that gave this entry to a handler; otherwise nil
 }
 
-// entryOf converts a row into an Entry.
+// entryOf converts a row into an Entry. A test checks that it copies every field.
 func entryOf(row *processlog.Row, codec Codec) *Entry {
 	return &Entry{
 		ID: row.ID, IdempotencyKey: row.IdempotencyKey, BusinessType: row.BusinessType, BatchID: row.BatchID,
@@ -126,32 +132,18 @@ type jsonCodec struct{}
 func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
 func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 
-// entryJSON is the JSON form of an Entry. Names and formats do not change. Later versions may add fields.
+// entryFields is an Entry without its methods.
+type entryFields Entry
+
+// entryJSON is the JSON form of an Entry. Its own fields replace those of the same name in entryFields. Names and formats
+// do not change. Later versions may add fields.
 type entryJSON struct {
-	ID              EntryID           `json:"id"`
-	IdempotencyKey  IdempotencyKey    `json:"idempotent_id"`
-	BusinessType    string            `json:"business_type"`
-	BatchID         string            `json:"batch_id,omitempty"`
-	BusinessID      string            `json:"business_id,omitempty"`
-	BusinessExtID   string            `json:"business_ext_id,omitempty"`
-	UserID          string            `json:"user_id,omitempty"`
-	UserName        string            `json:"user_name,omitempty"`
-	Content         json.RawMessage   `json:"content,omitempty"`
-	ContentBase64   []byte            `json:"content_base64,omitempty"`
-	Headers         map[string]string `json:"headers,omitempty"`
-	State           State             `json:"state"`
-	ProcessCount    int               `json:"process_count"`
-	MaxAttempts     int               `json:"max_process_count"`
-	CompensateCount int               `json:"compensate_count"`
-	DeliveryCount   int               `json:"delivery_count"`
-	Version         uint64            `json:"version,string"`
-	Epoch           uint32            `json:"epoch"`
-	NextAt          jsonTime          `json:"next_at"`
-	EndedBy         EndedBy           `json:"ended_by,omitempty"`
-	LastError       string            `json:"last_error,omitempty"`
-	CreatedAt       jsonTime          `json:"created_at"`
-	UpdatedAt       jsonTime          `json:"updated_at"`
-	Erased          bool              `json:"erased,omitempty"`
+	entryFields
+	Content       json.RawMessage `json:"content,omitempty"`
+	ContentBase64 []byte          `json:"content_base64,omitempty"`
+	NextAt        jsonTime        `json:"next_at"`
+	CreatedAt     jsonTime        `json:"created_at"`
+	UpdatedAt     jsonTime        `json:"updated_at"`
 }
 
 // MarshalJSON encodes the entry for other programs, under the names of the columns. These names do not change. Ids and
@@ -159,13 +151,7 @@ type entryJSON struct {
 // milliseconds. JSON content is under "content", perhaps with other white space and escapes. Any other content is under
 // "content_base64".
 func (e Entry) MarshalJSON() ([]byte, error) {
-	v := entryJSON{
-		ID: e.ID, IdempotencyKey: e.IdempotencyKey, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID,
-		BusinessExtID: e.BusinessExtID, UserID: e.UserID, UserName: e.UserName, Headers: e.Headers,
-		State: e.State, ProcessCount: e.ProcessCount, MaxAttempts: e.MaxAttempts, CompensateCount: e.CompensateCount,
-		DeliveryCount: e.DeliveryCount, Version: e.Version, Epoch: e.Epoch, NextAt: jsonTime(e.NextAt), EndedBy: e.EndedBy,
-		LastError: e.LastError, CreatedAt: jsonTime(e.CreatedAt), UpdatedAt: jsonTime(e.UpdatedAt), Erased: e.Erased,
-	}
+	v := entryJSON{entryFields: entryFields(e), NextAt: jsonTime(e.NextAt), CreatedAt: jsonTime(e.CreatedAt), UpdatedAt: jsonTime(e.UpdatedAt)}
 	if json.Valid(e.Content) && utf8.Valid(e.Content) {
 		v.Content = e.Content
 	} else {
@@ -174,23 +160,18 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. Decode of the result assumes JSON content.
+// UnmarshalJSON reads what MarshalJSON wrote, and replaces the whole entry. After an error the entry is unchanged. Decode of
+// the result assumes JSON content.
 func (e *Entry) UnmarshalJSON(data []byte) error {
 	var v entryJSON
 	if err := json.Unmarshal(data, &v); err != nil {
 		return fmt.Errorf("compensator: read an entry: %w", err)
 	}
-	content := []byte(v.Content)
-	if content == nil {
-		content = v.ContentBase64
+	*e = Entry(v.entryFields)
+	e.NextAt, e.CreatedAt, e.UpdatedAt = time.Time(v.NextAt), time.Time(v.CreatedAt), time.Time(v.UpdatedAt)
+	if e.Content = v.Content; e.Content == nil {
+		e.Content = v.ContentBase64
 	}
-	*e = *entryOf(&processlog.Row{
-		ID: v.ID, IdempotencyKey: v.IdempotencyKey, BusinessType: v.BusinessType, BatchID: v.BatchID, BusinessID: v.BusinessID,
-		BusinessExtID: v.BusinessExtID, UserID: v.UserID, UserName: v.UserName, Content: content, Headers: v.Headers,
-		State: v.State, ProcessCount: v.ProcessCount, MaxAttempts: v.MaxAttempts, CompensateCount: v.CompensateCount,
-		DeliveryCount: v.DeliveryCount, Version: v.Version, Epoch: v.Epoch, NextAt: time.Time(v.NextAt), EndedBy: v.EndedBy,
-		LastError: v.LastError, CreatedAt: time.Time(v.CreatedAt), UpdatedAt: time.Time(v.UpdatedAt), Erased: v.Erased,
-	}, nil)
 	return nil
 }
 

@@ -211,6 +211,15 @@ type Draft struct {
 	Done        bool          // insert the entry as succeeded, ended by complete, because the recorder does the work itself. Then Delay and Lease are 0
 }
 
+// Row returns the row of a draft, with what the recorder chose and nothing else: the key, the type, the ids and names, and
+// the content. It shares Content with the draft.
+func (d *Draft) Row() Row {
+	return Row{
+		IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BatchID: d.BatchID, BusinessID: d.BusinessID,
+		BusinessExtID: d.BusinessExtID, UserID: d.UserID, UserName: d.UserName, Content: d.Content,
+	}
+}
+
 // Inserted is the result for one draft.
 type Inserted struct {
 	ID ID // zero if the server does not return the ids of an insert of several rows. Call Recorder.IDs in this case
@@ -222,7 +231,8 @@ type Inserted struct {
 	ContentMatches bool // the existing entry has the draft's content, or its content was erased
 }
 
-// Row is a row of the table.
+// Row is a row of the table, as a Store reads it. Entry of the root package has the same fields, without those of the
+// lease. They are two types, because a handler must not see or change a lease.
 type Row struct {
 	ID             ID
 	IdempotencyKey IdempotencyKey
@@ -254,6 +264,14 @@ type Row struct {
 	Token     Token
 	DueIn     time.Duration // next_at minus the database's current time; ≤ 0: the entry is due
 	LeaseLeft time.Duration // end of the lease minus the database's current time; ≤ 0: no lease
+}
+
+// Draft returns a draft with what the recorder chose and nothing else, as Draft.Row does. It shares Content with the row.
+func (r *Row) Draft() Draft {
+	return Draft{
+		IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, BatchID: r.BatchID, BusinessID: r.BusinessID,
+		BusinessExtID: r.BusinessExtID, UserID: r.UserID, UserName: r.UserName, Content: r.Content,
+	}
 }
 
 // Age returns how old the entry was when the row was read. Both times are by the database's clock.

@@ -106,12 +106,9 @@ type version struct {
 
 // newVersion returns the first version of the row that draft inserts.
 func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
-	v := &version{token: draft.Token, nextAt: dueAt(now, draft.Delay)}
-	v.entry = processlog.Row{
-		ID: id, IdempotencyKey: draft.IdempotencyKey, BusinessType: draft.BusinessType, BatchID: draft.BatchID,
-		BusinessID: draft.BusinessID, BusinessExtID: draft.BusinessExtID, UserID: draft.UserID, UserName: draft.UserName,
-		Content: append([]byte{}, draft.Content...), MaxAttempts: draft.MaxAttempts, CreatedAt: instant(now), UpdatedAt: instant(now),
-	}
+	v := &version{entry: draft.Row(), token: draft.Token, nextAt: dueAt(now, draft.Delay)}
+	v.entry.ID, v.entry.Content, v.entry.MaxAttempts = id, append([]byte{}, draft.Content...), draft.MaxAttempts
+	v.entry.CreatedAt, v.entry.UpdatedAt = instant(now), instant(now)
 	if len(draft.Headers) > 0 {
 		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // Ignore an error, because an entry must run even if its headers are unreadable.
 	}

@@ -82,9 +82,17 @@ func (s *Store) insertChunks(order []int, drafts []processlog.Draft) func(yield 
 	}
 }
 
+// draftTexts returns the short texts of a draft, in the order of the columns in insertRows.
+func draftTexts(d *processlog.Draft) [7]string {
+	return [...]string{string(d.IdempotencyKey), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName}
+}
+
 func draftBytes(d *processlog.Draft) int {
-	return rowBytes + len(d.IdempotencyKey) + len(d.BusinessType) + len(d.BatchID) + len(d.BusinessID) + len(d.BusinessExtID) + len(d.UserID) +
-		len(d.UserName) + len(d.Content) + len(d.Headers)
+	n := rowBytes + len(d.Content) + len(d.Headers)
+	for _, text := range draftTexts(d) {
+		n += len(text)
+	}
+	return n
 }
 
 func (s *Store) insertError(err error) error {
@@ -242,18 +250,21 @@ func (d *dialect) formOf(drafts []processlog.Draft, places []int) draftForm {
 
 // plainTexts reports whether all short texts of a draft are ASCII.
 func plainTexts(d *processlog.Draft) bool {
-	return isASCII(string(d.IdempotencyKey)) && isASCII(d.BusinessType) && isASCII(d.BatchID) && isASCII(d.BusinessID) && isASCII(d.BusinessExtID) &&
-		isASCII(d.UserID) && isASCII(d.UserName) && isASCII(d.Headers)
+	for _, text := range draftTexts(d) {
+		if !isASCII(text) {
+			return false
+		}
+	}
+	return isASCII(d.Headers)
 }
 
 // append adds the values of a draft to args.
 func (f draftForm) append(args []any, d *processlog.Draft) []any {
-	if f.text == "?" {
-		args = append(args, string(d.IdempotencyKey), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName)
-	} else {
-		for _, text := range [...]string{string(d.IdempotencyKey), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName} {
-			args = append(args, hex.EncodeToString([]byte(text)))
+	for _, text := range draftTexts(d) {
+		if f.text != "?" {
+			text = hex.EncodeToString([]byte(text))
 		}
+		args = append(args, text)
 	}
 	args = append(args, sent(d.Content, f.content), sent(d.Headers, f.headers()), int64(d.MaxAttempts), (processlog.Millis(d.Delay)+999)/1000)
 	return append(args, sent(d.Token[:], f.bytes), processlog.DueAfter(d.Delay))

@@ -21,10 +21,8 @@ func (o *Ordering) join(drafts []processlog.Draft) (write func(context.Context, 
 		if !ok || d.Done {
 			continue
 		}
-		p, err := position(s, &processlog.Row{
-			IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BatchID: d.BatchID, BusinessID: d.BusinessID,
-			BusinessExtID: d.BusinessExtID, UserID: d.UserID, UserName: d.UserName, Content: d.Content,
-		})
+		row := d.Row()
+		p, err := position(s, &row)
 		if err != nil {
 			return nil, err
 		}

@@ -155,10 +155,9 @@ func position(s Serial, row *processlog.Row) (p processlog.Position, err error) 
 		}
 	}()
 	// The function is given what was recorded and nothing else, so that it returns the same key each time.
-	key := s.Key(&processlog.Row{
-		IdempotencyKey: row.IdempotencyKey, BusinessType: row.BusinessType, BatchID: row.BatchID, BusinessID: row.BusinessID,
-		BusinessExtID: row.BusinessExtID, UserID: row.UserID, UserName: row.UserName, Content: row.Content,
-	})
+	draft := row.Draft()
+	recorded := draft.Row()
+	key := s.Key(&recorded)
 	if len(key) >= processlog.MaxOrderingKey {
 		sum := sha256.Sum256([]byte(key)) // also of a key that would just fit, which could be the hash of another key
 		key = hex.EncodeToString(sum[:])
