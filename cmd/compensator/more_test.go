@@ -24,7 +24,7 @@ import (
 )
 
 // TestOfTwoOperatorsAtOnceOneGetsHisWay lets two operators change the same version of an entry. The second operator
-// must be told that the entry has changed.
+// must get the error that the entry has changed.
 // Failure: F120
 func TestOfTwoOperatorsAtOnceOneGetsHisWay(t *testing.T) {
 	t.Parallel()

@@ -145,7 +145,7 @@ var columnMeanings = map[string]string{
 	"_operation.refused":       "1 if the action was refused, otherwise 0.",
 	"_operation.entry_id":      "The entry that the action was about. 0 means none.",
 	"_operation.business_type": "The type that the action was about, or empty.",
-	"_operation.subject":       "What the action was about, if it is not an entry or a type. For example a new owner.",
+	"_operation.subject":       "The thing that the action was about, if it was no entry and no type. For example a new owner.",
 	"_operation.reason":        "The reason that the person gave, or the note.",
 
 	"_setting.name":    "Name of the setting, for example that of a paused type.",

@@ -155,7 +155,7 @@ func untold(t *testing.T, answer any, visible map[string]bool, what string) {
 }
 
 // TestNameThatTheDatabaseTakesForAnotherShowsNothing asks for the type "refund ", which MySQL compares as equal to
-// "refund". The actor may see every type except "refund", and must see nothing of it.
+// "refund". The actor may see every type except "refund", and must not see that type.
 func TestNameThatTheDatabaseTakesForAnotherShowsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

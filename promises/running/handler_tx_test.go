@@ -290,8 +290,8 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 }
 
 // The result of a transactional handler decides how its entry ends. The handler must not also end the entry by a call.
-// If such a call were allowed, each success would be dropped because the entry has changed, and in the end the entry
-// would be dead-lettered as if its process had crashed.
+// If such a call were allowed, each success would be dropped because the entry has changed. In the end the entry would
+// be dead-lettered as if its process had crashed.
 // Failure: F68
 func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	t.Parallel()
