@@ -68,8 +68,7 @@ func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
 	return &Queue{client: own, keys: k, instance: rand.Text()}, nil
 }
 
-// maxScriptMembers is the maximum number of entries in one script. Redis serves no other client during a script, and
-// unpack of Lua takes at most 7,999 values.
+// maxScriptMembers is the maximum number of entries in one script. Redis serves no other client while a script runs.
 const maxScriptMembers = 1000
 
 var (

@@ -41,12 +41,15 @@ var (
 
 // scriptFaults returns what a server that parses scripts would refuse in a script. Alibaba Cloud documents that its
 // proxy for Redis parses scripts. Each key must appear in a command as KEYS with a number. KEYS must not appear
-// elsewhere.
+// elsewhere. Its documentation also says that scripts cannot use unpack, and that commands cannot be nested.
 func scriptFaults(source string) (faults []string) {
 	source = luaComment.ReplaceAllString(source, "")
 	rest := source
 	for _, at := range luaCall.FindAllStringIndex(source, -1) {
 		args := luaArguments(source[at[1]:])
+		if slices.ContainsFunc(args, luaCall.MatchString) {
+			faults = append(faults, fmt.Sprintf("%s: a command is an argument of another", strings.Join(args, ", ")))
+		}
 		command := luaCommand.FindStringSubmatch(args[0])
 		if command == nil {
 			faults = append(faults, fmt.Sprintf("%s: the command is no literal", args[0]))
@@ -70,6 +73,9 @@ func scriptFaults(source string) (faults []string) {
 	}
 	if len(faults) == 0 && strings.Contains(rest, "KEYS") {
 		faults = append(faults, "KEYS stands in an expression")
+	}
+	if strings.Contains(source, "unpack") {
+		faults = append(faults, "it uses unpack")
 	}
 	if !strings.Contains(source, "KEYS[") {
 		faults = append(faults, "there is no key")
@@ -164,8 +170,10 @@ func TestScriptThatServersRefuseIsFound(t *testing.T) {
 		"return redis.pcall('XINFO', 'GROUPS', ARGV[1])",
 		"return redis.call('TIME')",
 		"return redis.call('MGET', KEYS[1])",
+		"return redis.call('ZADD', KEYS[1], unpack(ARGV))",
+		"return redis.call('SET', KEYS[1], redis.call('GET', KEYS[2]))",
 	} {
 		assert.NotEmpty(t, scriptFaults(source), source)
 	}
-	assert.Empty(t, scriptFaults("-- KEYS[i] in a remark\nlocal found = redis.call('XINFO', 'GROUPS', KEYS[1]) return #redis.pcall('ZADD', KEYS[2], 'NX', unpack({1, ARGV[1]}))"))
+	assert.Empty(t, scriptFaults("-- KEYS[i] in a remark\nlocal found = redis.call('XINFO', 'GROUPS', KEYS[1]) return #redis.pcall('ZADD', KEYS[2], 'NX', 1, ARGV[1])"))
 }

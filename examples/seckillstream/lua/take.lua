@@ -13,12 +13,12 @@ if held then return {'again', sale[1]} end
 if tonumber(sale[2]) <= 0 then return {'sold out', sale[1]} end
 redis.call('HINCRBY', KEYS[1], 'stock', -1)
 redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
-local fields = {'ticket', ARGV[3], 'goods', ARGV[1], 'buyer', ARGV[2], 'edition', sale[1]}
 if redis.call('XLEN', KEYS[3]) == 0 then
   -- A lost stream may have used ids of this millisecond for messages that are already in the log. Start after them.
   local now = redis.call('TIME')
   local behind = string.format('%.0f-0', now[1] * 1000 + math.floor(now[2] / 1000) + 1)
-  if not redis.pcall('XADD', KEYS[3], behind, unpack(fields)).err then return {'taken', sale[1]} end
+  local added = redis.pcall('XADD', KEYS[3], behind, 'ticket', ARGV[3], 'goods', ARGV[1], 'buyer', ARGV[2], 'edition', sale[1])
+  if not added.err then return {'taken', sale[1]} end
 end
-redis.call('XADD', KEYS[3], '*', unpack(fields))
+redis.call('XADD', KEYS[3], '*', 'ticket', ARGV[3], 'goods', ARGV[1], 'buyer', ARGV[2], 'edition', sale[1])
 return {'taken', sale[1]}
