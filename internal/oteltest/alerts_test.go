@@ -88,6 +88,13 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
   compensator_entry_waiting{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_state="dead"} 0+5x60
   compensator_entry_settled_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_state="dead",compensator_ended_by="exhausted"} 0+5x60
 `, pages: []string{"CompensatorDying"}, told: []string{"CompensatorDeadEntries"}},
+		"many died before the first scrape of a new process": {load: well + `
+  compensator_entry_waiting{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_state="dead"} 0x52 30x8
+  compensator_entry_settled_total{job="shop",instance="b",compensator_log="shop",messaging_destination_name="mail",compensator_state="dead",compensator_ended_by="exhausted"} _x53 30x7
+`, pages: []string{"CompensatorDying"}, told: []string{"CompensatorDeadEntries"}},
+		"many died long ago, and the process could not be scraped for half an hour": {load: well + `
+  compensator_entry_settled_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_state="dead",compensator_ended_by="exhausted"} 30x20 _x34 30x5
+`},
 		"much is at risk": {load: well + `
   compensator_case_value_at_risk{job="shop",instance="a",compensator_log="shop",compensator_currency="CNY"} 31822000x60
 `, pages: []string{"CompensatorValueAtRisk"}},
