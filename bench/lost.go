@@ -69,8 +69,8 @@ func (a *arena) fillRedis(client *redis.Client) {
 	a.must(client.ConfigSet(a.Context(), "maxmemory", "1").Err())
 }
 
-// ratio compares the undisturbed run with the run that had a loss. It returns the entries that ran from second from to
-// second to, divided by those of the undisturbed run.
+// ratio compares the run that lost Redis data with the undisturbed run. It counts the entries that ran in the seconds
+// from, from+1, …, to-1. It returns the number of the first run divided by the number of the undisturbed run.
 func (l lostType) ratio(from, to int) string {
 	if from >= to {
 		return "–"

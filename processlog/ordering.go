@@ -77,7 +77,7 @@ type Position struct {
 // KeyState is the state of the entries of one key.
 type KeyState struct {
 	First ID   // first entry that counts; zero: no entry counts
-	Known int  // number of the given positions that have a note under their epoch. KeyStates may leave out ended entries
+	Known int  // number of the given positions whose entry has a note with the given epoch. KeyStates may leave out ended entries
 	Taken bool // whether another entry that counts has a lease under another token
 
 	// Members are the entries that count, in order, at most MaxMembers. Members is nil if another entry that counts was

@@ -33,7 +33,7 @@ type load struct {
 
 const (
 	piecesAtMost = 3               // largest number of pieces in one order
-	waitAtMost   = 2 * time.Minute // maximum time after the last deadline
+	waitAtMost   = 2 * time.Minute // maximum time from the last deadline to the end of the run
 )
 
 var errWrong = errors.New("at least one check is WRONG")

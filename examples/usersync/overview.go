@@ -31,7 +31,8 @@ type batchStanding struct {
 // Users returns the number of uploaded users.
 func (b batchStanding) Users() int { return b.batch.Users }
 
-// The bar is 1,000 wide. It shows users that are synced, sent again and not synced yet, and with a person.
+// The bar is 1,000 wide. It shows three groups of users: those that are synced, those that are sent again and not synced
+// yet, and those that wait for a person.
 func (b batchStanding) width(n int) int { return n * 1000 / max(1, b.batch.Users) }
 func (b batchStanding) GoodWidth() int  { return b.width(b.Synced) }
 func (b batchStanding) BadWidth() int   { return b.width(b.Dead) }

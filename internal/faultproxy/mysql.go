@@ -28,7 +28,7 @@ func NewMySQL(target string) (*MySQL, error) {
 	})
 }
 
-// Arm activates a rule. If several rules match the same request, the one that was armed first breaks it.
+// Arm activates a rule. If several rules match a request, only the one that was armed first has an effect.
 func (p *MySQL) Arm(rule Rule) *Trap {
 	t := &Trap{rule: rule, first: make(chan struct{})}
 	p.trapsMu.Lock()

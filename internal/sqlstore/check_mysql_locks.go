@@ -69,8 +69,8 @@ func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, 
 	return work(ctx, tx)
 }
 
-// leave closes the session that looks at the row. The session must not return to the pool: its lock wait differs from
-// the pool's, and its isolation level may stay.
+// leave closes the session that looks at the row. The session must not return to the pool, because its lock wait
+// differs from the pool's. Its isolation level may differ too.
 func (p *proof) leave() {
 	if p.beside == nil {
 		return

@@ -94,7 +94,8 @@ const (
 	headsKnown = " UNION SELECT {number next_at}, id FROM {log} WHERE id IN ({ids})"
 )
 
-// foremost returns the query for the next rows after the cursor, from these groups and from front.
+// foremost returns the query for the next rows after the cursor. It reads the rows of groups, and the rows whose
+// positions are in front.
 func (l *listing) foremost(groups []group, front []listPosition) string {
 	heads := l.merged(groups, front)
 	if len(front) > 0 {

@@ -181,7 +181,8 @@ func claimSteps() *rapid.Generator[step] {
 	})
 }
 
-// settleSteps draws settles of some entries of a recent claim, which may have other leases by now.
+// settleSteps draws calls of Settle. A call settles some entries with the token of a recent claim. Since that claim, the
+// entries may have got other leases.
 func settleSteps() *rapid.Generator[step] {
 	return rapid.Custom(func(t *rapid.T) step {
 		ago := rapid.IntRange(0, 3).Draw(t, "claims ago")

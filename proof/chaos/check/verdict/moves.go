@@ -91,8 +91,8 @@ const (
 
 var nobody = []string{""}
 
-// moves is the contract. A move that differs between states has several lines, one for each. TestNoTwoMovesFitOneChange
-// proves that no two lines fit the same change.
+// moves lists every change of a row that the library may make. Some moves have several lines, because they change the
+// row differently in different states. TestNoTwoMovesFitOneChange proves that no two lines fit the same change.
 var moves = []move{
 	{name: moveTouch},
 	{name: moveRenew, from: open, lease: renewed},
