@@ -112,7 +112,10 @@ func (e *Entry) Decode(v any) error {
 
 // Codec encodes values as content and decodes them. Its methods are called concurrently.
 type Codec interface {
+	// Marshal encodes a value. An error refuses the recording.
 	Marshal(v any) ([]byte, error)
+
+	// Unmarshal decodes data into v, which is a pointer. It must not keep data.
 	Unmarshal(data []byte, v any) error
 }
 
@@ -120,7 +123,11 @@ type Codec interface {
 // declared with such a codec, Record seals its content and Entry.Decode opens it. See package encrypt.
 type SealingCodec interface {
 	Codec
+
+	// Seal returns the sealed content of the entry that the type and the key name.
 	Seal(content []byte, businessType, idempotencyKey string) ([]byte, error)
+
+	// Open reverses Seal. It returns an error if content was not sealed for this type and key.
 	Open(content []byte, businessType, idempotencyKey string) ([]byte, error)
 }
 

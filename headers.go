@@ -15,7 +15,10 @@ import (
 // concurrently. Extract also gets Options.Headers. If Extract panics or returns nil, the library logs this, and the
 // handler runs without the values.
 type Propagator interface {
+	// Inject returns the headers to store with an entry. nil stores none.
 	Inject(ctx context.Context) map[string]string
+
+	// Extract returns ctx with the values that headers carry.
 	Extract(ctx context.Context, headers map[string]string) context.Context
 }
 

@@ -15,6 +15,7 @@ import (
 // in every process. Next must return quickly, because all periodic types and the end of Run wait for it. Every is a
 // Schedule, and module cron makes one from a cron expression.
 type Schedule interface {
+	// Next returns the first slot after a time, or the zero time if there is none.
 	Next(after time.Time) time.Time
 }
 

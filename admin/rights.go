@@ -66,6 +66,7 @@ type Subject struct {
 // Access decides what an Actor may do. The Admin calls May concurrently, and many times for one page. So May must be
 // quick.
 type Access interface {
+	// May reports whether the actor has the right on the subject. If it panics, the actor does not have the right.
 	May(ctx context.Context, a Actor, right Right, on Subject) bool
 }
 

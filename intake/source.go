@@ -26,6 +26,7 @@ type Source interface {
 
 // Measurer is a Source that can measure its backlog. Measure is called concurrently with the other methods.
 type Measurer interface {
+	// Measure returns how much the source still holds.
 	Measure(ctx context.Context) (Backlog, error)
 }
 

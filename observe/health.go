@@ -67,6 +67,7 @@ type Problem struct {
 	Times        int
 }
 
+// String returns one line with all fields.
 func (t Problem) String() string {
 	about := ""
 	if t.BusinessType != "" {
@@ -87,6 +88,7 @@ type OpenBreaker struct {
 	Err     error // error of the last failed call
 }
 
+// String returns one line with all fields.
 func (b OpenBreaker) String() string {
 	return fmt.Sprintf("breaker open (%s): %v, since %s, %d probes failed, next from %s", b.BusinessType, b.Err,
 		b.Since.UTC().Format(time.RFC3339), b.Probes, b.ProbeAt.UTC().Format(time.RFC3339))

@@ -104,6 +104,7 @@ type RefusedError struct {
 // mostRefusalsNamed bounds the number of ids in the text of a RefusedError.
 const mostRefusalsNamed = 20
 
+// Error names up to 20 of the refused entries.
 func (e *RefusedError) Error() string {
 	ids := make([]string, 0, mostRefusalsNamed+1)
 	for _, r := range e.Refusals[:min(len(e.Refusals), mostRefusalsNamed)] {
@@ -139,6 +140,7 @@ type LostEntry struct {
 	Is             State     // present state, unless Gone
 }
 
+// Error names up to three of the lost entries.
 func (e *LossError) Error() string {
 	var names []string
 	for _, l := range e.Lost[:min(len(e.Lost), 3)] {
@@ -147,6 +149,7 @@ func (e *LossError) Error() string {
 	return fmt.Sprintf("%v: it has lost what it had of %d entries that are remembered here: %s", ErrHistoryLost, len(e.Lost), strings.Join(names, ", "))
 }
 
+// Unwrap returns ErrHistoryLost.
 func (e *LossError) Unwrap() error { return ErrHistoryLost }
 
 // StateError reports an action that the present state of the entry does not allow.
@@ -193,6 +196,7 @@ type StuckAttempt struct {
 	Running      time.Duration
 }
 
+// String returns the type, the id and the duration of the attempt.
 func (s StuckAttempt) String() string {
 	return fmt.Sprintf("%s %s (%s)", s.BusinessType, s.ID, s.Running.Round(time.Millisecond))
 }

@@ -30,6 +30,7 @@ var stateNames = map[State]string{
 	Succeeded: "succeeded", Compensated: "compensated", Cancelled: "cancelled", SettledManually: "settled by hand",
 }
 
+// String returns the word of the state in logs, JSON and the command line.
 func (s State) String() string {
 	if name, ok := stateNames[s]; ok {
 		return name

@@ -18,7 +18,10 @@ import (
 
 // Log is a log to run. *compensator.Compensator implements it. If a Log also has a method Name() string, as a Compensator
 // does, errors name the log.
-type Log interface{ Run(context.Context) error }
+type Log interface {
+	// Run works until the context ends, and limits its own stop. nil says that it ended in order.
+	Run(context.Context) error
+}
 
 // Server answers requests. If its TLSConfig is set, it uses TLS with the certificates in TLSConfig. As with any
 // http.Server, a Server can be used in one Run only. Set ReadTimeout and IdleTimeout. Without them, a client that sends
