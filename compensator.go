@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/features"
@@ -94,13 +95,64 @@ func (c *Compensator) open(ctx context.Context) (queueAnswers bool, err error) {
 		queueAnswers, err = c.checkQueue(ctx)
 	}
 	if err != nil {
-		return false, errors.Join(err, c.queue.Close(), c.store.Close())
+		return false, errors.Join(err, c.closeQueue(), c.store.Close())
 	}
 	return queueAnswers, nil
 }
 
-// blame decides whether an error in a handler's transaction was caused by the server or by the handler. A custom Store
-// may also use MySQL, so its errors are read in the same way.
+// openQueue opens the queue that Config names: the caller's own, Redis, or one in this process.
+func (c *Compensator) openQueue() (processlog.Queue, error) {
+	switch {
+	case c.cfg.Queue != nil:
+		return c.cfg.Queue, nil
+	case c.cfg.Redis == nil:
+		return localQueue(), nil
+	}
+	return openRedisQueue(c.cfg.Redis, c.cfg.Prefix)
+}
+
+// local reports whether the queue holds only entries of this process.
+func (c *Compensator) local() bool { return c.cfg.Queue == nil && c.cfg.Redis == nil }
+
+// queueCheckMost bounds the time that New waits for the queue. The first answer of a cluster may need several round
+// trips.
+const queueCheckMost = 10 * time.Second
+
+// checkQueue checks that the queue answers and belongs to this log. It uses only a part of ctx's time (see QueueShare),
+// because New still needs time for the database. New refuses a queue that belongs to another log. New accepts a queue
+// that does not answer, and the database is polled until it does.
+func (c *Compensator) checkQueue(ctx context.Context) (answers bool, err error) {
+	if c.queue == nil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, queueCheckMost))
+	defer cancel()
+	err = c.queue.Check(ctx, c.fingerprint)
+	var refused *FieldError
+	switch {
+	case errors.As(err, &refused):
+		return false, err
+	case err != nil:
+		c.log.Warn("compensator: the queue cannot be used; polling the database meanwhile", "err", err)
+		return false, nil
+	}
+	if q, ok := c.queue.(interface{ Evicts(context.Context) string }); ok {
+		if policy := q.Evicts(ctx); policy != "" {
+			c.log.Warn("compensator: Redis may evict the queue as a whole; use noeviction or a volatile policy", "maxmemory_policy", policy)
+		}
+	}
+	return true, nil
+}
+
+func (c *Compensator) closeQueue() error {
+	if c.queue == nil {
+		return nil
+	}
+	return c.queue.Close()
+}
+
+// blame decides whether an error in a handler's transaction is the fault of the server or of the handler. A custom
+// Store may also use MySQL, so its errors are read in the same way.
 func (c *Compensator) blame(err error) engine.Blame {
 	judge := mysqlerr.Blames
 	if s, ok := c.store.(*sqlstore.Store); ok {
@@ -128,5 +180,5 @@ func (c *Compensator) Close() error {
 		return nil
 	}
 	c.engine.Close()
-	return errors.Join(c.queue.Close(), c.store.Close())
+	return errors.Join(c.closeQueue(), c.store.Close())
 }

@@ -4,8 +4,9 @@
 //	go run ./proof/without
 //	go run ./proof/without -name pause
 //
-// A feature is a package directly below internal/features, with its file of the same name there. Without the package, its tests
-// and its file, the following must pass:
+// A feature is a package directly below internal/features, with its file of the same name there. The queues are features too:
+// a package, with a file in the root that opens the queue. In the place of that file stands a short one, which refuses Redis,
+// or uses no queue in this process. Without the package, its tests and its file, the following must pass:
 //
 //   - the root module builds, and go vet accepts the root package with its tests;
 //   - the tests of internal/engine;
@@ -22,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +34,34 @@ import (
 
 // below is the directory of the features.
 const below = "internal/features"
+
+// queues are the features with a package elsewhere, by name.
+var queues = map[string]struct {
+	directory string // taken out
+	file      string // of the root, replaced
+	text      string // what stands in its place
+}{
+	"redis": {directory: "internal/redisqueue", file: "queue_redis.go", text: `package compensator
+
+import (
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func openRedisQueue(redis.UniversalClient, string) (processlog.Queue, error) {
+	return nil, &FieldError{Field: "Redis", Reason: "this build has no queue on Redis"}
+}
+
+func prefixProblem(string) string { return "" }
+`},
+	"timingwheel": {directory: "internal/timingwheel", file: "queue_local.go", text: `package compensator
+
+import "github.com/compensator-go/compensator/processlog"
+
+func localQueue() processlog.Queue { return nil }
+`},
+}
 
 func main() {
 	if err := work(os.Args[1:], os.Stdout); err != nil {
@@ -54,6 +84,7 @@ func work(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	features = append(features, slices.Sorted(maps.Keys(queues))...)
 	if *name == "" {
 		return each(root, features, out)
 	}
@@ -115,11 +146,15 @@ var checks = [][]string{
 // try runs the checks without some features.
 func try(root string, features []string, checks [][]string, out io.Writer) error {
 	began, without := time.Now(), "without "+strings.Join(features, ", ")
-	overlay, err := hide(root, features)
+	dir, err := os.MkdirTemp("", "without-*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(overlay) }()
+	defer func() { _ = os.RemoveAll(dir) }()
+	overlay, err := hide(root, features, dir)
+	if err != nil {
+		return err
+	}
 	for _, args := range checks {
 		args = slices.Concat(args[:1], []string{"-overlay", overlay}, args[1:])
 		cmd := exec.Command("go", args...)
@@ -133,29 +168,34 @@ func try(root string, features []string, checks [][]string, out io.Writer) error
 	return err
 }
 
-// hide writes an overlay that hides the files of features. The caller removes it.
-func hide(root string, features []string) (overlay string, err error) {
-	hidden := make(map[string]string)
+// hide writes an overlay into dir that hides the files of features.
+func hide(root string, features []string, dir string) (overlay string, err error) {
+	replace := make(map[string]string) // "": the file is missing
 	for _, name := range features {
 		at := filepath.Join(root, below, name)
-		hidden[at+".go"] = ""
+		if q, ok := queues[name]; ok {
+			at = filepath.Join(root, q.directory)
+			file := filepath.Join(dir, q.file)
+			if err := os.WriteFile(file, []byte(q.text), 0o600); err != nil {
+				return "", err
+			}
+			replace[filepath.Join(root, q.file)] = file
+		} else {
+			replace[at+".go"] = ""
+		}
 		if err := filepath.WalkDir(at, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {
-				hidden[path] = ""
+				replace[path] = ""
 			}
 			return err
 		}); err != nil {
 			return "", err
 		}
 	}
-	text, err := json.Marshal(map[string]any{"Replace": hidden})
+	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return "", err
 	}
-	file, err := os.CreateTemp("", "without-*.json")
-	if err != nil {
-		return "", err
-	}
-	_, err = file.Write(text)
-	return file.Name(), errors.Join(err, file.Close())
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
 }
