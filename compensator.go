@@ -56,7 +56,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 		return nil, err
 	}
 	c.features = features.New(ctx, c.engineConfig(), features.Config{Paused: c.paused(), CaseOf: c.caseOf(), StopOnLoss: c.cfg.StopOnLoss, IgnoreLoss: c.cfg.IgnoreLoss, Queue: features.Queue{
-		Queue: c.queue, Local: c.local(), Down: !queueAnswers, Fingerprint: c.fingerprint, Horizon: c.cfg.Horizon, Limit: c.cfg.QueueLimit,
+		Queue: c.queue, Down: !queueAnswers, Fingerprint: c.fingerprint, Horizon: c.cfg.Horizon, Limit: c.cfg.QueueLimit,
 	}})
 	c.engine = c.features.Engine
 	if cfg.Operations != nil { // Start this before the purges. The two run one after the other, and the purges take all the time that is left.
@@ -100,19 +100,14 @@ func (c *Compensator) open(ctx context.Context) (queueAnswers bool, err error) {
 	return queueAnswers, nil
 }
 
-// openQueue opens the queue that Config names: the caller's own, Redis, or one in this process.
+// openQueue opens the queue that Config names: the caller's own, or Redis. Otherwise it returns nil, and the queue is in
+// this process.
 func (c *Compensator) openQueue() (processlog.Queue, error) {
-	switch {
-	case c.cfg.Queue != nil:
+	if c.cfg.Queue != nil || c.cfg.Redis == nil {
 		return c.cfg.Queue, nil
-	case c.cfg.Redis == nil:
-		return localQueue(), nil
 	}
 	return openRedisQueue(c.cfg.Redis, c.cfg.Prefix)
 }
-
-// local reports whether the queue holds only entries of this process.
-func (c *Compensator) local() bool { return c.cfg.Queue == nil && c.cfg.Redis == nil }
 
 // queueCheckMost bounds the time that New waits for the queue. The first answer of a cluster may need several round
 // trips.
@@ -123,7 +118,7 @@ const queueCheckMost = 10 * time.Second
 // that does not answer, and the database is polled until it does.
 func (c *Compensator) checkQueue(ctx context.Context) (answers bool, err error) {
 	if c.queue == nil {
-		return false, nil
+		return true, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, queueCheckMost))
 	defer cancel()

@@ -287,7 +287,7 @@ func (l opsLog) Count(ctx context.Context, filter processlog.CountFilter) ([]pro
 
 func (l opsLog) Operations() processlog.Operations { return l.store }
 
-func (l opsLog) SharedQueue() bool { return !l.local() }
+func (l opsLog) SharedQueue() bool { return l.queue != nil }
 
 func (l opsLog) Knows(businessType string) bool { return l.types.codec(businessType) != nil }
 

@@ -31,8 +31,7 @@ type Config struct {
 
 // Queue holds the settings of the queue.
 type Queue struct {
-	Queue       processlog.Queue // nil: the database alone says which entries are due
-	Local       bool             // the queue knows only the entries of this process
+	Queue       processlog.Queue // nil: a queue in this process, which knows only the entries of this process
 	Down        bool             // it did not answer when it was checked
 	Fingerprint string           // of the database
 	Horizon     time.Duration    // entries that are due later are not enqueued yet
@@ -105,6 +104,9 @@ type Set struct {
 	beforeRun []func(ctx context.Context)
 	loops     []func(ctx context.Context)
 }
+
+// localQueue makes a queue in this process. If it is nil, the database alone says which entries are due.
+var localQueue func() processlog.Queue
 
 // features are called by New in the order of their files' names.
 var features []func(s *Set)

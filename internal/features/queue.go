@@ -8,10 +8,17 @@ import (
 
 func init() {
 	features = append(features, func(s *Set) {
-		if s.cfg.Queue.Queue == nil {
-			return // the database alone says what is due
+		cfg := queue.Config{
+			Queue: s.cfg.Queue.Queue, Down: s.cfg.Queue.Down, Fingerprint: s.cfg.Queue.Fingerprint,
+			Horizon: s.cfg.Queue.Horizon, Limit: s.cfg.Queue.Limit,
 		}
-		q := queue.New(s.Engine, queue.Config(s.cfg.Queue))
+		if cfg.Queue == nil {
+			if localQueue == nil {
+				return
+			}
+			cfg.Queue, cfg.Local = localQueue(), true
+		}
+		q := queue.New(s.Engine, cfg)
 		s.Engine.SetSource(q)
 		s.Engine.AskQueue = q.Ask
 		s.beforeRun = append(s.beforeRun, q.BeforeRun)

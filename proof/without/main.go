@@ -4,9 +4,8 @@
 //	go run ./proof/without
 //	go run ./proof/without -name pause
 //
-// A feature is a package directly below internal/features, with its file of the same name there. The queues are features too:
-// a package, with a file in the root that opens the queue. In the place of that file stands a short one, which refuses Redis,
-// or uses no queue in this process. Without the package, its tests and its file, the following must pass:
+// A feature is a package directly below internal/features, with its file of the same name there. Redis is a feature too. Its package
+// is internal/redisqueue, and its file is queue_redis.go in the root. In the place of that file stands an error. Without the package, its tests and its file, the following must pass:
 //
 //   - the root module builds, and go vet accepts the root package with its tests;
 //   - the tests of internal/engine;
@@ -54,12 +53,6 @@ func openRedisQueue(redis.UniversalClient, string) (processlog.Queue, error) {
 }
 
 func prefixProblem(string) string { return "" }
-`},
-	"timingwheel": {directory: "internal/timingwheel", file: "queue_local.go", text: `package compensator
-
-import "github.com/compensator-go/compensator/processlog"
-
-func localQueue() processlog.Queue { return nil }
 `},
 }
 

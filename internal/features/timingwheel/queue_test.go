@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/compensator-go/compensator/compensatortest/suite"
-	"github.com/compensator-go/compensator/internal/timingwheel"
+	"github.com/compensator-go/compensator/internal/features/timingwheel"
 )
 
 func TestWheelKeepsTheQueuesPromises(t *testing.T) {
