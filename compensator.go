@@ -146,8 +146,8 @@ func (c *Compensator) closeQueue() error {
 	return c.queue.Close()
 }
 
-// blame decides whether an error in a handler's transaction is the fault of the server or of the handler. A custom
-// Store may also use MySQL, so its errors are read in the same way.
+// blame decides whether an error in a handler's transaction was caused by the server or by the handler. A custom Store
+// may also use MySQL, so its errors are read in the same way.
 func (c *Compensator) blame(err error) engine.Blame {
 	judge := mysqlerr.Blames
 	if s, ok := c.store.(*sqlstore.Store); ok {

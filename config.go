@@ -134,6 +134,7 @@ func (cfg Config) validate() error {
 	refuse(cfg.DB != nil && cfg.Store != nil, "Store", "replaces DB: give one of them")
 	refuse(isNilPointer(cfg.Redis), "Redis", fmt.Sprintf("is a %T that points to nothing; leave the field out to have none", cfg.Redis))
 	refuse(cfg.Redis != nil && cfg.Queue != nil, "Queue", "replaces Redis: give one of them")
+	refuse(cfg.Name != "" && !logNames.MatchString(cfg.Name), "Name", fmt.Sprintf("%q: want up to 64 letters, digits and . _ ~ -, with no dot at the beginning", cfg.Name))
 	badPrefix := prefixProblem(cfg.Prefix)
 	refuse(badPrefix != "", "Prefix", badPrefix)
 	if err := sqlstore.CheckTable(cfg.Table); err != nil {

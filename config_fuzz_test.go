@@ -94,6 +94,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		tableErr := sqlstore.CheckTable(cfg.Table)
 		require.Equal(t, tableErr != nil, refuses(err, "Table"))
+		require.Equal(t, strings.HasPrefix(prefix, ".") || len(prefix) > 64 || url.PathEscape(prefix) != prefix || strings.ContainsAny(prefix, "$&+=:@"), refuses(err, "Name"), "a name is part of an address")
 		require.Equal(t, prefixProblem(cfg.Prefix) != "", refuses(err, "Prefix"), "New's check of the prefix and the queue's are one")
 	})
 }
