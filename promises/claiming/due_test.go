@@ -17,8 +17,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
-	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/features/timingwheel"
+	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
