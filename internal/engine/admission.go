@@ -178,14 +178,14 @@ func (t *Type) finder() *Admission {
 	return nil
 }
 
-// serial reports whether entries of the type may wait for other entries.
-func (t *Type) serial() bool { return t.finder() != nil }
+// Blocks reports whether entries of the type may be blocked by others.
+func (t *Type) Blocks() bool { return t.finder() != nil }
 
 // searching returns how many slots a claim of a number of calls holds until it knows which entries may run. A claim of a
 // serial type holds one, because most entries that it finds may be blocked. The next entries of keys whose entries end
 // meanwhile need the others. The one slot lets the entry run that has been due for longest, however fast other keys move on.
 func (t *Type) searching(calls int) int {
-	if t.serial() {
+	if t.Blocks() {
 		return min(calls, 1)
 	}
 	return calls
@@ -294,6 +294,9 @@ type Reservation interface {
 	// lapsed or was used before.
 	Use(keep int) bool
 }
+
+// Slots returns what counts the calls of the type.
+func (t *Type) Slots() Slots { return t.slots }
 
 // CountSlots has the type's calls counted. Call it at registration.
 func (t *Type) CountSlots(s Slots) { t.slots = s }

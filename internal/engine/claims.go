@@ -36,7 +36,7 @@ func (c *claims) claim(t *Type, want []processlog.Wanted, calls int) (claimed, e
 
 // claimOnly works like claim. If stuckOnly is set, it leases only entries on which a handler of this process is stuck.
 func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOnly bool) (claimed, error) {
-	if err := c.held(); err != nil {
+	if err := c.Held(); err != nil {
 		return claimed{}, err
 	}
 	want, pending := c.pendingReleases.without(want)

@@ -39,7 +39,7 @@ func (a *claimSchedule) prepare() {
 		t := a.types.named(name)
 		// Set due one wait from now, as if an entry had just come due. An immediate claim would cut the wait for others short
 		// each time a process starts. The scanner then looks how long the first entry has waited.
-		a.byType[name] = &typeSchedule{due: time.Now().Add(t.wait()), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead(), wait: t.wait(), grouping: t.grouping}
+		a.byType[name] = &typeSchedule{due: time.Now().Add(t.Wait()), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead(), wait: t.Wait(), grouping: t.grouping}
 	}
 }
 

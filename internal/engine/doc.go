@@ -3,9 +3,8 @@
 //
 // This is the story of an entry, with the files in the order in which it passes them.
 //
-//   - Recorded (recording.go): a service inserts the entry in its own transaction. Recording is told how that transaction ends.
-//     After the commit intake.go reads the entry back. It claims an entry that is due and has a free slot here. It hands any other
-//     entry to the source.
+//   - Recorded (record.go): a service inserts the entry in its own transaction. Recording is told how that transaction ends.
+//     After the commit it hands the entry to the source. A Starter may claim the entry here instead.
 //   - Due (claimschedule.go, typeschedule.go): the claim schedule knows when each type is worth a claim. A source tells it
 //     (source.go): a queue, for example. Without a source the reconciler does.
 //   - Claimed (scanner.go, claims.go): the scanner begins a claim when a type is due. A claim leases rows in the database, and the
@@ -19,8 +18,8 @@
 //   - Reconciled (reconciler.go): rounds find entries that are overdue, because a process died or a source forgot them.
 //
 // Features attach through seams and are not known here. An Admission says what may be claimed and started (admission.go). A
-// Grouping has one call take several entries (grouping.go). A Settlement acts when outcomes are stored, and a Recorder writes when
-// entries are recorded (settlement.go). A Source tells of due entries (source.go). Package internal/features attaches them.
+// Grouping has one call take several entries (grouping.go). A Settlement acts when outcomes are stored (settlement.go). A Recorder
+// writes when entries are recorded, and a Starter starts them where they were recorded (record.go). A Source tells of due entries (source.go). Package internal/features attaches them.
 //
 // Three rules hold everywhere. Each write is guarded by what was read of the row (G4, G8), so losing a race is a normal result. The
 // source is a hint (G10). Nothing blocks while it holds a mutex. Numbers such as G4 name the promises in docs/reference/guarantees.md.

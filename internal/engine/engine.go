@@ -20,7 +20,6 @@ type Engine struct {
 	types           *types
 	claimSchedule   *claimSchedule
 	source          *source
-	missing         *missing
 	holdings        *holdings
 	refusals        *refusals
 	pendingReleases *pendingReleases
@@ -28,7 +27,7 @@ type Engine struct {
 	settler         *settler
 	renewer         *renewer
 	dispatcher      *dispatcher
-	intake          *intake
+	starter         Starter
 	poller          CommitPoller
 	scanner         *scanner
 	reconciler      *reconciler
@@ -41,8 +40,13 @@ type Engine struct {
 	// ordering of entries, and otherwise always false.
 	Ordered func(businessType string) bool
 
+	// ReportMissing reports those of the entries that are really missing: no entry has their idempotency key. The caller has looked
+	// for their ids in vain. ReportMissing asks the database. It is set by a Starter, and otherwise does nothing.
+	ReportMissing func(entries []RecordedEntry)
+
 	recorders []Recorder // of features
 
+	drainFirst  []Batcher // of features; Drain waits for them before it waits for handlers
 	drainClaims []Batcher // of features; Drain waits for them when outcomes are stored, because they may hold claims, and Close
 	drainLast   []Batcher // of features; Drain waits for them at its end, and Close
 	closeOnly   []Batcher // of features; Close waits for them
@@ -58,9 +62,9 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.types = newTypes(cfg.Lease)
 	e.claimSchedule = newClaimSchedule(e.types)
 	e.Ordered = func(string) bool { return false }
+	e.ReportMissing = func([]RecordedEntry) {}
 	e.AskQueue = func(context.Context) func() error { return func() error { return nil } }
 	e.source = &source{databaseAlone{e.types, e.claimSchedule}}
-	e.missing = &missing{b}
 	e.holdings = newHoldings(e.claimSchedule)
 	e.refusals = &refusals{Base: b, answered: make(chan struct{}, 1)}
 	e.pendingReleases = newPendingReleases(b, e.source, e.refusals)
@@ -69,8 +73,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.renewer = &renewer{Base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
 	e.dispatcher = &dispatcher{Base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
-	e.intake = (&intake{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, missing: e.missing,
-		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withBatchers()
+	e.starter = noStarter{e}
 	e.poller = noPoller{}
 	e.scanner = &scanner{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
@@ -255,7 +258,7 @@ func (e *Engine) Renew(ctx context.Context)     { e.renewer.run(ctx) }
 // return make it return a *StuckError; outcomes the database does not take, an error that says so.
 func (e *Engine) Drain() error {
 	began := time.Now()
-	await(time.NewTimer(e.StopTimeout/3), &e.intake.resolve, &e.intake.verify, &e.intake.claim)
+	await(time.NewTimer(e.StopTimeout/3), e.drainFirst...)
 	stuck := e.dispatcher.drain(e.StopTimeout - time.Since(began))
 	failpoint.Reach(failpoint.HandlersEnded)
 	grace := time.NewTimer(max(e.StopTimeout/3, stopGrace))
@@ -266,7 +269,7 @@ func (e *Engine) Drain() error {
 		stuck = errors.Join(stuck, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refused))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
-	if !await(grace, append([]Batcher{&e.intake.resolve, &e.intake.verify, &e.intake.claim}, e.drainClaims...)...) {
+	if !await(grace, e.drainClaims...) {
 		return errors.Join(stuck, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
 	// A timer fires once: what comes after the end of its timeout is waited for no more.
@@ -279,7 +282,7 @@ const stopGrace = time.Second
 
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
-	batchers := []Batcher{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused,
+	batchers := []Batcher{&e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused,
 		&e.pendingReleases.batcher}
 	batchers = slices.Concat(batchers, e.drainClaims, e.drainLast, e.closeOnly)
 	await(time.NewTimer(closeTimeout), batchers...)

@@ -72,7 +72,8 @@ func (t *Type) company(state processlog.State, lost int) Company {
 	return t.grouping.Company(state, lost)
 }
 
-func (t *Type) wait() time.Duration {
+// Wait returns how long a due entry may stay unclaimed to share its call with others.
+func (t *Type) Wait() time.Duration {
 	if t.grouping == nil {
 		return 0
 	}

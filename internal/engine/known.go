@@ -8,10 +8,12 @@ import (
 
 // Known holds entries of a type that were claimed by their ids. RunKnown runs them.
 type Known struct {
-	Type *Type
-	Mine []processlog.Row // leased; each call that they need holds a slot
+	Type  *Type
+	Mine  []processlog.Row // leased; each call that they need holds a slot
+	Asked time.Time        // before the statement was sent by which this process got the leases
 
-	found claimed
+	Gone  []processlog.ID // they do not exist, or have ended
+	Spare []processlog.ID // claimable entries for which no call was left
 }
 
 // ClaimKnown claims entries by their ids, as many as there are slots for. Entries that are not due yet, or that must not
@@ -21,7 +23,7 @@ type Known struct {
 // for example because no slot was free.
 func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, tried int) {
 	t := e.types.accepting(businessType)
-	if t == nil || t.wait() > 0 || e.settler.behind() || e.held() != nil {
+	if t == nil || t.Wait() > 0 || e.Behind() || e.Held() != nil {
 		return Known{}, 0
 	}
 	calls := t.slots.Take(t.callsFor(len(ids)))
@@ -29,29 +31,62 @@ func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, 
 		return Known{}, 0
 	}
 	tried = min(len(ids), t.fits(calls))
-	found, err := e.claims.claim(t, unleased(ids[:tried]), calls)
+	k, err := e.ClaimWanted(t, unleased(ids[:tried]), calls)
 	if err != nil {
-		e.claimSchedule.free(t, calls)
 		return Known{}, 0
 	}
-	e.claimSchedule.free(t, calls-t.calls(found.Mine))
-	e.intake.enqueueWaiting(t, found.Claimed)
-	for _, id := range found.spare {
+	for _, id := range k.Spare {
 		e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id})
 	}
-	return Known{t, found.Mine, found}, tried
+	return k, tried
+}
+
+// ClaimWanted claims entries for a number of calls whose slots the caller holds. It frees the slots that are not needed. Entries
+// that are not due yet, or that must not run here now, go to the source. The caller takes care of the spare ones.
+func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Known, error) {
+	found, err := e.claims.claim(t, want, calls)
+	e.claimSchedule.free(t, calls-t.calls(found.Mine))
+	if err != nil {
+		return Known{}, err
+	}
+	var wait []processlog.QueueEntry
+	for _, w := range found.Waiting {
+		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})
+	}
+	for _, r := range found.Rejected {
+		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: e.refusals.in(t.Name, r.ID)})
+	}
+	for _, r := range found.Refused {
+		wait = append(wait, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: RefusedRetry})
+	}
+	e.source.Enqueue(wait)
+	return Known{Type: t, Mine: found.Mine, Asked: found.asked, Gone: found.Gone, Spare: found.spare}, nil
 }
 
 // RunKnown runs the claimed entries. The scanner finds entries that are put back.
 func (e *Engine) RunKnown(k Known) {
 	if len(k.Mine) > 0 {
-		_ = e.dispatcher.startClaimed(k.Type, k.Mine, k.found.asked, 0)
+		_ = e.dispatcher.startClaimed(k.Type, k.Mine, k.Asked, 0)
 	}
 }
+
+// Behind reports whether so many outcomes wait to be stored that nothing more is to be claimed.
+func (e *Engine) Behind() bool { return e.settler.behind() }
+
+// FreeSlots frees slots of a type, for which due entries may be waiting.
+func (e *Engine) FreeSlots(t *Type, n int) { e.claimSchedule.free(t, n) }
+
+// Enqueue hands entries to the source.
+func (e *Engine) Enqueue(entries ...processlog.QueueEntry) { e.source.Enqueue(entries) }
 
 // Release releases the leases of entries that have run nothing, and enqueues the entries.
 func (e *Engine) Release(token processlog.Token, entries ...processlog.QueueEntry) {
 	e.claims.release(token, entries...)
+}
+
+// ReleaseLater does the same, but has a batcher try. It is for callers that have just got no answer from the database.
+func (e *Engine) ReleaseLater(token processlog.Token, entries ...processlog.QueueEntry) {
+	e.pendingReleases.later(token, entries...)
 }
 
 // OfferAgain makes the entry of an attempt due again after in. The attempt must not have called its handler.

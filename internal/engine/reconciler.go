@@ -169,7 +169,7 @@ func (r *reconciler) overdue(ctx context.Context, t *Type, state processlog.Stat
 	page, err := r.scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -r.grace(), Free: true, Limit: limit + len(held)})
 	page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
 	// These entries still wait for a full batch, so they are not lost.
-	if t.wait() > 0 && len(page) > 0 && len(page) < t.Seats() && -page[0].In < r.grace()+t.wait() {
+	if t.Wait() > 0 && len(page) > 0 && len(page) < t.Seats() && -page[0].In < r.grace()+t.Wait() {
 		return nil, err
 	}
 	ids := make([]processlog.ID, min(len(page), limit))

@@ -57,7 +57,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if s.held() != nil {
+	if s.Held() != nil {
 		return peekInterval
 	}
 	if s.settler.behind() {
@@ -148,7 +148,7 @@ func (s *scanner) alsoFromStore(t *Type, calls int, got claimResult) claimResult
 		got.full = true // claim again as soon as a slot is free
 		return got
 	}
-	if !t.serial() {
+	if !t.Blocks() {
 		calls = held
 	}
 	return s.claimFromStore(t, calls)
@@ -169,7 +169,7 @@ func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 	}
 	failpoint.Reach(failpoint.QueueClaimed)
 	full := len(leased.IDs) == n
-	if t.serial() {
+	if t.Blocks() {
 		var err error
 		if needed, err = s.leaveBlocked(t, &leased, calls); err != nil {
 			s.returnToSource(t, leased, claimed{}, err)
@@ -295,7 +295,7 @@ func (s *scanner) takeShare(t *Type, ahead *readAhead, calls int) (share, int, e
 	share, err := ahead.take(t.fits(calls), func(limit int) ([]processlog.ID, bool, error) { return s.findDue(t, limit) })
 	// The share may hold more entries than there are slots, because its first entries may not be claimable.
 	needed := s.adjust(t, t.searching(calls), min(calls, t.callsFor(len(share.ids))))
-	if t.serial() {
+	if t.Blocks() {
 		ahead.keep(&share, t.fits(needed))
 	}
 	return share, needed, err

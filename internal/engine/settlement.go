@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"context"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -119,10 +117,3 @@ func (s *settler) moved(row *processlog.Row, to processlog.State) {
 		}
 	}
 }
-
-// Recorder is a feature's part in recording entries. Prepare is called before the insert, and returns what is to be written in
-// the same transaction after it, or nil. inserted are the results for the drafts, in the same order.
-type Recorder func(drafts []processlog.Draft) (write func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error, err error)
-
-// Record attaches a recorder. Call it before anything is recorded.
-func (e *Engine) Record(r Recorder) { e.recorders = append(e.recorders, r) }

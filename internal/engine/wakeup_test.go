@@ -41,17 +41,17 @@ func woken(a *claimSchedule) bool {
 func TestEverySlotThatIsGivenBackWakesWhoWaitsForIt(t *testing.T) {
 	for name, giveBack := range map[string]func(e *Engine, typ *Type, reservation Reservation){
 		"a rolled back transaction": func(e *Engine, _ *Type, reservation Reservation) {
-			rec := &Recording{intake: e.intake, Drafts: []processlog.Draft{{BusinessType: "close_order"}}}
+			rec := &Recording{engine: e, Drafts: []processlog.Draft{{BusinessType: "close_order"}}}
 			rec.reservations = append(rec.reservations, reservation)
 			rec.RolledBack()
 		},
 		"a duplicate": func(e *Engine, _ *Type, reservation Reservation) {
-			rec := &Recording{intake: e.intake, Drafts: []processlog.Draft{{BusinessType: "close_order"}}, Inserted: []processlog.Inserted{{Duplicate: true}}}
+			rec := &Recording{engine: e, Drafts: []processlog.Draft{{BusinessType: "close_order"}}, Inserted: []processlog.Inserted{{Duplicate: true}}}
 			rec.reservations = append(rec.reservations, reservation)
 			rec.fresh(0)
 		},
 		"an entry that was not there": func(e *Engine, _ *Type, reservation Reservation) {
-			e.intake.giveBack(freshEntry{businessType: "close_order", reservation: reservation})
+			e.CancelReservation("close_order", reservation)
 		},
 		"a poll that found less": func(e *Engine, typ *Type, _ Reservation) { e.claimSchedule.free(typ, 1) },
 	} {

@@ -53,18 +53,8 @@ const recordedMost = 32
 // Watch attaches a watcher. Call it before anything is recorded or run.
 func (e *Engine) Watch(w Watcher) { e.watchers = append(e.watchers, w) }
 
-// ReportMissing reports those of the entries that are really missing: no entry has their idempotency key. The caller has looked for
-// their ids in vain. ReportMissing asks the database.
-func (e *Engine) ReportMissing(entries []RecordedEntry) {
-	unfound := make([]freshEntry, len(entries))
-	for i, r := range entries {
-		unfound[i] = freshEntry{id: r.ID, key: r.IdempotencyKey, businessType: r.BusinessType, watched: r.Watched}
-	}
-	e.missing.report(unfound)
-}
-
-// held returns why no claim may begin and no entry may start, or nil.
-func (b *Base) held() error {
+// Held returns why no claim may begin and no entry may start, or nil.
+func (b *Base) Held() error {
 	for i := range b.watchers {
 		if f := b.watchers[i].Hold; f != nil {
 			if err := f(); err != nil {
@@ -86,7 +76,7 @@ func (b *Base) sawClaimed(rows []processlog.Row, asked time.Time) error {
 	return nil
 }
 
-func (b *Base) sawRead(rows []processlog.Row, asked time.Time) {
+func (b *Base) SawRead(rows []processlog.Row, asked time.Time) {
 	for i := range b.watchers {
 		if f := b.watchers[i].Read; f != nil {
 			f(rows, asked)
@@ -102,14 +92,14 @@ func (b *Base) sawStored(s *settlement, asked time.Time) {
 	}
 }
 
-func (b *Base) sawRecorded(fresh []freshEntry) {
+func (b *Base) SawRecorded(fresh []Fresh) {
 	for i := range b.watchers {
 		f := b.watchers[i].Recorded
 		if f == nil {
 			continue
 		}
 		for _, e := range fresh[max(0, len(fresh)-recordedMost):] {
-			f(RecordedEntry{e.id, e.key, e.businessType, e.watched})
+			f(e.Recorded())
 		}
 	}
 }

@@ -121,7 +121,7 @@ $orderAsGiven($joining)`,
 			edits: []edit{
 				{"Engine.RunKnown",
 					`_ = $startClaimed($type, $mine, $asked, 0)`,
-					`e.dispatcher.startAttempts(k.Type, e.dispatcher.attempts(k.Type, k.Mine, k.found.asked, 0))`},
+					`e.dispatcher.startAttempts(k.Type, e.dispatcher.attempts(k.Type, k.Mine, k.Asked, 0))`},
 			},
 			sees:    tests("TestNextOfAKeyWaitsForAnOutcomeThatIsNotStored"),
 			inModel: "m:turn-starts-ahead",

@@ -37,7 +37,7 @@ return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID
 			name: "missing-entry-untold", breaks: "G1",
 			what: "An entry that is missing after its commit is reported to nobody.",
 			edits: []edit{
-				{"missing.report", `if $ids[$key].$isZero() {`, `if $ids == nil {`},
+				{"Starter.reportMissing", `if $ids[$idempotencyKey].$isZero() {`, `if $ids == nil {`},
 			},
 			sees: tests("TestEntryThatIsNotThereAfterItsCommitIsReported"),
 		},
@@ -76,21 +76,27 @@ return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID
 			name: "unverified-fast-path", breaks: "G2",
 			what: "A new entry runs from memory, and nothing reads its row back after the commit.",
 			edits: []edit{
-				{"freshEntry",
-					`$reservation       Reservation`,
-					`$reservation       Reservation
-draft        processlog.Draft`},
-				{"Recording.fresh",
-					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotencyKey, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $reservation: $reservations[$i], $due: $due})`,
-					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotencyKey, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $reservation: $reservations[$i], $due: $due, draft: *d})`},
-				{"intake.verifyFresh",
-					`$startFresh($f, $byID[$id], $asked)`,
+				{"freshCalls",
+					`$left int`,
+					`left int
+}
+
+type unread struct {
+	engine.Reservation
+	draft processlog.Draft`},
+				{"Starter.Reserve",
+					`$reservations[$i], $dLease = $reservation, $tLease`,
+					`d.Lease = t.Lease
+reservations[i] = &unread{reservation, *d}`},
+				{"Starter.verifyFresh",
+					`$start($f, $byID[$id], $asked)`,
 					`row := $byID[$id]
 if row == nil {
-	row = &processlog.Row{Token: f.token, LeaseLeft: f.draft.Lease}
-	row.ID, row.IdempotencyKey, row.BusinessType, row.Content, row.DeliveryCount = $id, f.key, f.businessType, f.draft.Content, 1
+	draft := f.Reservation.(*unread).draft
+	row = &processlog.Row{Token: f.Token, LeaseLeft: draft.Lease}
+	row.ID, row.IdempotencyKey, row.BusinessType, row.Content, row.DeliveryCount = $id, f.Key, f.BusinessType, draft.Content, 1
 }
-$startFresh($f, row, $asked)`},
+$start($f, row, $asked)`},
 			},
 			sees:    tests("TestEntryRolledBackToASavepointNeverRuns").and(simulation, "300"),
 			inModel: "m:fast-unverified",

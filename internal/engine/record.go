@@ -1,0 +1,280 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Recording holds the entries of one Record call, and routes them when their transaction has ended. Only the first report of
+// that end counts. A value with only Drafts set is ready for Of.
+type Recording struct {
+	Drafts   []processlog.Draft // unique by idempotency key
+	Inserted []processlog.Inserted
+
+	engine       *Engine
+	writes       []func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error // from the recorders; WriteMore calls them
+	reservations []Reservation                                                                       // nil, or one per draft; nil for a draft that is not inserted with a lease
+	at           time.Time                                                                           // time of the insert
+	watched      bool                                                                                // this process sees the end of the transaction itself, without a report from the caller
+	told         atomic.Bool                                                                         // the caller has reported the commit
+	once         sync.Once
+}
+
+// Of attaches the recording to engine e.
+func (r *Recording) Of(e *Engine) { r.engine = e }
+
+// Reserve reserves slots for drafts that are inserted with a lease. Call it only if this process sees the end of the
+// transaction. Otherwise the slots could not be released after a rollback.
+func (r *Recording) Reserve() {
+	r.watched = true
+	r.reservations = r.engine.starter.Reserve(r.Drafts)
+}
+
+// Prepare calls the recorders before anything is written. Its errors name the draft that is wrong and the reason.
+func (r *Recording) Prepare() error {
+	for _, prepare := range r.engine.recorders {
+		write, err := prepare(r.Drafts)
+		if err != nil {
+			return err
+		}
+		if write != nil {
+			r.writes = append(r.writes, write)
+		}
+	}
+	return nil
+}
+
+// WriteMore runs the recorders' writes in the same transaction, after the insert.
+func (r *Recording) WriteMore(ctx context.Context, tx processlog.Tx) error {
+	for _, write := range r.writes {
+		if err := write(ctx, tx, r.Inserted); err != nil {
+			return err
+		}
+	}
+	r.writes = nil
+	return nil
+}
+
+// Watched reports whether this process sees the end of the transaction itself.
+func (r *Recording) Watched() bool { return r.watched }
+
+// Written stores the result of the insert.
+func (r *Recording) Written(inserted []processlog.Inserted) { r.Inserted, r.at = inserted, time.Now() }
+
+// NotifyRecorded calls Observer.Recorded for each new entry.
+func (r *Recording) NotifyRecorded(ctx context.Context) {
+	b := r.engine.Base
+	if b.Observer.Recorded == nil {
+		return
+	}
+	for i := range r.Drafts {
+		if d := &r.Drafts[i]; !r.Inserted[i].Duplicate {
+			Tell(b, b.Observer.Recorded, observe.RecordedEvent{
+				Context: ctx, ID: r.Inserted[i].ID, IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BusinessID: d.BusinessID})
+		}
+	}
+}
+
+// Unseen starts polling for the commit, because this process does not see the end of the transaction. It does not poll
+// if the reconciler will enqueue all entries in time. It drops the contents and headers, because a poller may keep the
+// recording for a minute after a rollback.
+func (r *Recording) Unseen() {
+	for i := range r.Drafts {
+		r.Drafts[i].Content, r.Drafts[i].Headers = nil, nil
+	}
+	for i := range r.Drafts {
+		d, in := &r.Drafts[i], &r.Inserted[i]
+		if in.Duplicate || d.Done || d.Delay > r.engine.near() || !r.engine.source.Wants(d.BusinessType, d.Delay) {
+			continue
+		}
+		// All entries of one Record call commit together, so polling for one is enough.
+		r.engine.poller.Add(UnseenCommit{Key: d.IdempotencyKey, ID: in.ID, Committed: r.found, Told: &r.told})
+		return
+	}
+}
+
+// near returns how long before its due time the reconciler finds an entry at the latest. An entry that is due later
+// than near from now needs no poll.
+func (e *Engine) near() time.Duration {
+	if e.source.Reach() == ReachAll {
+		return 4 * e.ReconcileInterval
+	}
+	return 2 * e.PollInterval
+}
+
+// found routes the entries after a poll has found their commit.
+func (r *Recording) found() {
+	r.once.Do(func() { r.engine.starter.Committed(r.fresh(0)) })
+}
+
+// Committed routes the entries after the caller or the connection has reported the commit.
+func (r *Recording) Committed() {
+	r.told.Store(true)
+	r.once.Do(func() {
+		failpoint.Reach(failpoint.CommitReported)
+		r.engine.starter.Committed(r.fresh(0))
+	})
+}
+
+// Unknown handles a transaction whose result is unknown. It releases the reserved slots and enqueues the entries to be
+// due in one second or later. A claim then finds out whether they exist.
+func (r *Recording) Unknown() {
+	r.once.Do(func() {
+		r.giveBack()
+		r.reservations = nil
+		r.engine.starter.Unknown(r.fresh(time.Second))
+	})
+}
+
+// RolledBack releases the reserved slots.
+func (r *Recording) RolledBack() { r.once.Do(r.giveBack) }
+
+func (r *Recording) giveBack() {
+	for i := range r.reservations {
+		r.engine.CancelReservation(r.Drafts[i].BusinessType, r.reservations[i])
+	}
+}
+
+// fresh returns the entries that were inserted and must run. If atLeast is positive, none is due sooner than atLeast
+// from now. fresh releases the reservations of duplicates.
+func (r *Recording) fresh(atLeast time.Duration) []Fresh {
+	earliest := time.Now().Add(atLeast)
+	list := make([]Fresh, 0, len(r.Drafts))
+	for i := range r.Drafts {
+		d, in := &r.Drafts[i], &r.Inserted[i]
+		var reservation Reservation
+		if r.reservations != nil {
+			reservation = r.reservations[i]
+		}
+		if in.Duplicate {
+			r.engine.CancelReservation(d.BusinessType, reservation)
+			continue
+		}
+		if d.Done {
+			continue
+		}
+		due := r.at.Add(processlog.DueIn(d.Delay))
+		if due.Before(earliest) && atLeast > 0 {
+			due = earliest
+		}
+		list = append(list, Fresh{ID: in.ID, Key: d.IdempotencyKey, BusinessType: d.BusinessType, Token: d.Token, Watched: r.watched, Reservation: reservation, Due: due})
+	}
+	return list
+}
+
+// Fresh is an entry whose transaction has just ended.
+type Fresh struct {
+	ID           processlog.ID // zero if the id must still be read from the database by key
+	Key          processlog.IdempotencyKey
+	BusinessType string
+	Token        processlog.Token // token of the lease that the entry was inserted with
+	Reservation  Reservation      // nil unless inserted with a lease
+	Watched      bool             // this process saw the end of the transaction itself, without a report from the caller
+	Due          time.Time        // by this process's monotonic clock; only for the source
+}
+
+// Recorded returns what watchers are told of the entry.
+func (f *Fresh) Recorded() RecordedEntry {
+	return RecordedEntry{f.ID, f.Key, f.BusinessType, f.Watched}
+}
+
+// Starter is a feature that starts entries where they were recorded, before a source tells of them. Without it they go to the
+// source, as all others do. The methods return at once.
+type Starter interface {
+	// Reserve is called before the insert, if this process sees the end of the transaction. It sets Draft.Lease of the drafts that
+	// are to be inserted with a lease, and returns one reservation for each draft, nil for the others. It may return nil.
+	Reserve(drafts []processlog.Draft) []Reservation
+
+	// Committed takes entries whose transaction has committed. Unknown takes entries that may have committed: it must not claim
+	// them before they are due. Both may reuse the memory of fresh.
+	Committed(fresh []Fresh)
+	Unknown(fresh []Fresh)
+}
+
+// AttachStarter makes s start entries that this process has recorded. Call it before anything is recorded. Drain waits for batchers
+// before it waits for handlers, and once outcomes are stored. Close waits for them, too.
+func (e *Engine) AttachStarter(s Starter, batchers ...Batcher) {
+	e.starter = s
+	e.drainFirst = append(e.drainFirst, batchers...)
+	e.AwaitClaims(batchers...)
+}
+
+// noStarter starts nothing.
+type noStarter struct{ e *Engine }
+
+func (noStarter) Reserve([]processlog.Draft) []Reservation { return nil }
+
+func (s noStarter) Committed(fresh []Fresh) {
+	s.e.SawRecorded(fresh)
+	s.Unknown(fresh)
+}
+
+func (s noStarter) Unknown(fresh []Fresh) {
+	s.e.EnqueueFresh(fresh, func(f Fresh) { s.e.Expect(f.BusinessType, time.Until(f.Due)) })
+}
+
+// EnqueueFresh hands entries to the source that come due within its horizon. The reconciler enqueues the others in time. EnqueueFresh
+// calls unnamed for the entries whose ids are not known.
+func (e *Engine) EnqueueFresh(fresh []Fresh, unnamed func(f Fresh)) {
+	items := make([]processlog.QueueEntry, 0, len(fresh))
+	for _, f := range fresh {
+		wait := time.Until(f.Due)
+		switch {
+		case !e.source.Wants(f.BusinessType, wait):
+		case f.ID.IsZero():
+			unnamed(f)
+		default:
+			items = append(items, processlog.QueueEntry{BusinessType: f.BusinessType, ID: f.ID, In: wait})
+		}
+	}
+	e.source.Enqueue(items)
+}
+
+// CancelReservation releases the slots of a reservation, which may be nil.
+func (e *Engine) CancelReservation(businessType string, r Reservation) {
+	if r != nil {
+		e.claimSchedule.cancel(businessType, r)
+	}
+}
+
+// Recorder is a feature's part in recording entries. Prepare is called before the insert, and returns what is to be written in
+// the same transaction after it, or nil. inserted are the results for the drafts, in the same order.
+type Recorder func(drafts []processlog.Draft) (write func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error, err error)
+
+// Record attaches a recorder. Call it before anything is recorded.
+func (e *Engine) Record(r Recorder) { e.recorders = append(e.recorders, r) }
+
+// UnseenCommit describes a transaction whose end this process does not see. The transaction has recorded or changed an
+// entry.
+type UnseenCommit struct {
+	Key   processlog.IdempotencyKey // idempotency key of the recorded entry; empty for a change
+	ID    processlog.ID             // id of the entry; zero if a bulk insert did not return it
+	Token processlog.Token          // token that a change writes to the row
+
+	Committed func()       // called at most once, when the transaction is found committed
+	Told      *atomic.Bool // set when the caller has reported the commit; nil for a change
+}
+
+// CommitPoller finds out which transactions have committed. Its methods are safe for concurrent use.
+type CommitPoller interface {
+	Add(c UnseenCommit)
+
+	// Close waits for running Committed functions to return. None is called after Close.
+	Close()
+}
+
+// AttachCommitPoller makes p poll for transactions. Call it before anything is recorded. Without a poller the
+// reconciler finds the recorded entries. Changes then take effect here only when another read finds them.
+func (e *Engine) AttachCommitPoller(p CommitPoller) { e.poller = p }
+
+// noPoller polls for nothing.
+type noPoller struct{}
+
+func (noPoller) Add(UnseenCommit) {}
+func (noPoller) Close()           {}

@@ -1,0 +1,73 @@
+package readback
+
+import (
+	"context"
+	"errors"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// The constants name the likely causes of an entry that is missing although its transaction was reported as committed.
+// The reader of the log has no other trace.
+const (
+	missingUnwatched = "the server rolled its transaction back and the error was swallowed (a deadlock, say), Committed was called without a commit, " +
+		"it was rolled back to a savepoint, or somebody has deleted it"
+	missingWatched = "it was rolled back to a savepoint, or somebody has deleted it"
+)
+
+// missing reports entries that were reported as committed and not found.
+func (s *Starter) missing(unfound []engine.Fresh) {
+	entries := make([]engine.RecordedEntry, len(unfound))
+	for i := range unfound {
+		entries[i] = unfound[i].Recorded()
+	}
+	s.reportMissing(entries)
+}
+
+// reportMissing checks again for entries that were not found. The first read may have used an old snapshot, or the event may
+// have been recorded again. It reports an entry only if no entry with its idempotency key exists.
+func (s *Starter) reportMissing(unfound []engine.RecordedEntry) {
+	if len(unfound) == 0 {
+		return
+	}
+	keys := make([]processlog.IdempotencyKey, len(unfound))
+	for i := range unfound {
+		keys[i] = unfound[i].IdempotencyKey
+	}
+	ctx, cancel := s.e.Statement()
+	defer cancel()
+	ids, err := s.idsNow(ctx, keys)
+	s.e.Saw(engine.ProblemReadBack, err)
+	if err != nil {
+		return
+	}
+	for _, f := range unfound {
+		if ids[f.IdempotencyKey].IsZero() {
+			s.tell(f)
+		}
+	}
+}
+
+// idsNow reads in a new transaction, so that it sees everything that is committed.
+func (s *Starter) idsNow(ctx context.Context, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.ID, error) {
+	tx, err := s.e.Store.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := s.e.Store.IDs(ctx, tx, keys)
+	return ids, errors.Join(err, tx.Rollback())
+}
+
+// tell logs one missing entry and calls Observer.EntryMissing. If the connection saw the commit, no error was ignored.
+// The usual cause is then a savepoint, which is logged at debug level only.
+func (s *Starter) tell(f engine.RecordedEntry) {
+	event := observe.MissingEvent{ID: f.ID, BusinessType: f.BusinessType, IdempotencyKey: f.IdempotencyKey, LikelyCause: missingUnwatched}
+	report := s.e.Log.Warn
+	if f.Watched {
+		event.LikelyCause, report = missingWatched, s.e.Log.Debug
+	}
+	report("compensator: an entry that was recorded and told committed is not there", "entry", f.ID, "type", f.BusinessType, "idempotent_id", f.IdempotencyKey, "likely_cause", event.LikelyCause)
+	engine.Tell(s.e.Base, s.e.Observer.EntryMissing, event)
+}

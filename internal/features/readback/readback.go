@@ -1,0 +1,366 @@
+// Package readback starts entries where they were recorded. It reserves slots for them, reads their ids and rows back after the
+// commit, and claims them at once.
+package readback
+
+import (
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// waitBound is how many entries may wait in memory. The reconciler finds any others.
+const waitBound = 100_000
+
+// Starter handles entries after their commit. Callers hand entries over and continue. Entries that arrive while a
+// statement runs share the next statement.
+type Starter struct {
+	e *engine.Engine
+
+	resolve groupcommit.Batcher[unnamed]      // reads the ids of entries from a bulk insert
+	verify  groupcommit.Batcher[engine.Fresh] // reads back rows that were inserted with a lease
+	claim   groupcommit.Batcher[waiting]      // claims fresh rows by id
+}
+
+// unnamed is an entry whose id must still be read from the database by its key.
+type unnamed struct {
+	engine.Fresh
+	orphaned bool // inserted with a lease but without a slot now; its lease is released once its id is known
+	failed   int  // failed reads of its id
+}
+
+// waiting is an entry that is about to be claimed.
+type waiting struct {
+	engine.Fresh
+	slot bool // holds a slot, perhaps for several entries that share one call
+}
+
+// Attach has an engine start the entries that it records. The engine waits for what the starter has begun.
+func Attach(e *engine.Engine) *Starter {
+	s := &Starter{e: e}
+	// The slots limit how many entries are read back or claimed. Entries whose ids are read may hold no slot, so resolve
+	// has its own Bound.
+	s.resolve.Max, s.resolve.Workers, s.resolve.Bound, s.resolve.Flush = processlog.MaxRows, 1, waitBound, s.resolveFresh
+	s.verify.Max, s.verify.Workers, s.verify.Flush = processlog.MaxRows, 2, s.verifyFresh
+	s.claim.Max, s.claim.Workers, s.claim.Flush = processlog.MaxRows, 1, s.claimFresh
+	e.AttachStarter(s, &s.resolve, &s.verify, &s.claim)
+	e.ReportMissing = s.reportMissing
+	return s
+}
+
+// Reserve reserves slots for the drafts that can be inserted with a lease. These are due at once, and their type runs here.
+func (s *Starter) Reserve(drafts []processlog.Draft) (reservations []engine.Reservation) {
+	if s.e.Behind() {
+		return nil
+	}
+	for i := range drafts {
+		d := &drafts[i]
+		t := s.e.Accepting(d.BusinessType)
+		if t == nil || t.Blocks() || d.Done || d.Delay > 0 || t.Wait() > 0 {
+			continue
+		}
+		// An entry inserted with a lease runs alone. Several entries recorded together are claimed together instead, so
+		// that they share a call.
+		if len(drafts) > 1 && t.Seats() > 1 {
+			t.Slots().Recorded()
+			continue
+		}
+		reservation := t.Slots().Reserve(1)
+		if reservation == nil {
+			continue
+		}
+		if reservations == nil {
+			reservations = make([]engine.Reservation, len(drafts))
+		}
+		reservations[i], d.Lease = reservation, t.Lease
+	}
+	return reservations
+}
+
+// Committed decides where entries go after their transaction has committed. It reuses the memory of fresh.
+//
+//   - Entries inserted with a lease are read back.
+//   - Entries that are due now and get a free slot here are claimed by id.
+//   - All others are enqueued.
+func (s *Starter) Committed(fresh []engine.Fresh) {
+	enqueue := fresh[:0]
+	var verify []engine.Fresh
+	var claim []waiting
+	var calls freshCalls
+	for _, f := range fresh {
+		t := s.e.Accepting(f.BusinessType)
+		switch {
+		case f.Reservation == nil && t == nil, f.Reservation == nil && time.Until(f.Due) > 0:
+			// This process does not run the type, or the entry is not due yet. The queue notifies a process that runs the
+			// type when the entry is due.
+			enqueue = append(enqueue, f)
+		case f.ID.IsZero():
+			s.resolveOrDrop(f)
+		case f.Reservation != nil:
+			verify = append(verify, f)
+		// Claim here only with a free slot, and only if not too many outcomes wait to be stored. Otherwise the queue
+		// offers the entry to all processes.
+		case t.Wait() == 0 && !s.e.Behind():
+			if seated, slot := calls.seat(t); seated {
+				claim = append(claim, waiting{f, slot})
+			} else {
+				enqueue = append(enqueue, f)
+			}
+		default:
+			enqueue = append(enqueue, f)
+		}
+	}
+	s.verify.Add(verify...)
+	s.claim.Add(claim...)
+	s.e.SawRecorded(enqueue)
+	s.Unknown(enqueue)
+}
+
+// freshCalls counts the free seats of a call that several entries share.
+type freshCalls struct {
+	t    *engine.Type
+	left int // free seats
+}
+
+// seat gives an entry a seat in a call. The first entry of each call takes the slot.
+func (c *freshCalls) seat(t *engine.Type) (seated, slot bool) {
+	if c.t == t && c.left > 0 {
+		c.left--
+		return true, false
+	}
+	if !t.Slots().TakeRecorded() {
+		return false, false
+	}
+	c.t, c.left = t, t.Seats()-1
+	return true, true
+}
+
+// Unknown enqueues entries that may have committed.
+func (s *Starter) Unknown(fresh []engine.Fresh) { s.e.EnqueueFresh(fresh, s.resolveOrDrop) }
+
+func (s *Starter) resolveOrDrop(f engine.Fresh) {
+	if !s.resolve.Add(unnamed{Fresh: f}) {
+		s.giveBack(f) // too many wait already; the database has the entry, and the reconciler finds it
+	}
+}
+
+// giveBack releases the reservation of an entry that will not run from here.
+func (s *Starter) giveBack(f engine.Fresh) { s.e.CancelReservation(f.BusinessType, f.Reservation) }
+
+// releaseLater releases the lease that an entry was inserted with, after the database has failed to answer. The lease has run
+// nothing, but a lease that ends by itself counts as lost.
+func (s *Starter) releaseLater(f engine.Fresh) { s.e.ReleaseLater(f.Token, entry(f)) }
+
+func entry(f engine.Fresh) processlog.QueueEntry {
+	return processlog.QueueEntry{BusinessType: f.BusinessType, ID: f.ID}
+}
+
+// resolveFresh reads the ids of entries from a bulk insert, after their transaction has committed.
+func (s *Starter) resolveFresh(batch []unnamed) {
+	keys := make([]processlog.IdempotencyKey, len(batch))
+	for i := range batch {
+		keys[i] = batch[i].Key
+	}
+	ctx, cancel := s.e.Statement()
+	defer cancel()
+	ids, err := s.e.Store.IDs(ctx, nil, keys)
+	s.e.Saw(engine.ProblemReadBack, err)
+	if err != nil {
+		s.unresolved(batch)
+		return
+	}
+	var found, unfound, orphaned []engine.Fresh
+	for _, f := range batch {
+		f.ID = ids[f.Key]
+		switch {
+		case f.ID.IsZero():
+			s.giveBack(f.Fresh) // if it exists, the reconciler finds it
+			unfound = append(unfound, f.Fresh)
+		case f.orphaned:
+			orphaned = append(orphaned, f.Fresh)
+		default:
+			found = append(found, f.Fresh)
+		}
+	}
+	failpoint.Reach(failpoint.IDsResolved)
+	for _, f := range orphaned {
+		s.releaseLater(f)
+	}
+	// Route them again, now that their ids are known.
+	s.Committed(found)
+	// Report missing entries only here, where the database has answered.
+	s.missing(unfound)
+}
+
+// unresolved handles entries whose ids could not be read. The reconciler finds those without a lease. An entry inserted
+// with a lease has run nothing, but a lease that ends by itself counts as lost. Its id is therefore read again until
+// the lease can be released.
+func (s *Starter) unresolved(batch []unnamed) {
+	var leased []unnamed
+	failures := 0
+	for _, f := range batch {
+		s.giveBack(f.Fresh)
+		if f.Reservation == nil && !f.orphaned {
+			continue
+		}
+		f.Reservation, f.orphaned = nil, true
+		f.failed++
+		failures = max(failures, f.failed)
+		leased = append(leased, f)
+	}
+	if len(leased) > 0 && s.e.Wait(engine.Backoff(failures)) {
+		s.resolve.Add(leased...)
+	}
+}
+
+// verifyFresh reads back rows that were inserted with a lease. The insert does not prove that the row was committed.
+// The application may have rolled back to a savepoint or ignored a deadlock error. Only rows that exist and are
+// unchanged run.
+func (s *Starter) verifyFresh(batch []engine.Fresh) {
+	ids := make([]processlog.ID, len(batch))
+	for i := range batch {
+		ids[i] = batch[i].ID
+	}
+	ctx, cancel := s.e.Statement()
+	defer cancel()
+	asked := time.Now() // read the clock before the query, because the leases run while its answer is on its way (G16)
+	rows, err := s.e.Store.Load(ctx, ids)
+	s.e.Saw(engine.ProblemReadBack, err)
+	s.e.SawRead(rows, asked)
+	failpoint.Reach(failpoint.EntryReadBack)
+	if err != nil {
+		for _, f := range batch {
+			s.giveBack(f)
+			s.releaseLater(f)
+		}
+		return
+	}
+	byID := make(map[processlog.ID]*processlog.Row, len(rows))
+	for i := range rows {
+		byID[rows[i].ID] = &rows[i]
+	}
+	var unfound []engine.Fresh
+	for _, f := range batch {
+		s.start(f, byID[f.ID], asked)
+		if byID[f.ID] == nil {
+			unfound = append(unfound, f)
+		}
+	}
+	s.missing(unfound)
+}
+
+// start runs an unchanged row that was read back. asked is the time just before the read. A row is claimed again
+// if its lease is too short by now, or if its reservation lapsed.
+func (s *Starter) start(f engine.Fresh, row *processlog.Row, asked time.Time) {
+	t := s.e.Named(f.BusinessType)
+	// A write since the INSERT, such as a claim or a cancellation, means that the row is no longer this process's. A
+	// different token means that the id was assigned again to another entry (G2).
+	if row == nil || row.Version != 0 || row.Token != f.Token || row.State != processlog.Pending {
+		s.giveBack(f)
+		return
+	}
+	// The lease runs from the INSERT. After a late commit it may end before it is renewed, and another process would run
+	// the entry too (G16).
+	inTime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2
+	switch slot := f.Reservation.Use(1); {
+	case !s.e.Accepts(), s.e.Held() != nil:
+		// Nothing may start any more (G15, G19). Release the lease, because a lease that ends by itself counts as lost.
+		if slot {
+			s.e.FreeSlots(t, 1)
+		}
+		s.e.Release(f.Token, entry(f))
+	case slot && inTime:
+		s.e.RunKnown(engine.Known{Type: t, Mine: []processlog.Row{*row}, Asked: asked})
+	case slot || t.Slots().TakeRecorded():
+		// Claim it under the token it was inserted with. That lease has run nothing and does not count as lost.
+		s.claim.Add(waiting{f, true})
+	default:
+		s.e.Release(f.Token, entry(f))
+	}
+}
+
+// claimFresh claims committed entries by id, for the slots that they hold.
+func (s *Starter) claimFresh(batch []waiting) {
+	byType := grouped.By(batch, func(f waiting) string { return f.BusinessType })
+	for _, name := range byType.Order {
+		s.claimType(s.e.Named(name), byType.Groups[name])
+	}
+}
+
+func (s *Starter) claimType(t *engine.Type, list []waiting) {
+	want := make([]processlog.Wanted, len(list))
+	calls := 0
+	for i, f := range list {
+		if f.slot {
+			calls++
+		}
+		want[i] = processlog.Wanted{ID: f.ID}
+		if f.Reservation != nil {
+			want[i].Token = f.Token // take over the lease that it was inserted with
+		}
+	}
+	if list, want = s.leaveBlocked(t, list, want); len(want) == 0 {
+		s.e.FreeSlots(t, calls)
+		return // the entries are enqueued when the earlier entries of their keys end
+	}
+	found, err := s.e.ClaimWanted(t, want, calls)
+	if err != nil {
+		s.disownLeased(list)
+		return // the reconciler finds those without a lease
+	}
+	failpoint.Reach(failpoint.FreshClaimed)
+	s.leaveSpare(list, found.Spare)
+	s.e.RunKnown(found)
+	var gone []engine.Fresh
+	for _, f := range list {
+		if slices.Contains(found.Gone, f.ID) {
+			gone = append(gone, f.Fresh)
+		}
+	}
+	s.missing(gone)
+}
+
+// leaveBlocked leaves out blocked entries. If the check for blocked entries fails, it leaves out none. The dispatcher
+// then finds the blocked entries after the claim.
+func (s *Starter) leaveBlocked(t *engine.Type, list []waiting, want []processlog.Wanted) ([]waiting, []processlog.Wanted) {
+	if !t.Blocks() {
+		return list, want
+	}
+	ids := make([]processlog.ID, len(want))
+	for i := range want {
+		ids[i] = want[i].ID
+	}
+	ctx, cancel := s.e.Statement()
+	defer cancel()
+	blocked, _ := t.Blocked(ctx, ids)
+	return slices.DeleteFunc(list, func(f waiting) bool { return slices.Contains(blocked, f.ID) }),
+		slices.DeleteFunc(want, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
+}
+
+// disownLeased releases the leases that entries were inserted with, after a claim that failed. If the claim took effect
+// anyway, it has replaced these leases, and the claim releases its own.
+func (s *Starter) disownLeased(list []waiting) {
+	for _, f := range list {
+		if f.Reservation != nil {
+			s.releaseLater(f.Fresh)
+		}
+	}
+}
+
+// leaveSpare offers entries that found no seat in a call to all processes. It first releases a lease that the entry was
+// inserted with, because that lease has run nothing.
+func (s *Starter) leaveSpare(list []waiting, spare []processlog.ID) {
+	for _, f := range list {
+		switch {
+		case !slices.Contains(spare, f.ID):
+		case f.Reservation != nil:
+			s.e.Release(f.Token, entry(f.Fresh))
+		default:
+			s.e.Enqueue(entry(f.Fresh))
+		}
+	}
+}
