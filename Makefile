@@ -29,7 +29,7 @@ scenes := usersync seckill seckillstream
 library := . internal/sqlitetest examples proof/chaos bench internal/wrappertest compensatortest/sqlitetest internal/migratetest \
 	internal/testservers/docker
 around := internal/uitest relay/rabbitmq internal/watermilltest $(addprefix examples/,$(scenes)) internal/oteltest cmd/compensator cron \
-	ui relay/watermill orms/gormtx otel
+	relay/watermill orms/gormtx otel
 at_once/. = $(shell echo $$((2 * $(PACKAGES_AT_ONCE)))) # this module has most of the packages
 tests/examples := $$($(GO) list ./... | grep -v $(foreach scene,$(scenes),-e '/$(scene)$$'))
 tests/proof/chaos := ./history/... ./check/... ./report/...
@@ -43,7 +43,6 @@ help: ## list the targets
 # read. So such a module is tidied in a copy outside the tree.
 tidied = mkdir -p $(build) && cp $(1)/go.mod $(build)/tidy.mod && cp $(1)/go.sum $(build)/tidy.sum && \
 	if [ -f $(1)/go.work ]; then $(GO) mod edit -replace github.com/compensator-go/compensator=$(CURDIR) \
-		-replace github.com/compensator-go/compensator/ui=$(CURDIR)/ui \
 		-replace github.com/compensator-go/compensator/compensatortest/sqlitetest=$(CURDIR)/compensatortest/sqlitetest $(build)/tidy.mod; fi && \
 	(cd $(1) && GOWORK=off $(GO) mod tidy -diff -modfile=$(build)/tidy.mod)
 

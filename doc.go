@@ -38,7 +38,7 @@
 // [Type.CompleteTx] or [Type.CancelTx] in that transaction.
 //
 // With Config.Operations set, every entry that dies opens a case. Package admin decides what people may see and do
-// about it. Module ui has pages for it, cmd/compensator is the command line, and module otel has traces and metrics.
+// about it. Package ui has pages for it, cmd/compensator is the command line, and module otel has traces and metrics.
 //
 // # Running
 //

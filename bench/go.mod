@@ -6,7 +6,6 @@ replace (
 	github.com/compensator-go/compensator => ..
 	github.com/compensator-go/compensator/relay/rabbitmq => ../relay/rabbitmq
 	github.com/compensator-go/compensator/relay/watermill => ../relay/watermill
-	github.com/compensator-go/compensator/ui => ../ui
 )
 
 require (
@@ -19,7 +18,6 @@ require (
 	github.com/compensator-go/compensator v0.1.0
 	github.com/compensator-go/compensator/relay/rabbitmq v0.0.0
 	github.com/compensator-go/compensator/relay/watermill v0.0.0
-	github.com/compensator-go/compensator/ui v0.0.0-00010101000000-000000000000
 	github.com/go-sql-driver/mysql v1.8.1
 	github.com/google/uuid v1.6.0
 	github.com/hibiken/asynq v0.26.0

@@ -41,7 +41,6 @@ require (
 	github.com/compensator-go/compensator/compensatortest/sqlitetest v0.1.0
 	github.com/compensator-go/compensator/orms/gormtx v0.0.0
 	github.com/compensator-go/compensator/relay/rabbitmq v0.0.0
-	github.com/compensator-go/compensator/ui v0.1.0
 	github.com/davecgh/go-spew v1.1.1 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
@@ -80,5 +79,3 @@ replace github.com/compensator-go/compensator/relay/rabbitmq => ../relay/rabbitm
 replace github.com/compensator-go/compensator/compensatortest/sqlitetest => ../compensatortest/sqlitetest
 
 replace github.com/compensator-go/compensator/orms/gormtx => ../orms/gormtx
-
-replace github.com/compensator-go/compensator/ui => ../ui

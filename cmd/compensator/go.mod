@@ -4,7 +4,6 @@ go 1.25
 
 require (
 	github.com/compensator-go/compensator v0.1.0
-	github.com/compensator-go/compensator/ui v0.1.0
 	github.com/go-sql-driver/mysql v1.8.1
 	github.com/mattn/go-isatty v0.0.20
 	github.com/redis/go-redis/v9 v9.7.3

@@ -29,7 +29,6 @@ func TestGoInstallWorks(t *testing.T) {
 	assert.NotRegexp(t, `(?m)^\s*(replace|exclude|toolchain)\b`, string(text))
 	proxy, cache := t.TempDir(), t.TempDir()
 	release(t, proxy, rootModule, "../..")
-	release(t, proxy, rootModule+"/ui", "../../ui")
 	release(t, proxy, rootModule+"/cmd/compensator", ".")
 	others, err := exec.Command("go", "env", "GOMODCACHE").Output()
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "write the golden file of the exported API")
 
 // stablePackages are the packages of the root module that docs/reference/stability.md names.
-var stablePackages = []string{".", "admin", "adopt", "compensatortest", "encrypt", "httpcall", "intake", "observe", "observe/probe", "processlog", "serve"}
+var stablePackages = []string{".", "admin", "adopt", "compensatortest", "encrypt", "httpcall", "intake", "observe", "observe/probe", "processlog", "serve", "ui", "ui/local"}
 
 const (
 	mostRootNames   = 110 // exported package-level names of the root package

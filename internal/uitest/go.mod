@@ -7,7 +7,6 @@ require (
 	github.com/chromedp/chromedp v0.14.2
 	github.com/compensator-go/compensator v0.1.0
 	github.com/compensator-go/compensator/compensatortest/sqlitetest v0.0.0-00010101000000-000000000000
-	github.com/compensator-go/compensator/ui v0.0.0
 	github.com/go-sql-driver/mysql v1.8.1
 	github.com/stretchr/testify v1.10.0
 	go.uber.org/goleak v1.3.0
@@ -42,5 +41,3 @@ require (
 replace github.com/compensator-go/compensator => ../..
 
 replace github.com/compensator-go/compensator/compensatortest/sqlitetest => ../../compensatortest/sqlitetest
-
-replace github.com/compensator-go/compensator/ui => ../../ui
