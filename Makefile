@@ -26,12 +26,13 @@ modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build
 # First come the library, its examples and the checkers of its proof. Then come the modules that are installed beside it, and the
 # tests in a browser. The longest come first. All of them wait much, so two modules side by side finish sooner.
 scenes := usersync seckill seckillstream
-library := . internal/sqlitetest examples proof/chaos bench internal/wrappertest compensatortest/sqlitetest internal/migratetest \
-	internal/testservers/docker
-around := internal/uitest relay/rabbitmq internal/watermilltest $(addprefix examples/,$(scenes)) internal/oteltest cmd/compensator cron \
-	relay/watermill orms/gormtx otel
+databases := sqlitetest wrappertest migratetest
+library := . $(addprefix internal/integration/,$(databases)) examples proof/chaos bench compensatortest/sqlitetest internal/testservers/docker
+around := internal/integration relay/rabbitmq $(addprefix examples/,$(scenes)) cmd/compensator cron relay/watermill orms/gormtx otel
 at_once/. = $(shell echo $$((2 * $(PACKAGES_AT_ONCE)))) # this module has most of the packages
-tests/examples := $$($(GO) list ./... | grep -v $(foreach scene,$(scenes),-e '/$(scene)$$'))
+except = $$($(GO) list ./... | grep -v $(foreach package,$(1),-e '/$(package)$$'))
+tests/examples := $(call except,$(scenes))
+tests/internal/integration := $(call except,$(databases))
 tests/proof/chaos := ./history/... ./check/... ./report/...
 tests/bench := -short -skip '^Test(Bench|Scale|Order|Delay|Relay|Intake|Admin|Ready|Blocked)$$' ./...
 
@@ -136,7 +137,7 @@ demo: ## run a shop on SQLite, kill it with -9 and check its orders; half a minu
 
 .PHONY: ui
 ui: ## open the operator's pages on a shop with failures; needs no server, prints a token; LISTEN=127.0.0.1:7070 ENTRIES=10000
-	$(GO) build -C internal/uitest -o $(build)/ui-demo ./demo
+	$(GO) build -C internal/integration -o $(build)/ui-demo ./uitest/demo
 	exec $(build)/ui-demo -listen $(or $(LISTEN),127.0.0.1:7070) -entries $(or $(ENTRIES),0)
 
 .PHONY: usersync
@@ -167,7 +168,7 @@ bench: ## measure ours beside the floors and other libraries, an hour; QUICK=1: 
 
 .PHONY: bench-sqlite
 bench-sqlite: ## measure how soon outcomes of a backlog are stored on SQLite, and how long a service's own transactions take beside it
-	$(GO) test -C internal/sqlitetest -run '^$$' -bench '^BenchmarkOutcomesOfABacklog$$' -benchtime 1x -count $(or $(TIMES),3) .
+	$(GO) test -C internal/integration -run '^$$' -bench '^BenchmarkOutcomesOfABacklog$$' -benchtime 1x -count $(or $(TIMES),3) ./sqlitetest
 
 .PHONY: bench-delay
 bench-delay: ## measure the mechanisms of delay side by side; build/delay.md and .svg

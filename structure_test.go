@@ -3,6 +3,7 @@ package compensator_test
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -100,3 +101,45 @@ func TestRootIsWhatAUserMeets(t *testing.T) {
 	assert.LessOrEqual(t, len(files), 35)
 	assert.LessOrEqual(t, len(files)-len(tests), 26)
 }
+
+// TestModulesAreFew limits the number of modules. Each module for users is one more version to choose and one more tag.
+// docs/reference/stability.md names them, and docs/internals/releasing.md tags each after those that it requires. None
+// may have a replace, because go install refuses it.
+func TestModulesAreFew(t *testing.T) {
+	_, row, found := strings.Cut(page(t, "docs/reference/stability.md"), "| modules for users: ")
+	require.True(t, found)
+	row, _, _ = strings.Cut(row, " |")
+	forUsers := map[string]bool{".": true}
+	for _, name := range namedInDocs.FindAllStringSubmatch(row, -1) {
+		forUsers[name[1]] = true
+	}
+	files, _ := sourceTree(t)
+	others := 0
+	for _, file := range files {
+		dir := path.Dir(file)
+		if path.Base(file) == "go.mod" && !strings.Contains(file, "testdata/") && !forUsers[dir] {
+			others++
+		}
+	}
+	assert.LessOrEqual(t, len(forUsers), 8)
+	assert.LessOrEqual(t, others, 6)
+
+	tagged := make(map[string]string)
+	for _, tag := range gitTag.FindAllStringSubmatch(page(t, "docs/internals/releasing.md"), -1) {
+		dir := path.Clean(tag[1])
+		text := page(t, path.Join(dir, "go.mod"))
+		assert.NotRegexp(t, `(?m)^\s*(replace|exclude|toolchain)\b`, text, dir)
+		for _, required := range requiredOfOurs.FindAllStringSubmatch(text, -1) {
+			of := path.Clean(strings.TrimPrefix(required[1], "/"))
+			assert.Equalf(t, required[2], tagged[of], "%s requires %s, which has this tag before it", dir, of)
+		}
+		tagged[dir] = tag[2]
+		assert.Truef(t, forUsers[dir], "%s is a module for users", dir)
+	}
+	assert.Len(t, tagged, len(forUsers))
+}
+
+var (
+	gitTag         = regexp.MustCompile(`(?m)^git tag ((?:[\w-]+/)*)(v\S+)$`)
+	requiredOfOurs = regexp.MustCompile(`(?m)^\s*(?:require )?` + module + `((?:/[\w-]+)*) (v\S+)`)
+)

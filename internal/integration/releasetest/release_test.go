@@ -1,0 +1,171 @@
+// Package releasetest installs every module for users from an empty module cache, in the order of their release.
+package releasetest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+)
+
+const (
+	root = "../../.." // directory of the library's module
+	path = "github.com/compensator-go/compensator"
+)
+
+// TestModulesInstallInTheOrderOfTheirRelease publishes the modules one after the other in the order of
+// docs/internals/releasing.md. After each it does what a user does at once: go get in a new program, go mod tidy and go
+// build, or go install of the command. A module fails that requires a later one, that has a replace, or that lacks an
+// imported package.
+// Failure: F135
+func TestModulesInstallInTheOrderOfTheirRelease(t *testing.T) {
+	releases := releasesInOrder(t)
+	proxy, install := t.TempDir(), t.TempDir()
+	env := userEnvironment(t, proxy, install)
+	for _, release := range releases {
+		publish(t, proxy, release)
+		packages := packagesOf(t, release)
+		if packages == nil {
+			run(t, install, env, "go", "install", release.String())
+			continue
+		}
+		dir := t.TempDir()
+		run(t, dir, env, "go", "mod", "init", "example.com/program")
+		run(t, dir, env, "go", "get", release.String())
+		writeProgram(t, dir, packages)
+		run(t, dir, env, "go", "mod", "tidy")
+		run(t, dir, env, "go", "build", "-o", "program", ".")
+		run(t, dir, env, "./program")
+	}
+
+	command := filepath.Join(install, "compensator")
+	assert.Contains(t, run(t, install, env, command, "--help"), "compensator")
+	modules := run(t, install, env, "go", "version", "-m", command)
+	assert.Contains(t, modules, path+"\t"+releases[0].Version)
+	for _, ofTests := range []string{"stretchr/testify", "go.uber.org/goleak", "pgregory.net/rapid"} {
+		assert.NotContains(t, modules, ofTests)
+	}
+}
+
+var tagged = regexp.MustCompile(`(?m)^git tag ((?:[\w-]+/)*)(v\d+\.\d+\.\d+)$`)
+
+// releasesInOrder returns the modules that docs/internals/releasing.md tags.
+func releasesInOrder(t *testing.T) (releases []module.Version) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/internals/releasing.md"))
+	require.NoError(t, err)
+	for _, match := range tagged.FindAllStringSubmatch(string(text), -1) {
+		releases = append(releases, module.Version{Path: strings.TrimSuffix(path+"/"+match[1], "/"), Version: match[2]})
+	}
+	require.NotEmpty(t, releases)
+	require.Equal(t, path, releases[0].Path)
+	return releases
+}
+
+// dirOf returns a module's directory in this tree.
+func dirOf(m module.Version) string { return filepath.Join(root, strings.TrimPrefix(m.Path, path)) }
+
+// userEnvironment returns the environment of a user without this tree. The module cache is empty. Modules of others come
+// from the downloads of this machine if they are there, and else from its proxies.
+func userEnvironment(t *testing.T, proxy, install string) []string {
+	set := strings.Split(strings.TrimSpace(run(t, ".", os.Environ(), "go", "env", "GOMODCACHE", "GOPROXY")), "\n")
+	require.Len(t, set, 2)
+	others := strings.TrimSuffix(set[1], ",direct") // A version of ours that is missing is not looked for on GitHub.
+	return append(os.Environ(),
+		"GOPROXY=file://"+proxy+",file://"+filepath.Join(set[0], "cache", "download")+","+others,
+		"GOMODCACHE="+t.TempDir(),
+		"GOBIN="+install,
+		"GOSUMDB=off", // It does not know our versions.
+		"GOWORK=off",
+		// The cache must be writable to be removed. Compiled packages must not depend on its path, so that later runs find them.
+		"GOFLAGS=-modcacherw -trimpath",
+	)
+}
+
+// publish adds a module to a proxy of files.
+func publish(t *testing.T, proxy string, m module.Version) {
+	versions := filepath.Join(proxy, filepath.FromSlash(m.Path), "@v")
+	require.NoError(t, os.MkdirAll(versions, 0o755))
+	mod, err := os.ReadFile(filepath.Join(dirOf(m), "go.mod"))
+	require.NoError(t, err)
+	var archive bytes.Buffer
+	require.NoError(t, zip.Create(&archive, m, filesOf(t, dirOf(m))))
+	for name, content := range map[string][]byte{
+		"list":              []byte(m.Version + "\n"),
+		m.Version + ".info": fmt.Appendf(nil, `{"Version":%q}`, m.Version),
+		m.Version + ".mod":  mod,
+		m.Version + ".zip":  archive.Bytes(),
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(versions, name), content, 0o644))
+	}
+}
+
+// filesOf returns the files that a tag of a module has. It uses no git, so that it works in an unpacked archive.
+func filesOf(t *testing.T, dir string) (files []zip.File) {
+	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", "build", "node_modules"}, entry.Name()):
+			return fs.SkipDir
+		case entry.IsDir():
+			return nil
+		}
+		name, err := filepath.Rel(dir, path)
+		files = append(files, file{path, filepath.ToSlash(name)})
+		return err
+	}))
+	return files
+}
+
+// file is a file of this tree with its name in a module.
+type file struct{ path, name string }
+
+func (f file) Path() string                 { return f.name }
+func (f file) Lstat() (fs.FileInfo, error)  { return os.Lstat(f.path) }
+func (f file) Open() (io.ReadCloser, error) { return os.Open(f.path) }
+
+// packagesOf returns the packages of a module that programs may import. A command has none.
+func packagesOf(t *testing.T, m module.Version) (packages []string) {
+	listed := run(t, dirOf(m), os.Environ(), "go", "list", "-f", `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
+	for pkg := range strings.FieldsSeq(listed) {
+		if !forContributors.MatchString(strings.TrimPrefix(pkg, path)) {
+			packages = append(packages, pkg)
+		}
+	}
+	return packages
+}
+
+var forContributors = regexp.MustCompile(`/internal(/|$)|^/(proof|promises)(/|$)`)
+
+// writeProgram writes a program that imports some packages.
+func writeProgram(t *testing.T, dir string, packages []string) {
+	var text strings.Builder
+	text.WriteString("package main\n\n")
+	for _, pkg := range packages {
+		fmt.Fprintf(&text, "import _ %q\n", pkg)
+	}
+	text.WriteString("\nfunc main() {}\n")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(text.String()), 0o644))
+}
+
+// run runs a command and returns its standard output.
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	var out, problems bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, env, &out, &problems
+	require.NoErrorf(t, cmd.Run(), "%s %s: %s", name, strings.Join(args, " "), &problems)
+	return out.String()
+}

@@ -1,0 +1,2 @@
+// Package sqlitetest holds the tests that need a SQLite driver.
+package sqlitetest

@@ -1,0 +1,220 @@
+package uitest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// tab is a tab of a browser that belongs to this test. It can reach no host but the pages', and it records what goes
+// wrong.
+type tab struct {
+	t    *testing.T
+	ctx  context.Context
+	w    *world
+	root string // address of all pages
+
+	mu       sync.Mutex // guards the fields below
+	problems []string
+	asked    []string // addresses that the page requested
+}
+
+// oneBrowser allows one browser to run at a time, because two at a time are not faster.
+var oneBrowser sync.Mutex
+
+// openTab signs a person in, in a browser that ends with the test.
+func openTab(t *testing.T, w *world, who string) *tab {
+	t.Helper()
+	oneBrowser.Lock()
+	t.Cleanup(oneBrowser.Unlock)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(3*time.Minute),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE *.localhost"))
+	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stop)
+	ctx, _ := chromedp.NewContext(allocated)
+	t.Cleanup(func() { // Cancel returns when the browser has ended and its files are removed.
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Errorf("browser: %v", err)
+		}
+	})
+	b := &tab{t: t, w: w, root: w.url}
+	chromedp.ListenTarget(ctx, b.hear)
+	home, err := url.Parse(w.url)
+	require.NoError(t, err)
+	err = chromedp.Run(ctx, log.Enable(), network.Enable(), runtime.Enable(), network.SetCookie(whoCookie, who).WithDomain(home.Hostname()).WithPath("/"))
+	require.NoError(t, err, "is chromium installed?")
+	timed, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	t.Cleanup(cancel)
+	b.ctx = timed
+	return b
+}
+
+// hear records complaints of the page, for example reports of the Content-Security-Policy, and the addresses that it
+// requests.
+func (b *tab) hear(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		b.problems = append(b.problems, fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
+	case *runtime.EventExceptionThrown:
+		b.problems = append(b.problems, "exception: "+e.ExceptionDetails.Error())
+	case *runtime.EventConsoleAPICalled:
+		b.problems = append(b.problems, fmt.Sprintf("console: %s", e.Type))
+	case *network.EventRequestWillBeSent:
+		b.asked = append(b.asked, e.Request.URL)
+		if !strings.HasPrefix(e.Request.URL, b.root) && !strings.HasPrefix(e.Request.URL, "data:") { // The browser draws its own controls from data URLs.
+			b.problems = append(b.problems, "asked elsewhere: "+e.Request.URL)
+		}
+	}
+}
+
+// quiet fails the test if the page complained.
+func (b *tab) quiet(where string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	assert.Empty(b.t, b.problems, where)
+	b.problems = nil
+}
+
+// forgive drops complaints that the test expects.
+func (b *tab) forgive(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.problems = slices.DeleteFunc(b.problems, func(problem string) bool { return strings.Contains(problem, text) })
+}
+
+func (b *tab) requests() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.asked)
+}
+
+func (b *tab) do(actions ...chromedp.Action) {
+	b.t.Helper()
+	require.NoError(b.t, chromedp.Run(b.ctx, actions...), "browser")
+}
+
+// open opens a page and waits until the page's script has run.
+func (b *tab) open(path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.w.url+path), chromedp.WaitReady("body", chromedp.ByQuery), b.until(`!document.querySelector("#help")?.hidden`))
+}
+
+func (b *tab) until(condition string) chromedp.Action {
+	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
+}
+
+// arrive waits for a condition that may become true several pages later. A page that is being replaced does not answer,
+// so arrive asks again.
+func (b *tab) arrive(condition string) {
+	b.t.Helper()
+	b.w.until(func() bool {
+		var holds bool
+		return chromedp.Run(b.ctx, chromedp.Evaluate(condition, &holds)) == nil && holds
+	})
+}
+
+func (b *tab) holds(condition string) (holds bool) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate(condition, &holds))
+	return holds
+}
+
+// press types keys into the focused element.
+func (b *tab) press(keys string) {
+	b.t.Helper()
+	b.do(chromedp.KeyEvent(keys))
+}
+
+// quicken makes pages that are opened later wait a tenth of the usual time between refreshes.
+func (b *tab) quicken() {
+	b.t.Helper()
+	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := page.AddScriptToEvaluateOnNewDocument(`const wait = setTimeout; window.setTimeout = (does, ms) => wait(does, ms / 10)`).Do(ctx)
+		return err
+	}))
+}
+
+// rounds waits for n refreshes, as counted by the page.
+func (b *tab) rounds(n int) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate(fmt.Sprintf(`new Promise(done => setTimeout(() => done(true), %d))`, n*5000), nil, awaiting))
+}
+
+// look sets the language, the colour scheme and the width.
+func (b *tab) look(lang, scheme string, width int64) {
+	b.t.Helper()
+	b.do(emulation.SetDeviceMetricsOverride(width, 800, 1, false),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
+		emulation.SetTimezoneOverride("Asia/Shanghai"),
+		network.SetExtraHTTPHeaders(network.Headers{"Accept-Language": lang}))
+}
+
+// pictures is the directory of the screenshots.
+const pictures = "../../../build/ui"
+
+func (b *tab) photograph(name string) {
+	b.t.Helper()
+	var picture []byte
+	b.do(chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		picture, err = page.CaptureScreenshot().WithCaptureBeyondViewport(true).WithFormat(page.CaptureScreenshotFormatPng).Do(ctx)
+		return err
+	}))
+	require.NoError(b.t, os.MkdirAll(pictures, 0o755))
+	require.NoError(b.t, os.WriteFile(filepath.Join(pictures, name+".png"), picture, 0o644))
+}
+
+// arm loads axe into the page.
+func (b *tab) arm() {
+	b.t.Helper()
+	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		_, exception, err := runtime.Evaluate(axe(b.t)).Do(ctx) // Evaluate it through the debugger, which no Content-Security-Policy restricts.
+		if err == nil && exception != nil {
+			err = exception
+		}
+		return err
+	}))
+}
+
+const (
+	wcag  = `{runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], resultTypes: ["violations"], iframes: false}`
+	looks = `{runOnly: {type: "rule", values: ["color-contrast", "target-size", "link-in-text-block", "scrollable-region-focusable"]}, resultTypes: ["violations"], iframes: false}`
+)
+
+// accessible checks the page against WCAG 2.2 AA as far as axe can. rules may select only the rules that depend on the
+// looks of the page.
+func (b *tab) accessible(where, rules string) {
+	b.t.Helper()
+	var found string
+	b.do(chromedp.Evaluate(`axe.run(document, `+rules+`).then(r =>
+		JSON.stringify(r.violations.map(v => ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 4).map(n => n.html.slice(0, 200) + " " + n.failureSummary)}))))`,
+		&found, awaiting))
+	var violations []any
+	require.NoError(b.t, json.Unmarshal([]byte(found), &violations))
+	if len(violations) > 0 {
+		pretty, _ := json.MarshalIndent(violations, "", " ")
+		assert.Fail(b.t, "not accessible: "+where, string(pretty))
+	}
+}
+
+// awaiting makes an evaluation wait for its promise.
+func awaiting(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }

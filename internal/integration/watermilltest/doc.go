@@ -1,0 +1,2 @@
+// Package watermilltest tests relay/watermill with real brokers.
+package watermilltest
