@@ -196,6 +196,7 @@ func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 // deadRefunds returns a log with telemetry attached. Its refunds die at once and each opens a case.
 func deadRefunds(t *testing.T, telemetry *otel.Telemetry, observer observe.Observer, worth func(*compensator.Entry) (compensator.Amount, error)) (*compensator.Compensator, *compensator.Type[string]) {
 	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Queue: compensatortest.NewMemoryQueue().Client(), Observer: observer,
+		Middleware: []compensator.Middleware{telemetry.Middleware},
 		Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
