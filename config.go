@@ -20,8 +20,8 @@ import (
 // in defaults, and reports all invalid fields at once.
 type Config struct {
 	// DB is the database of the process log and of your business tables: MySQL from 8.0.1, MariaDB from 10.6, or SQLite
-	// from 3.35. MySQL 8.0 and 8.4 are untested. If you open DB on Connector, plain transactions enqueue their entries
-	// when they commit. The caller keeps and closes DB.
+	// from 3.35. MySQL 8.0 and 8.4 are untested. If DB comes from Open, or from sql.OpenDB of
+	// a Connector, the COMMIT of any transaction enqueues the entries that were recorded in it. The caller keeps and closes DB.
 	DB *sql.DB
 
 	// Redis holds the delay queue that several processes share. It is a *redis.Client (failover clients included) or a

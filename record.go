@@ -43,7 +43,7 @@ type Options struct {
 	// valid UTF-8. A name that both set is refused.
 	Headers map[string]string
 
-	MaxAttempts     int  // overrides HandlerConfig.MaxAttempts for this entry. If it is 0, the type's value at the end of each attempt decides
+	MaxAttempts     int  // overrides HandlerConfig.MaxAttempts for this entry. If it is 0, the number of the type applies, as it is when an attempt ends
 	FailOnDuplicate bool // Record returns ErrDuplicate for a duplicate. The other entries of the call are recorded, and tx stays usable
 }
 

@@ -81,7 +81,8 @@ func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 	return stmt, s.see(err)
 }
 
-// StmtContext returns stmt for use in this transaction. stmt must be prepared on Config.DB, opened on a Connector. A
+// StmtContext returns stmt for use in this transaction. stmt must be prepared on Config.DB, and Config.DB must have been
+// opened on a Connector. A
 // statement of another database fails when it is used. StmtContext panics if the transactions of Config.Store have no
 // such method.
 func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {

@@ -63,7 +63,7 @@ type HandlerConfig[T any] struct {
 	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. It runs at least once,
 	// and its attempts are counted separately. Its first attempt finds the handler's error in Entry.LastError. A
 	// compensation never runs after a success, unless a person asks for it with RequeueOptions.Compensate. If the
-	// content does not decode as T, the entry stays compensating, and spends no attempt until MaxWait has passed.
+	// content does not decode as T, the entry stays compensating. Until MaxWait has passed, this costs no attempt.
 	//
 	// CompensateTx undoes in a transaction instead, exactly once. It fits every kind of handler. If it must also call a
 	// partner, it records an entry for that call. Set one of the two.
@@ -202,7 +202,7 @@ const batchConcurrency = 4
 // their defaults.
 type Breaker struct {
 	Of    int           // number of latest entries that the breaker looks at. It opens when at least that many have ended. Default 20, at most 1000
-	Share float64       // share of these entries, above 0 and at most 1, that must fail to open the breaker. Default 0.5
+	Share float64       // the breaker opens when at least this share of these entries fails. Above 0 and at most 1. Default 0.5
 	Pause time.Duration // first pause. Each failed call after a pause doubles the next one, up to a minute. A random time of up to half of the pause is added. Default 5 s, at least 1 ms
 }
 

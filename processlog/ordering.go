@@ -80,8 +80,9 @@ type KeyState struct {
 	Known int  // number of the given positions whose entry has a note with the given epoch. KeyStates may leave out ended entries
 	Taken bool // whether another entry that counts has a lease under another token
 
-	// Members are the entries that count, in order, at most MaxMembers. Members is nil if another entry that counts was
-	// claimed under another token and not released since, even if that lease has ended.
+	// Members are the entries that count, in order, at most MaxMembers. Members is nil if an entry that counts is held
+	// under a token other than the caller's. An entry is held from its claim until its release, even after its lease has
+	// ended.
 	Members []Member
 }
 

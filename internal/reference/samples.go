@@ -93,8 +93,8 @@ func sample(root string, isGo bool, file, function, first, last string) (string,
 	return dedented(lines), nil
 }
 
-// indexOfLast returns the first line that begins with last, at the depth of the first of lines if there is one. With
-// "#2" behind last it returns the second such line.
+// indexOfLast returns the index of the first line that begins with the prefix `last`. It prefers a line that is indented
+// like lines[0]. The suffix "#2" of the prefix asks for the second such line.
 func indexOfLast(lines []string, last string) int {
 	last, number, _ := strings.Cut(last, "#")
 	left := 1

@@ -253,7 +253,7 @@ type purgeRefusals struct {
 	known map[group]refusedUpTo
 }
 
-// refusedUpTo is such a position for one type and state.
+// refusedUpTo is the position, for one type and state, up to which entries were refused.
 type refusedUpTo struct {
 	passed ended
 	until  time.Time // time at which the refused entries are tried again

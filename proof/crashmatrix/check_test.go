@@ -150,7 +150,7 @@ type log struct {
 
 // step is one write of a row.
 type step struct {
-	was, wasDue, wasLeased int64 // values before the write; was is the version before it, −1 for an insert
+	was, wasDue, wasLeased int64 // values before the write. The field `was` is the version before it, or −1 for an insert
 	began, at              int64 // when the statement began, and when the row was written
 	version                uint64
 	state                  compensator.State

@@ -14,9 +14,9 @@ import (
 // seeds do.
 const midwayStream = 46
 
-// drawMidway draws whether instances are stopped while they run a batch that then fails. It also draws orders of batch
-// entries. Without this draw, such stops would be very rare, because few claims hold several entries of one type and
-// few batches fail.
+// drawMidway picks whether instances are stopped while they run a batch that then fails. Such stops would be very rare
+// otherwise, because few claims hold several entries of one type and few batches fail. So it also adds orders of
+// several batch entries to the plan.
 func (w *world) drawMidway() {
 	rng := rand.New(rand.NewPCG(w.seed, midwayStream))
 	p := &w.plan

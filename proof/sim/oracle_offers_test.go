@@ -49,8 +49,8 @@ func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 	}
 }
 
-// An instance counts a lost lease against an attempt that has not returned. Such an attempt may still wait for the
-// BEGIN of its transaction, so its handler was not called.
+// An instance may report a lost lease for an attempt whose handler it has not called yet, because the attempt still
+// waits for the BEGIN of its transaction.
 func TestOracleKnowsAttemptsWhoseTransactionHasNotBegun(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind      string

@@ -228,7 +228,7 @@ func (w *world) drawEvents() {
 // A seed that had no refused outcomes before still has none.
 const refusalStream = 156202
 
-// drawRefusals draws when the database refuses outcomes.
+// drawRefusals picks the times at which the database refuses outcomes.
 func (w *world) drawRefusals() {
 	rng := rand.New(rand.NewPCG(w.seed, refusalStream))
 	if w.plan.calm || rng.IntN(4) > 0 {

@@ -37,8 +37,8 @@ type ConsumerConfig struct {
 	// Queue is the name of the queue to consume. The Consumer does not declare it. Run waits until the queue exists.
 	Queue string
 
-	// RefusedQueue is the queue for messages whose function fails and that the log refuses, for example because they are
-	// too large. They wait there for a person. The Consumer publishes a copy of such a message to RefusedQueue, awaits
+	// RefusedQueue takes a message if your function has failed for it and the log refuses it as well, for example because
+	// it is too large. Such messages wait there for a person. The Consumer publishes a copy of such a message to RefusedQueue, awaits
 	// the confirm, and then acknowledges the original. The copy keeps the body, the properties and the headers.
 	// RefusedHeader and the headers declared next to it say why the message was refused and where it comes from.
 	//

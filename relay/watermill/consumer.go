@@ -60,7 +60,7 @@ type ConsumerConfig struct {
 	MessageID func(msg *message.Message) string
 
 	// Redelivered reports whether a message may have been delivered before. The Consumer records such a message in the
-	// log without calling work first. After that the log calls work, unless it already had the message. If the message
+	// log without calling work first. The entry of the message then runs `work`, unless the log already had the message. If the message
 	// crashes its processes, the log stops calling work. Let Redelivered always return true if only the log should call
 	// work. Redelivered is called concurrently. If Redelivered panics, this counts as true.
 	//
@@ -138,8 +138,8 @@ type Consumer struct {
 }
 
 // Consume registers the business type for failed messages and returns the Consumer. Pass its Handle to a router. Call
-// Consume before c.Run. c.Run processes the entries. Run of another process that registers the same type processes them
-// too. Errors name the invalid field.
+// Consume before c.Run. c.Run processes the entries, and so does Run in any other process that registers the same type.
+// Errors name the invalid field.
 //
 // work processes a message. A nil result, or compensator.ErrAlreadySucceeded, says that the message is done. After any
 // other error, a panic or runtime.Goexit, the Consumer records the message as an entry of the log. The log calls work

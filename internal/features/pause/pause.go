@@ -75,8 +75,8 @@ func (p *Pauses) Look(ctx context.Context) {
 	}
 }
 
-// Keep reads the pauses again and again until ctx ends: with each round of the reconciler, and more often until they were
-// read once.
+// Keep reads the pauses again and again until ctx ends. It reads them with each round of the reconciler, and more often as
+// long as no read has succeeded.
 func (p *Pauses) Keep(ctx context.Context) {
 	for {
 		interval := p.e.ReconcileInterval
