@@ -81,7 +81,7 @@ func dirOf(m module.Version) string { return filepath.Join(root, strings.TrimPre
 func userEnvironment(t *testing.T, proxy, install string) []string {
 	set := strings.Split(strings.TrimSpace(run(t, ".", os.Environ(), "go", "env", "GOMODCACHE", "GOPROXY")), "\n")
 	require.Len(t, set, 2)
-	others := strings.TrimSuffix(set[1], ",direct") // A version of ours that is missing is not looked for on GitHub.
+	others := strings.TrimSuffix(set[1], ",direct") // If a version of the library is missing, the test must not find one on GitHub.
 	return append(os.Environ(),
 		"GOPROXY=file://"+proxy+",file://"+filepath.Join(set[0], "cache", "download")+","+others,
 		"GOMODCACHE="+t.TempDir(),
