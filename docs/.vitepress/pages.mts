@@ -77,9 +77,9 @@ export const english = [
 export const chinese = [
   {
     text: '教程', path: '/zh/tutorials/', pages: [
-      { text: '一、会自动关闭的订单', link: '/zh/tutorials/sqlite' },
+      { text: '一、订单超时自动关闭', link: '/zh/tutorials/sqlite' },
       { text: '二、MySQL 与 Redis 上的商店', link: '/zh/tutorials/mysql-redis' },
-      { text: '三、在页面上处理死信', link: '/zh/tutorials/dead-entry' },
+      { text: '三、在管理后台处理死信', link: '/zh/tutorials/dead-entry' },
     ],
   },
   {
@@ -88,7 +88,7 @@ export const chinese = [
       { text: '与 GORM、bun、ent、sqlx 一起使用', link: '/zh/how-to/orms' },
       { text: '付款时取消延迟条目', link: '/zh/how-to/cancel' },
       { text: '死锁后重试事务', link: '/zh/how-to/retry-transactions' },
-      { text: '消息只处理一次', link: '/zh/how-to/consume-once' },
+      { text: '消费幂等（消息去重）', link: '/zh/how-to/consume-once' },
       { text: '通过 HTTP 调用合作方', link: '/zh/how-to/call-a-partner' },
       { text: '限制对合作方的调用', link: '/zh/how-to/limit-calls' },
       { text: '设置重试与等待', link: '/zh/how-to/retries' },
