@@ -148,9 +148,9 @@ func naming(tx Tx, err error) error {
 const lateProbe = 10 * time.Second
 
 // watchOf asks the connection beneath tx for its view of the transaction. If that connection is not a Connector's,
-// watchOf gets an error or nil as the server answers. If ctx has ended, package sql sends nothing. Then watchOf asks
-// once more with a context that has not ended, because a transaction must not commit without an entry that could not be
-// written.
+// there is no watch, and watchOf returns the server's error, if any. If ctx has ended, package sql sends nothing. Then
+// watchOf asks once more with a context that has not ended, because the watch stops the transaction from committing
+// after an entry could not be written.
 func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	ctx, enlistment := txwatch.Ask(ctx)
 	err := c.store.Probe(ctx, tx)

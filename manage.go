@@ -32,7 +32,7 @@ type CancelResult struct {
 //   - a *StateError if the entry has ended already. If the error is ErrAlreadySucceeded, the work is done and must not
 //     be done twice;
 //   - ErrNotFound if there is no such entry;
-//   - any other error, for example ErrBusy, if nothing has changed. Roll back.
+//   - any other error, for example ErrBusy. Then nothing has changed. With CompleteTx, roll back the transaction.
 func (c *Compensator) Complete(ctx context.Context, ref Ref) (CompleteResult, error) {
 	return completed(c.change(ctx, processlog.Change{Ref: ref, Action: processlog.ActionComplete}))
 }

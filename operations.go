@@ -169,7 +169,7 @@ func (c *Compensator) scrubLong(text string) string {
 	}
 	runes := []rune(c.byRules(text[:longest]))
 	kept := string(runes[:max(0, len(runes)-torn)])
-	if space := strings.LastIndexFunc(kept, unicode.IsSpace); space >= 0 { // a token may be longer than torn characters
+	if space := strings.LastIndexFunc(kept, unicode.IsSpace); space >= 0 { // also drop the last word, because a secret may be longer than the constant `torn`
 		kept = kept[:space]
 	}
 	return kept + blacked
@@ -193,7 +193,8 @@ func (c *Compensator) byRules(text string) (scrubbed string) {
 // The rounds that maintain cases begin every caseEvery, in one process at a time. They find entries that died without a
 // case, for example because another program wrote them. A round reads at most caseStep cases of each kind in one step.
 // The first round of a process looks at all dead entries, and so does one round an hour. The other rounds look at
-// entries that died recently. With more frequent rounds, an idle process would send few other statements.
+// entries that died recently. If the rounds were more frequent, they would be most of
+// the statements that an idle process sends.
 const (
 	casesMark    = " cases" // cannot be the name of a business type
 	caseEvery    = 3 * time.Minute

@@ -133,7 +133,7 @@ func (t *Type) Accepts(row *processlog.Row, lost int) bool {
 	return true
 }
 
-// left tells the admissions that an entry can kill this process no more, if it has lost leases.
+// If the entry has lost leases, left tells the admissions that this entry can no longer kill the process.
 func (t *Type) left(row *processlog.Row, lost int, why Leaving) {
 	if lost < SuspectAfter {
 		return

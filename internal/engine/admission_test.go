@@ -117,7 +117,8 @@ func TestScannerSleepsUntilATypeHasRoomAgain(t *testing.T) {
 	})
 }
 
-// Stuck handlers are found by looking through a map, and all entries of a batch are stuck together.
+// Stuck handlers are found by iterating over a map, whose order is random. A stuck batch must still be reported by its first
+// entry.
 func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(t.Context(), Config{Log: slog.New(slog.DiscardHandler), Lease: time.Hour})

@@ -10,7 +10,8 @@ import (
 	"github.com/compensator-go/compensator/internal/groupcommit"
 )
 
-// A timer fires once: waited for again after its end, what is left would be waited for without a bound.
+// A timer fires only once. If Stop waited for it again after it had fired, Stop would wait for the remaining work without a
+// limit.
 func TestStopWhoseGracePeriodIsOverWaitsForNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})

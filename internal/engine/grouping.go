@@ -170,8 +170,7 @@ func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 // them as due and free.
 func (e *Engine) HeldFree(t *Type) map[processlog.ID]bool { return e.holdings.expired(t) }
 
-// lapsed returns the attempts whose leases have ended. The renewer leaves the others alone until its next round. The returned
-// attempts no longer count as stuck in their shared call.
+// lapsed returns the attempts of batch whose leases have ended. These attempts no longer count as stuck in their shared call.
 func (h *holdings) lapsed(batch []*Attempt) (lapsed []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

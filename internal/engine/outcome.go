@@ -242,7 +242,7 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	return WithFaults(o, row, faults)
 }
 
-// serversInARow returns how many conditions of each kind have come in a row with an error of a kind.
+// serversInARow returns how many server faults and how many server outages have come in a row, with the one of this kind.
 func serversInARow(before processlog.Faults, kind verdictKind) (faults, downs int) {
 	switch kind {
 	case serverFault:

@@ -277,7 +277,8 @@ func TestUnavailableBacksOffToMinutes(t *testing.T) {
 	require.LessOrEqual(t, typ.outcomeOf(row, Unavailable(errDownstream), nil).After, 10*time.Second, "not past MaxWait")
 }
 
-// TestPauseGrowsAlsoWhereAnErrorHasNoText: that the entry has failed before is told by its LastError.
+// TestPauseGrowsAlsoWhereAnErrorHasNoText: LastError shows that an entry has failed before. The pause must grow even if the
+// text of the error is empty.
 func TestPauseGrowsAlsoWhereAnErrorHasNoText(t *testing.T) {
 	typ := outcomeType(false)
 	typ.Retry = fixed(time.Second)

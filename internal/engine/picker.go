@@ -102,8 +102,9 @@ func (p *picker) keepOnly(mine []processlog.Row) {
 	}
 }
 
-// leave moves entries that were claimed only to be counted from Mine to Waiting. They wait for the end of their new
-// lease. A written lease proves that the database accepted writes in the meantime, and elapsed time alone does not.
+// Some entries were claimed only to count their lost leases. leave moves these entries from Mine to Waiting, where they wait
+// for the end of their new lease. Elapsed time alone would not prove that the database accepted writes in the meantime. The
+// written lease proves it.
 func (p *picker) leave(found processlog.Claimed) processlog.Claimed {
 	if len(p.counted) == 0 {
 		return found

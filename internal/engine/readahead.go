@@ -67,7 +67,8 @@ func (r *readAhead) missing(n int) int {
 	return n*r.claims + r.inFront + len(r.out)
 }
 
-// fill keeps the entries that were read. It returns how many entries stood in front before this read.
+// fill keeps the entries that were read. It returns how many entries of the read before could not run here and stood in
+// front of others.
 func (r *readAhead) fill(found []processlog.ID, more bool) (inFront int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +109,7 @@ func (r *readAhead) keep(s *share, n int) {
 	for _, id := range s.ids[n:] {
 		delete(r.out, id)
 	}
-	r.ids = append(s.ids[n:], r.ids...) // the capacity of a share is limited, so this copies
+	r.ids = append(s.ids[n:], r.ids...) // append copies here, because a share is cut with a full slice expression
 	s.ids, s.more = s.ids[:n:n], true
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The taking out of an entry waits for the database like any outcome, and its stuck handler may return meanwhile.
+// An entry is dead-lettered by an outcome, which waits for the database like any other. The entry's stuck handler may return
+// meanwhile.
 func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
 	h := newHoldings(newClaimSchedule(newTypes(time.Second)))
 	s := &settler{holdings: h}

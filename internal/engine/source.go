@@ -27,7 +27,7 @@ type Source interface {
 	// does not answer.
 	Claim(t *Type, n int) (offer processlog.Leased, ok bool)
 
-	// LookSoon has the source asked soon when the entries of each type are due.
+	// LookSoon makes the source find out soon when the next entry of each type is due.
 	LookSoon()
 
 	// Round is called when a round of the reconciler begins. The returned function is called with what the round has read, after

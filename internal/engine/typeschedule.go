@@ -147,7 +147,7 @@ func (typeSchedule *typeSchedule) begin(now time.Time) claimBegan {
 // found after it began.
 func (typeSchedule *typeSchedule) ended(got claimResult, began claimBegan) {
 	typeSchedule.claiming--
-	// Answers that the queue was asked for before this claim ended are outdated.
+	// If the queue was asked before this claim ended, its answer is outdated.
 	typeSchedule.notified++
 	switch {
 	case got.full && typeSchedule.wait > 0:
