@@ -16,33 +16,33 @@ import (
 //
 // The tags are the names of the fields in JSON. See MarshalJSON.
 type Entry struct {
-	ID             EntryID           `json:"id"`
-	IdempotencyKey IdempotencyKey    `json:"idempotent_id"`
-	BusinessType   string            `json:"business_type"`
-	BatchID        string            `json:"batch_id,omitempty"`
-	BusinessID     string            `json:"business_id,omitempty"`
-	BusinessExtID  string            `json:"business_ext_id,omitempty"`
-	UserID         string            `json:"user_id,omitempty"`
-	UserName       string            `json:"user_name,omitempty"`
-	Content        []byte            `json:"content,omitempty"`
-	Headers        map[string]string `json:"headers,omitempty"` // Options.Headers and the headers of Config.Propagator
+	ID             EntryID           `json:"id"`                        // id of the row, which the database assigns
+	IdempotencyKey IdempotencyKey    `json:"idempotent_id"`             // Options.IdempotencyKey, or the key that Record drew
+	BusinessType   string            `json:"business_type"`             // names the handler
+	BatchID        string            `json:"batch_id,omitempty"`        // Options.BatchID
+	BusinessID     string            `json:"business_id,omitempty"`     // Options.BusinessID
+	BusinessExtID  string            `json:"business_ext_id,omitempty"` // Options.BusinessExtID
+	UserID         string            `json:"user_id,omitempty"`         // Options.UserID
+	UserName       string            `json:"user_name,omitempty"`       // Options.UserName; empty after Erase
+	Content        []byte            `json:"content,omitempty"`         // input of the handler, as the codec encoded it. Decode decodes it. Empty after Erase, and in listings without content
+	Headers        map[string]string `json:"headers,omitempty"`         // Options.Headers and the headers of Config.Propagator
 
-	State           State     `json:"state"`
-	ProcessCount    int       `json:"process_count"`     // failures recorded in this epoch
-	MaxAttempts     int       `json:"max_process_count"` // overrides HandlerConfig.MaxAttempts; 0: use the type's
-	CompensateCount int       `json:"compensate_count"`  // failed compensations in this epoch. A dead entry with more than 0 had a compensation that began
-	DeliveryCount   int       `json:"delivery_count"`    // number of consecutive leases without a recorded outcome. The present lease counts
-	Version         uint64    `json:"version,string"`
-	Epoch           uint32    `json:"epoch"`
-	NextAt          time.Time `json:"next_at"` // due time, or the time at which a terminal state was reached. UTC, milliseconds, as all times here
-	EndedBy         EndedBy   `json:"ended_by,omitempty"`
+	State           State     `json:"state"`              // how far the entry has come
+	ProcessCount    int       `json:"process_count"`      // failures recorded in this epoch
+	MaxAttempts     int       `json:"max_process_count"`  // overrides HandlerConfig.MaxAttempts; 0: use the type's
+	CompensateCount int       `json:"compensate_count"`   // failed compensations in this epoch. A dead entry with more than 0 had a compensation that began
+	DeliveryCount   int       `json:"delivery_count"`     // number of consecutive leases without a recorded outcome. The present lease counts
+	Version         uint64    `json:"version,string"`     // grows by one with each write of the row, except the renewal of a lease
+	Epoch           uint32    `json:"epoch"`              // 0 at first. A requeue, a manual settlement or an erasure by a person adds one
+	NextAt          time.Time `json:"next_at"`            // due time, or the time at which a terminal state was reached. UTC, milliseconds, as all times here
+	EndedBy         EndedBy   `json:"ended_by,omitempty"` // cause of the terminal state; empty in other states
 	// LastError is the error of the last failed attempt. In the first attempt of a compensation it is the error of the
 	// handler. A success clears it.
 	LastError string `json:"last_error,omitempty"`
 	Erased    bool   `json:"erased,omitempty"` // set by Erase of package admin
 
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
+	CreatedAt time.Time `json:"created_at"` // time at which the entry was recorded, by the database's clock
+	UpdatedAt time.Time `json:"updated_at"` // time of the last write of the row, by the database's clock
 
 	codec Codec
 	from  *Compensator // the Compensator that gave this entry to a handler; otherwise nil

@@ -61,8 +61,8 @@ func HandleTx[T any](ctx context.Context, c *Compensator, businessType string, h
 
 // Item is one entry of a batch, with its decoded value.
 type Item[T any] struct {
-	Entry *Entry
-	Value T
+	Entry *Entry // the entry. The handler may change its copy
+	Value T      // content of the entry, decoded
 
 	batch context.Context
 }

@@ -56,12 +56,12 @@ func (c *Compensator) Batch(id string) *Batch { return &Batch{c: c, id: id} }
 
 // Progress counts the entries of a batch by their progress.
 type Progress struct {
-	Total     int
-	Done      int // entries in a terminal state
-	Succeeded int
-	Dead      int
-	ByState   map[State]int
-	More      bool // the batch has more entries than were counted
+	Total     int           // entries that were counted
+	Done      int           // entries in a terminal state
+	Succeeded int           // entries in state Succeeded
+	Dead      int           // entries in state Dead, which wait for a person. Done counts them, too
+	ByState   map[State]int // number of entries of each state; states without entries are missing
+	More      bool          // the batch has more entries than were counted
 }
 
 // Finished reports whether all entries of the batch are in a terminal state.

@@ -17,8 +17,8 @@ type Receipt struct {
 
 // Recorded is the result for one entry.
 type Recorded struct {
-	ID             EntryID // zero only after Record inserted several entries on MySQL. Then call ResolveIDs, or use IdempotencyKey
-	IdempotencyKey IdempotencyKey
+	ID             EntryID        // zero only after Record inserted several entries on MySQL. Then call ResolveIDs, or use IdempotencyKey
+	IdempotencyKey IdempotencyKey // Options.IdempotencyKey, or the key that Record drew
 
 	// Duplicate says that an entry with this idempotency key exists, or comes earlier in the same call. The existing
 	// entry was left unchanged.

@@ -49,7 +49,7 @@ type Options struct {
 
 // NewEntry is an entry to record. Type.Entry builds one from a typed value.
 type NewEntry struct {
-	BusinessType string
+	BusinessType string // names the handler; at most 64 characters
 	Content      []byte // at most Config.MaxContent bytes. Record copies it
 	Options
 

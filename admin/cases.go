@@ -26,11 +26,11 @@ const (
 
 // Group holds the open cases of one type that have the same failure.
 type Group struct {
-	Type        string               `json:"type"`
-	Fingerprint Fingerprint          `json:"fingerprint"`
-	Error       string               `json:"error"` // error of Example
-	Kind        CaseKind             `json:"kind"`  // kind of the case of Example
-	N           int                  `json:"n"`
+	Type        string               `json:"type"`            // business type of the cases
+	Fingerprint Fingerprint          `json:"fingerprint"`     // hash of the failure that the cases have in common
+	Error       string               `json:"error"`           // error of Example
+	Kind        CaseKind             `json:"kind"`            // kind of the case of Example
+	N           int                  `json:"n"`               // number of open cases
 	Sums        []compensator.Amount `json:"sums,omitempty"`  // sums by currency, over the cases whose amount is known
 	NoAmount    int                  `json:"no_amount_known"` // number of cases whose amount is unknown
 	First       time.Time            `json:"first"`           // when the first case was opened

@@ -45,14 +45,14 @@ const ticketRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 
 // Seen identifies an entry in the version that the actor saw: Entry.ID and Entry.Version.
 type Seen struct {
-	ID      compensator.EntryID
-	Version uint64
+	ID      compensator.EntryID // Entry.ID
+	Version uint64              // Entry.Version that the actor saw
 }
 
 // Change is one action on one or more entries.
 type Change struct {
-	Action  Right // Requeue, Compensate, SettleManually, Cancel, Complete or Reschedule
-	Entries []Seen
+	Action  Right  // Requeue, Compensate, SettleManually, Cancel, Complete or Reschedule
+	Entries []Seen // entries to change, 1 to MaxEntries; none may be named twice
 	Why
 	Delay time.Duration // delay until the entries are due; for Requeue, Compensate and Reschedule
 

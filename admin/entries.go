@@ -14,8 +14,8 @@ import (
 // EntryPage is one page of entries. It may be short or empty although further pages follow. Only Next says whether
 // there are more.
 type EntryPage struct {
-	Entries []compensator.Entry `json:"entries"`
-	Next    string              `json:"next,omitempty"`
+	Entries []compensator.Entry `json:"entries"`        // without content, headers and user names
+	Next    string              `json:"next,omitempty"` // Filter.Cursor of the following page; empty at the end
 }
 
 // Entries lists entries as Log.List does, without content, headers and user names. It asks Access for SeeEntries for
@@ -97,14 +97,14 @@ type EntryView struct {
 	Entry         compensator.Entry  `json:"entry"`          // without content, headers and user name
 	ContentSize   int                `json:"content_size"`   // size in bytes
 	ContentSHA256 string             `json:"content_sha256"` // first 16 hexadecimal digits of the content's SHA-256
-	Amount        compensator.Amount `json:"amount"`
+	Amount        compensator.Amount `json:"amount"`         // amount of the entry; zero if it is unknown
 	Case          *Case              `json:"case,omitempty"` // the entry's case, open or closed; nil if the entry has no case
 
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"` // same as Line.OutcomeUnknown
 
-	AuditLog     []AuditLogRecord    `json:"trail,omitempty"`    // audit records of the entry, newest first; empty without SeeAuditLog
-	Siblings     []compensator.Entry `json:"siblings,omitempty"` // up to 20 other entries with the same business id
-	MoreSiblings bool                `json:"more_siblings,omitempty"`
+	AuditLog     []AuditLogRecord    `json:"trail,omitempty"`         // audit records of the entry, newest first; empty without SeeAuditLog
+	Siblings     []compensator.Entry `json:"siblings,omitempty"`      // up to 20 other entries with the same business id
+	MoreSiblings bool                `json:"more_siblings,omitempty"` // whether there are more siblings than Siblings holds
 }
 
 // siblingsShown is the maximum number of siblings in an EntryView.

@@ -95,8 +95,8 @@ func byID(outlines []processlog.Row) map[compensator.EntryID]processlog.Row {
 // LinePage is one page of lines. It may be short or empty although further pages follow. Only Next says whether there
 // are more.
 type LinePage struct {
-	Lines []Line `json:"lines"`
-	Next  string `json:"next,omitempty"`
+	Lines []Line `json:"lines"`          // one Line per entry
+	Next  string `json:"next,omitempty"` // cursor of the following page; empty at the end
 }
 
 // EntryLines lists the same entries as Entries, as lines. It needs the same rights.

@@ -37,7 +37,7 @@ func Of(c *compensator.Compensator) *Log { return &Log{operating.ProgramOf(c)} }
 
 // Page is one page of a listing.
 type Page struct {
-	Entries []compensator.Entry `json:"entries"`
+	Entries []compensator.Entry `json:"entries"`        // in the order that Filter asks for
 	Next    string              `json:"next,omitempty"` // cursor of the following page; empty at the end
 	Read    int                 `json:"read"`           // number of rows that were read: see Filter.MaxRead
 }

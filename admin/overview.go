@@ -21,18 +21,18 @@ type Overview struct {
 // TypeOverview counts the unfinished and dead entries of a type. It also shows why processes do not claim them, if
 // there is a reason.
 type TypeOverview struct {
-	Type    string        `json:"type"`
+	Type    string        `json:"type"`              // business type
 	Counts  []StateCount  `json:"counts"`            // counts above 0, pending first
 	Overdue time.Duration `json:"overdue,omitempty"` // how long the oldest due entry has waited for a claim; 0: no due entry waits
 	Unknown bool          `json:"unknown,omitempty"` // whether entries are overdue and this process has no handler for the type
-	Paused  *Paused       `json:"paused,omitempty"`
+	Paused  *Paused       `json:"paused,omitempty"`  // the pause; nil if the type is not paused
 	Broken  *Broken       `json:"breaker,omitempty"` // set if the breaker of the type is open in this process. Other processes may claim the type
 }
 
 // Broken is a type whose breaker (HandlerConfig.Breaker) is open in the process that serves the Admin. As long as it is
 // open, this process claims no entry of the type.
 type Broken struct {
-	Type  string    `json:"type"`
+	Type  string    `json:"type"`  // business type
 	Since time.Time `json:"since"` // when the breaker opened, by the clock of that process
 	// ProbeAt is the time at which that process tries one entry again, by its clock. If the time has passed, that
 	// attempt may be running, or no entry is due yet.
@@ -42,8 +42,8 @@ type Broken struct {
 
 // StateCount is the number of entries of one state, at most 1,000.
 type StateCount struct {
-	State compensator.State `json:"state"`
-	N     int               `json:"n"`
+	State compensator.State `json:"state"`          // state of the counted entries
+	N     int               `json:"n"`              // number of entries, at most 1,000
 	More  bool              `json:"more,omitempty"` // there are more entries than N
 }
 

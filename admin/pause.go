@@ -13,11 +13,11 @@ import (
 
 // Paused is a paused type. No process claims its entries.
 type Paused struct {
-	Type    string    `json:"type"`
+	Type    string    `json:"type"`           // business type
 	Version uint64    `json:"version,string"` // version of the pause. Resume needs it
-	Actor   string    `json:"actor"`
-	Reason  string    `json:"reason"`
-	At      time.Time `json:"at"`
+	Actor   string    `json:"actor"`          // the person who paused the type
+	Reason  string    `json:"reason"`         // reason that Actor gave
+	At      time.Time `json:"at"`             // time of the pause, by the database's clock
 }
 
 // Paused lists the paused types that the actor may see. It needs SeeOverview.

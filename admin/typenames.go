@@ -13,7 +13,7 @@ import (
 // UnknownTypeError says that a business type is unknown to the log and to the process that serves the Admin. errors.Is
 // reports that it is compensator.ErrNotFound.
 type UnknownTypeError struct {
-	Type string
+	Type string   // name that was not found
 	Near []string // up to three similar names of types that the actor may see
 }
 

@@ -23,7 +23,7 @@ type Report struct {
 
 // Refusal is a row that cannot become an entry, with the reason.
 type Refusal struct {
-	Key          string
+	Key          string // key of the row, as text
 	BusinessType string // empty if Map returned no entry
 	Err          error  // the error of Map or of Record; a panic of Map is a *compensator.PanicError
 }

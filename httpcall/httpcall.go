@@ -193,9 +193,9 @@ const (
 // Error is an answer that is not a 2xx. Its text has the method, the host and the status. It leaves out the body, which
 // may hold secrets.
 type Error struct {
-	StatusCode int
-	Header     http.Header
-	Body       []byte // first 4 KiB of the body
+	StatusCode int         // status of the answer
+	Header     http.Header // headers of the answer
+	Body       []byte      // first 4 KiB of the body
 
 	text string
 }

@@ -17,26 +17,28 @@ type Observer struct {
 
 // SettledEvent describes a settled batch.
 type SettledEvent struct {
-	Source     string
-	Messages   int
-	Recorded   int // messages that became the entries of Config.Entry
-	Duplicates int // messages whose entries existed already
-	Failed     int // messages that became entries of Config.Type and are tried again
-	SetAside   int // messages that became entries of Config.Type and wait for a person
-	Refused    int // messages that the log never accepts; they stay unacknowledged
-	Took       time.Duration
+	Source     string        // name of the source
+	Messages   int           // number of messages in the batch
+	Recorded   int           // messages that became the entries of Config.Entry
+	Duplicates int           // messages whose entries existed already
+	Failed     int           // messages that became entries of Config.Type and are tried again
+	SetAside   int           // messages that became entries of Config.Type and wait for a person
+	Refused    int           // messages that the log never accepts; they stay unacknowledged
+	Took       time.Duration // time that the batch took until it was settled
 }
 
 // WaitingEvent says why an Intake waits.
 type WaitingEvent struct {
-	Source   string
-	Messages int // number of messages that wait
-	Err      error
+	Source   string // name of the source
+	Messages int    // number of messages that wait
+	Err      error  // error of the operation that failed
 }
 
 // Stats holds the backlog of the source and the counts of an Intake since it was opened.
 type Stats struct {
 	Backlog
+
+	// Batches counts settled batches. Messages counts their messages. The other counts mean the same as in SettledEvent.
 	Batches, Messages, Recorded, Duplicates, Failed, SetAside, Refused int64
 }
 

@@ -64,7 +64,7 @@ type Problem struct {
 	BusinessType string    // business type, if the task concerns one type
 	Error        string    // text of the last error
 	Since        time.Time // time of the first failure after the last success
-	Times        int
+	Times        int       // number of failures since Since
 }
 
 // String returns one line with all fields.
@@ -79,7 +79,7 @@ func (t Problem) String() string {
 // OpenBreaker is a type that this process does not claim, because a system that its handler needs is down. Its due
 // entries wait in the log and the queue. Other processes may run them.
 type OpenBreaker struct {
-	BusinessType string
+	BusinessType string    // business type that is not claimed
 	Since        time.Time // when the breaker opened
 	// ProbeAt is the time at which the process tries one entry again. If the time has passed, that attempt may be
 	// running, or no entry is due yet.

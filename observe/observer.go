@@ -70,11 +70,11 @@ type Observer struct {
 
 // RecordedEvent describes a new entry in a transaction that is still open.
 type RecordedEvent struct {
-	Context        context.Context // context that Record got
-	ID             processlog.ID   // zero if Record got several entries on MySQL
-	IdempotencyKey processlog.IdempotencyKey
-	BusinessType   string
-	BusinessID     string
+	Context        context.Context           // context that Record got
+	ID             processlog.ID             // zero if Record got several entries on MySQL
+	IdempotencyKey processlog.IdempotencyKey // Entry.IdempotencyKey
+	BusinessType   string                    // Entry.BusinessType
+	BusinessID     string                    // Entry.BusinessID
 }
 
 // AttemptEvent describes one attempt.
@@ -95,22 +95,22 @@ type AttemptEvent struct {
 
 // SettledEvent describes a stored outcome.
 type SettledEvent struct {
-	Context        context.Context // context of the attempt; it has ended, but its values can still be read
-	ID             processlog.ID
-	IdempotencyKey processlog.IdempotencyKey
-	BusinessType   string
-	BusinessID     string
-	State          processlog.State
-	EndedBy        processlog.EndedBy
-	Attempt        int
+	Context        context.Context           // context of the attempt; it has ended, but its values can still be read
+	ID             processlog.ID             // Entry.ID
+	IdempotencyKey processlog.IdempotencyKey // Entry.IdempotencyKey
+	BusinessType   string                    // Entry.BusinessType
+	BusinessID     string                    // Entry.BusinessID
+	State          processlog.State          // state of the entry after the outcome
+	EndedBy        processlog.EndedBy        // cause of the terminal state; empty in other states
+	Attempt        int                       // number of the attempt in its epoch, from 1
 }
 
 // MissingEvent describes an entry whose row does not exist.
 type MissingEvent struct {
-	ID             processlog.ID // zero if Record got several entries on MySQL
-	BusinessType   string
-	IdempotencyKey processlog.IdempotencyKey
-	LikelyCause    string
+	ID             processlog.ID             // zero if Record got several entries on MySQL
+	BusinessType   string                    // Entry.BusinessType
+	IdempotencyKey processlog.IdempotencyKey // Entry.IdempotencyKey
+	LikelyCause    string                    // text for people that names the usual cause. Do not parse it
 }
 
 // ReconciledEvent describes a round of the reconciler.

@@ -44,10 +44,10 @@ func (a *Action) UnmarshalText(text []byte) error {
 
 // Change is one action on one entry.
 type Change struct {
-	Ref          Ref
-	BusinessType string // if it is set and the entry has another type, the change fails
-	Action       Action
-	Token        Token
+	Ref          Ref           // entry to change
+	BusinessType string        // if it is set and the entry has another type, the change fails
+	Action       Action        // what to do
+	Token        Token         // token of this write, which the row keeps
 	Delay        time.Duration // time until the entry is due; for reschedule and requeue
 	Compensate   bool          // whether to run the compensation instead of the handler; for requeue
 	Cases        bool          // for erase: whether to erase errors and reasons in the tables of Operations too

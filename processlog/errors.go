@@ -73,7 +73,7 @@ var (
 // FieldError reports a value that the library refused before it sent anything to a server.
 type FieldError struct {
 	Field  string // name that the caller uses, for example "business type", "content" or "Lease"
-	Reason string
+	Reason string // text for people that says what is wrong. Do not parse it
 }
 
 func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
@@ -81,9 +81,9 @@ func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + 
 // OtherTypeError says that an idempotency key belongs to an entry of another business type. Record and the methods of a
 // Type that change entries return it.
 type OtherTypeError struct {
-	IdempotencyKey IdempotencyKey
-	Recorded       string // business type of the existing entry
-	Asked          string // business type of the call
+	IdempotencyKey IdempotencyKey // key that both types use
+	Recorded       string         // business type of the existing entry
+	Asked          string         // business type of the call
 }
 
 func (e *OtherTypeError) Error() string {
@@ -92,7 +92,7 @@ func (e *OtherTypeError) Error() string {
 
 // Refusal names an entry that the database refuses to change, for example because of a trigger or a constraint.
 type Refusal struct {
-	ID  ID
+	ID  ID    // id of the unchanged entry
 	Err error // error of the database
 }
 
@@ -131,13 +131,13 @@ type LossError struct {
 
 // LostEntry is an entry that the database has lost, or has only in an earlier version.
 type LostEntry struct {
-	ID             ID
-	IdempotencyKey IdempotencyKey
-	BusinessType   string
-	Seen           time.Time // when this process last saw the entry, by its own clock
-	Was            State     // state of the entry at the time Seen
-	Gone           bool      // whether the entry does not exist; then its id may belong to another entry now
-	Is             State     // present state, unless Gone
+	ID             ID             // id that the entry had
+	IdempotencyKey IdempotencyKey // idempotency key that the entry had
+	BusinessType   string         // business type that the entry had
+	Seen           time.Time      // when this process last saw the entry, by its own clock
+	Was            State          // state of the entry at the time Seen
+	Gone           bool           // whether the entry does not exist; then its id may belong to another entry now
+	Is             State          // present state, unless Gone
 }
 
 // Error names up to three of the lost entries.
@@ -154,10 +154,10 @@ func (e *LossError) Unwrap() error { return ErrHistoryLost }
 
 // StateError reports an action that the present state of the entry does not allow.
 type StateError struct {
-	ID             ID
-	IdempotencyKey IdempotencyKey
-	State          State
-	Action         Action
+	ID             ID             // id of the entry
+	IdempotencyKey IdempotencyKey // idempotency key of the entry
+	State          State          // present state of the entry
+	Action         Action         // action that was refused
 
 	// CompensationBegun says that a compensation of this dead entry has begun. A service may not complete or cancel such
 	// an entry, because only a person can find out how much of the work was undone.
@@ -186,14 +186,14 @@ func (e *StateError) Is(target error) bool {
 // StuckError lists handlers that were still running when Run stopped waiting for them. Each of their entries runs again
 // after its lease has ended.
 type StuckError struct {
-	Stuck []StuckAttempt
+	Stuck []StuckAttempt // at least one
 }
 
 // StuckAttempt is one handler that did not return.
 type StuckAttempt struct {
-	ID           ID
-	BusinessType string
-	Running      time.Duration
+	ID           ID            // id of the entry
+	BusinessType string        // business type of the entry
+	Running      time.Duration // time since the handler started
 }
 
 // String returns the type, the id and the duration of the attempt.
@@ -211,8 +211,8 @@ func (e *StuckError) Error() string {
 
 // PanicError is the failure of a handler that panicked, or that ended its goroutine with runtime.Goexit.
 type PanicError struct {
-	Value any // argument of panic; nil after runtime.Goexit
-	Stack []byte
+	Value any    // argument of panic; nil after runtime.Goexit
+	Stack []byte // stack of the goroutine that panicked; the text "runtime.Goexit" after that call
 }
 
 // printed formats the value as package fmt does. A String or Error method may panic with a value whose own String or

@@ -13,19 +13,19 @@ import (
 // states and types. List compares each row that the index finds with the other fields, up to MaxRead rows a page. So a
 // page may be short, or empty, without being the last one. MySQL and MariaDB ignore spaces at the end of ids.
 type Filter struct {
-	States        []State // empty: any
-	BusinessType  string
-	BusinessTypes []string // nil: any; empty: none. With an id or a created range, List may read and skip any number of rows of other types, so set a deadline on ctx
-	BatchID       string
-	BusinessID    string
-	BusinessExtID string
+	States        []State   // empty: any
+	BusinessType  string    // empty: any
+	BusinessTypes []string  // nil: any; empty: none. With an id or a created range, List may read and skip any number of rows of other types, so set a deadline on ctx
+	BatchID       string    // empty: any
+	BusinessID    string    // empty: any
+	BusinessExtID string    // empty: any
 	CreatedFrom   time.Time // inclusive
 	CreatedTo     time.Time // exclusive
 
 	// The following fields need one state of one type, or an id, or a created range.
-	LastError string // the text of the last error must contain this text; case-sensitive
-	EndedBy   EndedBy
-	UserID    string
+	LastError string  // the text of the last error must contain this text; case-sensitive
+	EndedBy   EndedBy // empty: any
+	UserID    string  // empty: any
 
 	Outline bool   // do not read contents
 	Newest  bool   // newest first instead of oldest first
@@ -74,7 +74,7 @@ func anyOr[T ~string](want, got T) bool { return want == "" || want == got }
 
 // Page is one page of a listing.
 type Page struct {
-	Rows []Row
+	Rows []Row  // rows that match the filter
 	Next string // cursor of the following page; empty at the end
 	Read int    // number of rows that List read for this page; at least the number of its entries
 }
@@ -82,37 +82,37 @@ type Page struct {
 // CountFilter selects entries for Count. Count stops counting each state of a type at AtMost. So its cost does not grow
 // with the table.
 type CountFilter struct {
-	BatchID      string // one batch; empty: any
-	BusinessType string
+	BatchID      string  // one batch; empty: any
+	BusinessType string  // empty: any
 	States       []State // empty: any
 	AtMost       int     // stop counting a group at this number. 0: 10,000
 }
 
 // Count is the number of entries of one state and type.
 type Count struct {
-	BusinessType string
-	State        State
-	N            int
-	More         bool // whether there are more than N entries, because Count stopped at CountFilter.AtMost
+	BusinessType string // business type of the counted entries
+	State        State  // state of the counted entries
+	N            int    // number of entries, at most CountFilter.AtMost
+	More         bool   // whether there are more than N entries, because Count stopped at CountFilter.AtMost
 }
 
 // AuditRecord is one action of a person.
 type AuditRecord struct {
-	EntryID ID            `json:"entry_id"`
-	At      time.Time     `json:"at"` // time of the action. UTC, milliseconds
-	Ago     time.Duration `json:"-"`  // time since At, by the database's clock
-	Action  Action        `json:"action"`
-	Actor   string        `json:"actor"`
-	Reason  string        `json:"reason"`
-	Before  AuditState    `json:"before"`
-	After   AuditState    `json:"after"`
+	EntryID ID            `json:"entry_id"` // entry that was changed; zero: the log as a whole
+	At      time.Time     `json:"at"`       // time of the action. UTC, milliseconds
+	Ago     time.Duration `json:"-"`        // time since At, by the database's clock
+	Action  Action        `json:"action"`   // what was done
+	Actor   string        `json:"actor"`    // the person or program that acted
+	Reason  string        `json:"reason"`   // reason that Actor gave; empty after an erasure
+	Before  AuditState    `json:"before"`   // the entry before the action
+	After   AuditState    `json:"after"`    // the entry after the action
 }
 
 // AuditState is the part of an entry that an AuditRecord stores.
 type AuditState struct {
-	State        State  `json:"state"`
-	Version      uint64 `json:"version,string"`
-	Epoch        uint32 `json:"epoch"`
-	ProcessCount int    `json:"process_count"`
-	LastError    string `json:"last_error,omitempty"`
+	State        State  `json:"state"`                // Row.State
+	Version      uint64 `json:"version,string"`       // Row.Version
+	Epoch        uint32 `json:"epoch"`                // Row.Epoch
+	ProcessCount int    `json:"process_count"`        // Row.ProcessCount
+	LastError    string `json:"last_error,omitempty"` // Row.LastError; empty after an erasure
 }

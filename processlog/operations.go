@@ -23,23 +23,27 @@ type Operations interface {
 	// Outlines reads rows as Load does, but without content.
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
 
-	// The next four methods repair cases after changes by a service, by an older version of the library, or by a
-	// restored backup:
+	// DeadWithoutCase reads up to limit dead entries without an open case that died within the last since. If since is
+	// 0, it reads all dead entries without an open case. The rows have their Faults.
 	//
-	//   - DeadWithoutCase reads up to limit dead entries without an open case that died within the last since. If since
-	//     is 0, it reads all dead entries without an open case. The rows have their Faults.
-	//   - OpenCases opens a case for each row that has not changed since it was read, in the order of rows. It skips
-	//     rows that other transactions have locked. It returns the number of opened cases.
-	//   - CloseCases closes up to limit cases whose entry is not dead any more or does not exist.
-	//   - ForgetCases deletes up to limit cases that were closed more than age ago.
+	// DeadWithoutCase and the next three methods repair cases after changes by a service, by an older version of the
+	// library, or by a restored backup.
 	DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]Row, error)
+
+	// OpenCases opens a case for each row that has not changed since it was read. cases is in the order of rows.
+	// OpenCases skips rows that other transactions have locked. It returns the number of opened cases.
 	OpenCases(ctx context.Context, rows []Row, cases []CaseDraft) (int, error)
+
+	// CloseCases closes up to limit cases whose entry is not dead any more or does not exist. It returns their number.
 	CloseCases(ctx context.Context, limit int) (int, error)
+
+	// ForgetCases deletes up to limit cases that were closed more than age ago. It returns their number.
 	ForgetCases(ctx context.Context, age time.Duration, limit int) (int, error)
 
-	// Cases reads a page of open cases. CasesOf reads the cases of the given entries, including closed cases, in no
-	// order.
+	// Cases reads a page of open cases.
 	Cases(ctx context.Context, filter CaseFilter) (CasePage, error)
+
+	// CasesOf reads the cases of the given entries, including closed cases, in no order.
 	CasesOf(ctx context.Context, ids []ID) ([]Case, error)
 
 	// FaultsOf reads the Faults of the given entries. Entries without Faults are missing from the result.
@@ -68,18 +72,19 @@ type Operations interface {
 	// AuditLog reads the audit log, newest first. It merges changes of entries and operations.
 	AuditLog(ctx context.Context, filter AuditLogFilter) (AuditLogPage, error)
 
-	// Settings reads all settings. PutSetting writes a setting and records op in the same transaction. It returns
-	// ErrChanged if the stored version differs from Setting.Version. Version 0 means that the setting does not exist
-	// yet.
+	// Settings reads all settings.
 	Settings(ctx context.Context) ([]Setting, error)
+
+	// PutSetting writes a setting and records op in the same transaction. It returns ErrChanged if the stored version
+	// differs from Setting.Version. Version 0 means that the setting does not exist yet.
 	PutSetting(ctx context.Context, setting Setting, op Operation) error
 }
 
 // Amount is the value of an entry, in the smallest unit of its currency. An Amount without a currency, such as the zero
 // Amount, is unknown. An unknown Amount never counts as zero.
 type Amount struct {
-	Minor    int64  `json:"minor,string"`
-	Currency string `json:"currency"` // three capital letters, ISO 4217
+	Minor    int64  `json:"minor,string"` // number of smallest units, for example cents
+	Currency string `json:"currency"`     // three capital letters, ISO 4217
 }
 
 // MaxAmount is the largest absolute value of Amount.Minor. So the sum of a million amounts fits into an int64.
@@ -159,35 +164,35 @@ const MaxCaseError = 200
 
 // CaseDraft is a case to open. The other fields of the case come from the row of its entry.
 type CaseDraft struct {
-	Kind        CaseKind
-	Fingerprint Fingerprint
-	Amount      Amount
+	Kind        CaseKind      // why the entry waits for a person
+	Fingerprint Fingerprint   // fingerprint of the failure
+	Amount      Amount        // what the entry is worth; zero: unknown
 	Due         time.Duration // time from now until the case is due
 	Error       string        // error to store in the case, cut to MaxCaseError characters. If it is empty, the case stores the entry's error
 }
 
 // Case says that an entry waits for a person, or waited for one.
 type Case struct {
-	EntryID      ID          `json:"entry_id"`
-	Epoch        uint32      `json:"epoch"`
-	Version      uint64      `json:"version,string"` // version of the case, which differs from the version of the entry
-	Kind         CaseKind    `json:"kind"`
-	BusinessType string      `json:"business_type"`
-	BusinessID   string      `json:"business_id,omitempty"`
-	Fingerprint  Fingerprint `json:"fingerprint"`
-	EndedBy      EndedBy     `json:"ended_by"`
-	Error        string      `json:"error,omitempty"` // first MaxCaseError characters of the error
-	Amount       Amount      `json:"amount"`
-	Owner        string      `json:"owner,omitempty"`
-	OpenedAt     time.Time   `json:"opened_at"`
-	DueAt        time.Time   `json:"due_at"`
-	ClosedAt     time.Time   `json:"closed_at,omitzero"` // zero while the case is open
+	EntryID      ID          `json:"entry_id"`              // entry that the case is about
+	Epoch        uint32      `json:"epoch"`                 // epoch of the entry when it died
+	Version      uint64      `json:"version,string"`        // version of the case, which differs from the version of the entry
+	Kind         CaseKind    `json:"kind"`                  // why the entry waits for a person
+	BusinessType string      `json:"business_type"`         // business type of the entry
+	BusinessID   string      `json:"business_id,omitempty"` // business id of the entry
+	Fingerprint  Fingerprint `json:"fingerprint"`           // fingerprint of the failure
+	EndedBy      EndedBy     `json:"ended_by"`              // cause that made the entry dead
+	Error        string      `json:"error,omitempty"`       // first MaxCaseError characters of the error
+	Amount       Amount      `json:"amount"`                // what the entry is worth; zero: unknown
+	Owner        string      `json:"owner,omitempty"`       // person who has taken the case; empty: nobody
+	OpenedAt     time.Time   `json:"opened_at"`             // when the entry's case was opened
+	DueAt        time.Time   `json:"due_at"`                // time by which a person should look at the case
+	ClosedAt     time.Time   `json:"closed_at,omitzero"`    // zero while the case is open
 }
 
 // SeenCase identifies a case as it was read, by Case.EntryID and Case.Version.
 type SeenCase struct {
-	EntryID ID
-	Version uint64
+	EntryID ID     // Case.EntryID
+	Version uint64 // Case.Version
 }
 
 // Assigned returns the error of AssignCases for the case that seen names. c is the present case, or nil if the entry
@@ -204,89 +209,89 @@ func (seen SeenCase) Assigned(c *Case) error {
 
 // CaseFilter selects open cases for Cases. The case that is due first comes first.
 type CaseFilter struct {
-	BusinessType  string
+	BusinessType  string      // empty: any
 	BusinessTypes []string    // nil: any; empty: none
 	Fingerprint   Fingerprint // zero: any
-	Owner         string
-	Unowned       bool
-	Kind          CaseKind // 0: any
-	Limit         int      // maximum number of cases. 0: 50; at most 1,000
-	Cursor        string
+	Owner         string      // empty: any
+	Unowned       bool        // only cases without an owner
+	Kind          CaseKind    // 0: any
+	Limit         int         // maximum number of cases. 0: 50; at most 1,000
+	Cursor        string      // CasePage.Next of the previous page
 }
 
 // CasePage is one page of cases. A short or even empty page need not be the last. On the last page Next is empty.
 type CasePage struct {
-	Cases []Case `json:"cases"`
-	Next  string `json:"next,omitempty"`
+	Cases []Case `json:"cases"`          // cases of this page
+	Next  string `json:"next,omitempty"` // cursor of the following page
 }
 
 // CaseGroup counts the open cases of one type, fingerprint and currency.
 type CaseGroup struct {
-	BusinessType string
-	Fingerprint  Fingerprint
-	Currency     string // empty for the cases whose amount is unknown
-	N            int
-	Sum          int64     // sum in minor units
-	First, Last  time.Time // times at which the oldest and the newest of these cases were opened
-	Example      ID        // entry of the newest case
-	Error        string    // error of the entry Example
-	Kind         CaseKind  // kind of the case of Example
+	BusinessType string      // business type of the cases
+	Fingerprint  Fingerprint // fingerprint of the failure
+	Currency     string      // empty for the cases whose amount is unknown
+	N            int         // number of cases
+	Sum          int64       // sum in minor units
+	First, Last  time.Time   // times at which the oldest and the newest of these cases were opened
+	Example      ID          // entry of the newest case
+	Error        string      // error of the entry Example
+	Kind         CaseKind    // kind of the case of Example
 }
 
 // Operation is an action of a person that changes no entry, or an action that was refused.
 type Operation struct {
-	Actor        string
+	Actor        string // the person who acts
 	Action       string // at most 32 characters
-	Refused      bool
+	Refused      bool   // whether the action was refused
 	EntryID      ID     // zero: no entry
 	BusinessType string // empty: no type
 	Subject      string // at most 191 characters, for example the name of a setting or the number of entries
-	Reason       string
+	Reason       string // reason that Actor gives
 }
 
 // AuditLogFilter selects records for AuditLog. A page reads up to 2,000 changes and 2,000 operations. With EntryID it
 // reads all records of the entry. With BusinessTypes it reads as many records as it needs to fill the page, so set a
 // deadline on ctx.
 type AuditLogFilter struct {
-	EntryID       ID       // zero: any
-	BusinessTypes []string // nil: any. Empty: none. "" selects records without a type
-	Actor         string
-	Action        string
+	EntryID       ID        // zero: any
+	BusinessTypes []string  // nil: any. Empty: none. "" selects records without a type
+	Actor         string    // empty: any
+	Action        string    // empty: any
 	From, To      time.Time // from inclusive, to exclusive. Zero: no bound
 	Limit         int       // maximum number of records. 0: 50; at most 1,000
-	Cursor        string
+	Cursor        string    // AuditLogPage.Next of the previous page
 }
 
 // AuditLogRecord is one record of the audit log. It is either a change of an entry, which has Before and After, or an
 // operation.
 type AuditLogRecord struct {
-	At           time.Time   `json:"at"`
-	Actor        string      `json:"actor"`
-	Action       string      `json:"action"`
-	Refused      bool        `json:"refused,omitempty"`
-	EntryID      ID          `json:"entry_id"`
+	At           time.Time   `json:"at"`                      // time of the action
+	Actor        string      `json:"actor"`                   // the person or program that acted
+	Action       string      `json:"action"`                  // what was done, or was refused
+	Refused      bool        `json:"refused,omitempty"`       // whether the action was refused
+	EntryID      ID          `json:"entry_id"`                // entry that the action names; zero: no entry
 	BusinessType string      `json:"business_type,omitempty"` // empty: no type, or the entry was purged
-	Subject      string      `json:"subject,omitempty"`
-	Reason       string      `json:"reason,omitempty"`
-	Before       *AuditState `json:"before,omitempty"`
-	After        *AuditState `json:"after,omitempty"`
+	Subject      string      `json:"subject,omitempty"`       // Operation.Subject
+	Reason       string      `json:"reason,omitempty"`        // reason that Actor gave
+	Before       *AuditState `json:"before,omitempty"`        // the entry before the change; nil for an operation
+	After        *AuditState `json:"after,omitempty"`         // the entry after the change; nil for an operation
 }
 
 // AuditLogPage is one page of the audit log. A short or even empty page need not be the last. On the last page Next is
 // empty.
 type AuditLogPage struct {
-	Records []AuditLogRecord `json:"records"`
-	Next    string           `json:"next,omitempty"`
+	Records []AuditLogRecord `json:"records"`        // newest first
+	Next    string           `json:"next,omitempty"` // cursor of the following page
 }
 
 // Setting is a named value. All processes read it.
 type Setting struct {
-	Name    string // at most 191 characters
-	Value   string // at most 4,000 characters
-	Version uint64 // the version that the caller has read. PutSetting compares it. 0: the setting does not exist yet
-	Actor   string
-	Reason  string
-	At      time.Time
+	Name    string    // at most 191 characters
+	Value   string    // at most 4,000 characters
+	Version uint64    // the version that the caller has read. PutSetting compares it. 0: the setting does not exist yet
+	Actor   string    // the person who wrote the setting
+	Reason  string    // reason that Actor gave
+	At      time.Time // time of the last write
 }
 
 // pausePrefix starts the names of settings that pause a type.

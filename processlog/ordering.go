@@ -63,10 +63,10 @@ const MaxOrderingKey = 64
 
 // Position is the note of an entry under its ordering key.
 type Position struct {
-	BusinessType string
+	BusinessType string // business type of the entry
 	Key          string // any bytes, at least one
-	ID           ID
-	Epoch        uint32
+	ID           ID     // id of the entry
+	Epoch        uint32 // epoch of the entry that the note is about
 
 	// OrderID is the position of the entry under its key. Entries run in the order of OrderID. Zero means that OrderID
 	// equals ID. One call of Record assigns the ids of its entries as OrderIDs in the caller's order. If two entries
@@ -91,8 +91,8 @@ const MaxMembers = 1000
 
 // Member is an entry that counts, with the epoch of its note.
 type Member struct {
-	ID    ID
-	Epoch uint32
+	ID    ID     // id of the entry
+	Epoch uint32 // epoch of its note
 }
 
 // BlockedEntry is a claimed entry that must wait until no other entry blocks it.

@@ -76,8 +76,8 @@ const Never = time.Duration(1<<63 - 1)
 
 // QueueEntry tells the queue when an entry is due.
 type QueueEntry struct {
-	BusinessType string
-	ID           ID
+	BusinessType string        // business type of the entry
+	ID           ID            // id of the entry
 	In           time.Duration // time until the entry is due; ≤ 0: now
 }
 
@@ -90,8 +90,8 @@ type EnqueueRules struct {
 
 // LeftOutError says that Enqueue worked, but left out some of the entries.
 type LeftOutError struct {
-	BusinessTypes []string
-	Reason        string
+	BusinessTypes []string // business types of the entries that were left out
+	Reason        string   // text for people that says why. Do not parse it
 }
 
 // Error returns a text with the types and the reason.
@@ -101,16 +101,16 @@ func (e *LeftOutError) Error() string {
 
 // Leased is the result of Queue.Claim.
 type Leased struct {
-	Token int64 // lease token, which Settle needs. It is the time at which the lease ends, by the queue's clock
-	IDs   []ID
+	Token int64         // lease token, which Settle needs. It is the time at which the lease ends, by the queue's clock
+	IDs   []ID          // entries that the caller has leased
 	Next  time.Duration // time until the next entry without a lease is due. ≤ 0: now. Never: the queue has no such entry
 	Lost  bool          // the type is lost, so other entries may be due: see Queue.Rebuild
 }
 
 // QueueOutcome ends a lease of the queue. It removes the entry or makes it due again.
 type QueueOutcome struct {
-	ID     ID
-	Token  int64
-	Remove bool
+	ID     ID            // id of the entry
+	Token  int64         // Leased.Token
+	Remove bool          // whether to remove the entry
 	In     time.Duration // time until the entry is due again; not used with Remove
 }

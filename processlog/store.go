@@ -9,7 +9,10 @@ import (
 // Tx is the handle through which an entry is recorded. It is any handle on an open transaction, for example *sql.Tx,
 // *sqlx.Tx, bun.Tx or *ScopedTx of the root package.
 type Tx interface {
+	// ExecContext runs a statement, as *sql.Tx does.
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+
+	// QueryContext runs a query, as *sql.Tx does.
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
@@ -17,7 +20,11 @@ type Tx interface {
 // as *sql.Tx does. Handlers may use the methods that it has.
 type Transaction interface {
 	Tx
+
+	// Commit commits, as *sql.Tx does.
 	Commit() error
+
+	// Rollback rolls back, as *sql.Tx does. After Commit it changes nothing.
 	Rollback() error
 }
 
@@ -156,10 +163,13 @@ type Keeper interface {
 	// ErrBusy if waiting takes too long.
 	Resolve(ctx context.Context, ref Ref) (Row, error)
 
-	// List, Count and History read entries for people: see Log of package admin. Count counts committed entries. If tx is
-	// not nil, it counts the entries that tx sees.
+	// List reads one page of committed rows for people: see Log.List of package admin.
 	List(ctx context.Context, filter Filter) (Page, error)
+
+	// Count counts committed entries by type and state. If tx is not nil, it counts the entries that tx sees.
 	Count(ctx context.Context, tx Tx, filter CountFilter) ([]Count, error)
+
+	// History reads the audit records of an entry, oldest first. For the zero ID it reads the records of Note.
 	History(ctx context.Context, id ID) ([]AuditRecord, error)
 
 	// Note records an action on the log as a whole. History returns the record under the zero ID.
@@ -194,15 +204,15 @@ type Calendar interface {
 
 // Draft is a validated entry to insert.
 type Draft struct {
-	IdempotencyKey IdempotencyKey
-	BusinessType   string
-	BatchID        string
-	BusinessID     string
-	BusinessExtID  string
-	UserID         string
-	UserName       string
-	Content        []byte
-	Headers        []byte // encoded; may be empty
+	IdempotencyKey IdempotencyKey // 1 to 191 characters
+	BusinessType   string         // names the handler
+	BatchID        string         // may be empty, like the four fields that follow
+	BusinessID     string         // what the work is about
+	BusinessExtID  string         // a second such id
+	UserID         string         // user for whom the work is done
+	UserName       string         // name of that user
+	Content        []byte         // encoded input of the handler
+	Headers        []byte         // encoded; may be empty
 
 	MaxAttempts int           // 0: the type's value applies
 	Delay       time.Duration // time until the entry is due, in whole milliseconds, ≥ 0
@@ -234,34 +244,34 @@ type Inserted struct {
 // Row is a row of the table, as a Store reads it. Entry of the root package has the same fields, without those of the
 // lease. They are two types, because a handler must not see or change a lease.
 type Row struct {
-	ID             ID
-	IdempotencyKey IdempotencyKey
-	BusinessType   string
-	BatchID        string
-	BusinessID     string
-	BusinessExtID  string
-	UserID         string
-	UserName       string
-	Content        []byte
+	ID             ID                // assigned by the database
+	IdempotencyKey IdempotencyKey    // Draft.IdempotencyKey
+	BusinessType   string            // Draft.BusinessType
+	BatchID        string            // Draft.BatchID
+	BusinessID     string            // Draft.BusinessID
+	BusinessExtID  string            // Draft.BusinessExtID
+	UserID         string            // Draft.UserID
+	UserName       string            // Draft.UserName
+	Content        []byte            // Draft.Content; nil if the call reads no content
 	Headers        map[string]string // decoded from Draft.Headers
 
-	State           State
-	ProcessCount    int // failures recorded in this epoch
-	MaxAttempts     int // 0: the type's value applies
-	CompensateCount int // failed compensations in this epoch. If it is above 0 in a dead entry, a compensation has begun
-	DeliveryCount   int // consecutive leases that ended without a recorded outcome, including the present lease
-	Version         uint64
-	Epoch           uint32
+	State           State     // how far the entry has come
+	ProcessCount    int       // failures recorded in this epoch
+	MaxAttempts     int       // 0: the type's value applies
+	CompensateCount int       // failed compensations in this epoch. If it is above 0 in a dead entry, a compensation has begun
+	DeliveryCount   int       // consecutive leases that ended without a recorded outcome, including the present lease
+	Version         uint64    // grows by one with each write of the row, except the renewal of a lease
+	Epoch           uint32    // 0 at first. A requeue, a manual settlement or an erasure by a person adds one
 	NextAt          time.Time // due time; in a terminal state the time at which the state was reached. UTC, milliseconds
-	EndedBy         EndedBy
-	LastError       string
+	EndedBy         EndedBy   // cause of the terminal state; empty in other states
+	LastError       string    // error of the last failed attempt
 	CreatedAt       time.Time // UTC, milliseconds
 	UpdatedAt       time.Time // UTC, milliseconds
 	Erased          bool      // a person has erased content, headers, user name and errors
 
 	Faults Faults // set by Claim and by Operations.DeadWithoutCase only
 
-	Token     Token
+	Token     Token         // token of the write that last changed the row
 	DueIn     time.Duration // next_at minus the database's current time; ≤ 0: the entry is due
 	LeaseLeft time.Duration // end of the lease minus the database's current time; ≤ 0: no lease
 }
@@ -315,19 +325,19 @@ func (r *Row) Attempt() int {
 
 // Version is the version and state of an entry.
 type Version struct {
-	ID             ID
-	IdempotencyKey IdempotencyKey
-	State          State
-	Number         uint64 // Row.Version
-	Epoch          uint32
-	Token          Token
+	ID             ID             // Row.ID
+	IdempotencyKey IdempotencyKey // Row.IdempotencyKey
+	State          State          // Row.State
+	Number         uint64         // Row.Version
+	Epoch          uint32         // Row.Epoch
+	Token          Token          // Row.Token
 }
 
 // Wanted is an entry to claim. If Token is not zero, the caller holds a lease of the entry under this token, and no
 // handler has run under that lease.
 type Wanted struct {
-	ID    ID
-	Token Token
+	ID    ID    // id of the entry
+	Token Token // token of the caller's lease; zero: none
 }
 
 // Claimed is the result of Claim. Each wanted entry is in one of these lists.
@@ -345,8 +355,8 @@ type Claimed struct {
 
 // Held is an entry that the caller holds under a lease.
 type Held struct {
-	ID      ID
-	Version uint64
+	ID      ID     // id of the entry
+	Version uint64 // version of the row after the claim
 }
 
 // Unrenewed names the entries that Renew did not renew.
@@ -362,9 +372,9 @@ type Unrenewed struct {
 // Outcome is the result of an attempt. Go code computes it from the claimed row. SQL must not compute it from stored
 // counts, because that result would depend on the order of the assignments.
 type Outcome struct {
-	ID             ID
+	ID             ID             // id of the entry
 	IdempotencyKey IdempotencyKey // must also be equal in the row, because a database that was rolled back assigns the same ids again
-	Epoch          uint32
+	Epoch          uint32         // epoch of the claimed row
 
 	// The outcome is written only if the row still has this Version. If Absorb is set, another condition replaces this
 	// one for two states:
@@ -376,12 +386,12 @@ type Outcome struct {
 	Version uint64
 	Absorb  bool
 
-	To              State
-	ProcessCount    int
-	CompensateCount int
+	To              State         // new state
+	ProcessCount    int           // new Row.ProcessCount
+	CompensateCount int           // new Row.CompensateCount
 	After           time.Duration // time from now to next_at; 0 for a terminal state
-	EndedBy         EndedBy
-	LastError       string
+	EndedBy         EndedBy       // new Row.EndedBy; empty unless To is terminal
+	LastError       string        // new Row.LastError
 
 	// TimedOut says that the attempt ended after its timeout. So the effects of the attempt outside this database may
 	// have happened. A Store ignores it.
@@ -396,7 +406,7 @@ type Outcome struct {
 
 // Settled is the result of Settle for one outcome.
 type Settled struct {
-	Applied bool
+	Applied bool    // whether the outcome is in the row, also from an earlier call with the same token
 	State   State   // present state of the entry, if the outcome was not applied
 	EndedBy EndedBy // cause that ended the entry, if it has ended and the outcome was not applied
 	Missing bool    // the outcome was not applied, because the row does not exist any more
@@ -409,15 +419,15 @@ type Settled struct {
 
 // Head is the earliest entry of one state and type.
 type Head struct {
-	BusinessType string
-	State        State
+	BusinessType string        // business type of these entries
+	State        State         // state of these entries
 	DueIn        time.Duration // time until the earliest next_at of these entries. That entry may be running now
 }
 
 // InvalidRow is a row that another program wrote and that cannot run until a person repairs it.
 type InvalidRow struct {
-	ID           ID
-	BusinessType string
+	ID           ID     // id of the row
+	BusinessType string // business type of the row
 	Why          string // name of the wrong column, and the reason
 }
 
@@ -431,17 +441,17 @@ type InvalidRowFinder interface {
 
 // Window selects what Scan reads: entries of one type and state with From ≤ next_at−now < To.
 type Window struct {
-	BusinessType string
-	State        State
-	From, To     time.Duration
-	After        Scheduled // zero, or the last entry of the previous page. Scan uses its NextAt and ID
-	Free         bool      // whether to read only entries without a lease
-	Limit        int
+	BusinessType string        // business type of the entries
+	State        State         // state of the entries; not terminal
+	From, To     time.Duration // From inclusive, To exclusive; durations from now
+	After        Scheduled     // zero, or the last entry of the previous page. Scan uses its NextAt and ID
+	Free         bool          // whether to read only entries without a lease
+	Limit        int           // maximum number of entries
 }
 
 // Scheduled is an entry with the time after which the library reads it again.
 type Scheduled struct {
-	ID     ID
+	ID     ID            // id of the entry
 	In     time.Duration // time until the entry is due, or until its lease ends if that is later; ≤ 0: now
 	DueIn  time.Duration // time until the entry is due; set by Scan
 	NextAt int64         // stored next_at in unix ms of the database's clock. Use it only as a position in the index

@@ -37,8 +37,8 @@ type queueKeys struct {
 
 // Member is one entry in a Queue.
 type Member struct {
-	BusinessType string
-	ID           processlog.ID
+	BusinessType string        // business type of the entry
+	ID           processlog.ID // id of the entry
 	At           int64         // due time, or end of the lease while claimed, in unix ms of the queue's clock
 	In           time.Duration // time from now until At
 }

@@ -17,7 +17,7 @@ import (
 
 // Harness is a store under test, with a caller's access to its database.
 type Harness struct {
-	Store processlog.Store
+	Store processlog.Store // store under test
 
 	// Begin starts a transaction as a caller of the library does, not through Store. At least three transactions may be
 	// open at once, unless SingleWriter is set.

@@ -19,17 +19,17 @@ import (
 // Delivery is a message of a queue. Work gets it from the broker or from an entry, which stores the body byte for byte.
 // The fields are equal in both cases.
 type Delivery struct {
-	Queue           string    `json:"queue"`
-	Exchange        string    `json:"exchange,omitempty"`
-	Key             string    `json:"key,omitempty"` // the routing key
-	MessageID       string    `json:"message_id,omitempty"`
-	Type            string    `json:"type,omitempty"`
-	ContentType     string    `json:"content_type,omitempty"`
-	ContentEncoding string    `json:"content_encoding,omitempty"`
-	CorrelationID   string    `json:"correlation_id,omitempty"`
-	ReplyTo         string    `json:"reply_to,omitempty"`
-	AppID           string    `json:"app_id,omitempty"`
-	Timestamp       time.Time `json:"timestamp,omitzero"` // precision of seconds; zero for a year after 9999, which JSON cannot hold
+	Queue           string    `json:"queue"`                      // queue that held the message
+	Exchange        string    `json:"exchange,omitempty"`         // exchange to which the message was published; empty: the default exchange
+	Key             string    `json:"key,omitempty"`              // the routing key
+	MessageID       string    `json:"message_id,omitempty"`       // AMQP property message-id
+	Type            string    `json:"type,omitempty"`             // AMQP property type
+	ContentType     string    `json:"content_type,omitempty"`     // AMQP property content-type
+	ContentEncoding string    `json:"content_encoding,omitempty"` // AMQP property content-encoding
+	CorrelationID   string    `json:"correlation_id,omitempty"`   // AMQP property correlation-id
+	ReplyTo         string    `json:"reply_to,omitempty"`         // AMQP property reply-to
+	AppID           string    `json:"app_id,omitempty"`           // AMQP property app-id
+	Timestamp       time.Time `json:"timestamp,omitzero"`         // precision of seconds; zero for a year after 9999, which JSON cannot hold
 
 	// Headers holds the headers as they are after encoding to JSON and decoding. Integers are int64, and other numbers
 	// are float64. Bytes are strings, and times are strings in RFC 3339. Tables and lists nested more than 100 levels

@@ -16,8 +16,8 @@ var (
 
 // RefusedError says that the broker will never accept a message. Handlers wrap it in compensator.Permanent.
 type RefusedError struct {
-	Exchange string
-	Key      string
+	Exchange string // exchange of the message; empty: the default exchange
+	Key      string // routing key of the message
 	// Code is the AMQP reply code: 312 unroutable, 403 access refused, 404 no such exchange, 406 too large. If Code is
 	// 0, the message was refused before it was sent.
 	Code   int

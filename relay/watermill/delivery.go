@@ -18,10 +18,10 @@ import (
 // Delivery is a message of a topic as an entry stores it. The payload is stored byte for byte. In the metadata, U+FFFD
 // replaces invalid UTF-8.
 type Delivery struct {
-	Topic    string            `json:"topic"`
-	UUID     string            `json:"uuid,omitempty"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Payload  []byte            `json:"payload"`
+	Topic    string            `json:"topic"`              // topic of the message
+	UUID     string            `json:"uuid,omitempty"`     // UUID of the message
+	Metadata map[string]string `json:"metadata,omitempty"` // metadata of the message
+	Payload  []byte            `json:"payload"`            // payload of the message
 
 	// SetAside is the reason why the message was set aside without a call of work. It has at most 1,000 characters and
 	// is empty for all other messages.

@@ -11,7 +11,7 @@ const (
 
 // Destination is the target of a message, with the message's metadata.
 type Destination struct {
-	Topic string
+	Topic string // topic to publish to
 
 	// Metadata is added to the headers of the entry, and overrides headers of the same name. Names must not be empty,
 	// and names and values must be valid UTF-8.
