@@ -41,6 +41,8 @@ type Compensator struct {
 
 // New checks the configuration first, then the server and the table. Each of the two checks reports all its problems at
 // once. Call Close when you are done. Handlers see the values of ctx. The Compensator goes on after ctx has ended.
+//
+// An invalid field is a *FieldError, which errors.As finds. After an error, nothing that the library opened stays open.
 func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -169,7 +171,8 @@ func (c *Compensator) closed() bool { return c.isClosed.Load() }
 
 // Close waits up to 5 s for requests that a server has not answered yet. Then it closes Config.Store, Config.Queue and
 // the connections that the library opened. It does not close Config.DB and Config.Redis. Call Close after Run has
-// returned.
+// returned. After Close, Run, Record and all changes return ErrClosed. A second Close returns nil. Entries that have
+// not run stay in the database for the next process.
 func (c *Compensator) Close() error {
 	if c.isClosed.Swap(true) {
 		return nil

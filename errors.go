@@ -22,12 +22,12 @@ var (
 
 // These errors are about one entry, or about the Compensator itself.
 var (
-	ErrNotFound         = processlog.ErrNotFound
+	ErrNotFound         = processlog.ErrNotFound         // there is no such entry, perhaps because it was purged
 	ErrBusy             = processlog.ErrBusy             // another transaction has locked the entry's row. Try again
 	ErrAlreadySucceeded = processlog.ErrAlreadySucceeded // Complete returns it if the work is already done, so do not do the work again. It is a *StateError
 
-	ErrRunning = processlog.ErrRunning // Run was called while Run is running
-	ErrClosed  = processlog.ErrClosed
+	ErrRunning = processlog.ErrRunning // Run was called, or a type was registered, while Run is running
+	ErrClosed  = processlog.ErrClosed  // the Compensator was closed
 )
 
 // These are the causes with which the context of a handler ends. Read the cause with context.Cause.

@@ -34,9 +34,10 @@ type Middleware func(next HandlerFunc) HandlerFunc
 // entry.
 type BatchMiddleware func(next BatchFunc) BatchFunc
 
-// Handle registers the handler of a type and returns a Type to record with. Call it before Run. cfg may be nil. An
-// error of Handle names the type, the handler or the invalid field. If the type has Keep or Serial, Handle reads from
-// the database and waits at most 10 s for the answer.
+// Handle registers the handler of a type and returns a Type to record with. Call it before Run. cfg may be nil. If the
+// type has Keep or Serial, Handle reads from the database and waits at most 10 s for the answer. An invalid field, a
+// nil handler, or a type that is registered already is a *FieldError. Handle reports all invalid fields at once. While
+// Run runs, Handle returns ErrRunning.
 func Handle[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) error, cfg *HandlerConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -82,6 +83,8 @@ func (i Item[T]) Context() context.Context {
 //
 // If a call with several entries panics, returns an error after its timeout, or returns a wrong number of errors, it
 // spends no attempt. Each of its entries runs again alone, and that run counts.
+//
+// Its errors are those of Handle.
 func HandleBatch[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, items []Item[T]) []error, cfg *BatchConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -105,6 +108,8 @@ func Must[T any](v T, err error) T {
 // Type.Once. cfg may be nil. Config.Keep does not apply to a declared type. If cfg.Keep is set, call Declare before
 // Run; a later call may return ErrRunning. If a type is declared several times, the library uses the shortest Keep. If
 // cfg has Keep or Serial, Declare reads from the database and waits at most 10 s for the answer.
+//
+// Invalid fields are *FieldErrors, and Declare reports all of them at once.
 func Declare[T any](ctx context.Context, c *Compensator, businessType string, cfg *TypeConfig) (*Type[T], error) {
 	if cfg == nil {
 		cfg = new(TypeConfig)

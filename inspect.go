@@ -67,11 +67,12 @@ type Progress struct {
 // Finished reports whether all entries of the batch are in a terminal state.
 func (p Progress) Finished() bool { return p.Total > 0 && p.Done == p.Total && !p.More }
 
-// Progress counts the committed entries of the batch, up to 1,000,000.
+// Progress counts the committed entries of the batch. It counts up to 1,000,000 entries of each type and state. An
+// invalid id is a *FieldError.
 func (b *Batch) Progress(ctx context.Context) (Progress, error) { return b.progress(ctx, nil) }
 
 // ProgressTx counts like Progress, and tx is the transaction that reads. Use it in a transactional handler, because the
-// pool may have no second connection for the handler.
+// pool may have no second connection for the handler. It returns ErrNoTransaction if tx is nil.
 func (b *Batch) ProgressTx(ctx context.Context, tx Tx) (Progress, error) {
 	if tx == nil {
 		return Progress{}, ErrNoTransaction
@@ -109,8 +110,8 @@ func validateBatch(id string) error {
 }
 
 // Wait waits until each entry of the batch has ended or is dead. Then it returns their counts. It reads the index of
-// the batch at first every 20 ms, later less often, and in the end every second. Wait also returns when ctx ends. It
-// returns ErrNotFound if no entry was recorded with this id.
+// the batch at first every 20 ms, later less often, and in the end every second. When ctx ends, Wait returns
+// context.Cause(ctx). It returns ErrNotFound if no entry was recorded with this id. An invalid id is a *FieldError.
 //
 // Wait is for a caller or a test. Use HandlerConfig.AfterBatch for work that must follow a batch even if this process
 // dies.

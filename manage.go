@@ -32,13 +32,15 @@ type CancelResult struct {
 //   - a *StateError if the entry has ended already. If the error is ErrAlreadySucceeded, the work is done and must not
 //     be done twice;
 //   - ErrNotFound if there is no such entry;
+//   - ErrClosed after Close;
 //   - any other error, for example ErrBusy. Then nothing has changed. With CompleteTx, roll back the transaction.
 func (c *Compensator) Complete(ctx context.Context, ref Ref) (CompleteResult, error) {
 	return completed(c.change(ctx, processlog.Change{Ref: ref, Action: processlog.ActionComplete}))
 }
 
 // CompleteTx does the same as Complete inside the caller's open transaction. It takes effect when that transaction
-// commits.
+// commits. Without an open transaction it returns ErrNoTransaction. After ErrNotFound or a *StateError, tx stays
+// usable.
 func (c *Compensator) CompleteTx(ctx context.Context, tx Tx, ref Ref) (CompleteResult, error) {
 	return completed(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: processlog.ActionComplete}))
 }
@@ -48,13 +50,14 @@ func completed(before processlog.Row, err error) (CompleteResult, error) {
 }
 
 // Cancel records that the work is no longer wanted. It works as Complete does, but never returns ErrAlreadySucceeded.
+// If the entry was cancelled before, Cancel returns nil and sets WasAlready.
 func (c *Compensator) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	return cancelled(c.change(ctx, processlog.Change{Ref: ref, Action: processlog.ActionCancel}))
 }
 
 // CancelTx does the same as Cancel inside the caller's open transaction. It takes effect when that transaction commits.
 // Before the commit an attempt may start. The success of such an attempt is dropped if its handler is transactional, or
-// if the cancellation commits first.
+// if the cancellation commits first. Its errors are those of Cancel and ErrNoTransaction.
 func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
 	return cancelled(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: processlog.ActionCancel}))
 }
@@ -80,6 +83,9 @@ func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, e
 
 // Reschedule makes a pending or retrying entry due after delay from now. If an attempt is running, its lease is not
 // renewed any more. If that attempt fails, its outcome is dropped, and the entry waits until the lease ends.
+//
+// For an entry in any other state, Reschedule returns a *StateError. It may also return ErrNotFound, ErrBusy or
+// ErrClosed. A delay below 0 or above 100 years is a *FieldError.
 func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
@@ -89,7 +95,7 @@ func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Durati
 }
 
 // RescheduleTx does the same as Reschedule inside the caller's open transaction. It takes effect when that transaction
-// commits.
+// commits. Its errors are those of Reschedule and ErrNoTransaction.
 func (c *Compensator) RescheduleTx(ctx context.Context, tx Tx, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
@@ -140,7 +146,8 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change)
 
 // Resolve finds out, after ErrCommitUnknown, whether the transaction that recorded ref committed. It waits for a COMMIT
 // that is still running. So ErrNotFound means that the transaction was rolled back for good. On Galera call it on the
-// node that got the COMMIT. If that node is gone, call it on any node.
+// node that got the COMMIT. If that node is gone, call it on any node. If the wait takes too long, Resolve returns
+// ErrBusy. Call it again.
 func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 	row, err := c.store.Resolve(ctx, ref)
 	if err != nil {

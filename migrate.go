@@ -11,13 +11,15 @@ import (
 const DefaultTable = sqlstore.DefaultTable
 
 // Migrate creates the tables of the log, under their default names, where they are missing. No other function needs the
-// right to create tables. You can run the files of package migrations with goose or golang-migrate instead.
+// right to create tables. You can run the files of package migrations with goose or golang-migrate instead. Processes
+// may call Migrate at the same time. If a call fails or its process dies, call Migrate again.
 func Migrate(ctx context.Context, db *sql.DB) error { return MigrateTable(ctx, db, DefaultTable) }
 
-// MigrateTable does the same as Migrate for a table with another name.
+// MigrateTable does the same as Migrate for a table with another name. An invalid name is a *FieldError.
 func MigrateTable(ctx context.Context, db *sql.DB, table string) error {
 	return sqlstore.Migrate(ctx, db, table)
 }
 
-// DDL returns the statements that MigrateTable runs. database is "mysql" (also for MariaDB) or "sqlite".
+// DDL returns the statements that MigrateTable runs. database is "mysql" (also for MariaDB) or "sqlite". Each error is
+// a *FieldError that names database or Table.
 func DDL(database, table string) (string, error) { return sqlstore.DDL(database, table) }

@@ -33,7 +33,7 @@ func Snooze(d time.Duration) error { return engine.Snooze(d) }
 func Unavailable(err error) error { return engine.Unavailable(err) }
 
 // VerdictOf returns what err asks the library to do. It is for middleware, metrics, and code between a handler and the
-// library. The outcome of the entry also depends on its attempts and its type.
+// library. The outcome of the entry also depends on its attempts and its type. For nil it returns observe.Success.
 func VerdictOf(err error) observe.Verdict { return engine.VerdictOf(err) }
 
 // Retry returns how long to wait after a failure. failures is the number of failures so far, at least 1. The result is
@@ -48,7 +48,8 @@ func Exponential(base, limit time.Duration) Retry {
 // Fixed waits the same time after each failure.
 func Fixed(d time.Duration) Retry { return func(int) time.Duration { return d } }
 
-// Steps waits for the n-th of delays after the n-th failure. Later failures use the last one.
+// Steps waits for the n-th of delays after the n-th failure. Later failures use the last one. Without delays each wait
+// is 100 ms.
 func Steps(delays ...time.Duration) Retry {
 	return func(failures int) time.Duration {
 		if len(delays) == 0 {
@@ -62,7 +63,7 @@ func Steps(delays ...time.Duration) Retry {
 const RocketMQLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 // ParseDelayLevels parses delays written as in RocketMQLevels, with the units s, m, h and d. Level n is the wait after
-// the n-th failure.
+// the n-th failure. Its error is a *FieldError.
 func ParseDelayLevels(levels string) (Retry, error) {
 	var delays []time.Duration
 	for _, level := range strings.Fields(levels) {

@@ -51,7 +51,7 @@ func (cfg PeriodicConfig) validate() error {
 // The first slot is the first one after the first call of Periodic in this database. The latest recorded slot of a type
 // is stored under the type's name, and no purge removes it. So a new schedule continues after that slot, and so does a
 // type that was not registered for a while. A type with a new name starts at the time of its first call. cfg may be
-// nil. A missing table is a *FieldError: see Migrate.
+// nil. A missing table is a *FieldError: see Migrate. While Run runs, Periodic returns ErrRunning.
 func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg *PeriodicConfig) error {
 	var filled PeriodicConfig
 	if cfg != nil {

@@ -99,7 +99,9 @@ func (r *Receipt) refuseDuplicates(entries []NewEntry) error {
 	return nil
 }
 
-// ResolveIDs fills in the ids that Record could not return. Pass tx if it has not committed yet.
+// ResolveIDs fills in the ids that Record could not return. Pass tx if it has not committed yet. An id stays zero if
+// its entry does not exist, for example after a rollback. Do not call other methods at the same time. Each error comes
+// from the database.
 func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 	var keys []IdempotencyKey
 	for _, e := range r.Entries {

@@ -58,7 +58,8 @@ type NewEntry struct {
 	err  error // the error with which Type.Entry failed
 }
 
-// Type records entries of one business type. The compiler checks the type of their content.
+// Type records entries of one business type. The compiler checks the type of their content. Its methods are safe for
+// concurrent use.
 type Type[T any] struct {
 	c     *Compensator
 	name  string
@@ -131,6 +132,9 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (firs
 // If an idempotency key exists in the table, or earlier in the same call, the event was recorded before. This is not an
 // error: see Recorded. If the key belongs to another type, Record returns an *OtherTypeError, because otherwise this
 // event would have no entry.
+//
+// An invalid entry is a *FieldError. Record reports all of them at once. After Close, Record returns ErrClosed.
+// ErrDuplicate and ErrOtherContent come only with the options that ask for them.
 func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*Receipt, error) {
 	if c.closed() {
 		return nil, c.refuse(ctx, tx, ErrClosed)

@@ -16,9 +16,11 @@ import (
 //   - nil if all outcomes were stored;
 //   - a *StuckError if handlers did not return;
 //   - ErrRunning if Run is running already;
+//   - ErrClosed after Close;
 //   - another error if the database did not store the outcomes. Their entries are due again when their leases end.
 //
-// Run may be called again after it has returned.
+// Run may be called again after it has returned. If the process dies during Run, no entry is lost. Its running entries
+// run again, here or in another process, when their leases end.
 func (c *Compensator) Run(ctx context.Context) error {
 	if c.closed() {
 		return ErrClosed

@@ -230,7 +230,7 @@ func (c *Compensator) beginForHandler(ctx context.Context) (engine.Transaction, 
 
 // InTx runs work in a transaction at READ COMMITTED and commits when work returns nil. The commit enqueues the entries
 // that were recorded through tx. A panic rolls back. A failed commit returns ErrCommitUnknown, ErrTxAborted or
-// ErrNotRecorded.
+// ErrNotRecorded. If work returns an error, InTx rolls back and returns this error unchanged.
 func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, tx *ScopedTx) error) error {
 	tx, err := c.begin(ctx)
 	if err != nil {
@@ -280,6 +280,9 @@ const (
 // return an error that rolls back. FailOnDuplicate makes Record return such an error.
 //
 // do runs in the caller's goroutine. Variables that do sets outside the transaction hold the values of its last run.
+//
+// An empty proof is a *FieldError. If ctx ends between two tries, WithRetry returns the last error of do, joined with
+// context.Cause(ctx).
 func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, do func(ctx context.Context) error) error {
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotent id of an entry that the transaction records"}

@@ -38,5 +38,5 @@ const (
 	EndedByPerson    = processlog.EndedByPerson    // SettleManually
 )
 
-// ParseEntryID parses the result of EntryID.String. It accepts no other spelling.
+// ParseEntryID parses the result of EntryID.String. It accepts no other spelling. Its error is a *FieldError.
 func ParseEntryID(s string) (EntryID, error) { return processlog.ParseID(s) }

@@ -174,7 +174,8 @@ type SeenCase = processlog.SeenCase
 //   - ErrChanged: the case changed since the actor saw it.
 //
 // If the second result is an error, TakeCases changed nothing. There is one exception: if the answer to COMMIT was
-// lost, TakeCases may have changed all cases.
+// lost, TakeCases may have changed all cases. If Options.ReadOnly is set, it returns ErrReadOnly. An invalid argument
+// is a *FieldError.
 func (d *Admin) TakeCases(ctx context.Context, a Actor, seen []SeenCase, why Why) ([]error, error) {
 	return d.assign(ctx, a, seen, a.ID, TakeCase, why)
 }
@@ -256,7 +257,9 @@ func (d *Admin) assign(ctx context.Context, a Actor, seen []SeenCase, owner stri
 	return answers, nil
 }
 
-// Note adds a person's note to an entry, also to an entry without a case. It needs SeeEntries and NoteCase.
+// Note adds a person's note to an entry, also to an entry without a case. It needs SeeEntries and NoteCase. It returns
+// ErrNotAllowed or ErrReadOnly if it refuses the note, and a *FieldError if why is invalid. It returns
+// compensator.ErrNotFound for an entry that the actor may not see.
 func (d *Admin) Note(ctx context.Context, a Actor, ref compensator.Ref, why Why) error {
 	_, op, err := d.entryFor(ctx, a, ref, NoteCase, why)
 	if err != nil {

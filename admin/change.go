@@ -85,7 +85,8 @@ const MaxEntries = 500
 //
 // If the second result is an error, Change changed nothing. There is one exception: if the answer to COMMIT was lost,
 // Change may have changed all entries, and a second call returns ErrChanged. An *UncheckedError says that a person must
-// check the entries first: see Checked and Again.
+// check the entries first: see Checked and Again. If Options.ReadOnly is set, Change returns ErrReadOnly. An invalid
+// field of ch is a *FieldError.
 func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error) {
 	if d.readOnly {
 		return nil, ErrReadOnly

@@ -96,7 +96,7 @@ func (d *Admin) masked(e *compensator.Entry, errorInFull bool) compensator.Entry
 type EntryView struct {
 	Entry         compensator.Entry  `json:"entry"`          // without content, headers and user name
 	ContentSize   int                `json:"content_size"`   // size in bytes
-	ContentSHA256 string             `json:"content_sha256"` // first 16 hexadecimal digits of the content's SHA-256
+	ContentSHA256 string             `json:"content_sha256"` // first 16 hexadecimal digits of the content's SHA-256; empty without SeeContent
 	Amount        compensator.Amount `json:"amount"`         // amount of the entry; zero if it is unknown
 	Case          *Case              `json:"case,omitempty"` // the entry's case, open or closed; nil if the entry has no case
 
@@ -174,7 +174,8 @@ func (d *Admin) siblings(ctx context.Context, a Actor, e *compensator.Entry, vie
 
 // Reveal returns an entry with its content, headers and user name. Before it returns them, it records the actor and the
 // reason. Reveal needs SeeEntries and SeeContent. It masks the error as Entry does. If ReadOnly is set, Reveal returns
-// ErrNotAllowed, because it could not write the record.
+// ErrReadOnly, because it could not write the record. It returns ErrNotAllowed if the actor lacks SeeContent, and
+// compensator.ErrNotFound if the actor lacks SeeEntries. An invalid reason is a *FieldError.
 func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
 	e, op, err := d.entryFor(ctx, a, ref, SeeContent, why)
 	if err != nil {
@@ -222,10 +223,11 @@ func (d *Admin) entryFor(ctx context.Context, a Actor, ref compensator.Ref, righ
 // page with the reason. Export needs SeeEntries and the right Export for each type. It leaves out types for which the
 // actor lacks one of them.
 //
-// Export returns ErrNotAllowed in these cases:
-//   - The actor has the rights for no type.
-//   - The actor may not use this Filter.
-//   - ReadOnly is set.
+// Export returns one of these errors:
+//   - ErrNotAllowed if the actor has the rights for no type, or may not use this Filter;
+//   - ErrReadOnly if Options.ReadOnly is set;
+//   - a *FieldError if why or filter is invalid;
+//   - an error of the database. Export then returns no entries.
 func (d *Admin) Export(ctx context.Context, a Actor, filter Filter, why Why) (LinePage, error) {
 	if d.readOnly {
 		return LinePage{}, ErrReadOnly

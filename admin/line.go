@@ -20,7 +20,8 @@ type Line struct {
 }
 
 // Lines reads up to MaxEntries entries as lines, in the order of ids. ids may name an entry twice. Lines leaves out
-// entries that do not exist or that the actor may not see. It asks Access for SeeEntries for each type.
+// entries that do not exist or that the actor may not see. It asks Access for SeeEntries for each type. More than
+// MaxEntries ids are a *FieldError.
 func (d *Admin) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) ([]Line, error) {
 	if len(ids) > MaxEntries {
 		return nil, &compensator.FieldError{Field: "entries", Reason: "more than 500"}

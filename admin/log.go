@@ -43,7 +43,8 @@ type Page struct {
 }
 
 // List reads one page of entries. A cursor is a position, so pages do not shift when entries are added or change their
-// state. More pages may follow a short page. On the last page Next is empty.
+// state. More pages may follow a short page. On the last page Next is empty. An invalid filter or cursor is a
+// *FieldError.
 func (l *Log) List(ctx context.Context, filter Filter) (Page, error) {
 	found, err := l.c.Store().List(ctx, filter)
 	page := Page{Next: found.Next, Read: found.Read}
@@ -59,7 +60,8 @@ func (l *Log) Count(ctx context.Context, filter CountFilter) ([]Count, error) {
 }
 
 // History lists what people and programs did to an entry, oldest first. For the zero EntryID it lists each AcceptLoss,
-// and each Purge of entries that are less than an hour old.
+// and each Purge of entries that are less than an hour old. For an entry without records it returns an empty list and
+// no error.
 func (l *Log) History(ctx context.Context, id compensator.EntryID) ([]AuditRecord, error) {
 	return l.c.Store().History(ctx, id)
 }
@@ -86,7 +88,8 @@ func (opts RequeueOptions) change() (processlog.Change, error) {
 }
 
 // Requeue runs an entry again, with all its attempts. The entry gets a new epoch, and results of the former epoch are
-// dropped. A pending or compensating entry cannot be requeued: Requeue returns a *compensator.StateError.
+// dropped. A pending or compensating entry cannot be requeued: Requeue returns a *compensator.StateError. It may also
+// return ErrNotFound, ErrBusy or ErrClosed. Invalid options are a *FieldError.
 func (l *Log) Requeue(ctx context.Context, ref compensator.Ref, opts RequeueOptions) error {
 	change, err := opts.change()
 	if err != nil {
@@ -111,7 +114,8 @@ const maxRequeued = 1000
 // entry, in the order of seen. The error is nil, ErrChanged if the entry does not have the given version any more, or
 // an error of Requeue. RequeueAll does not wait for a locked row and returns ErrBusy for it. If the second result is an
 // error, no entry was requeued. There is one exception: if the answer to COMMIT was lost, all entries may have been
-// requeued. A second call then returns ErrChanged for each entry.
+// requeued. A second call then returns ErrChanged for each entry. Invalid options, more than 1,000 entries, or an entry
+// named twice are a *FieldError.
 func (l *Log) RequeueAll(ctx context.Context, seen []compensator.Entry, opts RequeueOptions) ([]error, error) {
 	change, err := opts.change()
 	if err != nil {
@@ -180,7 +184,8 @@ func (l *Log) wouldRequeue(ctx context.Context, seen []compensator.Entry, versio
 }
 
 // SettleManually records that a person did the work of a dead, retrying or compensating entry. In any other state it
-// returns a *compensator.StateError.
+// returns a *compensator.StateError. It may also return ErrNotFound, ErrBusy or ErrClosed. A missing actor or reason is
+// a *FieldError.
 func (l *Log) SettleManually(ctx context.Context, ref compensator.Ref, by AuditInfo) error {
 	if err := by.Validate(); err != nil {
 		return err
@@ -190,7 +195,7 @@ func (l *Log) SettleManually(ctx context.Context, ref compensator.Ref, by AuditI
 }
 
 // SettleManuallyTx does the same as SettleManually inside the caller's open transaction, audit record included. It
-// takes effect when that transaction commits.
+// takes effect when that transaction commits. Without an open transaction it returns compensator.ErrNoTransaction.
 func (l *Log) SettleManuallyTx(ctx context.Context, tx compensator.Tx, ref compensator.Ref, by AuditInfo) error {
 	if err := by.Validate(); err != nil {
 		return err
@@ -241,6 +246,9 @@ const purgeStep = 1000
 //     them;
 //   - entries that the database refuses to delete, for example because a foreign key refers to them. A
 //     *processlog.RefusedError names these entries, and Purge counts only the deleted ones.
+//
+// If Purge fails or its process dies, the entries that it has deleted stay deleted. The number counts them. An age
+// below a minute is a *FieldError.
 func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensator.State) (int, error) {
 	if age < time.Minute {
 		return 0, &compensator.FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}
@@ -283,7 +291,7 @@ func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensato
 // AcceptLoss ends the report of ErrHistoryLost, and resumes work in processes with Config.StopOnLoss. The other
 // processes read the acceptance from the audit table within ReconcileInterval. AcceptLoss returns the entries that this
 // process remembers and that the database has lost. The other processes log the lost entries that they remember. A
-// later loss needs another AcceptLoss.
+// later loss needs another AcceptLoss. A missing actor or reason is a *FieldError. After Close it returns ErrClosed.
 func (l *Log) AcceptLoss(ctx context.Context, by AuditInfo) ([]LostEntry, error) {
 	if err := by.Validate(); err != nil {
 		return nil, err

@@ -44,11 +44,15 @@ func pausedAmong(ctx context.Context, settings []processlog.Setting, sees *sight
 //
 // Pause returns ErrChanged if the type is paused already. It returns an *UnknownTypeError if neither the log nor this
 // process knows the type. Without this error, a mistyped name would pause nothing.
+//
+// Pause returns ErrNotAllowed if the actor lacks the right, ErrReadOnly if Options.ReadOnly is set, and a *FieldError
+// for an invalid argument.
 func (d *Admin) Pause(ctx context.Context, a Actor, businessType string, why Why) error {
 	return d.pause(ctx, a, businessType, why, d.checkPaused)
 }
 
-// PauseAhead does the same as Pause and accepts any name. Use it for a type that has no entries yet.
+// PauseAhead does the same as Pause and accepts any name. Use it for a type that has no entries yet. PauseAhead never
+// returns an *UnknownTypeError.
 func (d *Admin) PauseAhead(ctx context.Context, a Actor, businessType string, why Why) error {
 	return d.pause(ctx, a, businessType, why, func(context.Context, Actor, string) error { return nil })
 }
@@ -80,7 +84,7 @@ func (d *Admin) pause(ctx context.Context, a Actor, businessType string, why Why
 }
 
 // Resume ends a pause in the version that the actor saw. It needs the right Pause. It returns ErrChanged if the pause
-// has changed or ended.
+// has changed or ended. Its other errors are ErrNotAllowed, ErrReadOnly and *FieldError, as for Pause.
 func (d *Admin) Resume(ctx context.Context, a Actor, seen Paused, why Why) error {
 	reason, err := d.forType(ctx, a, seen.Type, why)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Observer has callbacks for metrics and traces. Any field may be nil. The library calls a callback in the goroutine
+// Observer has callbacks for metrics and traces. Any field may be nil. Callbacks are called concurrently. The library calls a callback in the goroutine
 // that does the work, so a callback must not block. If a callback panics, the library recovers and logs the panic.
 // Later versions may add fields, so use field names in literals. For tracing you need these callbacks and a middleware
 // that creates a span around the handler.
@@ -82,15 +82,15 @@ type AttemptEvent struct {
 	// Context is the context of the handler. It has the values that were recorded with the entry. The entries of a batch
 	// share one context. In AttemptEnded the context has ended already.
 	Context        context.Context
-	ID             processlog.ID
-	IdempotencyKey processlog.IdempotencyKey
-	BusinessType   string
-	BusinessID     string
-	Attempt        int
-	Compensation   bool
-	Late           time.Duration // start minus due time, by the database's clock at the claim
-	Duration       time.Duration // time since the start
-	Err            error         // error that the handler returned, set in AttemptEnded; VerdictOf returns its meaning
+	ID             processlog.ID             // Entry.ID
+	IdempotencyKey processlog.IdempotencyKey // Entry.IdempotencyKey
+	BusinessType   string                    // Entry.BusinessType
+	BusinessID     string                    // Entry.BusinessID
+	Attempt        int                       // number of the attempt in its epoch, from 1. A compensation has its own numbers
+	Compensation   bool                      // whether the compensation runs, not the handler
+	Late           time.Duration             // start minus due time, by the database's clock at the claim
+	Duration       time.Duration             // time since the start
+	Err            error                     // error that the handler returned, set in AttemptEnded; VerdictOf returns its meaning
 }
 
 // SettledEvent describes a stored outcome.

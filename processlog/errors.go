@@ -34,6 +34,7 @@ var (
 
 // These errors are about one entry.
 var (
+	// ErrNotFound says that there is no such entry, perhaps because it was purged.
 	ErrNotFound = errors.New("compensator: no such entry")
 
 	// ErrBusy says that another transaction has locked the entry's row. Try again.
@@ -66,8 +67,11 @@ var (
 
 // These errors are about the Compensator itself.
 var (
+	// ErrRunning says that Run was called, or a type was registered, while Run is running.
 	ErrRunning = errors.New("compensator: already running")
-	ErrClosed  = errors.New("compensator: closed")
+
+	// ErrClosed says that the Compensator was closed.
+	ErrClosed = errors.New("compensator: closed")
 )
 
 // FieldError reports a value that the library refused before it sent anything to a server.
