@@ -16,7 +16,8 @@ import (
 
 // HandlerFunc does the work of one entry. It returns nil for success, and otherwise an error: see Permanent,
 // RetryAfter, Snooze and Unavailable. It may run more than once for the same entry, so pass Entry.CallKey to every
-// service that it calls. Two runs overlap only if a process paused for longer than its lease.
+// service that it calls. Two runs overlap only if a process paused for longer than its lease. It is called concurrently
+// for different entries.
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
 // txHandlerFunc does the work of one entry inside tx.
@@ -24,10 +25,11 @@ type txHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
 
 // BatchFunc does the work of several entries of one type. It returns nil if all succeeded. Otherwise it returns one
 // error (or nil) for each entry, in the order of the entries. If all failed with the same error, return
-// slices.Repeat([]error{err}, len(entries)).
+// slices.Repeat([]error{err}, len(entries)). It is called concurrently for different batches.
 type BatchFunc func(ctx context.Context, entries []*Entry) []error
 
-// Middleware wraps a handler, as in net/http. The middleware of a type runs inside Config.Middleware.
+// Middleware wraps a handler, as in net/http. The middleware of a type runs inside Config.Middleware. Registering a
+// type calls it once. The HandlerFunc that it returns is called concurrently.
 type Middleware func(next HandlerFunc) HandlerFunc
 
 // BatchMiddleware wraps a batch handler as Middleware wraps other handlers. Entry.Context gives the context of one

@@ -51,9 +51,9 @@ func (im *Import) Once(ctx context.Context) (*Report, error) {
 // again.
 //
 // Run returns an error in these cases:
-//   - Run is already running on this Import.
-//   - The Compensator was closed.
-//   - Config does not fit the table.
+//   - Run is already running on this Import: compensator.ErrRunning.
+//   - The Compensator was closed: compensator.ErrClosed.
+//   - Config does not fit the table: a *compensator.FieldError.
 //   - StopAtRefusal is set and a row was refused. The error is its *Refusal.
 func (im *Import) Run(ctx context.Context) error {
 	if im.running.Swap(true) {

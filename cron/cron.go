@@ -36,6 +36,8 @@ import (
 //
 // Values of a list may overlap. Parse also refuses ranges that go backwards, the 7th day of a week, and a field of
 // seconds.
+//
+// Errors of Parse are texts for people. They have no type to branch on.
 func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
 	if in == nil {
 		return nil, errors.New("compensator/cron: the location is nil")

@@ -27,7 +27,8 @@ type Intake struct {
 
 // Open registers cfg.Type with c and returns an Intake. Call Open before c.Run. c.Run processes the recorded entries,
 // including the entries of messages that were set aside. Other processes also process these entries if they open the
-// same Intake and run their Compensator, even if they do not run the Intake. Errors name the invalid field.
+// same Intake and run their Compensator, even if they do not run the Intake. An invalid field is a
+// *compensator.FieldError. While c.Run runs, Open returns compensator.ErrRunning.
 func Open(ctx context.Context, c *compensator.Compensator, source Source, cfg Config) (*Intake, error) {
 	cfg = cfg.withDefaults()
 	if source == nil {
@@ -81,8 +82,8 @@ func (in *Intake) Stats(ctx context.Context) (Stats, error) {
 }
 
 // Run takes messages until ctx ends. Then it completes and acknowledges its current batch and returns nil. The source
-// delivers unacknowledged messages again. Run returns an error if it is running already, or if the Compensator was
-// closed.
+// delivers unacknowledged messages again. Run returns compensator.ErrRunning if it is running already, and
+// compensator.ErrClosed if the Compensator was closed.
 func (in *Intake) Run(ctx context.Context) error {
 	if in.running.Swap(true) {
 		return compensator.ErrRunning

@@ -24,7 +24,8 @@ type Health struct {
 	Running  bool // whether Run is running in this process and its context has not ended
 
 	// OldestOverdue is how long the oldest due entry of any type has waited for a claim. It is read from the database,
-	// so it includes entries that the queue has lost. Overdue holds the same time for each type with such an entry.
+	// so it includes entries that the queue has lost. It is 0 if no entry waits. OldestOverdueType is the type of that
+	// entry. Overdue holds the same time for each type with such an entry.
 	OldestOverdue     time.Duration
 	OldestOverdueType string
 	Overdue           map[string]time.Duration

@@ -7,10 +7,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Observer has callbacks for metrics and traces. Any field may be nil. Callbacks are called concurrently. The library calls a callback in the goroutine
-// that does the work, so a callback must not block. If a callback panics, the library recovers and logs the panic.
-// Later versions may add fields, so use field names in literals. For tracing you need these callbacks and a middleware
-// that creates a span around the handler.
+// Observer has callbacks for metrics and traces. Any field may be nil. Callbacks are called concurrently. The library
+// calls a callback in the goroutine that does the work, so a callback must not block. If a callback panics, the library
+// recovers and logs the panic. Later versions may add fields, so use field names in literals. For tracing you need these
+// callbacks and a middleware that creates a span around the handler.
 type Observer struct {
 	// Recorded is called for each new entry after Record has written it. It is not called for a Duplicate. It runs in
 	// the caller's goroutine and before the transaction ends, so the entry may still be rolled back.

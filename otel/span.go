@@ -13,7 +13,7 @@ import (
 )
 
 // Middleware creates a span around each attempt of a handler or a compensation, and measures its duration. For a
-// transactional handler the duration does not include COMMIT. Attach uses it for all types.
+// transactional handler the duration does not include COMMIT. Configure adds it for all types.
 func (t *Telemetry) Middleware(next compensator.HandlerFunc) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) (err error) {
 		a := t.begin(ctx, e)
@@ -26,7 +26,7 @@ func (t *Telemetry) Middleware(next compensator.HandlerFunc) compensator.Handler
 }
 
 // BatchMiddleware creates one span around a batch. The span links to each span in which an entry of the batch was
-// recorded, up to 128. If a batch breaks, each of its entries runs again as a batch of one. Attach uses it for all
+// recorded, up to 128. If a batch breaks, each of its entries runs again as a batch of one. Configure adds it for all
 // types.
 func (t *Telemetry) BatchMiddleware(next compensator.BatchFunc) compensator.BatchFunc {
 	return func(ctx context.Context, entries []*compensator.Entry) (errs []error) {

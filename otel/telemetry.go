@@ -67,7 +67,8 @@ const (
 	maxCurrencies = 32
 )
 
-// New creates a Telemetry with its instruments.
+// New creates a Telemetry with its instruments. Its error is the one with which the MeterProvider refused an
+// instrument. Zero fields of opts mean their defaults.
 func New(opts Options) (*Telemetry, error) {
 	if opts.TracerProvider == nil {
 		opts.TracerProvider = otel.GetTracerProvider()
@@ -107,7 +108,8 @@ func (t *Telemetry) Configure(cfg *compensator.Config) {
 //
 // When the gauges are collected, they call c.Health and admin.Log.Count. They make these calls at most every 15
 // seconds, and wait at most 5 seconds for the answers. If Config.Operations is set, they also read the open cases every
-// other time. detach stops the gauges. Call it before c.Close.
+// other time. detach stops the gauges. Call it before c.Close. If c is nil, the error is a *compensator.FieldError. Any
+// other error comes from the MeterProvider.
 func (t *Telemetry) Attach(c *compensator.Compensator) (detach func() error, err error) {
 	if c == nil {
 		return nil, &compensator.FieldError{Field: "c", Reason: "is nil"}

@@ -55,10 +55,11 @@ type Config struct {
 //     stop timeout.
 //   - The servers in Inside have one second for their requests.
 //
-// Run returns all errors joined, or nil if everything ended in order. With several logs, an error says which log it is
-// about: by the log's name, or else by its position. To find out whether ctx caused the end, use ctx.Err(). A consumer
-// that returns nil, or a server that was shut down, also ends Run. If a field is invalid, if there is no log, or if an
-// address cannot be listened on, Run returns the error before it starts anything.
+// Run returns all errors joined, or nil if everything ended in order. errors.Is and errors.As find the error of a part.
+// With several logs, an error says which log it is about: by the log's name, or else by its position. To find out
+// whether ctx caused the end, use ctx.Err(). A consumer that returns nil, or a server that was shut down, also ends
+// Run. If a field is invalid, if there is no log, or if an address cannot be listened on, Run returns the error before
+// it starts anything.
 //
 // If a part needs longer than StopTimeout, Run returns an error. Run then closes the connections of requests, which
 // ends their contexts. It does not wait longer for consumers. One second later it also stops waiting for a server whose

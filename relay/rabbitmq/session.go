@@ -29,7 +29,7 @@ const (
 // nil. The broker delivers unacknowledged messages again. Run returns an error in these cases:
 //
 //   - Functions did not return.
-//   - Run is running already.
+//   - Run is running already (compensator.ErrRunning).
 //   - The queue is a stream (ErrStream).
 //
 // Before each connect Run waits until the log accepts entries. So messages stay in their queue while the database is
