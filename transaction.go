@@ -24,7 +24,7 @@ import (
 //
 // If the server rolls the transaction back, the library sends no more statements. Every later statement returns
 // ErrTxAborted, also of a *sql.Stmt that was prepared before. If one of your own statements ends the transaction
-// (COMMIT, DDL), every later statement returns ErrNoTransaction.
+// (COMMIT, DDL), every later statement returns ErrNoTransaction. Use it in one goroutine at a time.
 type ScopedTx struct {
 	c   *Compensator // the Compensator that began this transaction
 	tx  processlog.Transaction
