@@ -107,7 +107,7 @@ func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	}
 	// The first tag decides. If two databases start at the same time, one of them gets the first tag and so all tags.
 	for _, tags := range [][]uint32{q.allTags()[:1], q.allTags()[1:]} {
-		owners, err := q.stamp(ctx, tags, q.keys.owner, func() string { return fingerprint })
+		owners, err := q.stampOwner(ctx, tags, fingerprint)
 		if err != nil {
 			return fmt.Errorf("check redis: %w", err)
 		}
@@ -343,11 +343,12 @@ func (q *Queue) allTags() []uint32 {
 	return tags
 }
 
-// stamp writes a value under the key of each tag whose key has no value. It returns the values that the keys have then.
-func (q *Queue) stamp(ctx context.Context, tags []uint32, key func(uint32) string, value func() string) ([]string, error) {
+// stampOwner writes the fingerprint under the owner key of each tag that has none, and returns the fingerprints that are
+// there now.
+func (q *Queue) stampOwner(ctx context.Context, tags []uint32, fingerprint string) ([]string, error) {
 	var calls []scriptCall
 	for _, tag := range tags {
-		calls = append(calls, scriptCall{stampScript, key(tag), []any{value()}})
+		calls = append(calls, scriptCall{stampScript, q.keys.owner(tag), []any{fingerprint}})
 	}
 	replies, err := q.run(ctx, calls)
 	if err != nil {

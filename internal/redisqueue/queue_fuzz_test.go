@@ -145,7 +145,7 @@ func FuzzQueueReplies(f *testing.F) {
 			require.NoError(t, err)
 		}
 		again()
-		if owners, err := q.stamp(t.Context(), q.allTags(), keys.owner, func() string { return "us" }); err == nil {
+		if owners, err := q.stampOwner(t.Context(), q.allTags(), "us"); err == nil {
 			require.Len(t, owners, 2)
 		}
 	})

@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,13 +33,12 @@ import (
 // below is the directory of the features.
 const below = "internal/features"
 
-// queues are the features with a package elsewhere, by name.
-var queues = map[string]struct {
-	directory string // taken out
-	file      string // of the root, replaced
-	text      string // what stands in its place
-}{
-	"redis": {directory: "internal/redisqueue", file: "queue_redis.go", text: `package compensator
+// redis is the feature whose package and file stand elsewhere.
+const (
+	redis        = "redis"
+	redisPackage = "internal/redisqueue"
+	redisFile    = "queue_redis.go"
+	withoutRedis = `package compensator
 
 import (
 	"github.com/redis/go-redis/v9"
@@ -53,8 +51,8 @@ func openRedisQueue(redis.UniversalClient, string) (processlog.Queue, error) {
 }
 
 func prefixProblem(string) string { return "" }
-`},
-}
+` // stands in the place of redisFile
+)
 
 func main() {
 	if err := work(os.Args[1:], os.Stdout); err != nil {
@@ -77,7 +75,7 @@ func work(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	features = append(features, slices.Sorted(maps.Keys(queues))...)
+	features = append(features, redis)
 	if *name == "" {
 		return each(root, features, out)
 	}
@@ -166,13 +164,13 @@ func hide(root string, features []string, dir string) (overlay string, err error
 	replace := make(map[string]string) // "": the file is missing
 	for _, name := range features {
 		at := filepath.Join(root, below, name)
-		if q, ok := queues[name]; ok {
-			at = filepath.Join(root, q.directory)
-			file := filepath.Join(dir, q.file)
-			if err := os.WriteFile(file, []byte(q.text), 0o600); err != nil {
+		if name == redis {
+			at = filepath.Join(root, redisPackage)
+			file := filepath.Join(dir, redisFile)
+			if err := os.WriteFile(file, []byte(withoutRedis), 0o600); err != nil {
 				return "", err
 			}
-			replace[filepath.Join(root, q.file)] = file
+			replace[filepath.Join(root, redisFile)] = file
 		} else {
 			replace[at+".go"] = ""
 		}
