@@ -30,8 +30,8 @@ type refusal[T any] struct {
 //   - refused holds the items that the database refused when they were written alone.
 //   - left holds items that were not written, because a trigger waited, or because writing them alone would have taken
 //     too many statements or too long. The caller offers them again later, without the refused ones.
-//   - err is an error that no row caused: the server's condition, or a statement that can never succeed. After err any
-//     item may be written.
+//   - err is an error that no row caused: the server's condition, or a statement that can never succeed. After such an
+//     error, any of the items may have been written.
 //
 // One call of write must change all of its items or none. Writing an item twice must be safe.
 func writeApart[T any](ctx context.Context, s *Store, items []T, write func(items []T) error) (refused []refusal[T], left []T, err error) {
@@ -166,7 +166,7 @@ func (p *splitter[T]) piecewise(items []T) error {
 }
 
 const (
-	// piecesAtFirst is the number of pieces after all items waited together.
+	// piecesAtFirst is the number of pieces into which piecewise first cuts the items.
 	piecesAtFirst = 16
 	// splitWaits limits the waits without success of one writeApart, after the first wait.
 	splitWaits = 3
@@ -242,7 +242,7 @@ func (s *Store) refusesRow(err error) bool {
 var suffixes = []string{"", "_audit", "_case", "_fault", "_meta", "_operation", "_setting", "_slots", "_turns"}
 
 // isIn reports whether text names a table of the log. A user's table, for example a history table of a trigger, may
-// contain the log's name within its own name. Such a name does not count.
+// contain the log's name within its own name. isIn ignores such a name.
 func (t tableName) isIn(text string) bool {
 	words := strings.FieldsFunc(text, func(r rune) bool { return !isNameRune(r) })
 	return slices.ContainsFunc(words, func(word string) bool {

@@ -46,8 +46,8 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (proc
 		return processlog.AuditLogPage{}, err
 	}
 	q := auditLogQuery{s: s, f: f, limit: limit}
-	// The records of one entry have an index. If a reader may see only some types, the position at which reading stopped
-	// would reveal records of other types.
+	// Limit how many rows are read, with two exceptions. The records of one entry have an index. For a reader who may
+	// see only some types, the position at which reading stopped would reveal records of other types.
 	q.few = f.EntryID.IsZero() && f.BusinessTypes == nil && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero())
 	if f.Cursor != "" {
 		if q.before[0], q.before[1], err = parsePair(f.Cursor); err != nil {
@@ -101,7 +101,7 @@ func (q *auditLogQuery) window(side int, table string) string {
 	}
 }
 
-// end returns the first row to read, for a page that ends before the given row.
+// end returns the row number at which a page stops reading. The page starts reading just below the row number before.
 func (q *auditLogQuery) end(before uint64) uint64 {
 	if q.few && before > auditLogRead {
 		return before - auditLogRead

@@ -44,9 +44,9 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 	return row, err
 }
 
-// untilFree runs work in a transaction of the library, again and again while another transaction has locked the rows.
-// It returns ErrBusy after timeout. It never waits inside the database, because the user's sessions may be set to wait
-// very long.
+// untilFree runs work in a transaction of the library. It runs work again as long as another transaction has locked the
+// rows, and returns ErrBusy after timeout. It never waits inside the database, because the user's sessions may be set
+// to wait very long.
 func (s *Store) untilFree(ctx context.Context, timeout time.Duration, within func(context.Context, func(processlog.Transaction) error) error, work func(processlog.Transaction) error) error {
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
@@ -109,9 +109,9 @@ func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Cha
 	return s.move(ctx, tx, ch.Action, rows)
 }
 
-// moveRows compares the version although the row is locked, because row locks of some servers do not lock (G4). {lease}
-// is 0 or lease_until. If the change keeps a lease, as Reschedule does, the lease stays as it is: no second attempt may
-// run beside an attempt that does not know of the change.
+// moveRows compares the version although the row is locked, because row locks of some servers do not lock (G4, one
+// history). {lease} is 0 or lease_until. If the change keeps a lease, as Reschedule does, the lease stays as it is: no
+// second attempt may run beside an attempt that does not know of the change.
 const moveRows = "UPDATE {log}{by id} SET state={state}, epoch={epoch}, process_count={process_count}, compensate_count={compensate_count}, delivery_count={delivery_count}," +
 	" ended_by={ended_by}, next_at={now}+{wait}, lease_until={lease}, version=version+1, token={token}, updated_at={stamp}" +
 	" WHERE id IN ({ids}) AND version={version}"

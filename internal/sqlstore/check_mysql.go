@@ -66,9 +66,9 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	return checkInstruments(ctx, s)
 }
 
-// keepsReadOnly reports whether the driver keeps the connection to a server that has become read-only. With
-// rejectReadOnly the driver closes such a connection. keepsReadOnly tries it with an UPDATE that writes nothing,
-// because there is no entry 0.
+// keepsReadOnly reports whether the driver keeps a connection after the server has become read-only. With
+// rejectReadOnly the driver closes such a connection. To find out, keepsReadOnly updates entry 0 in a READ ONLY
+// transaction. No entry 0 exists, so the UPDATE writes nothing.
 func keepsReadOnly(ctx context.Context, s *Store) bool {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -86,7 +86,7 @@ type mysqlSession struct {
 	autocommit   bool
 	lockWait     int // seconds
 	sqlMode      string
-	charsets     [3]string // of the client, of the connection, of the results; empty results: unconverted
+	charsets     [3]string // charsets of the client, the connection and the results. If the last one is empty, the server does not convert results
 	maxPacket    int64
 	logBin       bool
 	binlogFormat string

@@ -306,8 +306,8 @@ const (
 	renewedRows = "SELECT id FROM {log} WHERE id IN ({ids}) AND version={version} AND state+0 IN (0,-1,-3)"
 )
 
-// Renew implements Store. It is the only write that does not change the version, because the outcome of the attempt is
-// guarded by it. A row that another transaction has locked keeps its lease as it is, and does not delay the renewal of
+// Renew implements Store. It is the only write that does not change the version, because the version guards the outcome
+// of the attempt. A row that another transaction has locked keeps its lease as it is, and does not delay the renewal of
 // the others.
 func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (left processlog.Unrenewed, err error) {
 	ctx = s.urgently(ctx)

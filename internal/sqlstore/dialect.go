@@ -25,45 +25,62 @@ type dialect struct {
 	name       string
 	migrations fs.FS
 
-	now        string                      // expression: milliseconds since 1970 by the database's clock
-	stamp      string                      // expression: the value for created_at and updated_at
-	stampMS    func(column string) string  // expression: reads a column that holds stamp as milliseconds
-	stampAt    func(ms int64) string       // literal of a stamp for ms
-	quote      string                      // quotes the names of tables and columns; statements are written with `
-	numbered   bool                        // placeholders are $1, $2 and so on; statements are written with ?
-	binary     func(b []byte) string       // literal of bytes
-	text       func(utf8 string) string    // literal of a text
-	instr      string                      // function: the position of a text in a longer one, from 1; 0: nowhere
-	numbers    func(columns string) string // expressions that read whole numbers from columns of any type
-	byteType   string                      // type that a text is cast to so that no charset changes it
-	texts      func(columns string) string // expressions that read texts as the stored bytes, whatever the charset of the session is
-	empty      string                      // literal of an empty text, also in a session that takes '' for NULL
-	hexText    string                      // expression of a text whose placeholder holds hexadecimal digits; "": placeholders carry every text unchanged
-	fit        string                      // condition that is true if the session's INSERT stores exactly what it is sent
-	steady     string                      // condition that is true if the session uses the server's clock. "": calm makes the session use it, or sessions have no clock of their own
-	shortWaits string                      // statement that limits a session's waits for row locks if calm cannot; "": not needed
-	calm       func(query string) string   // makes a statement independent of the session's variables; nil: there are none
-	dueIndex   string                      // hint: read the table by its due index
-	idIndex    string                      // hint: read the table by id
-	by         func(index string) string   // hint: read the table by this index of migrations/, even if another plan seems cheaper
-	deleteByID func(table string) string   // DELETE FROM the table, with idIndex
-	skipLocked string                      // suffix: lock the rows that are read, and skip those that are locked
-	halves     bool                        // whether skipLocked does not skip. Then lockNow is used on fewer and fewer rows
-	thenJoin   string                      // JOIN in the written order, even if another order seems cheaper
-	lock       string                      // suffix: lock the rows that are read, and wait for locked ones
-	lockNow    string                      // suffix: lock the rows that are read, or fail at once
-	share      string                      // suffix: read the latest committed rows, and wait for rows of open transactions
-	shareNow   string                      // suffix: as share, but fail at once if a row belongs to an open transaction
-	inTx       string                      // condition that makes a statement fail or change nothing outside a transaction; "": the server has none
-	latest     string                      // statement that makes the next read show the latest committed rows, and fails inside a transaction; "": not needed
-	snapshots  bool                        // whether a lock on a row that changed since the snapshot aborts the transaction (innodb_snapshot_isolation)
-	foldsNames bool                        // whether database names ignore case; DATABASE() returns the name in the case in which it was selected
-	galera     bool                        // whether other nodes may have committed rows that this node does not show yet
-	returning  bool                        // whether the server has INSERT … RETURNING
-	insertID   bool                        // whether the driver returns the id of an inserted row. If not, the INSERT must be RETURNING
-	breaks     bool                        // whether a failed statement makes its transaction unusable until it goes back to a savepoint
-	qualified  bool                        // whether the table may be named database.table
-	unseenEnd  bool                        // whether a failed statement may end the transaction without the knowledge of a watcher of the connection
+	now      string                     // expression: milliseconds since 1970 by the database's clock
+	stamp    string                     // expression: the value for created_at and updated_at
+	stampMS  func(column string) string // expression: reads a column that holds stamp as milliseconds
+	stampAt  func(ms int64) string      // literal of a stamp for ms
+	quote    string                     // quotes the names of tables and columns; statements are written with `
+	numbered bool                       // placeholders are $1, $2 and so on; statements are written with ?
+	binary   func(b []byte) string      // literal of bytes
+	text     func(utf8 string) string   // literal of a text
+	// instr is the name of an SQL function. It returns the position of a text in a longer text, counted from 1, or 0 if
+	// the longer text does not contain the other one.
+	instr    string
+	numbers  func(columns string) string // expressions that read whole numbers from columns of any type
+	byteType string                      // type that a text is cast to so that no charset changes it
+	texts    func(columns string) string // expressions that read texts as the stored bytes, whatever the charset of the session is
+	empty    string                      // literal of an empty text, also in a session that takes '' for NULL
+	// hexText is the expression for a text whose placeholder holds hexadecimal digits. It is empty if a plain
+	// placeholder carries every text unchanged.
+	hexText string
+	fit     string // condition that is true if the session's INSERT stores exactly what it is sent
+	// steady is a condition that is true if the session uses the server's clock. It is empty if calm makes the session
+	// use that clock, or if sessions have no clock of their own.
+	steady string
+	// shortWaits is a statement that limits a session's waits for row locks. It is empty if calm can limit them.
+	shortWaits string
+	// calm makes a statement independent of the session's variables. It is nil if no variable changes what a statement
+	// does.
+	calm       func(query string) string
+	dueIndex   string                    // hint: read the table by its due index
+	idIndex    string                    // hint: read the table by id
+	by         func(index string) string // hint: read the table by this index of migrations/, even if another plan seems cheaper
+	deleteByID func(table string) string // DELETE FROM the table, with idIndex
+	skipLocked string                    // suffix: lock the rows that are read, and skip those that are locked
+	// halves says that skipLocked does not skip locked rows on this server. The store then uses lockNow, and halves the
+	// list of rows after each failure.
+	halves   bool
+	thenJoin string // JOIN in the written order, even if another order seems cheaper
+	lock     string // suffix: lock the rows that are read, and wait for locked ones
+	lockNow  string // suffix: lock the rows that are read, or fail at once
+	share    string // suffix: read the latest committed rows, and wait for rows of open transactions
+	shareNow string // suffix: as share, but fail at once if a row belongs to an open transaction
+	// inTx is a condition that makes a statement fail or change nothing outside a transaction. It is empty if the
+	// server has no such condition.
+	inTx string
+	// latest is a statement after which the next read shows the latest committed rows. It fails inside a transaction.
+	// It is empty if no such statement is needed.
+	latest    string
+	snapshots bool // whether a lock on a row that changed since the snapshot aborts the transaction (innodb_snapshot_isolation)
+	// foldsNames says that database names ignore case. DATABASE() then returns the name as it was written when the
+	// database was selected.
+	foldsNames bool
+	galera     bool // whether other nodes may have committed rows that this node does not show yet
+	returning  bool // whether the server has INSERT … RETURNING
+	insertID   bool // whether the driver returns the id of an inserted row. If not, the INSERT must be RETURNING
+	breaks     bool // whether a failed statement makes its transaction unusable until it goes back to a savepoint
+	qualified  bool // whether the table may be named database.table
+	unseenEnd  bool // whether a failed statement may end the transaction without the knowledge of a watcher of the connection
 
 	again  func(key string, columns ...string) string                   // suffix: an INSERT whose key exists overwrites these columns
 	keyed  func(keys []processlog.IdempotencyKey) string                // condition: the row's idempotency key is one of keys

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// faultsWrite inserts Faults. Its end lists the columns that it overwrites if the entry has Faults already.
+	// faultsWrite inserts Faults. The end of the statement lists the columns that are overwritten if the entry has
+	// Faults already.
 	faultsWrite = "INSERT INTO {fault} (entry_id, epoch, compensating, server_faults, server_downs, outcome_unknown)" +
 		" SELECT id, {epochs}, {compensating}, {server faults}, {server downs}, {outcome unknown} FROM {log}{by id} WHERE id IN ({ids}) AND token={token}{again}"
 	faultsRead   = "SELECT entry_id, {number epoch, compensating, server_faults, server_downs, outcome_unknown} FROM {fault}{by id} WHERE entry_id IN ({ids}){every row}"

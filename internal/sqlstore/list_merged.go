@@ -85,8 +85,8 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 	return heads, rows.Err()
 }
 
-// listMerged reads the rows at the first of many positions. {heads} are queries for the positions: one headsOfGroup for
-// each group, and headsKnown for positions that were read before.
+// listMerged reads the rows at the first of many positions. {heads} stands for the queries that find the positions: one
+// headsOfGroup for each group, and headsKnown for positions that were read before.
 const (
 	listMerged   = "SELECT {what} FROM ({heads} ORDER BY {order} LIMIT {limit}) AS heads {then join} {log} ON id=head_id ORDER BY {order} LIMIT {limit}"
 	headsOfGroup = "SELECT {number next_at} AS head_at, id AS head_id FROM (SELECT next_at, id FROM {log}{by due}" +

@@ -392,7 +392,8 @@ func (o outcomeOf) made(m *storeTwins, n int) processlog.Outcome {
 }
 
 // settleCommand settles a batch of outcomes of any kind. It may settle the batch twice, as a process does after a lost
-// answer. Some rows have changed since their claim, and the transaction of a slot has locked other rows.
+// answer. The batch may contain rows that have changed since their claim, and rows that the transaction of a slot has
+// locked.
 type settleCommand struct {
 	Token    processlog.Token
 	Outcomes []outcomeOf
@@ -640,7 +641,8 @@ func (c countCommand) run(m *storeTwins) {
 	})
 }
 
-// lookUpCommand finds entries by key, committed or in the transaction of a slot, and resolves one.
+// lookUpCommand finds entries by their keys, among the committed rows or in the transaction of a slot. It also resolves
+// one entry.
 type lookUpCommand struct {
 	Slot, Entry int
 	ByKey       bool

@@ -26,12 +26,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Users' tests and the library's simulation rely on the double. So these tests send the same commands to the double and
-// to a database, and both use the same clock. Both must return the same values, in the same order, to the millisecond.
+// Users' tests and the library's simulation rely on the in-memory double of a store. So these tests send the same
+// commands to the double and to a database, and both use the same clock. Both must return the same values, in the same
+// order, to the millisecond.
 
 func init() {
-	// A seed reproduces a failure, so rapid need not write a file into the repository. Each run draws new programs, so a
-	// few of them per run are enough. -rapid.checks=N runs more.
+	// A seed reproduces a failure, so rapid need not write a file into the repository. Each run draws new sequences of
+	// commands, so a few of them per run are enough. -rapid.checks=N runs more.
 	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.checks": "40"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
@@ -67,8 +68,8 @@ func checkStoreTwins(t *testing.T, wrap func(driver.Connector) driver.Connector)
 	rapid.Check(t, func(r *rapid.T) {
 		commands := program.Draw(r, "commands")
 		var failure string
-		// A connection belongs to the bubble that opened it. A failure leaves the bubble as text, because a panic of
-		// rapid must not leave the bubble.
+		// A connection belongs to the bubble that opened it. A failure is passed out of the bubble as text, because a
+		// panic of rapid must not leave the bubble.
 		synctest.Test(t, func(t *testing.T) { failure = runStoreTwins(t, connector, commands) })
 		if failure != "" {
 			r.Fatal(failure)

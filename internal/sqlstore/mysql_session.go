@@ -16,8 +16,8 @@ const (
 	// ownTransactions and ownSettings make a session independent of the DSN and of the server's defaults.
 	//
 	// The short wait for row locks keeps one locked row from delaying a whole batch. The short wait for metadata locks
-	// ends a blocked statement on the server before the engine gives the statement up. After that, the statement would
-	// still hold its session on the server until it ends.
+	// ends a blocked statement on the server before the engine gives the statement up. A statement that is given up
+	// first would hold its session on the server until the statement ends.
 	ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 	ownSettings     = "SET NAMES utf8mb4, SESSION " + txwatch.ShortRowWait + ", lock_wait_timeout=5, autocommit=1, completion_type=0, timestamp=DEFAULT, " +
 		"sql_mode='STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
@@ -64,7 +64,8 @@ func calmMariaDB(query string) string {
 	return txwatch.Calm + " FOR " + query
 }
 
-// mysqlFit is true in a session whose INSERT stores exactly what it is sent, and whose answers can be read:
+// mysqlFit is true in a session whose INSERT stores exactly what it is sent, and whose answers can be read. These
+// settings make mysqlFit false:
 //
 //   - unique_checks=0 lets InnoDB store a second row of the same idempotency key.
 //   - SET timestamp changes UTC_TIMESTAMP, so an entry would be due too early or never. SYSDATE reads the real clock.

@@ -69,12 +69,13 @@ func comparePositions(a, b processlog.Position) int {
 const firstOfKey = "(SELECT t.entry_id FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT 1)"
 
-// firstOf returns firstOfKey. key is an expression.
+// firstOf returns firstOfKey. The parameter key is an SQL expression.
 func (s *Store) firstOf(businessType, key string, dead bool) string {
 	return s.sql(firstOfKey, "type", s.d.text(businessType), "key", key, "counting", counting(dead))
 }
 
-// counting lists the states in which an entry counts as unfinished under its key. dead says whether dead entries count.
+// counting lists the states in which an entry counts as unfinished under its key. The parameter dead says whether dead
+// entries count.
 func counting(dead bool) string {
 	if dead {
 		return "0,-1,-2,-3"

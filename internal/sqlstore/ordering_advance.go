@@ -79,8 +79,8 @@ type fronting struct {
 // whether it waits. See fronting.
 //
 // A blocked first entry is not made due as long as another entry of its key runs. This happens if a late commit has put
-// an entry in front of a running one. If it were made due, it would only be blocked again. Leases of the whole key are
-// read only for a blocked first entry.
+// an entry in front of a running one. If the first entry were made due now, it would only be blocked again. Leases of
+// the whole key are read only for a blocked first entry.
 const firstOfKeys = "SELECT f.n, f.first, f.front, l.version, CASE WHEN l.state+0 IN (0,-1,-3) AND l.lease_until<={now} AND l.next_at<={now} THEN 1 ELSE 0 END," +
 	" CASE WHEN l.state+0 IN (0,-1,-3) AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>{now} THEN CASE WHEN EXISTS(SELECT 1" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
@@ -117,8 +117,8 @@ func (s *Store) readFirsts(ctx context.Context, businessType string, keys []stri
 // frontNotes is how many notes of a key clear reads at once.
 const frontNotes = 100
 
-// clear deletes notes at the front of keys whose entries no longer count. Such notes remain if no process has seen the
-// cancellation of an entry, or if a process was killed.
+// clear deletes the leading notes of each key whose entries no longer count. It stops at the first note whose entry
+// counts. Leftover notes remain if no process has seen the cancellation of an entry, or if a process was killed.
 func (s *Store) clear(ctx context.Context, businessType string, keys []string, dead bool) error {
 	for _, key := range keys {
 		for more := true; more; {

@@ -63,7 +63,7 @@ type purge struct {
 	refused []refusal[ended] // entries that the database refuses to delete
 	tired   bool             // whether some entries were not tried alone, because that would have taken too many statements
 	passed  ended            // last entry of the front part in which every entry is deleted or refused
-	held    bool             // whether an entry after passed was not deleted for another reason
+	held    bool             // whether an entry behind the position passed stays for a reason other than a refusal
 }
 
 // purgeWaits is the maximum number of waits of one purge for locks that a trigger wants.
@@ -128,7 +128,7 @@ func (p *purge) deletePage(ctx context.Context, page []ended) error {
 const oldestRows = "SELECT id, next_at, CAST(idempotent_id AS {byte type}) FROM {log}{by due}" +
 	" WHERE state={state} AND business_type={type} AND next_at<{now}-{age}{after} ORDER BY next_at, id LIMIT {limit}"
 
-// oldest reads up to limit entries that come after the entry after. If after is zero, it reads from the start.
+// oldest reads up to limit entries that come behind the position after. If after is zero, oldest reads from the start.
 func (p *purge) oldest(ctx context.Context, after ended, limit int) ([]ended, error) {
 	beyond := ""
 	if !after.id.IsZero() {
@@ -173,7 +173,7 @@ func (p *purge) try(ctx context.Context) func(entries []ended) error {
 			p.pass(entries, free < len(entries))
 		case waitIn(err) != nil && ctx.Err() == nil && p.waits < purgeWaits:
 			p.waits++
-			p.held = true // Do not move passed from here on, because writeApart deletes pieces in random order.
+			p.held = true // From here on the position passed must stay, because writeApart deletes pieces in random order.
 		case waitIn(err) != nil:
 			return waitIn(err).error // It would take too long to split the entries.
 		case (f == faultBusy || f == faultEnded || f == faultAborted) && ctx.Err() == nil && p.waits == 0:
@@ -187,7 +187,8 @@ func (p *purge) try(ctx context.Context) func(entries []ended) error {
 	}
 }
 
-// pass moves passed behind entries, unless one of these entries or an earlier one was held.
+// pass moves the position passed behind the given entries. If one of these entries, or an earlier one, was held, the
+// position stays.
 func (p *purge) pass(entries []ended, held bool) {
 	if p.held = p.held || held; !p.held {
 		p.passed = entries[len(entries)-1]
@@ -274,8 +275,8 @@ func (r *purgeRefusals) of(g group) refusedUpTo {
 	return r.known[g]
 }
 
-// pass stores a new position. unfinished means that this Purge has not found all refused entries yet. Then the next
-// Purge continues after the position, and refusedFor starts again.
+// pass stores a new position. The parameter unfinished says that this Purge has not found all refused entries yet. In
+// this case the next Purge continues after the position, and refusedFor starts again.
 func (r *purgeRefusals) pass(g group, passed ended, unfinished bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

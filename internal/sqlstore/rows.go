@@ -257,7 +257,8 @@ const resolveTimeout = 10 * time.Second
 const (
 	findByID  = "SELECT {columns} FROM {log} WHERE id = ?{and in schema} LIMIT 1{lock}"
 	findByKey = "SELECT {columns} FROM {log} WHERE idempotent_id = {key}{and in schema} LIMIT 1{lock}"
-	// lockByKey locks the row by its id. In the unique index, a transaction that records the key again may hold the lock.
+	// lockByKey locks the row by its id, and not through the unique index. A transaction that records the same key
+	// again may hold a lock in that index.
 	lockByKey = "SELECT {columns} FROM {log} WHERE id = (SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id = {key}){and in schema} LIMIT 1{lock}"
 )
 

@@ -91,7 +91,7 @@ func (s *Store) Scan(ctx context.Context, w processlog.Window) ([]processlog.Sch
 	return found, nil
 }
 
-// scanFrom returns the lower end of the window. After the first page that is the end of the page before.
+// scanFrom returns the lower end of the window. After the first page, the lower end is the end of the previous page.
 func (s *Store) scanFrom(w processlog.Window) string {
 	if !w.After.ID.IsZero() {
 		return fmt.Sprint(w.After.NextAt)

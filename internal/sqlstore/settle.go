@@ -13,7 +13,7 @@ import (
 
 // Settle implements Store. It writes up to 500 successes of handlers of one epoch in one statement. It does the same
 // with up to 500 successes of compensations. One statement writes up to 100 other outcomes of any kind, or fewer if
-// their errors are long. Outcomes among which a case opens, or which change Faults, take a short transaction.
+// their errors are long. If an outcome opens a case or changes Faults, its statement runs in a short transaction.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {
@@ -54,7 +54,7 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 type settleGroup struct {
 	absorb bool
 	epoch  uint32 // set only if absorb is true
-	undone bool   // set only if absorb is true: successes of compensations
+	undone bool   // whether these are successes of compensations; set only if absorb is true
 }
 
 func groupOf(o processlog.Outcome) settleGroup {
@@ -117,8 +117,8 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 //
 // settleSuccesses stores absorbed successes, which need no version. An entry becomes compensating at most once in an
 // epoch, and leaves that state only when it ends. So {from} is enough to distinguish a late success of a handler from
-// the success of a compensation (G12, G13). The counts do not change, because another attempt may have recorded a
-// failure since.
+// the success of a compensation (G12, compensation is part of an entry's life; G13, epochs do not mix). The counts do
+// not change, because another attempt may have recorded a failure since.
 const (
 	settleRows = "UPDATE {log}{by id} SET state={state}, version=version+1, process_count={process_count}, compensate_count={compensate_count}, delivery_count=0, lease_until=0," +
 		" ended_by={ended_by}, token={token}, updated_at={stamp}, next_at={now}+{wait}, last_error={last_error}" +
@@ -258,8 +258,8 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 // SettleTx implements Store. It is the last statement of the handler's own transaction, so effect and outcome commit
 // together or not at all.
 func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, o processlog.Outcome) error {
-	// Outside a transaction the UPDATE would commit by itself, and the outcome would be stored without its effect (G5).
-	// On MariaDB the UPDATE itself contains this check.
+	// Outside a transaction the UPDATE would commit by itself, and the outcome would be stored without its effect (G5,
+	// the effect happens exactly once). On MariaDB the UPDATE itself contains this check.
 	if s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)

@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// readMarks returns one row per mark, and an extra row with the clock, which it also returns if there are no marks.
+// readMarks returns one row per mark, and an extra row with the clock. It returns the extra row also if there are no
+// marks.
 const readMarks = "SELECT {now}, {empty}, 0 UNION ALL SELECT 0, {text business_type}, slot FROM {slots} WHERE business_type IN ({types})"
 
 // Marks implements Store by one SELECT by primary key.
@@ -109,8 +110,8 @@ func (s *Store) withoutSlots(err error) error {
 	return s.withoutTable(err, "_slots", "Periodic, Keep and Operations need")
 }
 
-// withoutTable replaces err if it says that a table is missing. The new error names the table, and needs says what
-// requires it.
+// withoutTable replaces err if it says that a table is missing. The new error names the table, and the text needs says
+// which features require the table.
 func (s *Store) withoutTable(err error, suffix, needs string) error {
 	if s.d.fault(err) != faultNoTable {
 		return err

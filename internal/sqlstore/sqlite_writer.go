@@ -10,18 +10,18 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// writer schedules this process's library transactions at the one writer of a SQLite file. Without it, waiting
-// transactions poll SQLite at intervals of up to 100 ms. A new transaction would then have the same chance to be next
-// as a transaction that has waited for seconds.
+// A SQLite file lets one transaction write at a time. The type writer decides which of the library's transactions in
+// this process is next. Without a writer, waiting transactions poll SQLite at intervals of up to 100 ms. A transaction
+// that has just come could then be next before a transaction that has waited for seconds.
 //
 // A turn is the right to be the next writer. A turn is only advice:
 //
-//   - No transaction waits longer for a turn than it would wait for a lock. After this time it asks SQLite without a
-//     turn.
+//   - No transaction waits longer for a turn than it would wait for a lock. After this time the transaction asks SQLite
+//     without a turn.
 //   - So a handler that holds the writer and calls the library on another connection gets "busy", and nothing
 //     deadlocks.
-//   - Transactions of other processes, and those that a service begins itself, take no turns. They poll. So writer
-//     leaves the file free now and then, long enough for one of them to poll.
+//   - Transactions of other processes, and those that a service begins itself, take no turns. They poll. So the writer
+//     leaves the file free now and then, for long enough that one of them polls.
 type writer struct {
 	mu      sync.Mutex // guards the fields below
 	taken   bool

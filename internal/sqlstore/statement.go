@@ -119,7 +119,7 @@ func (s *Store) placeholders(statement string) string {
 	return b.String()
 }
 
-// mayFail runs statements that may fail in a transaction that goes on. In some databases a failed statement breaks its
+// mayFail runs statements whose failure must not end the transaction. In some databases a failed statement breaks its
 // transaction. There mayFail sets a savepoint first, and goes back to it after a failure.
 func (s *Store) mayFail(ctx context.Context, tx processlog.Tx, run func() error) error {
 	if !s.d.breaks {

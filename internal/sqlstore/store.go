@@ -4,8 +4,10 @@
 //
 // The process log decides what is true:
 //
-//   - Each change of an entry is one guarded UPDATE. If two writers come at once, the database picks one (G4).
-//   - Rows are written by primary key, in ascending order. Producers never wait for such writes (G14).
+//   - Each change of an entry is one guarded UPDATE. If two writers come at once, the database picks one (G4, one
+//     history).
+//   - Rows are written by primary key, in ascending order. Producers never wait for such writes (G14, producers are not
+//     harmed).
 //   - Now is the database's clock. No entry runs early (G9).
 //
 // The root package opens a Store. The engine calls it through the contract in package processlog, from any goroutine.

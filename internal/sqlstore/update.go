@@ -97,9 +97,9 @@ func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func
 	return s.updateFreeAfter(ctx, ids, update, nil)
 }
 
-// updateFreeAfter does the same as updateFree. waited says that an earlier statement for the same rows did not get a
-// lock, and is nil if there was no such statement. If waited is not nil and all rows are free, a trigger caused the
-// wait and would wait again. Then updateFreeAfter writes nothing and returns waited.
+// updateFreeAfter does the same as updateFree. The parameter waited says that an earlier statement for the same rows
+// did not get a lock, and is nil if there was no such statement. If waited is not nil and all rows are free, a trigger
+// caused the wait and would wait again. Then updateFreeAfter writes nothing and returns waited.
 func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waited *waitError) (changed int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockFree(ctx, tx, ids)
@@ -157,8 +157,9 @@ func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog
 	return free, nil
 }
 
-// readFree reads and locks those rows of ids that no other transaction has locked. read must append lock to its query.
-// Where the server has no SKIP LOCKED, readFree tries with NOWAIT and halves the ids after each failure.
+// readFree reads and locks those rows of ids that no other transaction has locked. The function read must append the
+// text lock to its query. Where the server has no SKIP LOCKED, readFree tries with NOWAIT and halves the ids after each
+// failure.
 func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read func(ids []processlog.ID, lock string) ([]T, error)) ([]T, error) {
 	if !s.d.halves {
 		return read(ids, s.d.skipLocked)
