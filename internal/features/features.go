@@ -23,8 +23,8 @@ type Config struct {
 	// CaseOf returns the case that opens with an outcome that makes its entry dead. It is nil where no cases are kept.
 	CaseOf func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft
 
-	StopOnLoss bool // a database that has gone back stops this process until a person accepts the loss
-	IgnoreLoss bool // nobody looks whether the database has gone back
+	StopOnLoss bool // whether a database that has gone back stops this process until a person accepts the loss
+	IgnoreLoss bool // turns off the check for a database that has gone back
 
 	Queue Queue
 }
@@ -32,16 +32,16 @@ type Config struct {
 // Queue holds the settings of the queue.
 type Queue struct {
 	Queue       processlog.Queue // nil: a queue in this process, which knows only the entries of this process
-	Down        bool             // it did not answer when it was checked
-	Fingerprint string           // of the database
+	Down        bool             // whether the queue did not answer when New checked it
+	Fingerprint string           // fingerprint of the database
 	Horizon     time.Duration    // entries that are due later are not enqueued yet
-	Limit       int              // members of one type at most
+	Limit       int              // maximum number of entries of one type
 }
 
 // TypeSettings are the settings of a business type that belong to features.
 type TypeSettings struct {
-	Breaker Breaker // the zero value: none
-	Batch   Batch   // the zero value: a call of the handler takes one entry
+	Breaker Breaker // the zero value means no breaker
+	Batch   Batch   // the zero value means that a call of the handler takes one entry
 }
 
 // Batch is a handler that takes several entries. See batches.Settings.
@@ -94,7 +94,8 @@ type Set struct {
 	// Serialize gives a type an ordering key, before the type is registered. It asks the database.
 	Serialize func(ctx context.Context, businessType string, s Serial) error
 
-	// AdvanceKeys moves the ordering keys of entries on. Blocked returns those of ids that wait for another entry. Both are for tests.
+	// AdvanceKeys makes the next entry of the ordering keys of ids due. Blocked returns those of ids that wait for
+	// another entry. Both are for tests.
 	AdvanceKeys func(ctx context.Context, ids []processlog.ID) (moved bool, err error)
 	Blocked     func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
@@ -111,7 +112,7 @@ var localQueue func() processlog.Queue
 // features are called by New in the order of their files' names.
 var features []func(s *Set)
 
-// New makes an engine and attaches all features to it. Close the engine.
+// New makes an engine and attaches all features to it. The caller must close the engine.
 func New(ctx context.Context, cfg engine.Config, own Config) *Set {
 	s := &Set{
 		Engine: engine.New(ctx, cfg), cfg: own,

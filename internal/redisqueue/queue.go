@@ -191,7 +191,7 @@ func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.Enq
 	return calls, types
 }
 
-// addIf appends a type if so is true, unless the type is the last one already.
+// addIf appends a type if the parameter so is true, unless the type is the last one already.
 func addIf(so bool, types []string, businessType string) []string {
 	if !so || len(types) > 0 && types[len(types)-1] == businessType {
 		return types

@@ -227,8 +227,8 @@ func wanted(ids []processlog.ID) (want []processlog.Wanted) {
 	return want
 }
 
-// TestStatementsKeepToTheirIndexHoweverTheTableLooks asks for the plans of the statements on four logs: an empty log, a
-// small log, a large log with old statistics, and a log in which most entries have just changed.
+// TestStatementsKeepToTheirIndexHoweverTheTableLooks asks for the plans of all statements on four logs. One log is
+// empty, one is small, one is large with old statistics, and in one most entries have just changed.
 // Failure: F26, F29, F34
 func TestStatementsKeepToTheirIndexHoweverTheTableLooks(t *testing.T) {
 	b := openLogbook(t)

@@ -117,8 +117,8 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 //
 // settleSuccesses stores absorbed successes, which need no version. An entry becomes compensating at most once in an
 // epoch, and leaves that state only when it ends. So {from} is enough to distinguish a late success of a handler from
-// the success of a compensation (G12, compensation is part of an entry's life; G13, epochs do not mix). The counts do
-// not change, because another attempt may have recorded a failure since.
+// the success of a compensation (G13, epochs do not mix). The counts do not change, because another attempt may have
+// recorded a failure since.
 const (
 	settleRows = "UPDATE {log}{by id} SET state={state}, version=version+1, process_count={process_count}, compensate_count={compensate_count}, delivery_count=0, lease_until=0," +
 		" ended_by={ended_by}, token={token}, updated_at={stamp}, next_at={now}+{wait}, last_error={last_error}" +

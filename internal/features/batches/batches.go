@@ -1,5 +1,5 @@
-// Package batches runs handlers that take several entries in one call. Entries can wait, unclaimed, for others that share their
-// call.
+// Package batches runs handlers that take several entries in one call. An entry can stay unclaimed and wait for other
+// entries that share its call.
 package batches
 
 import (
@@ -21,9 +21,10 @@ const aloneAfter = 2
 
 // Settings are those of a type whose handler takes several entries.
 type Settings struct {
-	Call func(ctx context.Context, rows []*processlog.Row) []error // its result has the meaning that BatchFunc of the root package documents
-	Size int                                                       // maximum number of entries of a call
-	Wait time.Duration                                             // how long a due entry may wait for others to share its call
+	// Call runs the handler. Its result has the meaning that BatchFunc of the root package documents.
+	Call func(ctx context.Context, rows []*processlog.Row) []error
+	Size int           // maximum number of entries in one call
+	Wait time.Duration // how long a due entry may wait for others to share its call
 }
 
 // Batches are the types of one engine whose handlers take several entries.
@@ -52,7 +53,7 @@ func New(e *engine.Engine) *Batches {
 	return b
 }
 
-// Attach has the calls of a type take several entries.
+// Attach makes each call of a type's handler take several entries.
 func (b *Batches) Attach(t *engine.Type, s Settings) {
 	t.Run = func(ctx context.Context, row *processlog.Row) error { return only(s.call(ctx, []*processlog.Row{row})) }
 	t.Group(&calls{settings: s, lingering: lingering{wait: s.Wait, batch: s.Size}, b: b, e: b.e, t: t})
@@ -71,8 +72,8 @@ type calls struct {
 // Seats returns how many entries one call takes at most.
 func (c *calls) Seats() int { return max(1, c.batch) }
 
-// Company returns which entries may share a call with an entry that has lost this many leases. A compensation always
-// runs alone. Suspects do not share a call with entries that have lost no lease.
+// Company returns which entries may share a call with an entry that has lost the given number of leases. A compensation
+// always runs alone. Suspects do not share a call with entries that have lost no lease.
 func (c *calls) Company(state processlog.State, lost int) engine.Company {
 	switch {
 	case state == processlog.Compensating, lost >= aloneAfter:
@@ -131,8 +132,8 @@ func (c *calls) run(batch []*engine.Attempt) {
 	}
 }
 
-// judge calls the handler. A nil verdicts means success for all entries. whole reports whether there is a verdict for
-// each entry.
+// judge calls the handler. If verdicts is nil, all entries have succeeded. The result whole reports whether there is a
+// verdict for each entry.
 func (c *calls) judge(ctx context.Context, rows []*processlog.Row) (verdicts []error, whole bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -144,8 +145,8 @@ func (c *calls) judge(ctx context.Context, rows []*processlog.Row) (verdicts []e
 	if verdicts == nil {
 		return nil, true
 	}
-	// After a timeout the errors may not be the entries' own, so an error counts only once its entry has run alone (G7).
-	// A batch without errors is a success, however late.
+	// After a timeout the errors may not be the entries' own, so an error counts only once its entry has run alone (G7,
+	// no false exhaustion). A batch without errors is a success, however late.
 	timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout) && slices.ContainsFunc(verdicts, func(err error) bool { return err != nil })
 	return verdicts, len(verdicts) == len(rows) && !timedOut
 }
@@ -164,7 +165,7 @@ func (s *Settings) call(ctx context.Context, rows []*processlog.Row) []error {
 }
 
 // again runs an entry of a failed batch alone. If no handler may be called for the entry, it ends the attempt instead.
-// timedOut reports whether the batch had timed out: it may have done its work.
+// The parameter timedOut says whether the batch timed out. A batch that timed out may have done its work.
 func (c *calls) again(a *engine.Attempt, timedOut bool) {
 	if timedOut {
 		c.b.note(a)
@@ -174,7 +175,7 @@ func (c *calls) again(a *engine.Attempt, timedOut bool) {
 		return
 	}
 	if !c.t.Readmit(a) {
-		c.e.Finish(a, engine.Result{Err: engine.Soon(errShut)}) // A handler was called under this lease, so settle the entry instead of giving it back (G4).
+		c.e.Finish(a, engine.Result{Err: engine.Soon(errShut)}) // A handler was called under this lease, so settle the entry instead of giving it back (G4, one history).
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
@@ -182,14 +183,14 @@ func (c *calls) again(a *engine.Attempt, timedOut bool) {
 	c.e.RunAlone(a)
 }
 
-// note notes an attempt whose batch had timed out.
+// note remembers that the batch of an attempt timed out.
 func (b *Batches) note(a *engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.late[a] = struct{}{}
 }
 
-// wasLate reports whether the batch of an attempt had timed out, and forgets it.
+// wasLate reports whether the batch of an attempt timed out. It forgets what note remembered.
 func (b *Batches) wasLate(a *engine.Attempt) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,8 +199,8 @@ func (b *Batches) wasLate(a *engine.Attempt) bool {
 	return late
 }
 
-// markLate completes the outcome of an entry that has run alone after its batch had timed out. The batch may have done its work,
-// so the outcome says so.
+// markLate completes the outcome of an entry that has run alone after its batch timed out. The batch may have done its
+// work, so markLate notes in the outcome that the effect is unknown.
 func markLate(a *engine.Attempt, o *processlog.Outcome) {
 	if o.TimedOut || o.EndedBy == processlog.EndedByHandler {
 		return
@@ -209,7 +210,7 @@ func markLate(a *engine.Attempt, o *processlog.Outcome) {
 	if o.Faults != nil {
 		faults = *o.Faults
 	}
-	if !faults.OutcomeUnknown || o.LastError != a.Row.LastError { // Otherwise an earlier attempt has said so.
+	if !faults.OutcomeUnknown || o.LastError != a.Row.LastError { // If this is false, an earlier attempt has added this text.
 		o.LastError = fmt.Sprintf("%v after %v in its batch; then, alone: %s", processlog.ErrTimeout, a.Type.Timeout, o.LastError)
 	}
 	faults.OutcomeUnknown = true

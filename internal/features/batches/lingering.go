@@ -31,7 +31,8 @@ type lingering struct {
 // Wait returns how long an entry lingers at most.
 func (l *lingering) Wait() time.Duration { return l.wait }
 
-// Due counts a due entry. It reports whether enough have arrived for a full batch, and then allows the next look at once.
+// Due counts a due entry. If enough due entries have arrived for a full batch, Due returns true and allows the next
+// look at once.
 func (l *lingering) Due() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +50,7 @@ func (l *lingering) More() {
 	l.nextLook = time.Time{}
 }
 
-// begin reports whether a look begins now, and otherwise when the next one may begin.
+// begin reports whether a look begins now. If not, next is the earliest time at which a look may begin.
 func (l *lingering) begin(now time.Time) (begins bool, next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +68,8 @@ func (l *lingering) looked() {
 	l.nextLook = time.Now().Add(lookPause(l.wait))
 }
 
-// Look returns a look at the entries that linger, or when to call Look again.
+// Look returns a function that looks at the entries that linger. If no look may begin yet, Look returns nil and the
+// time at which to call it again.
 func (c *calls) Look(now time.Time) (look func() time.Duration, next time.Time) {
 	begins, next := c.begin(now)
 	if !begins {
@@ -79,9 +81,9 @@ func (c *calls) Look(now time.Time) (look func() time.Duration, next time.Time) 
 	}, time.Time{}
 }
 
-// ripeIn returns how much longer the due entries of the type may wait for a batch. It returns 0 if they fill a batch and
-// Never if none is due. It leaves out entries that this process holds. Otherwise stuck entries would look like a full
-// batch at each look.
+// ripeIn returns how much longer the due entries of the type may wait for a batch. It returns 0 if they fill a batch
+// and Never if none is due. ripeIn leaves out entries that this process holds, because stuck entries would look like a
+// full batch at each look.
 func (c *calls) ripeIn() time.Duration {
 	found, wait := 0, processlog.Never
 	held := c.e.HeldFree(c.t)

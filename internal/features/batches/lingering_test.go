@@ -26,7 +26,8 @@ func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 	})
 }
 
-// After a claim of a full batch the entries that are left may be too few for another, so the next look is not put off.
+// After a claim of a full batch, the entries that are left may be too few for another batch. So the next look must not
+// be put off.
 func TestClaimOfAFullBatchIsFollowedByALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingering{wait: 20 * time.Second, batch: 3}

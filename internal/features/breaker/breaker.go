@@ -37,9 +37,11 @@ type Breaker struct {
 	opened       func(observe.OpenBreaker) // called without the mutex
 	closed       func(observe.OpenBreaker) // called without the mutex
 
-	mu         sync.Mutex // guards the fields below; a caller may lock it while it holds the lock of the type's slots, so never lock slots under it
-	latest     []verdict  // verdicts of at most Of entries, the oldest first
-	generation int        // number of times the breaker has opened and closed; reports of calls from an earlier generation are ignored
+	// A caller may hold the lock of the type's slots when it locks mu. So never lock the slots while you hold mu. mu
+	// guards the fields below.
+	mu         sync.Mutex
+	latest     []verdict // verdicts of at most Of entries, the oldest first
+	generation int       // number of times the breaker has opened and closed; reports of calls from an earlier generation are ignored
 	open       *observe.OpenBreaker
 	probing    bool // a probe is running
 	calls      map[*engine.Attempt]*call
@@ -303,7 +305,7 @@ func reportOf(err, cause error) report {
 	case errors.Is(cause, processlog.ErrTimeout):
 		return down
 	case cause != nil:
-		return nothing // Run stops, the lease is lost, or the entry was cancelled. The handler's error may then blame anything.
+		return nothing // Run stops, the lease is lost, or the entry was cancelled. In these cases the handler's error says nothing about the dependency.
 	case j.Verdict == observe.Unavailable:
 		return down
 	}

@@ -52,7 +52,7 @@ func (b *broken) begin() *engine.Attempt {
 	return admitted[0]
 }
 
-// call makes one admitted call end with each of the errors.
+// call makes one admitted call for each of the errors, and ends the call with that error.
 func (b *broken) call(t *testing.T, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
@@ -268,8 +268,8 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 	}
 }
 
-// The MaxWait of an entry is over, so its waits count as failures. The breaker must not delay it any further. Its calls
-// never open the breaker, but they can close it.
+// The MaxWait of an entry is over, so its waits count as failures. The breaker must not delay the entry any further.
+// The entry's calls never open the breaker, but they can close it.
 func TestEntryThatHasHadItsTimeOpensNoBreaker(t *testing.T) {
 	synctest.Test(t, hadItsTime)
 }

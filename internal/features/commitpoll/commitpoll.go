@@ -24,11 +24,12 @@ const (
 	// pollSlowEvery is the shortest time between two polls for slow transactions. All of them share these polls.
 	pollSlowEvery = time.Second
 
-	// pollFor is how long after its statement a transaction is polled for. The reconciler finds the entries of slower ones.
+	// pollFor is the age up to which a transaction is polled for, counted from its statement. The reconciler finds the
+	// entries of slower ones.
 	pollFor = time.Minute
 
-	// reportedWithin is how long after the poll that finds a commit the caller may still report it before a warning is
-	// logged.
+	// reportedWithin is the time that the caller has to report a commit after a poll has found it. After this time a
+	// warning is logged.
 	reportedWithin = 200 * time.Millisecond
 
 	// mostWaiting is how many transactions may wait for a poll. Further ones are not polled, and the reconciler finds
@@ -43,30 +44,32 @@ const (
 // transaction is a transaction that waits for a poll.
 type transaction struct {
 	engine.UnseenCommit
-	at    time.Time // when its statement was sent
-	next  time.Time // the next poll
+	at    time.Time // time just before its statement was sent
+	next  time.Time // time of the next poll
 	polls int       // number of polls so far
-	found bool      // a poll found it committed
-	gone  bool      // it cannot commit any more
+	found bool      // whether a poll found that it has committed
+	gone  bool      // whether it can no longer commit
 }
 
 // slow reports whether a transaction has taken longer than the polls of pollAfter.
 func (t *transaction) slow() bool { return t.polls >= len(pollAfter) && !t.found }
 
 // Poller asks the database whether transactions have committed, with one statement for all transactions that are due.
-// It asks three times in the first second. Slow transactions are polled for every second, and from 8 s on every eighth
-// of their age. After a minute the reconciler finds their entries. It also finds those of transactions whose process
-// crashes.
+// It asks three times in the first second. Slow transactions are polled for every second. Once a transaction is older
+// than 8 s, the time between its polls is an eighth of its age.
+//
+// After a minute the poller gives up, and the reconciler finds the entries. The reconciler also finds the entries of
+// transactions whose process crashes.
 type Poller struct {
 	e      *engine.Engine
 	warned atomic.Bool
 
 	mu      sync.Mutex     // guards the fields below
 	waiting []transaction  // without the transactions of the poll that is running
-	slowAt  time.Time      // the last poll for slow transactions
+	slowAt  time.Time      // time of the last poll for slow transactions
 	timer   *time.Timer    // nil until the first transaction waits
-	wake    time.Time      // when the timer fires, or when the running poll began; zero if nothing waits
-	closed  bool           // no further poll begins
+	wake    time.Time      // time at which the timer fires, or at which the running poll began; zero if nothing waits
+	closed  bool           // whether polling has ended, so that no further poll begins
 	polling sync.WaitGroup // counts the running poll; added to only while closed is false
 }
 
@@ -179,9 +182,9 @@ func (p *Poller) waitLocked(polled []transaction) {
 	})
 }
 
-// again sets when a transaction is polled for again. It reports false if it needs no further poll. A transaction that
-// was found gets one more round, which asks nothing. The caller may still report the commit until then, and otherwise
-// that round logs a warning.
+// again sets the time of a transaction's next poll. It returns false if the transaction needs no further poll. After a
+// poll has found a commit, one more round follows, which asks nothing. If the caller has not reported the commit by
+// then, that round logs a warning.
 func (p *Poller) again(t *transaction, now time.Time) bool {
 	switch {
 	case t.gone, t.found && (t.Told == nil || p.warned.Load()):

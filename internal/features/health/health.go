@@ -30,7 +30,7 @@ func Of(ctx context.Context, e *engine.Engine) observe.Health {
 	return h
 }
 
-// reading fills in what the database tells.
+// reading is one call of Of. It fills in the fields of Health that come from the database.
 type reading struct {
 	e     *engine.Engine
 	h     *observe.Health
@@ -46,13 +46,13 @@ func (r *reading) overdue(ctx context.Context) error {
 		}
 		err = r.add(ctx, head)
 		if ctx.Err() != nil {
-			err = nil // The database has answered. Many types may take longer than a probe may last.
+			err = nil // The database has answered. With many types, the other reads may take longer than a probe may last.
 		}
 	}
 	return err
 }
 
-// add takes in the head of a type.
+// add adds the oldest overdue entry of a type to Health.
 func (r *reading) add(ctx context.Context, head processlog.Head) error {
 	oldest, err := r.oldestUnblocked(ctx, head)
 	if err != nil || len(oldest) == 0 {
@@ -74,8 +74,9 @@ func (r *reading) add(ctx context.Context, head processlog.Head) error {
 	return nil
 }
 
-// oldestUnblocked returns the entry of a head that has been due for longest and that no earlier entry of its ordering key
-// blocks. It reads only the beginning of a long backlog. It also works for serial types that this process does not know.
+// oldestUnblocked returns the entry of a head that has been due for the longest time. It leaves out entries that an
+// earlier entry of their ordering key blocks. It reads only the beginning of a long backlog. It also works for serial
+// types that this process does not know.
 func (r *reading) oldestUnblocked(ctx context.Context, head processlog.Head) ([]processlog.Scheduled, error) {
 	for _, limit := range []int{1, processlog.MaxRows} {
 		due, err := r.e.Store.Scan(ctx, processlog.Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: 0, Free: true, Limit: limit})

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Health and the log say these when invalid rows exist, and when the search for them fails.
+// Health and the log show problemRows if invalid rows exist, and problemSearch if the search for them fails.
 const (
 	problemRows   = "entries do not run as they stand: something else than this library has written them so"
 	problemSearch = "rows that cannot run could not be looked for"
@@ -23,10 +23,10 @@ const (
 
 const (
 	interval = 10 * time.Minute
-	timeout  = time.Minute // of a search; some servers read many rows for it
+	timeout  = time.Minute // time limit of a search; some servers read many rows during a search
 
-	atMost = 100 // rows that one search returns
-	named  = 3   // rows that are named for each reason
+	atMost = 100 // maximum number of rows that one search returns
+	named  = 3   // number of rows that are named for each reason
 )
 
 // Watch searches the log for invalid rows until ctx ends: at once, and then every ten minutes. A search that fails is repeated

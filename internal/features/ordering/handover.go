@@ -8,28 +8,30 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// handover claims the next entries of ordering keys while the outcomes of the entries in front of them are stored. The claim and
-// the outcome take a synced write each, and neither needs the other. No claimed entry starts before both are done. The look at its
-// key comes after them, as after every claim. It puts an entry back if the outcome of the one in front was not stored.
+// handover claims the next entries of ordering keys while the outcomes of the entries in front of them are being
+// stored. The claim and the outcome each take a synced write, and neither write has to wait for the other. A claimed
+// entry starts only after both writes. Before it starts, its key is checked, as after every claim. If the outcome of
+// the entry in front was not stored, this check puts the claimed entry back.
 //
-// Only an outcome that lets the next entry of the key run begins a handover.
+// A handover begins only with an outcome that lets the next entry of the key run.
 type handover struct {
 	businessType string
 	next         []nextEntry
-	attempts     []*engine.Attempt // in front of next, in the same order
+	attempts     []*engine.Attempt // attempts of the entries in front of next, in the same order
 	claimed      chan struct{}     // closed once known is set
 	known        engine.Known
 
 	mu    sync.Mutex             // guards ended
-	ended map[processlog.ID]bool // the entries in front that have ended
+	ended map[processlog.ID]bool // entries in front that have ended
 }
 
-// prompt reports whether the next entry of a key waits for an outcome.
+// prompt reports whether the next entry of a key waits for the outcome of this attempt.
 func (o *Ordering) prompt(a *engine.Attempt) bool {
 	return o.some.Load() && o.held.get(a).position.Key != ""
 }
 
-// storing begins handovers for outcomes that are about to be stored. The returned function has the claimed entries looked at, once.
+// storing begins handovers for outcomes that are about to be stored. The caller calls the returned function once the
+// statement that stores them has answered. startAhead then checks and starts the claimed entries.
 func (o *Ordering) storing(batch []engine.Settling) (answered func()) {
 	var all []*handover
 	for _, s := range batch {
@@ -60,7 +62,7 @@ func (o *Ordering) storing(batch []engine.Settling) (answered func()) {
 	}
 }
 
-// endHandover has attempts whose outcomes are not stored yet no longer belong to a handover.
+// endHandover removes a handover from its attempts whose outcomes are not stored yet.
 func (h *heldPositions) endHandover(over *handover) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,8 +73,9 @@ func (h *heldPositions) endHandover(over *handover) {
 	}
 }
 
-// behind returns the entry that may run once an outcome is stored. It is zero if this process does not know that entry. It is also
-// zero if the attempt's entry has lost a lease: an entry that kills its process must not cost the next entry a lease each time.
+// behind returns the entry that may run once an outcome is stored. The ID is zero if this process does not know that
+// entry. The result is the zero value if the attempt's entry has lost a lease: an entry that kills its process must not
+// cost the next entry a lease each time.
 func (o *Ordering) behind(a *engine.Attempt, p processlog.Position, to processlog.State) (next nextEntry) {
 	s, _ := o.of(a.Type.Name)
 	if p.Key == "" || a.Type.Grouped() || !to.Terminal() || to == processlog.Dead && !s.PassDead || engine.LostLeases(&a.Row) > 0 {
@@ -88,7 +91,7 @@ func (o *Ordering) stored(a *engine.Attempt, to processlog.State) {
 	}
 	h := o.held.take(a)
 	if h.position.Key == "" {
-		h.position = o.positionOf(&a.Row) // it was dead-lettered, and no handler was called
+		h.position = o.positionOf(&a.Row) // The entry was dead-lettered without a call of its handler.
 	}
 	if h.handover == nil {
 		o.rest(h.position, to)
@@ -111,8 +114,8 @@ func (o *Ordering) claimAhead(batch []*handover) {
 	}
 }
 
-// startAhead starts the claimed entries that nothing blocks any more. It looks for the next entry behind an entry that has ended
-// and whose next one could not be claimed.
+// startAhead starts the claimed entries that no entry blocks any more. If an entry has ended but its next entry could
+// not be claimed, startAhead has the next entry looked for.
 func (o *Ordering) startAhead(batch []*handover) {
 	for _, h := range batch {
 		<-h.claimed

@@ -14,7 +14,7 @@ func (o *Ordering) join(drafts []processlog.Draft) (write func(context.Context, 
 	if !o.some.Load() {
 		return nil, nil
 	}
-	var positions []processlog.Position // one for each draft, without a key where it has none
+	var positions []processlog.Position // one for each draft; Key is empty if the draft has no ordering key
 	for i := range drafts {
 		d := &drafts[i]
 		s, ok := o.of(d.BusinessType)
@@ -59,9 +59,9 @@ func (o *Ordering) writePositions(ctx context.Context, tx processlog.Tx, drafts 
 	return err
 }
 
-// orderAsGiven orders the positions of one key as in the list. The server gave out their ids in the order of their idempotency
-// keys, by which Insert sorts rows so that two transactions with the same keys do not deadlock. So each position takes the place of
-// one of these ids: the first position takes the lowest id, and so on.
+// orderAsGiven orders the positions of one key as in the list. Insert sorts rows by idempotency key, so that two
+// transactions with the same keys do not deadlock. So the server assigns the ids in that order, and not in the order of
+// the list. orderAsGiven assigns the same ids again as order ids: the first position takes the lowest id, and so on.
 func orderAsGiven(positions []processlog.Position) {
 	lists := make(map[orderingKey][]int, len(positions))
 	for i, p := range positions {
@@ -80,7 +80,7 @@ func orderAsGiven(positions []processlog.Position) {
 	}
 }
 
-// learnIDs asks for the ids that the server has not told after the insert.
+// learnIDs reads the ids that the server did not return after the insert.
 func (o *Ordering) learnIDs(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, positions []processlog.Position, inserted []processlog.Inserted) error {
 	var keys []processlog.IdempotencyKey
 	for i, p := range positions {

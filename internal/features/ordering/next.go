@@ -11,21 +11,22 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// nextEntry is an entry that no other entry of its key blocks any more, or probably so.
+// nextEntry is an entry that is probably not blocked any more by another entry of its key.
 type nextEntry struct {
 	businessType string
 	id           processlog.ID
-	behind       processlog.Position // the entry that blocked it, if nothing else is known
+	behind       processlog.Position // position of the entry that blocked it; the zero value if that is unknown
 }
 
-// givenBack is called when an attempt was given back. Its lease was in the way of an entry that was committed late, in front of it.
+// givenBack is called when an attempt was given back. If another entry committed late and comes first under the same
+// key, it may have waited for this lease to end.
 func (o *Ordering) givenBack(a *engine.Attempt) { o.rest(o.held.take(a).position, a.Row.State) }
 
 // moved is called when a service or a person has ended an entry.
 func (o *Ordering) moved(row *processlog.Row, to processlog.State) { o.rest(o.positionOf(row), to) }
 
-// rest notes that an attempt of an entry is over. Once the entry has ended, the next one of its key may run. Until then only an
-// entry may run that was committed late, in front of it: the lease was in its way.
+// rest notes that an attempt of an entry is over. If the entry has ended, the next entry of its key may run. If the
+// entry has not ended, only an entry can run that committed late, comes first, and waited for this lease to end.
 func (o *Ordering) rest(p processlog.Position, state processlog.State) {
 	switch {
 	case p.Key == "":
@@ -38,7 +39,8 @@ func (o *Ordering) rest(p processlog.Position, state processlog.State) {
 	if state == processlog.Dead && !s.PassDead {
 		return
 	}
-	// The entry behind it is claimed at once if this process knows that entry. If not, or if the claim fails, it is looked for.
+	// If this process knows the next entry of the key, it claims that entry at once. If it does not, or if the claim
+	// fails, findNext looks for the next entry.
 	if next := o.seen.ended(p); !next.IsZero() {
 		o.follow(nextEntry{businessType: p.BusinessType, id: next, behind: p})
 	} else {
@@ -49,7 +51,7 @@ func (o *Ordering) rest(p processlog.Position, state processlog.State) {
 // nextTries is how often the next entry of a key is looked for. After the last try a sweep finds it.
 const nextTries = 5
 
-// findNext finds the entries behind those of a batch.
+// findNext finds the next entries behind the positions of a batch.
 func (o *Ordering) findNext(batch []processlog.Position) {
 	byType := grouped.By(batch, func(p processlog.Position) string { return p.BusinessType })
 	for _, businessType := range byType.Order {
@@ -69,8 +71,8 @@ func (o *Ordering) findNext(batch []processlog.Position) {
 	o.gone.Add(batch...)
 }
 
-// sawAdvance takes the result of an Advance, and returns an error that another try may help with. An entry that the database
-// refuses to make due comes due by itself, when the time is over for which it was blocked.
+// sawAdvance handles the error of an Advance. It returns the error only if another try may help. If the database
+// refuses to make an entry due, the entry becomes due by itself at the end of its wait.
 func (o *Ordering) sawAdvance(businessType string, err error) error {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
@@ -81,8 +83,8 @@ func (o *Ordering) sawAdvance(businessType string, err error) error {
 	return err
 }
 
-// forget removes the notes of entries that have ended. A note that stays counts for nothing, and is removed when it is met at the
-// front of its key.
+// forget removes the notes of entries that have ended. A note that stays has no effect. It is removed once it is found
+// at the front of its key.
 func (o *Ordering) forget(batch []processlog.Position) {
 	batch = slices.DeleteFunc(batch, func(p processlog.Position) bool { return p.ID.IsZero() })
 	if len(batch) == 0 {
@@ -107,7 +109,7 @@ func (o *Ordering) followAll(businessType string, ids []processlog.ID) {
 	o.follow(next...)
 }
 
-// follow claims entries that nothing blocks any more, if they can run here.
+// follow claims entries that no other entry blocks any more, if they can run here.
 func (o *Ordering) follow(entries ...nextEntry) {
 	if len(entries) == 0 || o.next.Add(entries...) {
 		return
@@ -117,7 +119,7 @@ func (o *Ordering) follow(entries ...nextEntry) {
 	}
 }
 
-// lookBehind looks for the next entry of a key, where a known one could not be claimed.
+// lookBehind looks for the next entry of a key after a known one could not be claimed.
 func (o *Ordering) lookBehind(e nextEntry) {
 	if e.behind.Key != "" {
 		o.rested.Add(e.behind)
@@ -126,16 +128,16 @@ func (o *Ordering) lookBehind(e nextEntry) {
 	}
 }
 
-// enqueue tells the source of an entry that nothing blocks any more.
+// enqueue hands the source an entry that no other entry blocks any more.
 func (o *Ordering) enqueue(businessType string, id processlog.ID) {
 	o.e.Move(businessType, id, 0)
 	if o.e.Reach() == engine.ReachNone {
 		o.sweep(businessType).begin()
-		o.e.Expect(businessType, 0) // the source, while it answers, wakes the scanner itself
+		o.e.Expect(businessType, 0) // As long as the source answers, the source itself wakes the scanner.
 	}
 }
 
-// claimNext claims entries, as many as there are slots for.
+// claimNext claims as many of the entries as there are slots for.
 func (o *Ordering) claimNext(batch []nextEntry) {
 	byType := grouped.By(batch, func(e nextEntry) string { return e.businessType })
 	for _, name := range byType.Order {
@@ -176,8 +178,9 @@ func idsOf(rows []processlog.Row) map[processlog.ID]bool {
 	return ids
 }
 
-// AdvanceKeys moves the keys of entries on, and reports whether an entry may run now that was blocked. It is for tests: the next
-// entry of a key becomes due soon after the first one has ended, and a test that looks in between would find nothing due.
+// AdvanceKeys makes the next entry of the ordering keys of ids due. It reports whether a blocked entry may run now. It
+// is for tests: the next entry of a key becomes due soon after the first one has ended, and a test that looks in
+// between would find nothing due.
 func (o *Ordering) AdvanceKeys(ctx context.Context, ids []processlog.ID) (bool, error) {
 	if !o.some.Load() {
 		return false, nil

@@ -1,12 +1,15 @@
-// Package ordering runs entries of one ordering key one at a time, in the order in which they were recorded: TypeConfig.Serial.
+// Package ordering runs entries of one ordering key one at a time, in the order in which they were recorded. It
+// implements TypeConfig.Serial.
 //
-// An entry that an earlier one of its key blocks is not claimed. The store's Blocked and Fronts say so before a claim, and such an
-// entry costs no write. The answer may be out of date, so each claimed entry is looked at again before its handler starts. It must
-// be the first of its key that counts, and no other entry of the key may be leased. Otherwise it is blocked: given back, not
-// counted, and due after a while. When the first entry of a key has ended, the next one is claimed here, or enqueued for others.
+// An entry that an earlier entry of its key blocks is not claimed. Before a claim, the store's Blocked and Fronts
+// report such entries, which costs no write. Their answer may be out of date, so each claimed entry is checked again
+// before its handler starts. The entry must be the first of its key that counts, and no other entry of the key may be
+// leased. If it may not start, it becomes blocked: it is given back without counting an attempt, and is due after a
+// while. When the first entry of a key has ended, the next one is claimed here, or enqueued for other processes.
 //
-// Two entries of a key never start at once. Both claims are committed before either is looked at, so at least one of them sees the
-// lease of the other and gives way (G30). If both give way, each looks again once it is blocked, and the later one wakes the first.
+// Two entries of a key never start at once. Both claims commit before either entry is checked, so at least one of the
+// checks sees the other lease and gives way (G30, one at a time in order). If both give way, each process looks again
+// after its entry was blocked. The later look makes the first entry due.
 //
 //	ordering.go   which types have keys, and which claimed entries may start
 //	join.go       the positions of recorded entries
@@ -37,14 +40,14 @@ import (
 
 // Serial says which entries of a type run one at a time.
 type Serial struct {
-	// Key returns the ordering key of what was recorded. Entries without a key run beside all others.
+	// Key returns the ordering key of an entry. An entry without a key runs independently of all others.
 	Key func(row *processlog.Row) string
 
-	// PassDead lets entries behind a dead one run.
+	// PassDead lets entries behind a dead entry run.
 	PassDead bool
 }
 
-// The texts of problems in Health and in the log.
+// Health and the log show these texts.
 const (
 	problem            = "the earlier entries of ordering keys could not be read"
 	problemRefusedWake = "the database refuses to make entries due that no other entry of their key blocks any more"
@@ -54,7 +57,8 @@ const (
 type Ordering struct {
 	e *engine.Engine
 
-	some   atomic.Bool // there is a type with a key; the functions that every entry passes ask for no more than this
+	// some is true if any type has an ordering key. Code that runs for every entry reads only this field.
+	some   atomic.Bool
 	mu     sync.RWMutex
 	serial map[string]Serial // by type; guarded by mu
 	sweeps map[string]*sweep // by type; guarded by mu
@@ -62,18 +66,19 @@ type Ordering struct {
 	held heldPositions
 	seen seen
 
-	rested groupcommit.Batcher[processlog.Position] // the next entries behind these are looked for
-	gone   groupcommit.Batcher[processlog.Position] // the notes of these are removed
-	next   groupcommit.Batcher[nextEntry]           // these are claimed
-	ahead  groupcommit.Batcher[*handover]           // the next entries of these are claimed while outcomes are stored
-	handed groupcommit.Batcher[*handover]           // the next entries of these are looked at once the outcomes are stored
+	rested groupcommit.Batcher[processlog.Position] // positions whose next entries must be found
+	gone   groupcommit.Batcher[processlog.Position] // positions whose notes must be removed
+	next   groupcommit.Batcher[nextEntry]           // entries to claim
+	ahead  groupcommit.Batcher[*handover]           // handovers whose next entries must be claimed
+	handed groupcommit.Batcher[*handover]           // handovers whose outcomes were stored, so that their claimed entries can start
 }
 
-// waitBound is how many entries may wait in memory. A sweep finds further ones.
+// waitBound is the maximum number of entries that wait in memory. A sweep finds the others.
 const waitBound = 100_000
 
-// forgetPace is how long a note waits for others to be removed with it. Nothing waits for that, but each DELETE is a synced write
-// beside those that the next entries wait for. A note that stays is read by each look at its key.
+// forgetPace is how long a note waits for its removal, so that one DELETE removes several notes. No entry waits for the
+// removal. But each DELETE is a synced write, and it slows the writes for which the next entries wait. The time is
+// short because each check of a key reads the notes that are left.
 const forgetPace = 20 * time.Millisecond
 
 // New makes the ordering of an engine.
@@ -110,7 +115,7 @@ func (o *Ordering) Serialize(ctx context.Context, businessType string, s Serial)
 	return nil
 }
 
-// Attach has a type obey its order, if it has an ordering key.
+// Attach makes a type keep its order, if it has an ordering key.
 func (o *Ordering) Attach(t *engine.Type) {
 	if !o.Ordered(t.Name) {
 		return
@@ -146,27 +151,28 @@ func (o *Ordering) Ordered(businessType string) bool {
 	return serial
 }
 
-// position returns the position of an entry, without a key if it has none. A key that is too long is replaced by its hash. It
-// returns a *FieldError if the user's function panics.
+// position returns the position of an entry. Its Key is empty if the entry has no ordering key. A key that is too long
+// is replaced by its hash. position returns a *FieldError if the user's function panics.
 func position(s Serial, row *processlog.Row) (p processlog.Position, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &processlog.FieldError{Field: "Serial", Reason: "panicked: " + usererr.PanicText(r)}
 		}
 	}()
-	// The function is given what was recorded and nothing else, so that it returns the same key each time.
+	// Pass only what was recorded to the user's function, so that it returns the same key each time.
 	draft := row.Draft()
 	recorded := draft.Row()
 	key := s.Key(&recorded)
 	if len(key) >= processlog.MaxOrderingKey {
-		sum := sha256.Sum256([]byte(key)) // also of a key that would just fit, which could be the hash of another key
+		// Hash even a key that would just fit, because it could be the hash of another key.
+		sum := sha256.Sum256([]byte(key))
 		key = hex.EncodeToString(sum[:])
 	}
 	return processlog.Position{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}, nil
 }
 
-// positionOf returns the position of an entry, without a key if it has none or if the user's function panics. In that case a sweep
-// finds the next entry.
+// positionOf returns the position of an entry. Its Key is empty if the entry has no ordering key, or if the user's
+// function panics. After a panic a sweep finds the next entry.
 func (o *Ordering) positionOf(row *processlog.Row) (p processlog.Position) {
 	if s, serial := o.of(row.BusinessType); serial {
 		p, _ = position(s, row)
@@ -174,8 +180,8 @@ func (o *Ordering) positionOf(row *processlog.Row) (p processlog.Position) {
 	return p
 }
 
-// heldPositions are the positions of attempts that run, or whose outcomes are not stored yet. A handler may change the content
-// from which its key was made.
+// heldPositions are the positions of attempts that run, or whose outcomes are not stored yet. They are kept because a
+// handler may change the content from which its key was made.
 type heldPositions struct {
 	mu sync.Mutex // guards the field below
 	of map[*engine.Attempt]held
@@ -184,7 +190,7 @@ type heldPositions struct {
 // held is what is known of one attempt.
 type held struct {
 	position processlog.Position
-	handover *handover // claims the next entry of the key meanwhile; nil: none does
+	handover *handover // claims the next entry of the key; nil if no handover does
 }
 
 func (h *heldPositions) set(a *engine.Attempt, v held) {
@@ -226,10 +232,11 @@ func (o *Ordering) blocked(ctx context.Context, businessType string, ids []proce
 type waiter struct {
 	*engine.Attempt
 	position processlog.Position
-	wait     time.Duration // how long the entry waits if nothing tells it sooner that it may run
+	wait     time.Duration // how long the entry stays blocked if nothing makes it due earlier
 }
 
-// separate returns the attempts that may start. The others are blocked, or nobody knows whether they are.
+// separate returns the attempts that may start, and the attempts that must be given back. The function giveUp gives the
+// latter back. They are blocked, or it is unknown whether they are.
 func (o *Ordering) separate(t *engine.Type, attempts []*engine.Attempt) (first, blocked []*engine.Attempt, giveUp func() error) {
 	s, _ := o.of(t.Name)
 	var standing []waiter
@@ -267,9 +274,10 @@ func attemptsOf(list []waiter) []*engine.Attempt {
 	return attempts
 }
 
-// look separates claimed entries, which share a token, into those that may start and those that wait. An entry whose position is
-// not noted, or is noted under an earlier epoch, waits too, and is noted by being blocked. It was recorded by a process that did
-// not know the key, or by a person, or it was requeued. Every later look sees it.
+// look separates claimed entries, which share a token, into those that may start and those that wait. An entry also
+// waits if its position is not noted, or is noted under an earlier epoch. Such an entry was requeued, or was recorded
+// by a person or by a process that did not know the key. Blocking the entry notes its position, so that every later
+// look sees it.
 func (o *Ordering) look(s Serial, standing []waiter) (first, wait []waiter, err error) {
 	ctx, cancel := o.e.Statement()
 	defer cancel()
@@ -279,7 +287,7 @@ func (o *Ordering) look(s Serial, standing []waiter) (first, wait []waiter, err 
 	}
 	keyStates, err := o.keyStates(ctx, s, standing)
 	if err != nil {
-		o.seen.forgetAll() // the next answer may come from another server
+		o.seen.forgetAll() // The next answer may come from another server.
 		return nil, nil, err
 	}
 	for _, w := range standing {
@@ -294,8 +302,8 @@ func (o *Ordering) look(s Serial, standing []waiter) (first, wait []waiter, err 
 	return first, wait, nil
 }
 
-// keyStates reads the state of the keys of claimed entries. Of entries that were seen it reads only which entry is first. Of the
-// other keys it reads all entries.
+// keyStates reads the state of the keys of claimed entries. For a key whose entries were seen, it reads only the first
+// entry. For any other key it reads all entries.
 func (o *Ordering) keyStates(ctx context.Context, s Serial, standing []waiter) (map[string]processlog.KeyState, error) {
 	unseen := make(map[string]bool)
 	for _, w := range standing {
@@ -332,7 +340,7 @@ func (o *Ordering) keyStates(ctx context.Context, s Serial, standing []waiter) (
 	return keyStates, nil
 }
 
-// blockedWait returns how long a blocked entry waits if nothing tells it that it may run.
+// blockedWait returns how long a blocked entry waits if nothing makes it due earlier.
 func (o *Ordering) blockedWait() time.Duration {
 	if o.e.Reach() != engine.ReachAll {
 		return o.e.PollInterval
@@ -340,8 +348,8 @@ func (o *Ordering) blockedWait() time.Duration {
 	return o.e.ReconcileInterval
 }
 
-// block puts entries back until the one in front has ended, and makes sure that it has not ended meanwhile. After an error they are
-// due still.
+// block puts entries back until the entry in front of them has ended. Then it checks whether that entry has ended
+// meanwhile. After an error the entries are still due.
 func (o *Ordering) block(t *engine.Type, s Serial, wait []waiter) error {
 	blocked, keys := make([]processlog.BlockedEntry, len(wait)), make([]processlog.Position, len(wait))
 	for i, w := range wait {
@@ -352,11 +360,11 @@ func (o *Ordering) block(t *engine.Type, s Serial, wait []waiter) error {
 	err := o.e.Store.Block(ctx, blocked, wait[0].Row.Token)
 	wait, err = o.withoutRefused(t, wait, err)
 	o.e.Saw(problem, err)
-	if err != nil { // some may be blocked all the same
+	if err != nil { // Some entries may be blocked in spite of the error.
 		o.putBack(t, wait)
 	}
 	failpoint.Reach(failpoint.OrderingBlocked)
-	// The first entry may have ended, or given way, before these were blocked.
+	// The first entry may have ended, or given way, before these entries were blocked.
 	next, advanceErr := o.e.Store.Advance(ctx, t.Name, keys, !s.PassDead)
 	_ = o.sawAdvance(t.Name, advanceErr)
 	for _, w := range wait {
@@ -371,7 +379,8 @@ func (o *Ordering) block(t *engine.Type, s Serial, wait []waiter) error {
 	return err
 }
 
-// withoutRefused puts those entries back that the database refuses to block. It returns the others, and an error of another kind.
+// withoutRefused puts back the entries that the database refuses to block. It returns the other entries. It returns the
+// error only if it is not a refusal.
 func (o *Ordering) withoutRefused(t *engine.Type, wait []waiter, err error) ([]waiter, error) {
 	var refused *processlog.RefusedError
 	if !errors.As(err, &refused) {
@@ -395,19 +404,19 @@ func (o *Ordering) withoutRefused(t *engine.Type, wait []waiter, err error) ([]w
 	return rest, nil
 }
 
-// putBack gives back claimed entries of which nobody knows whether they may run.
+// putBack gives back claimed entries if it is unknown whether they may run.
 func (o *Ordering) putBack(t *engine.Type, standing []waiter) {
 	again := make([]processlog.QueueEntry, len(standing))
 	for i, w := range standing {
 		again[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.Row.ID, In: engine.RefusedRetry}
 	}
 	o.e.Release(standing[0].Row.Token, again...)
-	for _, w := range standing { // otherwise the leases of the queue last longer
+	for _, w := range standing { // The leases of the queue would last longer.
 		o.e.OfferAgain(w.Attempt, engine.RefusedRetry)
 	}
 }
 
-// reason returns an error that names the entry in front of an entry, or nil if none is.
+// reason returns an error that names the entry in front of an entry, or nil if no entry is in front.
 func (o *Ordering) reason(ctx context.Context, row *processlog.Row) error {
 	p := o.positionOf(row)
 	if p.Key == "" || row.State.Terminal() {

@@ -29,7 +29,8 @@ func (oneKey) KeyStates(context.Context, string, []processlog.Position, processl
 
 func (oneKey) Forget(context.Context, []processlog.Position) error { return nil }
 
-// A service may declare a type with another key, or none, that has a handler here. The handler's entries keep their key.
+// A service may declare a type with another key, or without a key, although the type has a handler here. The handler's
+// entries must keep their key.
 // Failure: F116
 func TestTypeThatHasAHandlerKeepsItsKey(t *testing.T) {
 	o := ordered(t, oneKey{})

@@ -21,13 +21,15 @@ import (
 type sweep struct {
 	begun atomic.Bool // begin was called since the last read
 
-	guard  chan struct{} // of capacity 1: full while a claim reads, so that two claims find different entries; guards the fields below
-	pages  int           // number of pages in a row that may still be read without finding an entry
-	ended  bool          // all keys and all due entries have been read
-	key    string        // last key read; "" before the first
-	keys   bool          // all keys have been read
+	// guard has capacity 1. It is full while a claim reads, so that two claims find different entries. It guards the
+	// fields below.
+	guard  chan struct{}
+	pages  int    // number of pages in a row that may still be read without finding an entry
+	ended  bool   // all keys and all due entries have been read
+	key    string // last key read; "" before the first
+	keys   bool   // all keys have been read
 	states []processlog.State
-	after  processlog.Scheduled // last due entry read of those in the state states[0]
+	after  processlog.Scheduled // last due entry that was read in the state states[0]
 }
 
 func newSweep() *sweep { return &sweep{guard: make(chan struct{}, 1), states: openStates} }

@@ -1,4 +1,4 @@
-// Package pause keeps types from running that people have paused.
+// Package pause stops claims of the types that people have paused.
 package pause
 
 import (
@@ -25,12 +25,12 @@ type Pauses struct {
 	paused map[string]*atomic.Bool // by type
 }
 
-// New makes the pauses of an engine. read returns the names of all paused types.
+// New makes the pauses of an engine. The function read returns the names of all paused types.
 func New(e *engine.Engine, read func(ctx context.Context) (map[string]bool, error)) *Pauses {
 	return &Pauses{e: e, read: read, paused: make(map[string]*atomic.Bool)}
 }
 
-// Attach has a type obey its pause.
+// Attach makes a type obey its pause.
 func (p *Pauses) Attach(t *engine.Type) {
 	paused := new(atomic.Bool)
 	p.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 )
 
-// pausable returns a type whose pauses are those that read returns.
+// pausable returns a type and its pauses, which call read.
 func pausable(t *testing.T, cfg engine.Config, read func(context.Context) (map[string]bool, error)) (*Pauses, *engine.Type) {
 	t.Helper()
 	cfg.Log, cfg.ErrorNumber = slog.New(slog.DiscardHandler), func(error) uint16 { return 0 }

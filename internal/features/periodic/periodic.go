@@ -147,8 +147,8 @@ func (c *Calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 	return max(0, rest-time.Since(read))
 }
 
-// doSlots does the slots of a period that come after mark and not after now. now is the time of the database. read is
-// when this process read now, by its own clock.
+// doSlots does the slots of a period that come after mark, up to now. The parameter now is the database's time. The
+// parameter read is the time at which this process read it, by its own clock.
 //
 // doSlots returns the time until the period's next slot, and whether this process did any slots.
 func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, read time.Time) (again time.Duration, done bool, err error) {
@@ -208,8 +208,8 @@ type due struct {
 	next    time.Time   // the first slot after the second moment; zero if there is none
 }
 
-// since lists the slots after mark and not after now. It asks the schedule for one slot at a time, because each slot
-// may depend on the slot before it.
+// since lists the slots after mark, up to now. It asks the schedule for one slot at a time, because each slot may
+// depend on the slot before it.
 func (p Period) since(ctx context.Context, mark, now time.Time) (d due, err error) {
 	for d.next = mark; ; d.slots = append(d.slots, d.next) {
 		if d.next, err = p.next(d.next); err != nil {

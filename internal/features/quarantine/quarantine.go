@@ -1,7 +1,7 @@
-// Package quarantine bounds how many entries run at once that may have killed a process.
+// Package quarantine limits how many suspects run at once. A suspect is an entry that may have killed a process.
 //
-// An entry whose lease has ended without an outcome may have killed the process that ran it. Such a suspect runs among few
-// others, so that few innocent entries lose a second lease with it. A suspect that has lost two leases runs alone.
+// An entry whose lease has ended without an outcome may have killed the process that ran it. Such a suspect runs among
+// few others, so that few innocent entries lose a second lease with it. A suspect that has lost two leases runs alone.
 package quarantine
 
 import (
@@ -16,8 +16,8 @@ import (
 // aloneAfter is how many leases in a row an entry must lose to run alone.
 const aloneAfter = 2
 
-// aloneWait is how long suspects of one lost lease stay out after a suspect of two was refused. It is long enough for that
-// suspect to be offered twice.
+// aloneWait is how long suspects of one lost lease stay out after a suspect of two lost leases was refused. It is long
+// enough for that suspect to be offered twice.
 const aloneWait = 2 * engine.RefusedRetry
 
 // Quarantine holds the places of one process for suspects. A suspect keeps its place until its outcome is durable. Suspects
@@ -29,8 +29,8 @@ type Quarantine struct {
 	places map[suspect]int
 	few    map[*engine.Type]*few
 	total  int       // places held by suspects of one lost lease
-	alone  bool      // a suspect of two lost leases runs
-	turn   time.Time // until then suspects of one lost lease stay out, because one of two was refused
+	alone  bool      // whether a suspect of two lost leases runs
+	turn   time.Time // until then suspects of one lost lease stay out, because a suspect of two was refused
 }
 
 // suspect is an entry within one epoch. Its place notes how many leases it has lost.
@@ -44,7 +44,7 @@ func New(e *engine.Engine) *Quarantine {
 	return &Quarantine{e: e, places: make(map[suspect]int), few: make(map[*engine.Type]*few)}
 }
 
-// Attach has the quarantine decide about the suspects of a type.
+// Attach makes the quarantine decide about the suspects of a type.
 func (q *Quarantine) Attach(t *engine.Type) {
 	t.Admit(engine.Admission{
 		Accept: func(row *processlog.Row, lost int) bool { return q.accept(t, suspect{row.ID, row.Epoch}, lost) },
@@ -52,7 +52,8 @@ func (q *Quarantine) Attach(t *engine.Type) {
 	})
 }
 
-// accept takes a place for an entry that has lost so many leases, if a place is free. An entry that has lost none needs none.
+// accept takes a place for an entry, if a place is free. The parameter lost is the number of leases that the entry has
+// lost. An entry that has lost none needs no place.
 func (q *Quarantine) accept(t *engine.Type, s suspect, lost int) bool {
 	if lost < engine.SuspectAfter {
 		return true
@@ -77,17 +78,17 @@ func (q *Quarantine) left(t *engine.Type, s suspect, why engine.Leaving) {
 	}
 	q.mu.Unlock()
 	if room && why != engine.NotClaimed {
-		q.e.Overflow(t.Name) // suspects were refused meanwhile
+		q.e.Overflow(t.Name) // Suspects were refused meanwhile.
 	}
 }
 
-// enterLocked takes a place for a suspect that has lost so many leases.
+// enterLocked takes a place for a suspect that has lost the given number of leases.
 func (q *Quarantine) enterLocked(t *engine.Type, lost int) bool {
 	switch {
 	case q.alone:
 		return false
 	case lost >= aloneAfter && q.total > 0:
-		// Otherwise suspects of one lost lease follow each other, and are never all gone.
+		// Without this time, suspects of one lost lease would follow each other, and would never all be gone.
 		q.turn = time.Now().Add(aloneWait)
 		return false
 	case lost >= aloneAfter:
@@ -100,7 +101,8 @@ func (q *Quarantine) enterLocked(t *engine.Type, lost int) bool {
 	return true
 }
 
-// leaveLocked gives a place back, and reports whether other suspects may come. ended means that the entry has an outcome.
+// leaveLocked gives a place back, and reports whether other suspects may come. The parameter ended says whether the
+// entry has an outcome.
 func (q *Quarantine) leaveLocked(t *engine.Type, lost int, ended bool) (room bool) {
 	if lost >= aloneAfter {
 		q.alone = false
@@ -117,26 +119,28 @@ func (q *Quarantine) fewOf(t *engine.Type) *few {
 	return q.few[t]
 }
 
-// few is the places of one type for suspects of one lost lease. A type without a batch handler has as many places as the
-// square root of its Concurrency.
+// few holds the places of one type for suspects of one lost lease. A type without a batch handler has as many places as
+// the square root of its Concurrency.
 //
-// A type with a batch handler counts entries and not calls: it begins with the square root of what all its calls can hold.
-// Once as many suspects as allowed have ended, three times as many are allowed. So the entries of a healthy process that was
-// killed are worked off in a few rounds.
+// A type with a batch handler counts entries and not calls: it begins with the square root of what all its calls can
+// hold. Once as many suspects as allowed have ended, three times as many are allowed. So the entries of a healthy
+// process that was killed are worked off in a few rounds.
 type few struct {
 	held    int
 	allowed int
-	full    bool      // all places were taken, and fewer than half of them are free since: entries claimed now would run in calls of one
-	proven  int       // suspects that have ended since allowed was raised
-	left    time.Time // when a place was last given back
+	// full is true after all places were taken, until half of them are free again. In this state, claimed entries would
+	// run in calls of one entry.
+	full   bool
+	proven int       // number of suspects that have ended since allowed was raised
+	left   time.Time // when a place was last given back
 }
 
 const (
 	// fewGrowth is how many times as many suspects of a batch type may run next.
 	fewGrowth = 3
 
-	// fewForget is how long a batch type has no suspects until the next ones begin with the fewest places again. They come from
-	// another crash.
+	// fewForget is a time without suspects of a batch type. Suspects that come later come from another crash, so they
+	// begin with the fewest places again.
 	fewForget = 10 * time.Second
 )
 
@@ -164,7 +168,8 @@ func (f *few) take(t *engine.Type) bool {
 	return true
 }
 
-// leave gives a place back, and reports whether other suspects may come. ended means that the entry has an outcome.
+// leave gives a place back, and reports whether other suspects may come. The parameter ended says whether the entry has
+// an outcome.
 func (f *few) leave(t *engine.Type, ended bool) (room bool) {
 	f.held--
 	f.left = time.Now()

@@ -19,22 +19,23 @@ type health struct {
 
 	questions groupcommit.Batcher[chan<- error] // callers of Health that wait for the queue's answer
 
-	mu     sync.Mutex // guards the fields below
-	down   bool
-	tried  time.Time // the last call while the queue was down
-	since  time.Time // when the queue was found down; zero: never
-	err    error
-	gaps   bool // entries were not enqueued
-	warned bool // the log says that the queue is down, so it is to say when it is back
+	mu    sync.Mutex // guards the fields below
+	down  bool
+	tried time.Time // time of the last call while the queue was down
+	since time.Time // time at which the queue was found down; zero: never
+	err   error
+	gaps  bool // whether some entries were not enqueued
+	// warned is true if the log says that the queue is down. The log must then also say when the queue is back.
+	warned bool
 }
 
-// quietTime is how long the log says nothing more of a queue that fails again and again.
+// quietTime is how long the log repeats nothing about a queue that fails again and again.
 const quietTime = 10 * time.Second
 
 func newHealth(q *Queue) *health {
 	h := &health{q: q}
 	h.questions.Max, h.questions.Workers, h.questions.Flush = bound, 1, h.ask
-	if q.Down { // New has logged it
+	if q.Down { // New has logged the outage.
 		h.down, h.gaps, h.warned, h.since = true, true, true, time.Now()
 	}
 	return h
@@ -64,7 +65,7 @@ func (h *health) saw(err error) {
 	e := h.q.e
 	switch {
 	case err == nil && !e.Accepts():
-		h.probed(nil) // no rounds probe the queue in a process that only records
+		h.probed(nil) // In a process that only records, no rounds probe the queue.
 		return
 	case err == nil, e.Work.Err() != nil, errors.Is(err, context.Canceled):
 		return
@@ -121,9 +122,9 @@ func (h *health) problem() error {
 // Problem returns why the queue is not relied on, or nil. It sends no call.
 func (q *Queue) Problem() error { return q.health.problem() }
 
-// Ask asks whether the queue answers, and returns at once. The returned function waits for the answer, until the queue's share
-// of ctx is over, counted from the question, or after 2 s. A known outage that is not worth a call is answered without one. A
-// queue in this process is not asked.
+// Ask asks whether the queue answers, and returns at once. The returned function waits for the answer. It waits at most
+// for the queue's share of ctx, counted from the question, and never longer than 2 s. If an outage is known and no call
+// is due, Ask answers without a call. A queue in this process is not asked.
 func (q *Queue) Ask(ctx context.Context) (answer func() error) {
 	h := q.health
 	if err := h.problem(); q.Local || err != nil && !h.tries() {
@@ -151,8 +152,8 @@ func (q *Queue) Ask(ctx context.Context) (answer func() error) {
 	}
 }
 
-// ask sends one call for all callers that wait. The call has the time of any other call, however short the deadlines of those
-// callers are: an impatient probe must not make this process give the queue up.
+// ask sends one call for all callers that wait. The call has the usual timeout, even if the callers have shorter
+// deadlines. An impatient probe must not make this process stop using the queue.
 func (h *health) ask(waiting []chan<- error) {
 	ctx, cancel := h.q.call()
 	defer cancel()

@@ -53,7 +53,7 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	names, heard := q.e.Heard() // before the question: what is heard meanwhile is newer than the answer
+	names, heard := q.e.Heard() // Read this before the question, because news that comes meanwhile is newer than the answer.
 	waits, lost, err := q.Queue.Peek(ctx, names)
 	q.health.saw(err)
 	if err != nil {
@@ -61,7 +61,7 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	}
 	q.hasRoom(names, lost)
 	for i, wait := range waits {
-		// Postpone works if nothing else was heard of the type. Expect works if the entry is due sooner than known.
+		// Postpone works if no news of the type came meanwhile. Expect works if the entry is due sooner than known.
 		q.e.Postpone(names[i], heard[i], wait)
 		q.e.Expect(names[i], wait)
 	}

@@ -1,7 +1,8 @@
-// Package queue keeps the ids of entries in a queue that says when they are due: Redis, or a timing wheel in this process.
+// Package queue keeps the ids of entries in a queue that says when they are due: Redis, or a timing wheel in this
+// process.
 //
-// The queue is a hint (G10). It says which entries are due and when the next one is. Whether an entry is due, free and there at
-// all only the database says. While the queue does not answer the engine polls the database.
+// The queue is a hint (G10). It says which entries are due and when the next one is. Only the database says whether an
+// entry exists, is due and is free. As long as the queue does not answer, the engine polls the database.
 //
 //	queue.go      what the engine tells the queue and asks it
 //	health.go     whether the queue answers
@@ -32,7 +33,7 @@ type Config struct {
 	Fingerprint string // of the database
 
 	Horizon time.Duration // entries that are due later are not enqueued yet
-	Limit   int           // members of one type at most
+	Limit   int           // maximum number of entries of one type
 }
 
 // Queue implements engine.Source. Callers hand entries over and do not wait for the queue. If the queue does not take an entry, the
@@ -62,7 +63,7 @@ const (
 	// callTimeout bounds each call: a connection that has gone silent must not hold up a batcher for good.
 	callTimeout = 2 * time.Second
 
-	// bound is how many entries may wait in memory. The reconciler finds further ones.
+	// bound is the maximum number of entries that wait in memory. The reconciler finds the others.
 	bound = 100_000
 
 	// problemNotify and problemFull are what Health and the log say.
@@ -111,14 +112,14 @@ func (q *Queue) Wants(businessType string, in time.Duration) bool {
 // Enqueue implements engine.Source.
 func (q *Queue) Enqueue(entries []processlog.QueueEntry) {
 	if len(entries) > 0 && !q.recorded.Add(entries...) {
-		q.health.forgot() // too many to keep in memory
+		q.health.forgot() // There are too many entries to keep in memory.
 	}
 }
 
 // Move implements engine.Source.
 func (q *Queue) Move(entry processlog.QueueEntry) {
 	if q.Wants(entry.BusinessType, entry.In) && !q.moved.Add(entry) {
-		q.health.forgot() // too many to keep in memory
+		q.health.forgot() // There are too many entries to keep in memory.
 	}
 }
 
@@ -142,21 +143,23 @@ func (q *Queue) Claim(t *engine.Type, n int) (processlog.Leased, bool) {
 	return leased, true
 }
 
-// enqueueRecorded keeps the due time that the queue has for an entry: a process that has leased the entry since runs it.
+// enqueueRecorded enqueues recorded entries. If the queue already has a due time for an entry, that time stays, because
+// a process may have leased the entry since.
 func (q *Queue) enqueueRecorded(batch []processlog.QueueEntry) { q.flush(batch, q.e.LongestLease()) }
 
-// enqueueMoved replaces the due time that the queue has, which may be the end of a lease.
+// enqueueMoved enqueues entries whose due time has changed. It replaces the due time that the queue has, which may be
+// the end of a lease.
 func (q *Queue) enqueueMoved(batch []processlog.QueueEntry) { q.flush(batch, 0) }
 
-// flush enqueues a batch. While the queue is down the database is polled, and what was left out is enqueued when the queue is
-// back.
+// flush enqueues a batch. As long as the queue is down, the database is polled. The entries that were left out are
+// enqueued when the queue is back.
 func (q *Queue) flush(batch []processlog.QueueEntry, maxLease time.Duration) {
 	if !q.health.tries() {
 		return
 	}
 	ctx, cancel := q.call()
 	defer cancel()
-	_ = q.enqueueNow(ctx, batch, maxLease) // health has the error
+	_ = q.enqueueNow(ctx, batch, maxLease) // The error is in health.
 }
 
 // enqueueNow enqueues a batch, and wakes the scanners that sleep for its entries.
@@ -172,22 +175,23 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 		}
 	}
 	for _, e := range batch {
-		q.e.Expect(e.BusinessType, e.In) // not before: a claim that comes before the queue knows of the entry finds nothing
+		// Call Expect only now, because a claim that comes before the queue knows the entry finds nothing.
+		q.e.Expect(e.BusinessType, e.In)
 	}
-	// This process's scanner is awake where it can begin a claim. The other processes then need not wake.
+	// If this process's scanner can begin a claim, the other processes need not wake.
 	elsewhere := slices.DeleteFunc(heads, func(businessType string) bool {
 		t := q.e.Accepting(businessType)
 		return t != nil && q.e.CanClaim(t)
 	})
 	if len(elsewhere) > 0 && !q.Local {
-		q.e.Saw(problemNotify, q.Queue.Notify(ctx, elsewhere)) // a hint: every scanner looks by itself before long
+		q.e.Saw(problemNotify, q.Queue.Notify(ctx, elsewhere)) // This is only a hint, because every scanner looks by itself before long.
 	}
 	return err
 }
 
-// near is how far ahead of their due times all entries are enqueued with each round. A process that has died may have recorded
-// entries that it did not enqueue, and a full queue has left out others. So near is longer than the lead of a process that has
-// died and the round of the next one. A queue in this process gets its entries with each of its own rounds.
+// near is how far ahead of their due times each round enqueues entries. A process that has died may have recorded
+// entries that it did not enqueue, and a full queue has left out others. So near is longer than the lead of the process
+// that died plus one round of its successor. A queue in this process gets its entries with each of its own rounds.
 func (q *Queue) near() time.Duration {
 	if q.Local {
 		return 2 * q.e.PollInterval
@@ -214,7 +218,7 @@ func (q *Queue) leftOut(batch []processlog.QueueEntry, err error) bool {
 	return len(left.BusinessTypes) > 0
 }
 
-// hasRoom notes that the queue has all entries of the types, except of those in lacking.
+// hasRoom notes that the queue has all entries of the types, except the types in lacking.
 func (q *Queue) hasRoom(businessTypes, lacking []string) {
 	if !q.e.Problems.Any() {
 		return
@@ -226,8 +230,9 @@ func (q *Queue) hasRoom(businessTypes, lacking []string) {
 	}
 }
 
-// lost notes that the queue may lack entries of some types. Until the queue is rebuilt, only the database knows when the missing
-// ones are due. So the database is asked too, now and after each look, and looks come more often (G10).
+// lost notes that the queue may lack entries of some types. Until the queue is rebuilt, only the database knows when
+// the missing ones are due. So the database is asked too, now and after each look, and looks come more often (G10, the
+// queue is a hint).
 func (q *Queue) lost(businessTypes []string) {
 	if len(businessTypes) == 0 {
 		return
@@ -245,7 +250,7 @@ func (q *Queue) lost(businessTypes []string) {
 
 func (q *Queue) flushSettled(batch []settled) {
 	if !q.health.up() {
-		return // the queue's leases end by themselves, and a claim finds out what has become of the entries
+		return // The queue's leases end by themselves, and a claim finds out what has become of the entries.
 	}
 	byType := grouped.By(batch, func(s settled) string { return s.businessType })
 	for _, name := range byType.Order {
@@ -259,11 +264,12 @@ func (q *Queue) flushSettled(batch []settled) {
 		cancel()
 		q.health.saw(err)
 		if err != nil {
-			return // a queue that is silent would cost a timeout for each further type
+			return // A silent queue would cost a timeout for each further type.
 		}
 		for _, item := range items {
 			if !item.Remove {
-				q.e.Expect(name, item.In) // not before: a claim that comes before the queue knows would find nothing
+				// Call Expect only now, because a claim that comes before the queue knows finds nothing.
+				q.e.Expect(name, item.In)
 			}
 		}
 	}

@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// rebuildPeriod is how long other processes leave a type to the process that has begun to rebuild it, which may have died.
+	// rebuildPeriod is how long other processes leave a type to the process that has begun to rebuild it. After this
+	// time they assume that it has died.
 	rebuildPeriod = 10 * time.Second
 
-	// rebuildPause lets one rebuild restore losses that come together. It bounds what a queue costs that loses entries again and
-	// again.
+	// rebuildPause lets one rebuild restore losses that come together. It also limits the cost of a queue that loses
+	// entries again and again.
 	rebuildPause = 200 * time.Millisecond
 )
 
@@ -49,7 +50,7 @@ func (l *losses) add(businessTypes ...string) {
 	}
 }
 
-// hold reports whether all the types are among the lost ones, which are rebuilt by themselves.
+// hold reports whether all the given types are among the lost ones. Restore rebuilds the lost types separately.
 func (l *losses) hold(businessTypes []string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,8 +69,8 @@ func (l *losses) take() []string {
 	return types
 }
 
-// rebuilding is what one process enqueues again. When all of them are enqueued, the queue marks the types as whole. Until
-// then the other processes ask the database too, and take over if this process dies.
+// rebuilding holds the types that one process rebuilds. When all their entries are enqueued, the queue marks the types
+// as whole. Until then the other processes ask the database too, and take over if this process dies.
 type rebuilding struct {
 	token processlog.Token
 	types []string
@@ -87,8 +88,8 @@ func (q *Queue) begin(ctx context.Context, lost []string) rebuilding {
 	return b
 }
 
-// end tells the queue that all entries of the types were enqueued, except of those in missed. It returns the types that are
-// whole. The queue has lost entries of the others meanwhile.
+// end tells the queue that all entries of the types were enqueued, except entries of the types in missed. It returns
+// the types that are whole. The queue has lost entries of the others meanwhile.
 func (q *Queue) end(ctx context.Context, b rebuilding, missed []string) (whole []string) {
 	b.types = slices.DeleteFunc(b.types, func(t string) bool { return slices.Contains(missed, t) })
 	if len(b.types) == 0 {
@@ -111,14 +112,14 @@ func (q *Queue) Restore(ctx context.Context) {
 			return
 		case <-q.losses.news:
 		}
-		pause = lostLook // other processes are at it, or the queue has no room
+		pause = lostLook // Other processes are rebuilding, or the queue has no room.
 		if q.restore(ctx) {
 			pause = rebuildPause
 		}
 	}
 }
 
-// restore rebuilds the types that the queue has lost: those alone, and at once. It reports whether any is whole.
+// restore rebuilds, at once, only the types that the queue has lost. It reports whether any of them is whole now.
 func (q *Queue) restore(ctx context.Context) bool {
 	if !q.rounds.enter(ctx) {
 		return false
@@ -130,7 +131,7 @@ func (q *Queue) restore(ctx context.Context) bool {
 	}
 	heads, err := q.e.ReadHeads(ctx)
 	if err != nil {
-		return false // no type is whole: other processes take over after rebuildPeriod
+		return false // No type is whole. Other processes take over after rebuildPeriod.
 	}
 	heads.List = slices.DeleteFunc(heads.List, func(head processlog.Head) bool { return !slices.Contains(b.types, head.BusinessType) })
 	var event observe.ReconciledEvent
@@ -140,11 +141,11 @@ func (q *Queue) restore(ctx context.Context) bool {
 	return len(event.RebuiltTypes) > 0
 }
 
-// takeOn begins, and notifies the other processes, which ask the database too from then on. The queue may belong to another
-// database by now.
+// takeOn begins to rebuild lost types, and notifies the other processes. From then on they ask the database too. The
+// queue may belong to another database by now, so takeOn checks it first.
 func (q *Queue) takeOn(ctx context.Context, lost []string) rebuilding {
 	if !q.health.up() {
-		return rebuilding{} // the database is polled until the queue is back
+		return rebuilding{} // The database is polled until the queue is back.
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
@@ -154,7 +155,7 @@ func (q *Queue) takeOn(ctx context.Context, lost []string) rebuilding {
 	}
 	b := q.begin(ctx, lost)
 	if len(b.types) > 0 {
-		q.e.Saw(problemNotify, q.Queue.Notify(ctx, b.types)) // a hint: every scanner looks by itself before long
+		q.e.Saw(problemNotify, q.Queue.Notify(ctx, b.types)) // This is only a hint, because every scanner looks by itself before long.
 	}
 	return b
 }

@@ -14,20 +14,22 @@ import (
 // pageSize is how many entries are read and enqueued at once.
 const pageSize = 1000
 
-// rounds is the queue's part in the rounds of the reconciler. It enqueues entries as they come within the horizon, and again
-// those that the queue has lost. It remembers no position: a transaction may commit an entry that is due earlier than entries
-// seen before.
+// rounds is the queue's part in the rounds of the reconciler. It enqueues entries as they come within the horizon, and
+// enqueues lost entries again. It remembers no position: a transaction may commit an entry that is due earlier than
+// entries seen before.
 type rounds struct {
 	q *Queue
 
-	busy    chan struct{} // of capacity 1, full while a round or a rebuild is under way; guards the fields below
-	owes    bool          // only this process knows of entries that the queue lacks: at the beginning of Run, and after an outage
-	rebuild bool          // the next round that leads enqueues all entries within the horizon
+	busy chan struct{} // of capacity 1, full while a round or a rebuild is under way; guards the fields below
+	// owes is true if the queue may lack entries that only this process knows of: at the beginning of Run, and after an
+	// outage.
+	owes    bool
+	rebuild bool // whether the next round that leads enqueues all entries within the horizon
 }
 
 func newRounds(q *Queue) *rounds { return &rounds{q: q, busy: make(chan struct{}, 1)} }
 
-// enter waits until no other round is under way. It returns false when ctx ends before.
+// enter waits until no other round is under way. It returns false if ctx ends first.
 func (r *rounds) enter(ctx context.Context) bool {
 	select {
 	case r.busy <- struct{}{}:
@@ -57,8 +59,8 @@ func (q *Queue) Round(ctx context.Context) func(context.Context, engine.Heads, *
 	leads := r.probe(ctx)
 	rebuild := leads && r.rebuild && !q.Local
 	var b rebuilding
-	// This comes before the first head is read. If entries are lost while they are enqueued, the mark of this process is lost with
-	// them, and no type is called whole (G10).
+	// Begin before the first head is read. If entries are lost while they are enqueued, the mark of this process is
+	// lost with them, and no type is called whole (G10, the queue is a hint).
 	if rebuild {
 		b = q.begin(ctx, q.e.TypeNames())
 	}
@@ -73,14 +75,15 @@ func (q *Queue) Round(ctx context.Context) func(context.Context, engine.Heads, *
 // finish enqueues what a round has read.
 func (r *rounds) finish(ctx context.Context, leads, rebuild bool, b rebuilding, heads engine.Heads, event *observe.ReconciledEvent) {
 	event.Rebuilt = leads && r.rebuild
-	// A process that does not lead enqueues too while only it knows of entries that the queue lacks. They need not wait for the
-	// leader's next round.
+	// A process that does not lead also enqueues, as long as only it knows of entries that the queue lacks. These
+	// entries need not wait for the leader's next round.
 	if !leads && (!r.owes || !r.q.health.up()) {
 		return
 	}
 	missed := r.q.enqueueAll(ctx, heads, rebuild, event)
-	if r.q.losses.hold(missed) { // also if nothing is missed
-		// Only the leader enqueues the whole horizon. Another process, which may lead next, still has to.
+	if r.q.losses.hold(missed) { // This also holds if nothing is missed.
+		// Only the leader enqueues the whole horizon. A process that does not lead keeps this task, because it may lead
+		// next.
 		r.owes, r.rebuild = false, r.rebuild && !leads
 	}
 	r.q.end(ctx, b, missed)
@@ -91,11 +94,11 @@ func (r *rounds) finish(ctx context.Context, leads, rebuild bool, b rebuilding, 
 func (r *rounds) probe(ctx context.Context) (leads bool) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	// Check comes before the lead is taken, because nothing may be enqueued behind the prefix of another database.
+	// Call Check before Lead, because nothing may be enqueued under the prefix of another database.
 	err := r.q.Queue.Check(ctx, r.q.Fingerprint)
 	failpoint.Reach(failpoint.OwnerChecked)
 	if err == nil {
-		leads, err = r.q.Queue.Lead(ctx, 2*r.q.e.ReconcileInterval) // shorter than near, by more than a round
+		leads, err = r.q.Queue.Lead(ctx, 2*r.q.e.ReconcileInterval) // This lead is shorter than near, by more than one round.
 	}
 	failpoint.Reach(failpoint.LeadershipAsked)
 	r.q.health.probed(err)
@@ -108,7 +111,8 @@ func (r *rounds) probe(ctx context.Context) (leads bool) {
 	return leads && err == nil
 }
 
-// enqueueAll enqueues what the heads lead to. It returns the types of which not all entries could be enqueued.
+// enqueueAll enqueues the entries of the types and states in heads. It returns the types of which not all entries could
+// be enqueued.
 func (q *Queue) enqueueAll(ctx context.Context, heads engine.Heads, rebuild bool, event *observe.ReconciledEvent) (missed []string) {
 	for _, head := range heads.List {
 		if q.Local && q.e.Named(head.BusinessType) == nil {
@@ -140,24 +144,24 @@ func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, read tim
 	near := window
 	near.From = 0
 	enqueued, complete = q.enqueueWindow(ctx, near, math.MaxInt)
-	// Most overdue entries of an ordered type may be blocked, and would be enqueued again with each round. The processes that
-	// run the type find the others.
+	// Most overdue entries of an ordered type may be blocked, and would be enqueued again with each round. The
+	// processes that run the type find the entries that are not blocked.
 	if q.e.Ordered(head.BusinessType) {
 		return enqueued, complete
 	}
-	// Overdue entries come after near ones, and so do entries that have come due since the heads were read: no entry is missed
-	// between the two.
+	// Overdue entries come after near ones. The first overdue entry may have come due only since the heads were read,
+	// so count that time too.
 	if !complete || head.DueIn > time.Since(read)+time.Millisecond-q.e.OverdueAfter() {
 		return enqueued, complete
 	}
-	// A leased entry runs, or is due again when its lease ends: the queue has not forgotten it.
+	// Leave out leased entries. Such an entry runs, or the queue makes it due again when its lease ends.
 	window.To, window.Free = -q.e.OverdueAfter(), true
 	n, complete := q.enqueueWindow(ctx, window, pageSize)
 	return enqueued + n, complete
 }
 
-// enqueueWindow enqueues a window page by page, at most limit entries. The window's end stays where it was when the first page
-// was read: otherwise it could run ahead of a slow reader.
+// enqueueWindow enqueues a window page by page, at most limit entries. The end of the window stays fixed from the first
+// page on, because a moving end could run ahead of a slow reader.
 func (q *Queue) enqueueWindow(ctx context.Context, w processlog.Window, limit int) (enqueued int, complete bool) {
 	edge := time.Now().Add(w.To)
 	for enqueued < limit {

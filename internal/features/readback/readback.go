@@ -36,10 +36,10 @@ type unnamed struct {
 // waiting is an entry that is about to be claimed.
 type waiting struct {
 	engine.Fresh
-	slot bool // holds a slot, perhaps for several entries that share one call
+	slot bool // whether it holds a slot, perhaps for several entries that share one call
 }
 
-// Attach has an engine start the entries that it records. The engine waits for what the starter has begun.
+// Attach makes an engine start the entries that it records. The engine waits for what the starter has begun.
 func Attach(e *engine.Engine) *Starter {
 	s := &Starter{e: e}
 	// The slots limit how many entries are read back or claimed. Entries whose ids are read may hold no slot, so resolve
@@ -144,7 +144,7 @@ func (s *Starter) Unknown(fresh []engine.Fresh) { s.e.EnqueueFresh(fresh, s.reso
 
 func (s *Starter) resolveOrDrop(f engine.Fresh) {
 	if !s.resolve.Add(unnamed{Fresh: f}) {
-		s.giveBack(f) // too many wait already; the database has the entry, and the reconciler finds it
+		s.giveBack(f) // Too many entries wait already. The database has the entry, and the reconciler finds it.
 	}
 }
 
@@ -178,7 +178,7 @@ func (s *Starter) resolveFresh(batch []unnamed) {
 		f.ID = ids[f.Key]
 		switch {
 		case f.ID.IsZero():
-			s.giveBack(f.Fresh) // if it exists, the reconciler finds it
+			s.giveBack(f.Fresh) // If the entry exists, the reconciler finds it.
 			unfound = append(unfound, f.Fresh)
 		case f.orphaned:
 			orphaned = append(orphaned, f.Fresh)
@@ -227,7 +227,9 @@ func (s *Starter) verifyFresh(batch []engine.Fresh) {
 	}
 	ctx, cancel := s.e.Statement()
 	defer cancel()
-	asked := time.Now() // read the clock before the query, because the leases run while its answer is on its way (G16)
+	// Read the clock before the query, because the leases run while the answer is on its way (G16, repetitions are
+	// counted).
+	asked := time.Now()
 	rows, err := s.e.Store.Load(ctx, ids)
 	s.e.Saw(engine.ProblemReadBack, err)
 	s.e.SawRead(rows, asked)
@@ -253,22 +255,23 @@ func (s *Starter) verifyFresh(batch []engine.Fresh) {
 	s.missing(unfound)
 }
 
-// start runs an unchanged row that was read back. asked is the time just before the read. A row is claimed again
-// if its lease is too short by now, or if its reservation lapsed.
+// start runs an unchanged row that was read back. The parameter asked is the time just before the read. A row is
+// claimed again if its lease is too short by now, or if its reservation lapsed.
 func (s *Starter) start(f engine.Fresh, row *processlog.Row, asked time.Time) {
 	t := s.e.Named(f.BusinessType)
 	// A write since the INSERT, such as a claim or a cancellation, means that the row is no longer this process's. A
-	// different token means that the id was assigned again to another entry (G2).
+	// different token means that the id was assigned again to another entry (G2, what was rolled back never runs).
 	if row == nil || row.Version != 0 || row.Token != f.Token || row.State != processlog.Pending {
 		s.giveBack(f)
 		return
 	}
-	// The lease runs from the INSERT. After a late commit it may end before it is renewed, and another process would run
-	// the entry too (G16).
+	// The lease runs from the INSERT. After a late commit it may end before it is renewed, and another process would
+	// run the entry too (G16, repetitions are counted).
 	inTime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := f.Reservation.Use(1); {
 	case !s.e.Accepts(), s.e.Held() != nil:
-		// Nothing may start any more (G15, G19). Release the lease, because a lease that ends by itself counts as lost.
+		// Nothing may start any more (G15, stopping loses nothing; G19, a loss is noticed). Release the lease, because
+		// a lease that ends by itself counts as lost.
 		if slot {
 			s.e.FreeSlots(t, 1)
 		}
@@ -300,17 +303,17 @@ func (s *Starter) claimType(t *engine.Type, list []waiting) {
 		}
 		want[i] = processlog.Wanted{ID: f.ID}
 		if f.Reservation != nil {
-			want[i].Token = f.Token // take over the lease that it was inserted with
+			want[i].Token = f.Token // Take over the lease that the entry was inserted with.
 		}
 	}
 	if list, want = s.leaveBlocked(t, list, want); len(want) == 0 {
 		s.e.FreeSlots(t, calls)
-		return // the entries are enqueued when the earlier entries of their keys end
+		return // The entries are enqueued when the earlier entries of their keys end.
 	}
 	found, err := s.e.ClaimWanted(t, want, calls)
 	if err != nil {
 		s.disownLeased(list)
-		return // the reconciler finds those without a lease
+		return // The reconciler finds the entries without a lease.
 	}
 	failpoint.Reach(failpoint.FreshClaimed)
 	s.leaveSpare(list, found.Spare)

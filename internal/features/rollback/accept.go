@@ -18,8 +18,9 @@ func acceptanceOf(r processlog.AuditRecord) acceptance {
 	return acceptance{r.At.UnixMilli(), r.Actor, r.Reason}
 }
 
-// notes reads the audit records that belong to no entry. It takes the age of an acceptance only when it reads that note for the first
-// time. The database's clock may be set later, or be the clock of a promoted replica. An old note must not become a new one by that.
+// notes reads the audit records that belong to no entry. It computes the age of an acceptance only when it reads that
+// note for the first time. Later somebody may set the database's clock, or a promoted replica may have another clock.
+// Neither may make an old note look new.
 func (d *Detector) notes(ctx context.Context) ([]processlog.AuditRecord, error) {
 	asked := time.Now()
 	notes, err := d.e.Store.History(ctx, processlog.ID{})
@@ -49,7 +50,8 @@ func (d *Detector) seekAcceptance(ctx context.Context, loss *loss) (accepted boo
 	return true, nil
 }
 
-// goOn ends the report of a loss. It forgets everything, because what is remembered of the lost history would be taken for a loss again.
+// goOn ends the report of a loss. It forgets all versions, because versions of the lost history would be reported as
+// lost again.
 func (d *Detector) goOn(loss *loss) {
 	d.remembered.forget()
 	d.lost.Store(nil)
@@ -66,7 +68,7 @@ func (d *Detector) Accept(ctx context.Context, by processlog.AuditInfo) ([]proce
 	}
 	defer d.unlock()
 	if d.lost.Load() == nil {
-		_ = d.ask(ctx, nil) // this process may not have noticed the loss yet
+		_ = d.ask(ctx, nil) // This process may not have noticed the loss yet.
 	}
 	ctx = d.e.Reporting(ctx)
 	if err := d.e.Store.Note(ctx, processlog.ActionAcceptLoss, by); err != nil {

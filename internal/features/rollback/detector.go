@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// problem is the detector's task in the list of problems.
+// problem is the text in the list of problems if the detector's check fails.
 const problem = "what the database has kept so far could not be read back"
 
 // Detector remembers some versions of entries that this process has seen committed, and reads them back from time to time. A version
@@ -25,26 +25,27 @@ type Detector struct {
 	stops      bool // a loss stops this process until a person accepts it
 	remembered remembered
 
-	recorded  chan engine.RecordedEntry    // entries recorded here that were not read back yet: no evidence
+	recorded  chan engine.RecordedEntry    // entries recorded here that were not read back yet, so they prove nothing
 	checks    groupcommit.Batcher[version] // checks that nobody waits for; the zero version only asks for a check
-	mustCheck atomic.Bool                  // a statement has failed: another server may answer next
-	opened    atomic.Int64                 // how many connections the library had opened at the last check
+	mustCheck atomic.Bool                  // set after a failed statement, because another server may answer next
+	opened    atomic.Int64                 // number of connections that the library had opened at the last check
 	began     time.Time                    // when the detector was made
-	checked   atomic.Int64                 // when the database was last asked, in nanoseconds since began
-	lost      atomic.Pointer[loss]         // what is lost and not accepted; nil: nothing
+	checked   atomic.Int64                 // time at which the database was last asked, in nanoseconds since began
+	lost      atomic.Pointer[loss]         // what is lost and not accepted; nil if nothing is
 
 	guard    chan struct{}            // holds a value while somebody asks the database; guards the fields below
-	told     time.Time                // when the log was last told of the loss
-	accepted map[acceptance]time.Time // when each was written, by the clock of this process
+	told     time.Time                // time at which the loss was last logged
+	accepted map[acceptance]time.Time // time at which each acceptance was written, by this process's clock
 }
 
-// connected is what a store may tell about its connections.
+// connected is implemented by stores that report on their connections.
 type connected interface {
-	Connections() int64   // how many connections the library has opened so far
-	ReadsCommitted() bool // a read outside a transaction returns committed rows only
+	Connections() int64   // number of connections that the library has opened so far
+	ReadsCommitted() bool // whether a read outside a transaction returns committed rows only
 }
 
-// New makes a detector. stops says whether a loss stops this process. The detector notices nothing before Watch.
+// New makes a detector. The parameter stops says whether a loss stops this process. The detector notices nothing before
+// Watch.
 func New(e *engine.Engine, stops bool) *Detector {
 	d := &Detector{e: e, stops: stops, recorded: make(chan engine.RecordedEntry, recordedKept), began: time.Now(), guard: make(chan struct{}, 1),
 		accepted: make(map[acceptance]time.Time)}
@@ -72,20 +73,21 @@ func (d *Detector) Lost() error {
 	return nil
 }
 
-// sawRead remembers rows that were read outside a transaction. A pool at READ UNCOMMITTED also returns changes that are rolled back
-// later. They would look lost then, so its rows are not remembered.
+// sawRead remembers rows that were read outside a transaction. A pool at READ UNCOMMITTED also returns changes that are
+// rolled back later. Such changes would look lost later, so rows of such a pool are not remembered.
 func (d *Detector) sawRead(rows []processlog.Row, asked time.Time) {
 	if s, ok := d.e.Store.(connected); !ok || s.ReadsCommitted() {
 		d.remembered.sawRows(rows, asked)
 	}
 }
 
-// sawRecorded takes an entry whose commit is reported. The next check looks whether the entry is there. A process without Run has no
-// rounds, so sawRecorded starts a check in the background once a round would be due. The caller has just committed: sawRecorded
-// waits for nothing. When too many entries wait, it drops the oldest, because a database loses the end of its history.
+// sawRecorded takes an entry whose commit is reported. The next check looks whether the entry is there. A process
+// without Run has no rounds, so sawRecorded starts a check in the background once a round would be due. The caller has
+// just committed, so sawRecorded does not wait. When too many entries wait, it drops the oldest, because a database
+// loses the end of its history.
 func (d *Detector) sawRecorded(r engine.RecordedEntry) {
 	if r.ID.IsZero() {
-		return // no id to ask for
+		return // There is no id to ask for.
 	}
 	for {
 		select {
@@ -103,8 +105,8 @@ func (d *Detector) sawRecorded(r engine.RecordedEntry) {
 	}
 }
 
-// follow remembers claimed rows. It leaves a check to the background if the rows contradict what is remembered, or if another server
-// than before may have answered.
+// follow remembers claimed rows. It starts a check in the background if the rows contradict remembered versions, or if
+// the next answer may come from another server.
 func (d *Detector) follow(rows []processlog.Row, asked time.Time) error {
 	refuted := d.remembered.refuted(rows)
 	if len(refuted) == 0 && !d.unsure() {
@@ -116,8 +118,8 @@ func (d *Detector) follow(rows []processlog.Row, asked time.Time) error {
 	return nil
 }
 
-// verify is follow for a process that a loss stops. It returns why the claimed rows may not run, if so. A claim is the first statement
-// on a new connection, so it may be the first that another server answers.
+// verify does the same as follow in a process that a loss stops. It returns an error if the claimed rows may not run. A
+// claim is the first statement on a new connection, so it may be the first that another server answers.
 func (d *Detector) verify(rows []processlog.Row, asked time.Time) error {
 	ctx := d.e.Work
 	if refuted := d.remembered.refuted(rows); len(refuted) > 0 {
@@ -140,7 +142,7 @@ func (d *Detector) verify(rows []processlog.Row, asked time.Time) error {
 // checkLater makes the next claim or round check the database.
 func (d *Detector) checkLater() { d.mustCheck.Store(true) }
 
-// unsure reports whether another server than at the last check may answer.
+// unsure reports whether the next answer may come from another server than at the last check.
 func (d *Detector) unsure() bool { return d.mustCheck.Load() || d.connections() != d.opened.Load() }
 
 // connections returns how many connections the library has opened so far.
@@ -151,7 +153,7 @@ func (d *Detector) connections() int64 {
 	return 0
 }
 
-// due reports whether the last check is at least one interval of the reconciler ago.
+// due reports whether at least one interval of the reconciler has passed since the last check.
 func (d *Detector) due() bool {
 	return time.Since(d.began)-time.Duration(d.checked.Load()) >= d.e.ReconcileInterval
 }
@@ -186,7 +188,7 @@ func (d *Detector) checkIf(ctx context.Context, needed func() bool) error {
 	return nil
 }
 
-// check reads back what is remembered, and more.
+// check reads back some of the remembered versions, and the versions in more.
 func (d *Detector) check(ctx context.Context, more []version) error {
 	if err := d.lock(ctx); err != nil {
 		return err
@@ -195,7 +197,7 @@ func (d *Detector) check(ctx context.Context, more []version) error {
 	return d.ask(ctx, more)
 }
 
-// lock waits until no other check runs. It returns why ctx has ended, if that comes first.
+// lock waits until no other check runs. If ctx ends first, lock returns the cause.
 func (d *Detector) lock(ctx context.Context) error {
 	select {
 	case d.guard <- struct{}{}:
@@ -213,7 +215,8 @@ func (d *Detector) ask(ctx context.Context, more []version) error {
 	limited, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
 	defer context.AfterFunc(d.e.Work, cancel)()
-	// Read both before the question. A connection that is opened and a statement that fails meanwhile are reasons for another check.
+	// Read both values before the question. If a connection opens or a statement fails meanwhile, another check is
+	// needed.
 	opened := d.connections()
 	d.mustCheck.Store(false)
 	d.checked.Store(int64(time.Since(d.began)))
@@ -223,7 +226,7 @@ func (d *Detector) ask(ctx context.Context, more []version) error {
 	} else {
 		d.opened.Store(opened)
 	}
-	if ctx.Err() == nil { // a caller that gives up says nothing about the database
+	if ctx.Err() == nil { // A caller that gives up says nothing about the database.
 		d.e.Saw(problem, err)
 	}
 	return err
@@ -241,7 +244,7 @@ func (d *Detector) askDatabase(ctx context.Context, more []version) error {
 	return d.compare(ctx, more)
 }
 
-// compare reads back some of what is remembered, and more.
+// compare reads back some of the remembered versions, and the versions in more.
 func (d *Detector) compare(ctx context.Context, more []version) error {
 	asked, began := slices.Concat(d.remembered.latestNow(), d.remembered.sweepOn(), more), time.Now()
 	recorded := d.takeRecorded()
@@ -263,7 +266,8 @@ func (d *Detector) compare(ctx context.Context, more []version) error {
 	return d.examine(ctx, asked, found)
 }
 
-// takeRecorded returns the recorded entries that no check has asked for. The detector forgets entries that the check does not prove.
+// takeRecorded returns the recorded entries that no check has asked for yet. The detector forgets an entry that the
+// next check does not find.
 func (d *Detector) takeRecorded() (list []engine.RecordedEntry) {
 	for range recordedKept {
 		select {

@@ -19,9 +19,9 @@ import (
 type evasive struct {
 	processlog.Store
 	evades   bool
-	blocks   bool // Versions waits for its context
+	blocks   bool // whether Versions blocks until its context ends
 	asked    int
-	last     []processlog.ID // what it was last asked for
+	last     []processlog.ID // ids that were last asked for
 	rows     map[processlog.ID]processlog.Version
 	resolved map[processlog.ID]processlog.Row // what locking reads return
 	noted    []processlog.AuditRecord
@@ -66,7 +66,7 @@ func (s *evasive) Resolve(_ context.Context, ref processlog.Ref) (processlog.Row
 	return row, nil
 }
 
-// hold makes an entry that d has seen.
+// hold adds an entry to the store, and lets d see it.
 func (s *evasive) hold(d *Detector, id uint64) {
 	row := processlog.Row{ID: processlog.RowID(id), Version: 1}
 	s.rows[row.ID] = versionOf(&row)
@@ -78,7 +78,7 @@ func claim(id, number uint64) []processlog.Row {
 	return []processlog.Row{{ID: processlog.RowID(id), Version: number, State: processlog.Pending, Token: processlog.NewToken()}}
 }
 
-// detecting makes a detector of a process, and a store that has what the process claims.
+// detecting returns the detector of a process, and a store that has all entries that the process claims.
 func detecting(t *testing.T, stops bool, observer observe.Observer) (*Detector, *evasive) {
 	store := &evasive{rows: make(map[processlog.ID]processlog.Version)}
 	e := engine.New(t.Context(), engine.Config{Store: store, Log: slog.New(slog.DiscardHandler), Observer: observer, ReconcileInterval: time.Minute,
@@ -88,7 +88,8 @@ func detecting(t *testing.T, stops bool, observer observe.Observer) (*Detector, 
 	return d, store
 }
 
-// After a claim that failed, another server may answer next, which knows less. Without its answer nothing starts.
+// After a failed claim, the next answer may come from another server, which may lack commits. Nothing may start before
+// that server has answered.
 func TestNothingStartsThatADatabaseLeasedWithoutSayingWhatItHasKept(t *testing.T) {
 	d, store := detecting(t, true, observe.Observer{})
 	store.hold(d, 7)
@@ -105,7 +106,8 @@ func TestNothingStartsThatADatabaseLeasedWithoutSayingWhatItHasKept(t *testing.T
 	require.Equal(t, asked, store.asked, "the database is asked only when there is a reason")
 }
 
-// A claim has committed although the database does not say what it has kept. It is remembered beside what was seen before.
+// A claim has committed, but the database does not say what it has kept. The claim must be remembered beside the
+// versions that were seen before.
 func TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered(t *testing.T) {
 	d, store := detecting(t, true, observe.Observer{})
 	store.hold(d, 6)
@@ -120,7 +122,8 @@ func TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered(t *testing.T) {
 	require.Contains(t, store.last, processlog.RowID(1), "the next server is asked for it")
 }
 
-// The answer was long on its way, and another process has made as many versions of the newest entry since.
+// The database has lost two entries. Meanwhile another process has written the newer one so often that its version is
+// as high as the lost version. The older entry must still show the loss.
 func TestLossShowsBehindWhatOthersHaveCarriedPastIt(t *testing.T) {
 	d, store := detecting(t, true, observe.Observer{})
 	store.hold(d, 6)
@@ -131,7 +134,7 @@ func TestLossShowsBehindWhatOthersHaveCarriedPastIt(t *testing.T) {
 	require.ErrorIs(t, d.Lost(), processlog.ErrHistoryLost)
 }
 
-// A process that goes on starts what it claims at once, and checks meanwhile.
+// A process that a loss does not stop starts claimed entries at once, and checks in the background.
 func TestClaimWaitsForNoCheckWhereALossDoesNotStopTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, store := detecting(t, false, observe.Observer{})

@@ -15,7 +15,7 @@ import (
 // loss is what the database has lost and no person has accepted.
 type loss struct {
 	processlog.LossError
-	newest time.Time // when the newest of the lost versions was seen
+	newest time.Time // time at which the newest of the lost versions was seen
 }
 
 // lostOf returns the versions that the database no longer has. A purged entry is not lost: the purge has left a note.
@@ -52,7 +52,7 @@ func (d *Detector) examine(ctx context.Context, asked []version, found map[proce
 		return err
 	}
 	loss := &loss{processlog.LossError{Lost: d.list(ctx, lost, found, notes), Stopped: d.stops}, newest.at}
-	if d.acceptedSince(notes, newest.at) { // another process has noticed the same loss before
+	if d.acceptedSince(notes, newest.at) { // Another process has noticed the same loss before.
 		d.goOn(loss)
 	} else {
 		d.report(loss)
@@ -60,9 +60,9 @@ func (d *Detector) examine(ctx context.Context, asked []version, found map[proce
 	return nil
 }
 
-// young leaves out missing entries that are too old by the database's clock. The clock of this process stands still while its machine
-// is suspended, so others may have purged without a note what looks young here. A log of an earlier version does not tell its clock.
-// There the clock of this process decides.
+// young leaves out missing entries that are too old by the database's clock. This process's clock stands still while
+// its machine is suspended. So an entry may look young here although other processes have purged it without a note. If
+// a log of an earlier version does not return its clock, this process's clock decides.
 func (d *Detector) young(ctx context.Context, lost []version, found map[processlog.ID]processlog.Version) []version {
 	now, _, err := d.e.Store.Marks(ctx, []string{noType})
 	if err != nil {
@@ -97,11 +97,12 @@ func (v *version) clockBy(all []version) (clock int64, known bool) {
 // confirmMost is how many of the versions that look lost are read with a lock. It matters where a lagging replica answers plain reads.
 const confirmMost = 8
 
-// confirm returns the newest version that is lost according to locking reads. Mostly the first read decides, because a database loses the
-// end of its history. But other processes may have written as many versions of the newest entry since.
+// confirm returns the newest version that is lost according to locking reads. Mostly the first read decides, because a
+// database loses the end of its history. But other processes may since have written the newest entry so often that its
+// version is as high as the lost one.
 func (d *Detector) confirm(ctx context.Context, lost []version) (newest version, sure bool, err error) {
 	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b version) int {
-		return cmp.Or(b.at.Compare(a.at), a.ID.Compare(b.ID)) // a fixed order, so that a simulation can be repeated
+		return cmp.Or(b.at.Compare(a.at), a.ID.Compare(b.ID)) // The order is fixed, so that a simulation can be repeated.
 	})
 	byAge = slices.CompactFunc(byAge, func(a, b version) bool { return a.ID == b.ID })
 	for _, v := range byAge[:min(len(byAge), confirmMost)] {
@@ -123,7 +124,7 @@ func (d *Detector) list(ctx context.Context, known []version, found map[processl
 	if now, err := d.read(ctx, all); err == nil {
 		known, found = lostOf(all, now, notes), now
 	}
-	slices.SortStableFunc(known, func(a, b version) int { return b.at.Compare(a.at) }) // list the newest version of each entry
+	slices.SortStableFunc(known, func(a, b version) int { return b.at.Compare(a.at) }) // Now the newest version of each entry comes first.
 	for _, v := range known {
 		now := found[v.ID]
 		list = append(list, processlog.LostEntry{ID: v.ID, IdempotencyKey: v.IdempotencyKey, BusinessType: v.businessType, Seen: v.at, Was: v.State,
@@ -138,13 +139,13 @@ func byID(list []processlog.LostEntry) []processlog.LostEntry {
 	return slices.CompactFunc(list, func(a, b processlog.LostEntry) bool { return a.ID == b.ID })
 }
 
-// report tells of a loss. A process that goes on forgets what it remembers of the lost history, so that it can notice another loss. A
-// loss that is noticed before the first is accepted is added to it.
+// report logs and publishes a loss. A process that goes on forgets the versions of the lost history, so that it can
+// notice another loss. If another loss is noticed before a person has accepted the first, it is added to the first.
 func (d *Detector) report(found *loss) {
 	if before := d.lost.Load(); before != nil {
 		all := byID(slices.Concat(found.Lost, before.Lost))
 		if len(all) == len(before.Lost) && !found.newest.After(before.newest) {
-			return // a late answer has told of the same loss again
+			return // A late answer has reported the same loss again.
 		}
 		found.Lost = all
 		if before.newest.After(found.newest) {

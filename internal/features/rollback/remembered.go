@@ -10,8 +10,8 @@ import (
 
 const (
 	versionsRemembered = 512 // limits what a process can list as lost
-	recordedKept       = 32  // entries recorded here that a check asks for
-	sweepMost          = 32  // how many of all remembered versions a check asks for: 16 checks ask for all
+	recordedKept       = 32  // number of entries recorded here that a check asks for
+	sweepMost          = 32  // number of other remembered versions that a check asks for; 16 checks ask for all
 
 	// latestRounds is how many rounds of the reconciler latest covers. Between two rounds a process may see many more versions than
 	// it remembers.
@@ -23,7 +23,7 @@ const (
 type version struct {
 	processlog.Version
 	businessType string
-	at           time.Time // before the statement was sent whose answer tells of the version
+	at           time.Time // time just before the statement was sent that returned the version
 	clock        int64     // what the database's clock said then, in Unix milliseconds; 0: unknown
 }
 
@@ -31,7 +31,7 @@ func rememberedAs(row *processlog.Row, asked time.Time) version {
 	return version{versionOf(row), row.BusinessType, asked, clockOf(row)}
 }
 
-// lives reports whether it still means something if the entry is missing. The zero version does not live.
+// lives reports whether v still proves a loss if the entry is missing. The zero version proves nothing.
 func (v *version) lives(now time.Time) bool {
 	return !v.at.IsZero() && now.Sub(v.at) < engine.PurgeNoteAge
 }
@@ -48,9 +48,10 @@ func versionOf(row *processlog.Row) processlog.Version {
 	return processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
 }
 
-// refutes reports whether the database must have gone back, because it has had v and now has found, or no such entry. Numbers of versions
-// only grow, and each number is written once. Only a person writes over a success, and begins a new epoch by it. So a success that was
-// lost differs from a row that other processes have changed since.
+// refutes reports whether the database must have gone back. It had version v. Now it has the version found, or no such
+// entry if exists is false. Version numbers only grow, and each number is written once. Only a person changes an entry
+// after a success, and such a change begins a new epoch. So a success that was lost differs from a row that other
+// processes have changed since.
 func (v *version) refutes(found processlog.Version, exists bool) bool {
 	switch {
 	case !exists:
@@ -69,15 +70,15 @@ type remembered struct {
 	part time.Duration // how long each part of latest covers
 
 	mu     sync.Mutex                  // guards the fields below
-	seen   [versionsRemembered]version // the newest versions, each at its id modulo their number
+	seen   [versionsRemembered]version // newest versions, each at the index id modulo versionsRemembered
 	latest [latestParts][2]version     // first and last version of each part of the last rounds; every check asks for them
 	at     int                         // index of the present part
 	began  time.Time                   // when the present part began
 	sweep  int                         // index in seen of the next version that a check asks for beside latest
 }
 
-// sawRows remembers rows that were read as committed, or claimed. asked is when the statement was sent. It leaves out ended entries,
-// because they may be old and purged at any moment.
+// sawRows remembers rows that were read as committed, or claimed. The parameter asked is the time at which the
+// statement was sent. It leaves out ended entries, because they may be old and purged at any moment.
 func (m *remembered) sawRows(rows []processlog.Row, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,8 +89,9 @@ func (m *remembered) sawRows(rows []processlog.Row, asked time.Time) {
 	}
 }
 
-// sawAside is sawRows for claims before a check. A check asks for these rows later, in turn. It asks first for latest, which keeps what
-// was seen before: the database that leased these rows may be older.
+// sawAside does the same as sawRows for claims that no check has confirmed yet. It leaves latest unchanged, because the
+// database that leased these rows may have gone back. Checks ask for latest each time, and for these rows later, in
+// turn.
 func (m *remembered) sawAside(rows []processlog.Row, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,8 +100,8 @@ func (m *remembered) sawAside(rows []processlog.Row, asked time.Time) {
 	}
 }
 
-// sawStored remembers a stored outcome. row is the entry as it was claimed. A success that the database absorbed may have a higher number,
-// but never a lower one.
+// sawStored remembers a stored outcome. The parameter row is the entry as it was claimed. A success that the database
+// absorbed may have a higher number, but never a lower one.
 func (m *remembered) sawStored(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +112,8 @@ func (m *remembered) sawStored(row *processlog.Row, o *processlog.Outcome, token
 func (m *remembered) rememberLocked(v version) {
 	if time.Since(m.began) > m.part {
 		m.began, m.at = time.Now(), (m.at+1)%latestParts
-		// Keep the first version of each part. The next one must not replace an answer that was long on its way.
+		// Keep the first version of each part. It may come from an answer that was long on its way, and the next
+		// version must not replace it.
 		m.latest[m.at] = [2]version{v}
 	}
 	m.latest[m.at][1] = v
@@ -158,8 +161,8 @@ func (m *remembered) latestNow() (list []version) {
 	return list
 }
 
-// sweepOn returns some of all remembered versions, in turn. Other processes may have changed the first and the last entry of each part
-// since, and not those that were seen between.
+// sweepOn returns some of all remembered versions, in turn. latest has only the first and the last version of each
+// part, and other processes may have changed both since. They may not have changed the versions between.
 func (m *remembered) sweepOn() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,7 +1,9 @@
-// Package slots bounds how many calls of a type's handler run at once in this process: HandlerConfig.Concurrency.
+// Package slots bounds how many calls of a type's handler run at once in this process. It implements
+// HandlerConfig.Concurrency.
 //
-// Entries that a process records itself should start at once. So an open transaction can reserve slots for the entries that it
-// records. While a backlog is worked off, a fifth of the slots stays free for entries that are recorded meanwhile.
+// Entries that a process records itself should start at once. So an open transaction can reserve slots for the entries
+// that it records. While a backlog is worked off, a fifth of the slots stays free for entries that are recorded
+// meanwhile.
 package slots
 
 import (
@@ -14,14 +16,16 @@ import (
 // Slots count the calls of one type's handler. They implement engine.Slots.
 type Slots struct {
 	size  int
-	lapse time.Duration // after it a reservation of an open transaction lapses
+	lapse time.Duration // time after which the reservation of an open transaction lapses
 	room  func() int    // how many calls other features allow to begin now
 
-	mu           sync.Mutex // guards the fields below
-	running      int        // running handlers, and calls that a claim under way may need; more than size where slots were overdrawn
+	mu sync.Mutex // guards the fields below
+	// running counts running handlers, and calls that a claim under way may need. It exceeds size if slots were
+	// overdrawn.
+	running      int
 	reserved     int
-	open         []*reservation // the oldest first, which lapses first
-	lastRecorded time.Time      // when an entry was last recorded that was to run at once
+	open         []*reservation // open reservations, the oldest first; the oldest lapses first
+	lastRecorded time.Time      // time at which an entry that is due at once was last recorded
 }
 
 // Attach bounds the calls of a type by its Concurrency.
@@ -38,12 +42,13 @@ type reservation struct {
 	spent   bool // used, given back, or lapsed; guarded by s.mu
 }
 
-// recordedShare is how long after an entry was recorded that was to run at once a part of the slots is kept for the next ones.
+// recordedShare is how long a part of the slots is kept for new entries, counted from the last recorded entry that was
+// due at once.
 const recordedShare = 10 * time.Second
 
-// Reserve sets up to n slots aside for entries that are about to be inserted with a lease. Open transactions hold at most
-// half of all slots, because they may stay open for long and entries that are due have to run (G14, G17). Reserve returns nil
-// if it can set none aside.
+// Reserve sets up to n slots aside for entries that are about to be inserted with a lease. Open transactions hold at
+// most half of all slots: they may stay open for long, and due entries have to run (G17, a slow type holds up no
+// other). Reserve returns nil if it can set none aside.
 func (s *Slots) Reserve(n int) engine.Reservation {
 	if r := s.reserve(n); r != nil {
 		return r
@@ -56,7 +61,8 @@ func (s *Slots) reserve(n int) *reservation {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.lapseLocked(now)
-	s.lastRecorded = now // even where no slot is free: the slots that a backlog frees next are for the entries recorded next
+	// Set this even if no slot is free, because the slots that a backlog frees next are for the entries recorded next.
+	s.lastRecorded = now
 	if s.room() < engine.Unlimited {
 		return nil
 	}
@@ -71,7 +77,7 @@ func (s *Slots) reserve(n int) *reservation {
 	return r
 }
 
-// Recorded notes that entries were recorded that are to run at once and for which no slot is reserved.
+// Recorded tells s that entries were recorded which are due at once and have no reserved slot.
 func (s *Slots) Recorded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +102,9 @@ func (s *Slots) spendLocked(r *reservation) bool {
 	return true
 }
 
-// Use turns keep of the reserved slots into running ones and frees the rest. It returns false if the reservation has lapsed,
-// because others may have its slots by now, or if it was used before.
+// Use turns reserved slots into running ones, as many as keep says, and frees the rest. It returns false if the
+// reservation was used before. It also returns false if the reservation has lapsed, because others may have its slots
+// by now.
 func (r *reservation) Use(keep int) bool {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -109,7 +116,7 @@ func (r *reservation) Use(keep int) bool {
 	return true
 }
 
-// Take occupies up to n slots for entries found due, and returns how many.
+// Take occupies up to n slots for entries found due, and returns how many it occupied.
 func (s *Slots) Take(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,8 +128,8 @@ func (s *Slots) Take(n int) int {
 	return n
 }
 
-// TakeRecorded occupies a slot for an entry that this process has just recorded. The slots that are kept free for such
-// entries count.
+// TakeRecorded occupies a slot for an entry that this process has just recorded. It may use the slots that are kept
+// free for such entries.
 func (s *Slots) TakeRecorded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,19 +141,20 @@ func (s *Slots) TakeRecorded() bool {
 	return true
 }
 
-// freeLocked returns how many slots are free for entries found due. The result is negative where slots are overdrawn or kept.
+// freeLocked returns how many slots are free for entries found due. The result is negative if slots are overdrawn or
+// kept.
 func (s *Slots) freeLocked() int {
 	now := time.Now()
 	s.lapseLocked(now)
 	if room := s.room(); room < engine.Unlimited {
-		return min(room, s.size-s.running-s.reserved) // the entry that has waited longest comes first, and no new one
+		return min(room, s.size-s.running-s.reserved) // Keep no slot for new entries, because the entry that has waited longest comes first.
 	}
-	// A backlog takes every free slot. New entries would wait behind all of it.
+	// Keep some slots free. A backlog would take every free slot, and new entries would wait behind all of it.
 	keep := 0
 	if s.size > 1 && now.Sub(s.lastRecorded) < recordedShare {
 		keep = max(1, s.size/5)
 	}
-	return s.size - s.running - s.reserved - max(0, keep-s.reserved) // reserved slots are kept for new entries already
+	return s.size - s.running - s.reserved - max(0, keep-s.reserved) // Reserved slots are already kept for new entries.
 }
 
 // Free returns how many slots Take would give.

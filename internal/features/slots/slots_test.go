@@ -102,7 +102,7 @@ func TestNewEntryWithNothingReservedTakesWhatIsKeptForNewOnes(t *testing.T) {
 	})
 }
 
-// slotStep is one call, or a wait. n is the number of slots, or of milliseconds.
+// slotStep is one call, or a wait. The field n is the number of slots, or of milliseconds.
 type slotStep struct {
 	call string
 	n    int
@@ -123,7 +123,8 @@ func TestSlotsNeverCountBeyondTheirSizeOrBelowZero(t *testing.T) {
 	})
 }
 
-// runSlots returns after which step something is wrong, and what (empty: nothing is wrong).
+// runSlots runs the steps. It returns a text that names the first wrong step and its problem, or "" if nothing is
+// wrong.
 func runSlots(size int, steps []slotStep) string {
 	s := newSlots(size, time.Second)
 	var open []*reservation
