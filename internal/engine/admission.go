@@ -3,13 +3,14 @@ package engine
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // Admission is a feature's say in which entries of one type this process claims and starts. The feature attaches it to the
-// type at registration. A nil function has no say.
+// type at registration. Admit gives a function that is nil the answer of a feature that has no say.
 //
 // Many goroutines call the functions at once. A function returns at once, unless its comment says that it may ask the
 // database.
@@ -31,22 +32,6 @@ type Admission struct {
 	// Left is called for an entry that has lost leases and that Accept has accepted, once the entry can kill this process no
 	// more. It may be called several times for one acceptance.
 	Left func(row *processlog.Row, why Leaving)
-
-	// Blocked returns those of ids that may not run yet, because they wait for other entries. It may ask the database.
-	Blocked func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
-
-	// Find reads entries from the database that are due and not blocked, in the place of the store's Due. more reports whether
-	// there may be further ones. FindAgain allows Find to look again at entries that it has looked at before.
-	Find      func(ctx context.Context) (due []processlog.ID, more bool, err error)
-	FindAgain func()
-
-	// Reason returns an error that says why an entry is blocked, or nil. It may ask the database.
-	Reason func(ctx context.Context, row *processlog.Row) error
-
-	// Separate returns which claimed attempts may start, and which are blocked after all. It may ask the database. The engine
-	// frees the slots of the others, and then calls giveUp, which gives up the leases of the blocked ones. An error of giveUp means
-	// that they are due still. Separate has ended attempts that it does not return, by Engine.Fail.
-	Separate func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error)
 
 	// Admit returns which of the claimed attempts may start. The engine gives back the others.
 	Admit func(attempts []*Attempt) (admitted, refused []*Attempt)
@@ -84,16 +69,30 @@ const (
 // Unlimited is the Room of a feature that does not limit a type.
 const Unlimited = math.MaxInt
 
+// noSay is the Admission of a feature that has no say.
+var noSay = Admission{
+	Room:      func() int { return Unlimited },
+	RoomAt:    func() time.Time { return time.Time{} },
+	Paused:    func() bool { return false },
+	Accept:    func(*processlog.Row, int) bool { return true },
+	Left:      func(*processlog.Row, Leaving) {},
+	Admit:     func(attempts []*Attempt) (admitted, refused []*Attempt) { return attempts, nil },
+	Joined:    func([]*Attempt) {},
+	Readmit:   func(*Attempt) bool { return true },
+	CallEnded: func([]*Attempt, []error, bool, error) {},
+	Ended:     func(*Attempt, Result) {},
+	Stuck:     func(*Attempt, uint32) {},
+	RunBegins: func() {},
+}
+
 // Admit attaches an admission to the type. Call it at registration.
-func (t *Type) Admit(a Admission) { t.admissions = append(t.admissions, a) }
+func (t *Type) Admit(a Admission) { t.admissions = append(t.admissions, complete(a, noSay)) }
 
 // Room returns how many calls of the handler the admissions allow to begin now.
 func (t *Type) Room() int {
 	room := Unlimited
-	for i := range t.admissions {
-		if f := t.admissions[i].Room; f != nil {
-			room = min(room, f())
-		}
+	for _, a := range t.admissions {
+		room = min(room, a.Room())
 	}
 	return room
 }
@@ -101,36 +100,24 @@ func (t *Type) Room() int {
 // limited reports whether an admission limits the type now.
 func (t *Type) limited() bool { return t.Room() < Unlimited }
 
-// Paused reports whether an admission has paused the type.
-func (t *Type) Paused() bool {
-	for i := range t.admissions {
-		if f := t.admissions[i].Paused; f != nil && f() {
-			return true
-		}
-	}
-	return false
-}
-
 // roomAt returns when an admission may allow more calls, if that is after now and before until.
 func (t *Type) roomAt(now, until time.Time) time.Time {
-	for i := range t.admissions {
-		if f := t.admissions[i].RoomAt; f != nil {
-			if at := f(); now.Before(at) && at.Before(until) {
-				until = at
-			}
+	for _, a := range t.admissions {
+		if at := a.RoomAt(); now.Before(at) && at.Before(until) {
+			until = at
 		}
 	}
 	return until
 }
 
-// Accepts reports whether all admissions accept an entry.
-func (t *Type) Accepts(row *processlog.Row, lost int) bool {
-	for i := range t.admissions {
-		if f := t.admissions[i].Accept; f != nil && !f(row, lost) {
-			return false
-		}
-	}
-	return true
+// Paused reports whether an admission has paused the type.
+func (t *Type) Paused() bool {
+	return slices.ContainsFunc(t.admissions, func(a *Admission) bool { return a.Paused() })
+}
+
+// accepts reports whether all admissions accept an entry.
+func (t *Type) accepts(row *processlog.Row, lost int) bool {
+	return !slices.ContainsFunc(t.admissions, func(a *Admission) bool { return !a.Accept(row, lost) })
 }
 
 // If the entry has lost leases, left tells the admissions that this entry can no longer kill the process.
@@ -138,48 +125,79 @@ func (t *Type) left(row *processlog.Row, lost int, why Leaving) {
 	if lost < SuspectAfter {
 		return
 	}
-	for i := range t.admissions {
-		if f := t.admissions[i].Left; f != nil {
-			f(row, why)
-		}
+	for _, a := range t.admissions {
+		a.Left(row, why)
 	}
 }
 
 // Admitted returns the attempts that all admissions allow to start.
 func (t *Type) Admitted(attempts []*Attempt) (admitted, refused []*Attempt) {
-	admitted = attempts
-	for i := range t.admissions {
-		if f := t.admissions[i].Admit; f != nil {
-			var no []*Attempt
-			admitted, no = f(admitted)
-			refused = append(refused, no...)
-		}
+	for _, a := range t.admissions {
+		var no []*Attempt
+		attempts, no = a.Admit(attempts)
+		refused = append(refused, no...)
 	}
-	return admitted, refused
+	return attempts, refused
 }
+
+// Joined tells the admissions that one call begins for several attempts.
+func (t *Type) Joined(batch []*Attempt) {
+	for _, a := range t.admissions {
+		a.Joined(batch)
+	}
+}
+
+// Readmit reports whether all admissions allow an attempt to run alone.
+func (t *Type) Readmit(attempt *Attempt) bool {
+	return !slices.ContainsFunc(t.admissions, func(a *Admission) bool { return !a.Readmit(attempt) })
+}
+
+// CallEnded tells the admissions that a shared call has ended.
+func (t *Type) CallEnded(batch []*Attempt, verdicts []error, whole bool, cause error) {
+	for _, a := range t.admissions {
+		a.CallEnded(batch, verdicts, whole, cause)
+	}
+}
+
+// ended tells the admissions that an attempt has ended.
+func (t *Type) ended(attempt *Attempt, r Result) {
+	for _, a := range t.admissions {
+		a.Ended(attempt, r)
+	}
+}
+
+// Order is a feature that has entries of a type wait for other entries of the type.
+type Order struct {
+	// Blocked returns those of ids that may not run yet, because they wait for other entries. It may ask the database.
+	Blocked func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
+
+	// Find reads entries from the database that are due and not blocked, in the place of the store's Due. more reports whether
+	// there may be further ones. FindAgain allows Find to look again at entries that it has looked at before.
+	Find      func(ctx context.Context) (due []processlog.ID, more bool, err error)
+	FindAgain func()
+
+	// Reason returns an error that says why an entry is blocked, or nil. It may ask the database.
+	Reason func(ctx context.Context, row *processlog.Row) error
+
+	// Separate returns which claimed attempts may start, and which are blocked after all. It may ask the database. The engine
+	// frees the slots of the others, and then calls giveUp, which gives up the leases of the blocked ones. An error of giveUp means
+	// that they are due still. Separate has ended attempts that it does not return, by Engine.Fail.
+	Separate func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error)
+}
+
+// Order attaches an order to the type. Call it at registration. All functions of the order must be set.
+func (t *Type) Order(o Order) { t.order = &o }
+
+// Blocks reports whether entries of the type may be blocked by others.
+func (t *Type) Blocks() bool { return t.order != nil }
 
 // Blocked returns those of ids that may not run yet. It may ask the database.
 func (t *Type) Blocked(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error) {
-	for i := range t.admissions {
-		if f := t.admissions[i].Blocked; f != nil && len(ids) > 0 {
-			return f(ctx, ids)
-		}
+	if t.order == nil || len(ids) == 0 {
+		return nil, nil
 	}
-	return nil, nil
+	return t.order.Blocked(ctx, ids)
 }
-
-// finder returns the admission that finds due entries, or nil.
-func (t *Type) finder() *Admission {
-	for i := range t.admissions {
-		if t.admissions[i].Find != nil {
-			return &t.admissions[i]
-		}
-	}
-	return nil
-}
-
-// Blocks reports whether entries of the type may be blocked by others.
-func (t *Type) Blocks() bool { return t.finder() != nil }
 
 // searching returns how many slots a claim of a number of calls holds until it knows which entries may run. A claim of a
 // serial type holds one, because most entries that it finds may be blocked. The next entries of keys whose entries end
@@ -191,76 +209,12 @@ func (t *Type) searching(calls int) int {
 	return calls
 }
 
-// reason returns why an entry is blocked, or nil.
-func (t *Type) reason(ctx context.Context, row *processlog.Row) error {
-	for i := range t.admissions {
-		if f := t.admissions[i].Reason; f != nil {
-			return f(ctx, row)
-		}
-	}
-	return nil
-}
-
 // separate returns which claimed attempts may start, and which are blocked.
 func (t *Type) separate(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
-	for i := range t.admissions {
-		if f := t.admissions[i].Separate; f != nil {
-			return f(attempts)
-		}
+	if t.order == nil {
+		return attempts, nil, nil
 	}
-	return attempts, nil, nil
-}
-
-// Readmit reports whether all admissions allow an attempt to run alone.
-func (t *Type) Readmit(a *Attempt) bool {
-	for i := range t.admissions {
-		if f := t.admissions[i].Readmit; f != nil && !f(a) {
-			return false
-		}
-	}
-	return true
-}
-
-// Joined tells the admissions that one call begins for several attempts.
-func (t *Type) Joined(batch []*Attempt) {
-	for i := range t.admissions {
-		if f := t.admissions[i].Joined; f != nil {
-			f(batch)
-		}
-	}
-}
-
-// CallEnded tells the admissions that a shared call has ended.
-func (t *Type) CallEnded(batch []*Attempt, verdicts []error, whole bool, cause error) {
-	for i := range t.admissions {
-		if f := t.admissions[i].CallEnded; f != nil {
-			f(batch, verdicts, whole, cause)
-		}
-	}
-}
-
-func (t *Type) ended(a *Attempt, r Result) {
-	for i := range t.admissions {
-		if f := t.admissions[i].Ended; f != nil {
-			f(a, r)
-		}
-	}
-}
-
-func (t *Type) stuck(a *Attempt, call uint32) {
-	for i := range t.admissions {
-		if f := t.admissions[i].Stuck; f != nil {
-			f(a, call)
-		}
-	}
-}
-
-func (t *Type) runBegins() {
-	for i := range t.admissions {
-		if f := t.admissions[i].RunBegins; f != nil {
-			f()
-		}
-	}
+	return t.order.Separate(attempts)
 }
 
 // Slots count the calls of a type's handler in this process. A call holds its slot from before its entries are claimed until

@@ -151,7 +151,7 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 		require.NoError(t, e.Register(Type{Name: "mail", Concurrency: 4, Lease: time.Hour, Timeout: time.Hour,
 			Run: func(context.Context, *processlog.Row) error { return nil }}, withSlots, func(t *Type) {
 			t.Group(&threes{e: e})
-			t.Admit(Admission{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
+			t.Order(Order{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
 				for _, a := range attempts {
 					if a.Row.UserID == "" {
 						first = append(first, a)

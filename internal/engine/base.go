@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/report"
@@ -15,7 +16,7 @@ const StatementTimeout = 10 * time.Second
 type Base struct {
 	*Config
 	Problems ProblemList
-	watchers []Watcher
+	watchers []*Watcher
 
 	// Work is the context of all work that outlives a call. Close ends it.
 	Work    context.Context
@@ -93,6 +94,17 @@ func Tell[E any](b *Base, observe func(E), event E) {
 		}
 	}()
 	observe(event)
+}
+
+// complete replaces the nil functions of a struct of functions by those of defaults.
+func complete[F any](functions, defaults F) *F {
+	of, from := reflect.ValueOf(&functions).Elem(), reflect.ValueOf(defaults)
+	for i := range of.NumField() {
+		if of.Field(i).IsNil() {
+			of.Field(i).Set(from.Field(i))
+		}
+	}
+	return &functions
 }
 
 // setIn sets a value in a map that may be nil.

@@ -126,7 +126,9 @@ func (d *dispatcher) giveBack(t *Type, attempts []*Attempt, calls int) {
 	d.claims.release(attempts[0].Row.Token, entries...)
 	for _, a := range attempts {
 		a.left(NotRun)
-		d.settler.givenBack(a)
+		for _, f := range d.settler.settlements {
+			f.GivenBack(a)
+		}
 	}
 }
 

@@ -17,7 +17,8 @@
 //     database refuses to change are offered less and less often (refusals.go).
 //   - Reconciled (reconciler.go): rounds find entries that are overdue, because a process died or a source forgot them.
 //
-// Features attach through seams and are not known here. An Admission says what may be claimed and started (admission.go). A
+// Features attach through seams and are not known here. An Admission says what may be claimed and started, and an
+// Order which entries wait for others (admission.go). A
 // Grouping has one call take several entries (grouping.go). A Settlement acts when outcomes are stored (settlement.go). A Recorder
 // writes when entries are recorded, and a Starter starts them where they were recorded (record.go). A Source tells of due entries (source.go). Package internal/features attaches them.
 //

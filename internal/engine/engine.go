@@ -107,7 +107,9 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 		e.holdings.cancel(&before, fmt.Errorf("%w: %s", processlog.ErrCancelled, ch.Action))
 	}
 	if after.State.Terminal() {
-		e.settler.moved(&before, after.State)
+		for _, f := range e.settler.settlements {
+			f.Moved(&before, after.State)
+		}
 	} else {
 		e.source.Move(processlog.QueueEntry{BusinessType: before.BusinessType, ID: before.ID, In: ch.Delay})
 	}

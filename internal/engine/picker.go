@@ -75,7 +75,7 @@ func (p *picker) mayHave(row *processlog.Row) bool {
 		return true
 	}
 	lost := p.lost(row)
-	accepted := p.t.Accepts(row, lost)
+	accepted := p.t.accepts(row, lost)
 	if accepted && lost >= SuspectAfter {
 		p.suspects = append(p.suspects, *row)
 	}

@@ -83,7 +83,9 @@ func (r *reconciler) round(ctx context.Context) {
 		return // ctx may have ended together with the pause
 	}
 	finish := r.source.Round(ctx)
-	r.roundBegins(ctx)
+	for _, w := range r.watchers {
+		w.Round(ctx)
+	}
 	heads, err := r.heads(ctx)
 	if err != nil {
 		return
@@ -102,10 +104,10 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 	for _, head := range heads {
 		t := r.types.named(head.BusinessType)
 		overdue := head.DueIn < -r.grace()
-		if t != nil && t.finder() != nil && (overdue || head.DueIn <= 0 && !r.source.up()) {
+		if t != nil && t.Blocks() && (overdue || head.DueIn <= 0 && !r.source.up()) {
 			// Most due entries of this type may be blocked. The scanner searches for those that are not, a part of them in
 			// each round.
-			t.finder().FindAgain()
+			t.order.FindAgain()
 			r.claimSchedule.overflow(t.Name)
 			continue
 		}

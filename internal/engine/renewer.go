@@ -106,7 +106,9 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 	// batch returns.
 	slices.SortFunc(stuck, func(a, b stuckCall) int { return inOrder(a.Attempt, b.Attempt) })
 	for _, s := range stuck {
-		s.Type.stuck(s.Attempt, s.call)
+		for _, admission := range s.Type.admissions {
+			admission.Stuck(s.Attempt, s.call)
+		}
 		s.left(NotRun) // The entry has not crashed this process, and its handler may never return.
 		r.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
 		Tell(r.Base, r.Observer.Stuck, s.event)

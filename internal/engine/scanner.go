@@ -306,8 +306,8 @@ func (s *scanner) takeShare(t *Type, ahead *readAhead, calls int) (share, int, e
 func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, err error) {
 	ctx, cancel := s.Statement()
 	defer cancel()
-	if finder := t.finder(); finder != nil {
-		due, more, err = finder.Find(ctx)
+	if t.Blocks() {
+		due, more, err = t.order.Find(ctx)
 	} else {
 		due, err = s.Store.Due(ctx, t.Name, limit)
 		more = len(due) == limit

@@ -51,7 +51,7 @@ func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *T
 	e.SetSource(offers)
 	require.NoError(t, e.Register(Type{Name: "book", Concurrency: 100, Lease: time.Hour}, withSlots))
 	typ := e.types.named("book")
-	typ.Admit(Admission{
+	typ.Order(Order{
 		Blocked: func(_ context.Context, ids []processlog.ID) ([]processlog.ID, error) {
 			return ids[min(len(ids), search(typ)):], nil
 		},
@@ -61,6 +61,7 @@ func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *T
 			}
 			return due, false, nil
 		},
+		Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) { return attempts, nil, nil },
 	})
 	e.claimSchedule.prepare()
 	return e, typ, offers, store
@@ -116,7 +117,7 @@ func TestSearchThatFindsMoreThanSlotsLosesNoEntry(t *testing.T) {
 	require.True(t, got.full || got.beaten, "there is more to claim")
 	require.Equal(t, 1, store.wanted)
 	typ.slots.Release(99)
-	typ.admissions[0].Find = func(context.Context) ([]processlog.ID, bool, error) { panic("the entries were found already") }
+	typ.order.Find = func(context.Context) ([]processlog.ID, bool, error) { panic("the entries were found already") }
 	claimWith(e, typ)
 	require.Equal(t, 9, store.wanted)
 }

@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settlement is a feature's part in storing outcomes. A nil function has no part. The functions are called by the goroutines that
+// Settlement is a feature's part in storing outcomes. Settle gives a function that is nil the
+// place of one that does nothing. The functions are called by the goroutines that
 // store outcomes, and return at once.
 type Settlement struct {
 	// Prepare is called before an outcome is sent to the database for the first time. It may add to the outcome what is to
@@ -38,43 +41,36 @@ type Settling struct {
 	To      processlog.State
 }
 
-// Settle attaches a settlement. Call it before Run.
-func (e *Engine) Settle(s Settlement) { e.settler.settlements = append(e.settler.settlements, s) }
+// noPart is the Settlement of a feature that has no part.
+var noPart = Settlement{
+	Prepare:   func(*Attempt, *processlog.Outcome) {},
+	Prompt:    func(*Attempt) bool { return false },
+	Storing:   func([]Settling) func() { return nil },
+	Stored:    func(*Attempt, processlog.State) {},
+	Dropped:   func(*Attempt) {},
+	GivenBack: func(*Attempt) {},
+	Moved:     func(*processlog.Row, processlog.State) {},
+}
 
-func (s *settler) prepare(a *Attempt, o *processlog.Outcome) {
-	for i := range s.settlements {
-		if f := s.settlements[i].Prepare; f != nil {
-			f(a, o)
-		}
-	}
+// Settle attaches a settlement. Call it before Run.
+func (e *Engine) Settle(s Settlement) {
+	e.settler.settlements = append(e.settler.settlements, complete(s, noPart))
 }
 
 func (s *settler) isPrompt(a *Attempt) bool {
-	for i := range s.settlements {
-		if f := s.settlements[i].Prompt; f != nil && f(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.settlements, func(f *Settlement) bool { return f.Prompt(a) })
 }
 
 // storing tells the settlements of prompt outcomes that are about to be sent. Call the returned function once they are answered,
 // and once a try has failed.
 func (s *settler) storing(batch []settlement) (answered func()) {
 	var all []func()
-	var outcomes []Settling
-	for i := range s.settlements {
-		f := s.settlements[i].Storing
-		if f == nil {
-			continue
-		}
-		if outcomes == nil {
-			outcomes = make([]Settling, len(batch))
-			for n := range batch {
-				outcomes[n] = Settling{batch[n].a, batch[n].outcome.To}
-			}
-		}
-		if done := f(outcomes); done != nil {
+	outcomes := make([]Settling, len(batch))
+	for i := range batch {
+		outcomes[i] = Settling{batch[i].a, batch[i].outcome.To}
+	}
+	for _, f := range s.settlements {
+		if done := f.Storing(outcomes); done != nil {
 			all = append(all, done)
 		}
 	}
@@ -86,34 +82,8 @@ func (s *settler) storing(batch []settlement) (answered func()) {
 	}
 }
 
-func (s *settler) stored(a *Attempt, to processlog.State) {
-	for i := range s.settlements {
-		if f := s.settlements[i].Stored; f != nil {
-			f(a, to)
-		}
-	}
-}
-
 func (s *settler) dropped(a *Attempt) {
-	for i := range s.settlements {
-		if f := s.settlements[i].Dropped; f != nil {
-			f(a)
-		}
-	}
-}
-
-func (s *settler) givenBack(a *Attempt) {
-	for i := range s.settlements {
-		if f := s.settlements[i].GivenBack; f != nil {
-			f(a)
-		}
-	}
-}
-
-func (s *settler) moved(row *processlog.Row, to processlog.State) {
-	for i := range s.settlements {
-		if f := s.settlements[i].Moved; f != nil {
-			f(row, to)
-		}
+	for _, f := range s.settlements {
+		f.Dropped(a)
 	}
 }

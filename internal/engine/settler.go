@@ -44,7 +44,7 @@ type settler struct {
 	stops    atomic.Uint64 // number of stops that have begun
 	hurry    chan struct{} // of capacity 1: a token ends the pause before refused outcomes are retried
 
-	settlements []Settlement // attached by features; see Engine.Settle
+	settlements []*Settlement // attached by features; see Engine.Settle
 }
 
 // refusedAtOnce is how many refused outcomes are retried together. If the database refuses them again, the retry costs
@@ -121,7 +121,9 @@ func (s *settler) settleUnder(token processlog.Token, batch []settlement, failed
 		batch[i].token = token // A later try for a locked row must use the same token.
 		if !batch[i].prepared {
 			batch[i].prepared = true
-			s.prepare(batch[i].a, &batch[i].outcome)
+			for _, f := range s.settlements {
+				f.Prepare(batch[i].a, &batch[i].outcome)
+			}
 		}
 	}
 	failpoint.Reach(failpoint.OutcomesNext)
@@ -248,7 +250,9 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	}
 	Tell(s.Base, s.Observer.Settled, event)
 	s.notifyQueue(a, o)
-	s.stored(a, o.To)
+	for _, f := range s.settlements {
+		f.Stored(a, o.To)
+	}
 }
 
 // wait keeps an outcome that could not be written in a batcher of its own, so that it does not hold up others.

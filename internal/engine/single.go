@@ -45,8 +45,10 @@ func (e *Engine) startOne(ctx context.Context, id processlog.ID) error {
 	if t == nil {
 		return fmt.Errorf("type %q has no handler here", row.BusinessType)
 	}
-	if err := t.reason(ctx, row); err != nil {
-		return err // Check before the claim, so that a blocked entry stays unchanged.
+	if t.Blocks() {
+		if err := t.order.Reason(ctx, row); err != nil {
+			return err // Check before the claim, so that a blocked entry stays unchanged.
+		}
 	}
 	for range 2 { // An entry that is not yet noted under its ordering key is put off once, which notes it. So try twice.
 		if putOff, err := e.startUnblocked(t, row); err != nil || !putOff {

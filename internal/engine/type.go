@@ -33,7 +33,8 @@ type Type struct {
 	UndoTx func(ctx context.Context, tx Transaction, row *processlog.Row) error
 
 	slots      Slots
-	admissions []Admission
+	admissions []*Admission
+	order      *Order   // nil: no entry waits for another
 	grouping   Grouping // nil: each entry has a call of its own
 }
 

@@ -70,7 +70,9 @@ func (r *types) runBegins() {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, t := range r.byName {
-		t.runBegins()
+		for _, a := range t.admissions {
+			a.RunBegins()
+		}
 	}
 }
 

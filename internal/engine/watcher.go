@@ -7,7 +7,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Watcher is a feature that follows what the database tells this process. [Engine.Watch] attaches it. A nil function is not called.
+// Watcher is a feature that follows what the database tells this process. [Engine.Watch] attaches it. Watch gives a function that is nil
+// the place of one that does nothing.
 type Watcher struct {
 	// Hold returns why no claim may begin and no entry may start here, or nil. It returns at once. Call Engine.Wake when Hold
 	// returns nil again.
@@ -50,72 +51,61 @@ const PurgeNoteAge = time.Hour
 // recordedMost is how many entries of one Record call a Watcher gets.
 const recordedMost = 32
 
+// noWatcher is the Watcher of a feature that follows nothing.
+var noWatcher = Watcher{
+	Hold:     func() error { return nil },
+	Claimed:  func([]processlog.Row, time.Time) error { return nil },
+	Read:     func([]processlog.Row, time.Time) {},
+	Stored:   func(*processlog.Row, *processlog.Outcome, processlog.Token, time.Time) {},
+	Recorded: func(RecordedEntry) {},
+	Failed:   func() {},
+	Round:    func(context.Context) {},
+}
+
 // Watch attaches a watcher. Call it before anything is recorded or run.
-func (e *Engine) Watch(w Watcher) { e.watchers = append(e.watchers, w) }
+func (e *Engine) Watch(w Watcher) { e.watchers = append(e.watchers, complete(w, noWatcher)) }
 
 // Held returns why no claim may begin and no entry may start, or nil.
 func (b *Base) Held() error {
-	for i := range b.watchers {
-		if f := b.watchers[i].Hold; f != nil {
-			if err := f(); err != nil {
-				return err
-			}
+	for _, w := range b.watchers {
+		if err := w.Hold(); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 func (b *Base) sawClaimed(rows []processlog.Row, asked time.Time) error {
-	for i := range b.watchers {
-		if f := b.watchers[i].Claimed; f != nil {
-			if err := f(rows, asked); err != nil {
-				return err
-			}
+	for _, w := range b.watchers {
+		if err := w.Claimed(rows, asked); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 func (b *Base) SawRead(rows []processlog.Row, asked time.Time) {
-	for i := range b.watchers {
-		if f := b.watchers[i].Read; f != nil {
-			f(rows, asked)
-		}
+	for _, w := range b.watchers {
+		w.Read(rows, asked)
 	}
 }
 
 func (b *Base) sawStored(s *settlement, asked time.Time) {
-	for i := range b.watchers {
-		if f := b.watchers[i].Stored; f != nil {
-			f(&s.a.Row, &s.outcome, s.token, asked)
-		}
+	for _, w := range b.watchers {
+		w.Stored(&s.a.Row, &s.outcome, s.token, asked)
 	}
 }
 
 func (b *Base) SawRecorded(fresh []Fresh) {
-	for i := range b.watchers {
-		f := b.watchers[i].Recorded
-		if f == nil {
-			continue
-		}
-		for _, e := range fresh[max(0, len(fresh)-recordedMost):] {
-			f(e.Recorded())
+	for _, w := range b.watchers {
+		for _, f := range fresh[max(0, len(fresh)-recordedMost):] {
+			w.Recorded(f.Recorded())
 		}
 	}
 }
 
 func (b *Base) sawFailed() {
-	for i := range b.watchers {
-		if f := b.watchers[i].Failed; f != nil {
-			f()
-		}
-	}
-}
-
-func (b *Base) roundBegins(ctx context.Context) {
-	for i := range b.watchers {
-		if f := b.watchers[i].Round; f != nil {
-			f(ctx)
-		}
+	for _, w := range b.watchers {
+		w.Failed()
 	}
 }

@@ -121,7 +121,7 @@ func (o *Ordering) Attach(t *engine.Type) {
 		return
 	}
 	sweep := o.sweep(t.Name)
-	t.Admit(engine.Admission{
+	t.Order(engine.Order{
 		Blocked: func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error) {
 			return o.blocked(ctx, t.Name, ids)
 		},
