@@ -176,8 +176,8 @@ func TestRowThatIsCommittedLateIsTakenToo(t *testing.T) {
 	r.requireOneEach("pay", 2)
 }
 
-// TestTakeThatLeavesRowsToTheOldSystemIsRefused sets a Take after which Where still finds the row. Both systems would
-// run such a row.
+// TestTakeThatLeavesRowsToTheOldSystemIsRefused uses a Config.Take that changes nothing, so Config.Where still finds a
+// row after its import. The import must refuse such a Take, because both systems would run the row.
 // Failure: F110
 func TestTakeThatLeavesRowsToTheOldSystemIsRefused(t *testing.T) {
 	t.Parallel()

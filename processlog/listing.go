@@ -13,9 +13,11 @@ import (
 // states and types. List compares each row that the index finds with the other fields, up to MaxRead rows a page. So a
 // page may be short, or empty, without being the last one. MySQL and MariaDB ignore spaces at the end of ids.
 type Filter struct {
-	States        []State   // empty: any
-	BusinessType  string    // empty: any
-	BusinessTypes []string  // nil: any; empty: none. With an id or a created range, List may read and skip any number of rows of other types, so set a deadline on ctx
+	States       []State // empty: any
+	BusinessType string  // empty: any
+	// BusinessTypes selects several types. nil selects all types, and an empty list selects none. With an id or a
+	// created range, List may read and skip any number of rows of other types, so set a deadline on ctx.
+	BusinessTypes []string
 	BatchID       string    // empty: any
 	BusinessID    string    // empty: any
 	BusinessExtID string    // empty: any

@@ -23,15 +23,15 @@ type Operations interface {
 	// Outlines reads rows as Load does, but without content.
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
 
-	// DeadWithoutCase reads up to limit dead entries without an open case that died within the last since. If since is
-	// 0, it reads all dead entries without an open case. The rows have their Faults.
+	// DeadWithoutCase reads up to limit dead entries without an open case that died at most the duration since ago. If
+	// since is 0, it reads all dead entries without an open case. The rows have their Faults.
 	//
 	// DeadWithoutCase and the next three methods repair cases after changes by a service, by an older version of the
 	// library, or by a restored backup.
 	DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]Row, error)
 
-	// OpenCases opens a case for each row that has not changed since it was read. cases is in the order of rows.
-	// OpenCases skips rows that other transactions have locked. It returns the number of opened cases.
+	// OpenCases opens a case for each row that has not changed since it was read. The list cases is in the order of
+	// rows. OpenCases skips rows that other transactions have locked. It returns the number of opened cases.
 	OpenCases(ctx context.Context, rows []Row, cases []CaseDraft) (int, error)
 
 	// CloseCases closes up to limit cases whose entry is not dead any more or does not exist. It returns their number.

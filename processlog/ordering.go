@@ -8,9 +8,9 @@ import (
 // Ordering is the part of a store for ordered types. Each entry with an ordering key has a note in a separate table.
 // The note holds the key, and the position of the entry among the entries of the key.
 //
-// An entry can block later entries of its key, or it cannot. The methods say: the entry counts, or it does not count.
-// The state in the log decides this. An ended entry does not count. A dead entry counts only if the argument dead is
-// true. An entry is blocked as long as another entry of its key counts and has an earlier position.
+// An entry counts as long as it can block later entries of its key. Its state in the log decides this. An ended entry
+// does not count. A dead entry counts only if the argument dead is true. An entry is blocked as long as another entry
+// of its key counts and has an earlier position.
 type Ordering interface {
 	// Join writes the notes of entries in the caller's transaction. If an entry already has a note under the same key,
 	// the note gets the new epoch and keeps its position. If the table of notes is missing, Join returns a *FieldError
@@ -22,10 +22,10 @@ type Ordering interface {
 	// no entry is blocked. Blocked reads everything that was committed before the call.
 	Blocked(ctx context.Context, businessType string, ids []ID, dead bool) ([]ID, error)
 
-	// Fronts reads up to limit keys of a type, in their order, behind the key after. If after is "", Fronts starts at
-	// the first key. It may read fewer than limit keys. For each key it returns the first entry that counts, if that
-	// entry is due and has no lease. last is the last key that was read, or "" if no keys follow. The cost grows with
-	// limit, not with the number of entries.
+	// Fronts reads up to limit keys of a type, in their order. It starts behind the key that the parameter after names,
+	// or at the first key if after is "". It may read fewer than limit keys. For each key it returns the first entry
+	// that counts, if that entry is due and has no lease. The result last is the last key that was read, or "" if no
+	// keys follow. The cost grows with limit, not with the number of entries.
 	Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []ID, last string, err error)
 
 	// Firsts reads the first entry that counts of each key in positions. It reads everything that was committed before
@@ -33,8 +33,8 @@ type Ordering interface {
 	Firsts(ctx context.Context, businessType string, positions []Position, dead bool) (map[string]KeyState, error)
 
 	// KeyStates reads the whole KeyState of each key in positions. It sees everything that was committed before the
-	// call. It reads each key in one snapshot. token is the token under which the caller has claimed entries. If
-	// positions is empty, KeyStates only checks that the table of notes exists.
+	// call. It reads each key in one snapshot. The parameter token is the token under which the caller has claimed
+	// entries. If positions is empty, KeyStates only checks that the table of notes exists.
 	KeyStates(ctx context.Context, businessType string, positions []Position, token Token, dead bool) (map[string]KeyState, error)
 
 	// Block writes notes of claimed entries as Join does, and undoes their claims as Release does. Each entry becomes
@@ -47,8 +47,8 @@ type Ordering interface {
 
 	// Advance returns the first entry that counts of each key in left, if that entry may run now: it is due and has no
 	// lease. If the first entry is blocked until a later time, Advance first makes it due, unless another entry of its
-	// key has a lease. left names the keys and, as far as the caller knows them, the ended entries of each key. Advance
-	// also removes the notes of ended entries before the first entry.
+	// key has a lease. The parameter left names the keys and, as far as the caller knows them, the ended entries of
+	// each key. Advance also removes the notes of ended entries before the first entry.
 	//
 	// Advance does not wait long for a lock. If the row of a first entry is locked, the entry stays unchanged. A
 	// *RefusedError names entries that the database refuses to make due.
@@ -76,8 +76,10 @@ type Position struct {
 
 // KeyState is the state of the entries of one key.
 type KeyState struct {
-	First ID   // first entry that counts; zero: no entry counts
-	Known int  // number of the given positions whose entry has a note with the given epoch. KeyStates may leave out ended entries
+	First ID // first entry that counts; zero: no entry counts
+	// Known is how many of the given positions belong to an entry whose note has the given epoch. KeyStates may leave
+	// out ended entries.
+	Known int
 	Taken bool // whether another entry that counts has a lease under another token
 
 	// Members are the entries that count, in order, at most MaxMembers. Members is nil if an entry that counts is held

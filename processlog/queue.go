@@ -83,7 +83,8 @@ type QueueEntry struct {
 
 // EnqueueRules are rules of Enqueue for entries that the queue already has, and for types that are full.
 type EnqueueRules struct {
-	MaxLease time.Duration // longest lease. An entry may be due this much later than its In, because the entry may have a lease
+	// MaxLease is the longest lease. An entry may be due this much later than its In, because it may have a lease.
+	MaxLease time.Duration
 	Limit    int           // maximum number of members of a type, see Config.QueueLimit; 0: no limit
 	Near     time.Duration // an entry that is due within this time is added even if its type has Limit members
 }
@@ -101,10 +102,13 @@ func (e *LeftOutError) Error() string {
 
 // Leased is the result of Queue.Claim.
 type Leased struct {
-	Token int64         // lease token, which Settle needs. It is the time at which the lease ends, by the queue's clock
-	IDs   []ID          // entries that the caller has leased
-	Next  time.Duration // time until the next entry without a lease is due. ≤ 0: now. Never: the queue has no such entry
-	Lost  bool          // the type is lost, so other entries may be due: see Queue.Rebuild
+	// Token is the lease token, which Settle needs. It is the time at which the lease ends, by the queue's clock.
+	Token int64
+	IDs   []ID // entries that the caller has leased
+	// Next is the time until the next entry without a lease is due. It is ≤ 0 if such an entry is due now, and Never if
+	// the queue has no such entry.
+	Next time.Duration
+	Lost bool // whether the type is lost, so that other entries may be due: see Queue.Rebuild
 }
 
 // QueueOutcome ends a lease of the queue. It removes the entry or makes it due again.

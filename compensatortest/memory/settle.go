@@ -95,7 +95,9 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
 	case row == nil || !row.seenBy(own).admits(outcome):
-		return processlog.ErrLeaseLost // Nothing was written, so release the row. At READ COMMITTED, only rows that a statement wrote stay locked.
+		// Do not hold the row for the transaction. At READ COMMITTED only rows that a statement wrote stay locked, and
+		// this one wrote nothing.
+		return processlog.ErrLeaseLost
 	}
 	s.writeLocked(own, row, row.seenBy(own).settled(outcome, token, s.nowLocked()), nil)
 	return nil

@@ -14,7 +14,7 @@ import (
 // Cases turns on cases. A refund is worth its amount.
 func Cases() *compensator.Operations {
 	return &compensator.Operations{
-		Due: 8 * time.Hour, // how long a case may wait; default 24 h
+		Due: 8 * time.Hour, // A case is late after this time. The default is 24 hours.
 		Types: map[string]compensator.CaseConfig{
 			"refund": {Due: time.Hour, Amount: func(e *compensator.Entry) (compensator.Amount, error) {
 				var r Refund

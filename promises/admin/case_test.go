@@ -228,7 +228,7 @@ func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 }
 
 // TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases has a timeout without Config.Operations. The log must
-// remember it for later cases.
+// remember the timeout for later cases.
 // Failure: F119
 func TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases(t *testing.T) {
 	t.Parallel()

@@ -113,8 +113,8 @@ func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 	}
 }
 
-// A process does not fill a queue again that other processes share. So an entry that was never enqueued must be
-// enqueued when its due time is near.
+// A process does not enqueue all open entries again after its start, because other processes share the queue. So an
+// entry that was never enqueued must be enqueued when its due time is near.
 func TestDelayedEntryThatIsNeverEnqueuedRunsOnTime(t *testing.T) {
 	t.Parallel()
 	inSharedBubble(t, compensator.Config{}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {

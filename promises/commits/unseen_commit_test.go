@@ -18,8 +18,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// polledOnly returns a configuration on a plain pool. The reconciler runs one round only. After it, a new entry is
-// found only by polling for its commit.
+// polledOnly returns a configuration on a plain pool. The reconciler runs one round only. After that round, a new entry
+// is found only by polling for its commit.
 func polledOnly(w *harness.World) (cfg compensator.Config, ready func()) {
 	cfg = w.Quick()
 	cfg.DB = w.Open(harness.Plain(w.DSN))
@@ -199,7 +199,8 @@ func record(t *testing.T, c *compensator.Compensator, store *compensatortest.Mem
 func TestCommitIsPolledForDuringAMinuteAndForAllThatWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	// slow lists the polls after the first second: each second, and from 8 s on after an eighth of the age.
+	// slow lists the polls after the first second. They come every second, and from 8 s on after an eighth of the
+	// transaction's age.
 	slow := func(keys int) (list []asked) {
 		for age := 2 * time.Second; age <= time.Minute; age += max(time.Second, age/8) {
 			list = append(list, asked{age, keys})

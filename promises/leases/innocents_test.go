@@ -47,8 +47,8 @@ func innocents(w *harness.World) (n [5]int) {
 // few limits how many entries that have lost one lease run at the same time. The type's Concurrency would allow 50.
 //
 // Before the first crash no entry has lost a lease. An entry that has lost two leases runs alone, so its crash harms no
-// other entry. In each other crash, at most few entries lose their second lease. One killer causes 3 crashes, so at
-// most 8 entries lose a second lease. Three killers cause 9 crashes, so at most 40 do.
+// other entry. In each other crash, at most 8 entries lose their second lease. One killer causes 3 crashes, so at most
+// 8 entries lose a second lease. Three killers cause 9 crashes, so at most 40 do.
 //
 // The number of entries that lost a second lease was measured on two cores beside four other workers. With this limit
 // (27 runs each) 0 to 7 entries lost a second lease with one killer, and 8 to 29 with three. Without the limit (18 runs

@@ -100,7 +100,7 @@ var deeds = map[string]deed{
 		}},
 }
 
-// keeps the process and compensation counts
+// inState inserts an entry in the given state. Its row is at version 7.
 func inState(w *harness.World, orders *compensator.Type[harness.Order], state compensator.State) compensator.EntryID {
 	w.T.Helper()
 	id := w.Put(orders, 1, compensator.Options{Delay: time.Hour})

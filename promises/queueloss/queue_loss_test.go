@@ -147,7 +147,8 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.Run(c)
 	far, beyond := w.RecordDelayed(c, time.Hour), w.RecordDelayed(c, 2*time.Second)
 	for range 5 {
-		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond)) // This entry is enqueued later than the entry that is due far ahead could have been. So after it, that entry is not in the queue.
+		// If the process enqueued the entry that is due far ahead, it would do so before this one.
+		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond))
 	}
 	assert.False(t, w.InQueue(far))
 	w.WaitState(beyond, compensator.Succeeded)

@@ -41,7 +41,7 @@ const (
 	purgeAge          = time.Minute // smallest age that Purge accepts
 	longestDelay      = 20 * time.Second
 	longestBackoff    = 2 * time.Second
-	longestPutOff     = 2 * time.Minute // Several results Unavailable in a row double the pause each time, up to this limit.
+	longestPutOff     = 2 * time.Minute // each Unavailable in a row doubles the pause, up to this limit
 )
 
 // appConfig is the configuration that the driver passes to an app's process.

@@ -33,8 +33,8 @@ type producer struct {
 }
 
 // plannedKillers is how many planned killers each process of the app that only records adds. Such an entry kills every
-// process that runs it, until it is dead-lettered. Every run needs one that dies this way. There are two, because a
-// person may cancel one of them.
+// process that runs it, until it is dead-lettered. Every run needs one entry that dies this way. There are two, because
+// a person may cancel one of them.
 const plannedKillers = 2
 
 // planKiller makes the next draft a planned killer, once the time without faults at the start of the run is over.

@@ -25,8 +25,8 @@ const (
 	mostHistory  = 1e5
 	mostSlope    = 1.0   // in MB per hour
 	mostGrowth   = 4.0   // in MB over the second half; used if the run is too short to distinguish the slope from noise
-	mostSpurious = 0.001 // share of the ids that are claimed in undisturbed time
-	mostLate     = 200.0 // in ms; 99th percentile in undisturbed time
+	mostSpurious = 0.001 // share of the ids that claims ask for and do not get, in undisturbed time
+	mostLate     = 200.0 // 99th percentile of the lateness in undisturbed time, in ms
 )
 
 // gates judges a soak. It uses only the second half of the readings, because processes warm up in the first half.

@@ -30,9 +30,9 @@ const (
 )
 
 const (
-	failures         = 2 // number of failures of the kind fail, before it succeeds
-	refundFailures   = 2 // number of attempts of the kind refund; all of them fail
-	undoFailures     = 1 // number of failures of a refund's compensation, and of each compensation of a recall
+	failures         = 2 // an entry of the kind "fail" fails this often and then succeeds
+	refundFailures   = 2 // an entry of the kind "refund" is attempted this often, and fails each time
+	undoFailures     = 1 // each compensation of a "refund" or a "recall" fails this often and then succeeds
 	slowTakes        = 500 * time.Millisecond
 	recallTime       = 300 * time.Millisecond             // timeout of a recall's attempts
 	hangs            = recallTime + time.Second + 2*lease // how long a recall hangs: longer than its timeout and the lease after that
@@ -46,7 +46,7 @@ type content struct {
 	Breaks bool // whether the entry prevents the verdict of its batch
 }
 
-// kinds are the registered types. Each handler writes to db, a plain pool, that it ran.
+// kinds are the registered types. When a handler runs, it writes a row through the plain pool db.
 type kinds struct {
 	db *sql.DB
 	of map[string]*compensator.Type[content]
@@ -124,8 +124,8 @@ func answer(verdict string) error {
 	return nil
 }
 
-// ran stores that handlers have begun. It does not use the handlers' transactions, so a rollback does not undo this
-// record.
+// ran stores one row for each entry whose handler has begun. It does not use the handlers' transactions, so a rollback
+// does not remove these rows.
 func (k *kinds) ran(ctx context.Context, entries ...*compensator.Entry) error {
 	var args []any
 	for _, e := range entries {

@@ -20,8 +20,8 @@ type edit struct {
 	to   string // replacement; a name of the pattern stands for the code that it matched
 }
 
-// isText reports whether the edit changes a file that is not Go. For such a file, from is plain text. In it, any white
-// space matches any other.
+// isText reports whether the edit changes a file that is not Go. For such a file, the field from holds plain text, in
+// which any white space matches any other white space.
 func (e edit) isText() bool { return strings.Contains(e.in, "/") }
 
 // selection names the tests of each layer. The form of the text depends on the layer.

@@ -52,7 +52,7 @@ type testEvent struct {
 	Action, Test, Output, FailedBuild string
 }
 
-// judge returns the verdict on a run from its events. passed is whether the go command succeeded.
+// judge returns the verdict on a run from its events. The parameter passed says whether the go command succeeded.
 func judge(events []byte, passed bool) verdict {
 	log := testLog{output: make(map[string]*strings.Builder)}
 	for line := range bytes.Lines(events) {
@@ -148,8 +148,9 @@ func (l *testLog) failures() []failure {
 }
 
 var (
-	seed      = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (seed \d+: .+)$`) // matches a failed seed of the simulation, which comes after its steps
-	violated  = regexp.MustCompile(`(?m)^VIOLATED +(\w+(?: \w+)*)  `)      // matches a violated check of a chaos run
+	// seed matches the line of a failed seed of the simulation. This line comes after the steps of the seed.
+	seed      = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (seed \d+: .+)$`)
+	violated  = regexp.MustCompile(`(?m)^VIOLATED +(\w+(?: \w+)*)  `) // matches a violated check of a chaos run
 	panicked  = regexp.MustCompile(`(?m)^((?:panic|fatal error): .*)$`)
 	message   = regexp.MustCompile(`\tMessages:\s+(.*)`)
 	assertion = regexp.MustCompile(`(?s)\tError:\s+(.*?)\n\s+\tTest:`)

@@ -27,8 +27,8 @@ type visit struct {
 
 var adminActions = [...]admin.Right{admin.Requeue, admin.SettleManually, admin.Cancel, admin.Complete, admin.Requeue, admin.Compensate}
 
-// drawAdmin decides at random whether Operations is configured and when people visit the Admin. The other draw
-// functions work in the same way.
+// drawAdmin decides at random whether Operations is configured and when people visit the Admin. Each draw function
+// decides about one property of the seed in this way.
 func (w *world) drawAdmin() {
 	rng := rand.New(rand.NewPCG(w.seed, adminStream))
 	if w.plan.calm || rng.IntN(6) > 0 {

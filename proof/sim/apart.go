@@ -17,13 +17,15 @@ type apart struct {
 	requeues bool // in a calm seed, a person requeues entries that wait for a retry
 
 	// These properties exist only in seeds that are not calm:
-	jammed    compensator.IdempotencyKey // key of an entry whose handlers ignore their context and return only after all faults have ended
-	former    int                        // which of each three consecutive instances runs an older version of the service, without some types: 1 to 3 (0: none)
-	leases    []time.Duration            // leases of the instances in the order of their numbers; they replace Config.Lease
-	sleepy    bool                       // whether some handlers ask for a delay of months
-	connected bool                       // whether instances can see that their database connections are new (drawConnections)
-	midway    bool                       // whether some instances are stopped during a batch that then fails (drawMidway)
-	faulty    bool                       // whether transactional handlers get errors that come from a temporary condition of the database (drawServerFaults)
+	jammed compensator.IdempotencyKey // key of an entry whose handlers ignore their context and return only after all faults have ended
+	// former says which of each three consecutive instances runs an older version of the service, from 1 to 3. That
+	// version lacks some types. 0 means that no instance does.
+	former    int
+	leases    []time.Duration // leases of the instances in the order of their numbers; they replace Config.Lease
+	sleepy    bool            // whether some handlers ask for a delay of months
+	connected bool            // whether instances can see that their database connections are new (drawConnections)
+	midway    bool            // whether some instances are stopped during a batch that then fails (drawMidway)
+	faulty    bool            // whether transactional handlers get errors that come from a temporary condition of the database (drawServerFaults)
 
 	wholeServer bool          // whether the faulty condition concerns the whole server
 	slots       slots         // slots of a periodic type (drawPeriodic)

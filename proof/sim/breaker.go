@@ -118,10 +118,11 @@ func (o *oracle) letInLocked(n *instance, e observe.AttemptEvent) {
 	o.probesLocked(n, e.ID, open)
 }
 
-// calledAfterLocked counts the call of an entry whose batch has ended.
+// calledAfterLocked counts the call for an entry that runs after a batch. The caller calls it when the batch has ended,
+// just before the handler runs.
 func (o *oracle) calledAfterLocked(n *instance, e *compensator.Entry) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
-	if let := o.looks[lookedAt{n, e.ID}]; let == open { // If they differ, the attempt was admitted before this breaker opened.
+	if let := o.looks[lookedAt{n, e.ID}]; let == open { // If the two differ, the attempt was admitted before this breaker opened.
 		o.probesLocked(n, e.ID, open)
 	}
 }

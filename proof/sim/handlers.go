@@ -254,8 +254,8 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 	return verdicts
 }
 
-// work waits for the time b.took. If its context ends before, it returns the context's error, unless the handler
-// ignores its context.
+// work waits for the time b.took. If ctx ends first, it returns the error of ctx, unless the handler ignores its
+// context.
 func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) error {
 	if strings.HasPrefix(string(e.IdempotencyKey), barrierPrefix) {
 		return n.w.barrier.wait(n.w.patient(ctx), e.BusinessType)

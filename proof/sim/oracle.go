@@ -21,7 +21,9 @@ type oracle struct {
 	failed atomic.Bool
 	ended  chan struct{} // closed at the first violation
 
-	resting chan struct{} // has a value if an entry has come to rest since the last check of the script, so that now all may be at rest
+	// resting holds a value if an entry has come to rest since the script's last check, so that all entries may be at
+	// rest now.
+	resting chan struct{}
 
 	mu      sync.Mutex // guards the fields below it
 	verdict string     // text of the first violated promise
@@ -36,7 +38,7 @@ type oracle struct {
 	open    int // number of entries of handled types that are not at rest
 	effect  map[effect]int
 	done    map[done]int
-	working map[string]int  // the same number for each business type
+	working map[string]int  // number of entries that are not at rest, for each business type
 	crowded map[string]bool // types that at some time had more work than half of an instance's slots allow
 
 	losses []time.Time // times at which the database went back

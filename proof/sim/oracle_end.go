@@ -116,8 +116,9 @@ func (o *oracle) closed(n *instance) {
 	}
 }
 
-// unstartedLocked reports whether an instance has a valid claim that it neither started nor released. It does not count
-// a claim that dead-lettered the entry after repeated crashes, or that only counted a lost lease.
+// unstartedLocked reports whether an instance has a valid claim of an entry that it neither started nor released. Two
+// kinds of claims do not count: a claim that dead-lettered the entry after repeated crashes, and a claim that only
+// counted a lost lease.
 func (o *oracle) unstartedLocked(n *instance, l *life) bool {
 	last := l.last()
 	told := last.op.kind == opClaim && last.op.from == n && n.claims[l.id].row.Version == last.row.Version

@@ -104,7 +104,8 @@ func (o *oracle) noticedLocked(n *instance, loss *processlog.LossError) {
 		o.sights[sawLossReported]++
 		n.newest, n.ran = processlog.Row{}, processlog.Row{} // the instance has forgotten what it saw before
 	}
-	// The answer may be older than this moment, so it says nothing about a later loss.
+	// The instance saw the loss in its latest answer, which may be older than this moment. That answer says nothing
+	// about a later loss.
 	n.lossSeen, n.pendingRelease, n.lost = n.compared, processlog.Row{}, processlog.Row{}
 }
 

@@ -153,8 +153,8 @@ func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 	}
 }
 
-// spentLocked asserts G4: the outcome adds one failure. It also asserts G7 (no false exhaustion): the attempt did fail,
-// and only the last allowed failure ends the entry as exhausted.
+// spentLocked asserts G4 (one history): the outcome adds one failure. It also asserts G7 (no false exhaustion): the
+// attempt did fail, and only the last allowed failure ends the entry as exhausted.
 func (o *oracle) spentLocked(l *life, before, after processlog.Row, a *attempt) {
 	late := a != nil && a.manner == fine && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	if a == nil || !a.ended || a.manner == fine && !late && !l.refused(before, after, a) {

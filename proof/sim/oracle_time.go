@@ -21,8 +21,8 @@ const promptness = 100 * time.Millisecond
 // ranBeyond is how long after an attempt's timeout its lease is still renewed.
 const ranBeyond = time.Second
 
-// polledWithin is how long the library polls for a transaction whose commit is not reported. It is also how late the
-// entries of such a transaction may start.
+// polledWithin is the age up to which the library polls often for a transaction whose commit is not reported. The
+// entries of such a transaction may start this much later.
 const polledWithin = time.Second
 
 // hastyLocked reports whether the entry must not be late. The seed must be calm, and the type must have free slots. The

@@ -19,7 +19,9 @@ const pausesStream = 9528
 type pausing struct {
 	kind string // type that is paused (empty: none)
 	at   time.Duration
-	on   time.Duration // length of the pause after the end of the faults. It counts from the time at which every process has read the setting
+	// on is the length of the pause after the end of the faults. It counts from the time at which every process has
+	// read the setting.
+	on time.Duration
 }
 
 // drawPauses draws whether a person pauses a type.

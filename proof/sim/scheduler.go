@@ -202,8 +202,9 @@ func (r *request) readyAt(at time.Time) {
 	r.turn.Reset(time.Until(at))
 }
 
-// refuse ends the wait of a request whose instance has died. If several requests wait, they end a nanosecond apart, in
-// the order of place. If their timers fired at the same instant, the runtime would choose the order.
+// refuse ends the wait of a request whose instance has died. If timers fired at the same instant, the runtime would
+// choose their order. So requests that wait together end a nanosecond apart: place is the index of this request among
+// them.
 func (r *request) refuse(place int) {
 	r.verdict = verdict{dead: true}
 	r.readyAt(time.Now().Add(time.Duration(place)))

@@ -78,16 +78,17 @@ type plan struct {
 	sharedQueue       bool
 	bulkIDsHidden     bool
 	compensateCrashed bool
-	calm              bool                       // no faults, so no entry may be late
-	hog               string                     // in a calm seed, the type whose handlers hang
-	ordered, untold   map[string]int             // by idempotency key: number of orders, and number of orders whose commit is not reported to the library
-	thinking          map[string]time.Duration   // by idempotency key: longest time from the recording to the end of a transaction
-	holds             time.Duration              // longest time for which a person's transaction holds locks
-	killer            compensator.IdempotencyKey // entry whose attempts kill their instance
-	runners           int
-	recorders         int
-	orders            []order
-	deeds             []deed
+	calm              bool   // no faults, so no entry may be late
+	hog               string // in a calm seed, the type whose handlers hang
+	// ordered counts all orders of an idempotency key. untold counts those whose commit is not reported to the library.
+	ordered, untold map[string]int
+	thinking        map[string]time.Duration   // by idempotency key: longest time from the recording to the end of a transaction
+	holds           time.Duration              // longest time for which a person's transaction holds locks
+	killer          compensator.IdempotencyKey // entry whose attempts kill their instance
+	runners         int
+	recorders       int
+	orders          []order
+	deeds           []deed
 }
 
 func newWorld(seed uint64) *world {
@@ -524,7 +525,7 @@ func (w *world) endAllBut(last *instance) {
 // entries at the same time as its Concurrency allows.
 func (w *world) fillEverySlot() {
 	var last *instance
-	// A handler may kill its process at this instant. In this case another instance starts.
+	// Wait until an instance runs. A handler may kill its process at this instant, and then another instance starts.
 	w.await(time.Minute, func() bool { last = w.worker(); return last != nil })
 	w.endAllBut(last)
 	w.resume(last)

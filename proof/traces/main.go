@@ -87,7 +87,7 @@ func readWords(file string) (*strings.Replacer, error) {
 	return strings.NewReplacer(pairs...), nil
 }
 
-// compareFiles compares the files of two directories by name. Before that, it renames those of the directory before as
+// compareFiles compares the files of two directories by name. First it renames the files of the directory before, as
 // words says. It returns the number of files that differ.
 func compareFiles(out io.Writer, before, after string, words *strings.Replacer, compare func(before, after string) (string, error)) (differ int, err error) {
 	there, err := namesIn(before)
@@ -145,7 +145,7 @@ func namesIn(dir string) ([]string, error) {
 	return names, err
 }
 
-// shownBefore is how many equal lines it shows before the first difference.
+// shownBefore is how many equal lines firstDifference shows before the first difference.
 const shownBefore = 5
 
 // firstDifference shows the first difference of two lists of lines, or returns "".

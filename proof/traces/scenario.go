@@ -159,7 +159,7 @@ func counted(run []string) map[string]int {
 	return n
 }
 
-// only lists the lines that occur in these more often than in those. Each begins with sign.
+// only lists the lines that occur more often in the map these than in the map those. Each listed line begins with sign.
 func only(sign string, these, those map[string]int) string {
 	var b strings.Builder
 	for _, line := range slices.Sorted(maps.Keys(these)) {

@@ -4,15 +4,16 @@
 //	go run ./proof/without
 //	go run ./proof/without -name pause
 //
-// A feature is a package directly below internal/features, with its file of the same name there. Redis is a feature too. Its package
-// is internal/redisqueue, and its file is queue_redis.go in the root. In the place of that file stands an error. Without the package, its tests and its file, the following must pass:
+// A feature is a package directly below internal/features, with its file of the same name there. Redis is a feature
+// too. Its package is internal/redisqueue, and its file is queue_redis.go in the root. A file whose functions return an
+// error replaces that file. Without the package, its tests and its file, the following must pass:
 //
 //   - the root module builds, and go vet accepts the root package with its tests;
 //   - the tests of internal/engine;
 //   - package smoke: one entry succeeds, and another is compensated.
 //
-// The program changes no file. The go command reads an overlay in which the files of the feature are missing. So most packages
-// come from the build cache.
+// The program changes no file. The go command reads an overlay in which the files of the feature are missing. So most
+// packages come from the build cache.
 package main
 
 import (
@@ -33,7 +34,7 @@ import (
 // below is the directory of the features.
 const below = "internal/features"
 
-// redis is the feature whose package and file stand elsewhere.
+// redis is the only feature whose package and file are outside internal/features.
 const (
 	redis        = "redis"
 	redisPackage = "internal/redisqueue"

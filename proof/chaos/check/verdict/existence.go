@@ -101,7 +101,7 @@ func checkPhantom(l *Ledger, c *Check) {
 	})
 }
 
-// overlaps reports whether an entry was inserted while the other was in the table.
+// overlaps reports whether e was inserted while the entry other was in the table.
 func (e *Entry) overlaps(other *Entry) bool {
 	inserted, gone := e.steps[0].seq, other.deletion()
 	return other.steps[0].seq < inserted && (gone == nil || gone.seq > inserted)

@@ -128,7 +128,9 @@ func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 		stopped := a.cause == history.CauseStopping || a.cause == history.CauseLeaseLost
 		return stopped == (s.move == movePause)
 	case slices.Contains(explains[s.move], a.outcome):
-		return true // The handler may have been stopped before its outcome counted, and in a batch, or with no known cause, nothing tells.
+		// The handler may have been stopped before its outcome counted. In a batch, or if the cause is unknown, the
+		// history does not tell.
+		return true
 	case s.move == movePause && l.outOfTime(e, s, a):
 		return true // The batch timed out, and the process stopped before the entry could run alone.
 	case a.outcome == history.OutcomeOK && !l.transactional(e, s.old.state):
