@@ -31,8 +31,9 @@ type Options struct {
 // at a time for reads, and at most two for actions. Each query takes at most Options.ReadTime.
 //
 // An Actor without a name has no rights. If an actor lacks the right for a row, lists and sums leave out the row, and
-// Entry does not find it. If an actor lacks the right for an action, the action returns or answers ErrNotAllowed. The
-// Admin returns errors of the database unchanged.
+// Entry does not find it. If an actor lacks the right for an action, the action fails with ErrNotAllowed. An action on
+// several entries returns this error in the answer for each such entry. The Admin returns errors of the database
+// unchanged.
 type Admin struct {
 	c        *compensator.Compensator
 	log      operating.Log

@@ -27,7 +27,7 @@ const (
 
 func adminType(n int) string { return fmt.Sprintf("type_%02d", n) }
 
-// operations returns the Operations of a service whose dead entries carry amounts of money.
+// operations returns the Operations of a service in which every dead entry is worth the same amount of money.
 func operations() *compensator.Operations {
 	worth := compensator.CaseConfig{Amount: func(*compensator.Entry) (compensator.Amount, error) {
 		return compensator.Amount{Minor: 12900, Currency: "CNY"}, nil
@@ -47,7 +47,7 @@ func numbers(first, last int) string {
 
 var adminServer = []string{"--innodb-buffer-pool-size=8G", "--innodb-io-capacity=10000", "--loose-cte-max-recursion-depth=1000000", "--loose-max-recursive-iterations=1000000"}
 
-// fillAdminLog fills the log with that many ended entries, and with the rows that the constants set.
+// fillAdminLog fills the log with the given number of ended entries, and with the rows that the constants set.
 func (a *arena) fillAdminLog(ended int) {
 	a.Helper()
 	a.exec("SET GLOBAL innodb_flush_log_at_trx_commit=0")

@@ -114,7 +114,7 @@ type lagPlan struct {
 	goal      time.Duration
 	delay     time.Duration
 	instances int  // number of instances that run handlers
-	apart     bool // the producer runs no handlers itself
+	apart     bool // whether the producer runs no handlers itself
 }
 
 // lag records 500 entries a second and measures when each handler began. The latency counts from the entry's commit, or

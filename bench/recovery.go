@@ -13,7 +13,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// recovery measures how the library recovers, and how much new entries are delayed at that time.
+// recovery holds what the benchmark measures while the library recovers from killed processes, from a Redis that lost
+// its data, and from an outage. It also holds how long new entries wait during that time.
 type recovery struct {
 	Killed      []killed      `json:"killed"`
 	Enqueued    int           `json:"announced"`          // number of entries within the horizon when Redis lost all data

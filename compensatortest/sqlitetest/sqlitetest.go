@@ -22,8 +22,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// New returns a Compensator and its database. The database has only the log's tables. Both belong to this test alone
-// and are closed when it ends, so tests may run in parallel.
+// New returns a Compensator and its database, which has only the log's tables. No other test uses them, so tests may
+// run in parallel. Both are closed when the test ends.
 //
 // db is opened on a Connector, so a commit enqueues the entries that were recorded in its transaction. By default the
 // Compensator polls the database every 100 ms and logs warnings to the test's output. A change function may set every

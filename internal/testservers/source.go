@@ -33,14 +33,15 @@ func allowed() ([]way, error) {
 	return nil, fmt.Errorf("COMPENSATOR_SERVERS=%s is none of dsn, docker, local, install", only)
 }
 
-// source starts servers of one kind. The first way that works is kept for the whole process. A later failure is then
-// reported and does not change the kind of server.
+// source starts servers of one kind. It tries the ways in their order until one works. The whole process then keeps to
+// this way. If it fails later, source reports the error and tries no other way.
 type source struct {
-	kind     string // name in messages, for example "SQL"
-	given    string // environment variable that names a running server
-	docker   func(flags []string) (started machine, description string, err error)
-	local    func(flags []string) (started machine, description string, err error) // an errNotInstalled result leads to the way install
-	packages []string                                                              // packages that apt-get installs for local
+	kind   string // name in messages, for example "SQL"
+	given  string // environment variable that names a running server
+	docker func(flags []string) (started machine, description string, err error)
+	// local starts an installed server. If it returns errNotInstalled, source tries the way install.
+	local    func(flags []string) (started machine, description string, err error)
+	packages []string // packages that apt-get installs for local
 
 	mu     sync.Mutex // guards chosen; held while the first server starts
 	chosen way

@@ -1,4 +1,4 @@
-// Package settling tests how an outcome gets into the database (G5, exactly once; G8, a success is stored):
+// Package settling tests how an outcome gets into the database (G5: exactly once, G8: a success is stored):
 //
 //   - An outcome is stored once, and only with the token of its claim.
 //   - Locks, outages and lost answers do not prevent this.

@@ -27,8 +27,8 @@ const (
 
 // TestModulesInstallInTheOrderOfTheirRelease publishes the modules one after the other in the order of
 // docs/internals/releasing.md. After each it does what a user does at once: go get in a new program, go mod tidy and go
-// build, or go install of the command. A module fails that requires a later one, that has a replace, or that lacks an
-// imported package.
+// build, or go install of the command. A module fails if it requires a later one, has a replace, or lacks an imported
+// package.
 // Failure: F135
 func TestModulesInstallInTheOrderOfTheirRelease(t *testing.T) {
 	releases := releasesInOrder(t)
@@ -76,8 +76,8 @@ func releasesInOrder(t *testing.T) (releases []module.Version) {
 // dirOf returns a module's directory in this tree.
 func dirOf(m module.Version) string { return filepath.Join(root, strings.TrimPrefix(m.Path, path)) }
 
-// userEnvironment returns the environment of a user without this tree. The module cache is empty. Modules of others come
-// from the downloads of this machine if they are there, and else from its proxies.
+// userEnvironment returns the environment of a user without this tree. The module cache is empty. Third-party modules
+// come from this machine's downloads, or from its proxies if they are not there.
 func userEnvironment(t *testing.T, proxy, install string) []string {
 	set := strings.Split(strings.TrimSpace(run(t, ".", os.Environ(), "go", "env", "GOMODCACHE", "GOPROXY")), "\n")
 	require.Len(t, set, 2)
@@ -86,7 +86,7 @@ func userEnvironment(t *testing.T, proxy, install string) []string {
 		"GOPROXY=file://"+proxy+",file://"+filepath.Join(set[0], "cache", "download")+","+others,
 		"GOMODCACHE="+t.TempDir(),
 		"GOBIN="+install,
-		"GOSUMDB=off", // It does not know our versions.
+		"GOSUMDB=off", // The checksum database does not know our versions.
 		"GOWORK=off",
 		// The cache must be writable to be removed. Compiled packages must not depend on its path, so that later runs find them.
 		"GOFLAGS=-modcacherw -trimpath",
