@@ -49,11 +49,13 @@ type Config struct {
 	ReconcileInterval time.Duration // pause between two reconciler rounds. A random time of up to a fifth of it is added. Default 10 s
 	PollInterval      time.Duration // pause that replaces ReconcileInterval without Redis, and as long as Redis does not answer. Default 1 s
 
-	// Horizon and QueueLimit bound the queue. An entry that is due later than Horizon stays in the database at first. So
-	// does an entry whose type has QueueLimit entries in the queue already. Such an entry enters the queue later, at
-	// most four times ReconcileInterval before it is due.
-	Horizon    time.Duration // default 10 min
-	QueueLimit int           // default 100,000; at least 1,000
+	// Horizon bounds the queue. An entry that is due later than Horizon stays in the database at first. It enters the
+	// queue later, at most four times ReconcileInterval before it is due. Default 10 min, at least 1 s.
+	Horizon time.Duration
+
+	// QueueLimit is the maximum number of entries of each type in the queue. Further entries of the type stay in the
+	// database at first, as Horizon describes. Default 100,000; at least 1,000.
+	QueueLimit int
 
 	// Keep is how long ended entries are kept: succeeded, compensated and cancelled ones. It applies to types that have
 	// a handler in this process. One process at a time purges older entries in small steps. Keep is 0 (the default,
@@ -62,12 +64,13 @@ type Config struct {
 	// a person settled are never purged. Keep needs the table of slots, which Migrate creates.
 	Keep time.Duration
 
-	// The library detects if the database goes back to an earlier state, for example because a lagging replica was
-	// promoted. By default it reports the loss in Health, the log and Observer.HistoryLost, and work goes on. If
-	// StopOnLoss is true, this process then claims and starts nothing until a person calls admin.Log.AcceptLoss. Record
-	// works with and without StopOnLoss. IgnoreLoss turns this check off.
+	// StopOnLoss stops work after a loss. The library detects if the database goes back to an earlier state, for example
+	// because a lagging replica was promoted. By default it reports the loss in Health, the log and Observer.HistoryLost,
+	// and work goes on. If StopOnLoss is true, this process then claims and starts nothing until a person calls
+	// admin.Log.AcceptLoss. Record works with and without StopOnLoss.
 	StopOnLoss bool
-	IgnoreLoss bool
+
+	IgnoreLoss bool // turns off the check that StopOnLoss describes. Do not set it together with StopOnLoss
 
 	Operations  *Operations   // turns on cases, rights and the audit log for people: see package admin. If it is nil, the library reads and writes none of their tables
 	MaxContent  int           // maximum size of an entry's content in bytes. Default 256 KiB, at most 8 MiB
@@ -77,15 +80,14 @@ type Config struct {
 	Observer   observe.Observer // called at every step, for metrics
 	Propagator Propagator       // carries values, for example a trace, from Record to the handler
 
-	// Middleware wraps all handlers and compensations, except batch handlers. BatchMiddleware wraps all batch handlers.
-	// The first one is the outermost.
-	Middleware      []Middleware
-	BatchMiddleware []BatchMiddleware
+	Middleware      []Middleware      // wraps all handlers and compensations, except batch handlers. The first one is the outermost
+	BatchMiddleware []BatchMiddleware // wraps all batch handlers. The first one is the outermost
 
-	// Store replaces DB, and Queue replaces Redis, in unit tests and simulations: see package compensatortest. Close
-	// closes both. If New finds the Config valid but fails later, New closes both.
+	// Store replaces DB, in unit tests and simulations: see package compensatortest. Close closes it. If New finds the
+	// Config valid but fails later, New closes it.
 	Store processlog.Store
-	Queue processlog.Queue
+
+	Queue processlog.Queue // replaces Redis, as Store replaces DB. Close closes it, too
 }
 
 const hardMaxContent = 8 << 20

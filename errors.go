@@ -14,9 +14,12 @@ var (
 	ErrCommitUnknown = processlog.ErrCommitUnknown // the connection broke during COMMIT. Call Resolve to find out whether the transaction committed
 	ErrHistoryLost   = processlog.ErrHistoryLost   // the database went back to an earlier state: see Health.History and Config.StopOnLoss. It is a *processlog.LossError
 
-	// ErrDuplicate needs Options.FailOnDuplicate, and ErrOtherContent needs TypeConfig.RefuseOtherContent. Without these
-	// options Record returns nil, and the receipt reports the duplicate.
-	ErrDuplicate    = errors.New("compensator: idempotent id already recorded")
+	// ErrDuplicate says that an entry with this idempotency key exists. Record returns it only if Options.FailOnDuplicate
+	// is set. Otherwise Record returns nil, and the receipt reports the duplicate.
+	ErrDuplicate = errors.New("compensator: idempotent id already recorded")
+
+	// ErrOtherContent says that an entry with this idempotency key exists and has other content. Record returns it only if
+	// TypeConfig.RefuseOtherContent is set. Otherwise Receipt.Entries reports the difference in ContentMatches.
 	ErrOtherContent = errors.New("compensator: idempotent id already recorded with other content")
 )
 

@@ -28,8 +28,9 @@ type TypeConfig struct {
 	// Record refuses an entry for which Serial panics. Serial must return the same key each time. The key must hold no
 	// personal data. Declare the type in each process that records it. G30 (order of a key) in
 	// docs/reference/guarantees.md is the exact promise.
-	Serial   func(e *Entry) string
-	PassDead bool
+	Serial func(e *Entry) string
+
+	PassDead bool // lets later entries of a key run although an earlier one is dead. It needs Serial
 
 	// RefuseOtherContent makes Record return ErrOtherContent if an idempotency key comes again with other content. The
 	// transaction then cannot commit. If RefuseOtherContent is false, the receipt reports the difference, and the
@@ -64,11 +65,12 @@ type HandlerConfig[T any] struct {
 	// and its attempts are counted separately. Its first attempt finds the handler's error in Entry.LastError. A
 	// compensation never runs after a success, unless a person asks for it with RequeueOptions.Compensate. If the
 	// content does not decode as T, the entry stays compensating. Until MaxWait has passed, this costs no attempt.
-	//
+	Compensate func(ctx context.Context, e *Entry, v T) error
+
 	// CompensateTx undoes in a transaction instead, exactly once. It fits every kind of handler. If it must also call a
-	// partner, it records an entry for that call. Set one of the two.
-	Compensate   func(ctx context.Context, e *Entry, v T) error
+	// partner, it records an entry for that call. Do not set both Compensate and CompensateTx.
 	CompensateTx func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
+
 	// MaxCompensateAttempts is the number of failed compensations after which a person is needed. Once the entry is
 	// older than MaxWait, Unavailable and Snooze count as failures. Default 10.
 	MaxCompensateAttempts int
@@ -109,17 +111,18 @@ type BatchConfig[T any] struct {
 	// Compensations count, too. Default 4.
 	Concurrency int
 
-	// The following fields mean the same as in HandlerConfig. A compensation undoes one entry at a time.
-	MaxAttempts           int
-	Timeout               time.Duration
-	Lease                 time.Duration
-	Retry                 Retry
-	MaxWait               time.Duration
-	Breaker               Breaker
-	Compensate            func(ctx context.Context, e *Entry, v T) error
-	CompensateTx          func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
-	MaxCompensateAttempts int
-	CompensateCrashed     bool
+	// HandlerConfig describes the fields that follow in full.
+
+	MaxAttempts           int                                                          // number of failed attempts that exhaust an entry. Default 10
+	Timeout               time.Duration                                                // maximum duration of one call. Default 30 s
+	Lease                 time.Duration                                                // overrides Config.Lease
+	Retry                 Retry                                                        // wait before the next attempt. Default Exponential(1 s, 10 min)
+	MaxWait               time.Duration                                                // age up to which an entry may wait without spending attempts. Default 0: no limit
+	Breaker               Breaker                                                      // stops claims of this type in this process while a service is down. Default: none
+	Compensate            func(ctx context.Context, e *Entry, v T) error               // undoes one entry at a time, at least once
+	CompensateTx          func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error // undoes one entry at a time in a transaction, exactly once. Do not set Compensate as well
+	MaxCompensateAttempts int                                                          // number of failed compensations after which a person is needed. Default 10
+	CompensateCrashed     bool                                                         // also compensate an entry whose process died in three consecutive attempts
 
 	Middleware      []Middleware      // wraps the compensation of this type
 	BatchMiddleware []BatchMiddleware // wraps the batch handler of this type

@@ -58,8 +58,8 @@ type Admin struct {
 // ErrChanged, ErrBusy, *StateError and *FieldError. For an entry whose type the actor may not see, the error is
 // ErrNotFound as well.
 var (
-	ErrNotAllowed = errors.New("admin: not allowed")
-	ErrReadOnly   = errors.New("admin: this Admin is read-only, so nothing was done")
+	ErrNotAllowed = errors.New("admin: not allowed")                                  // Access refused the action. Nothing was done
+	ErrReadOnly   = errors.New("admin: this Admin is read-only, so nothing was done") // Options.ReadOnly is set
 )
 
 // New returns an Admin of a Compensator whose Config.Operations is set. If something is missing, New returns a

@@ -6,11 +6,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// These are the types of the audit log: a record, a filter, and a page of records, newest first.
+// These are the types of the audit log. Package processlog describes them in full.
 type (
-	AuditLogRecord = processlog.AuditLogRecord
-	AuditLogFilter = processlog.AuditLogFilter
-	AuditLogPage   = processlog.AuditLogPage
+	AuditLogRecord = processlog.AuditLogRecord // a change of an entry, or an operation, for example an export or a refusal
+	AuditLogFilter = processlog.AuditLogFilter // selects records; the zero value selects all
+	AuditLogPage   = processlog.AuditLogPage   // one page of records, newest first
 )
 
 // AuditLog reads the audit log. Its records are changes of entries, and operations, including refused ones. For each

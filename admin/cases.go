@@ -9,19 +9,19 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// These are the types of cases: a case, a filter, and a page of cases.
+// These are the types of cases. Package processlog describes them in full.
 type (
-	Case        = processlog.Case
-	CaseFilter  = processlog.CaseFilter
-	CasePage    = processlog.CasePage
-	CaseKind    = processlog.CaseKind
-	Fingerprint = processlog.Fingerprint
+	Case        = processlog.Case        // an entry that waits for a person, or waited for one
+	CaseFilter  = processlog.CaseFilter  // selects open cases; the zero value selects all
+	CasePage    = processlog.CasePage    // one page of cases. The case that is due first comes first
+	CaseKind    = processlog.CaseKind    // why an entry waits for a person
+	Fingerprint = processlog.Fingerprint // hash of a failure's text. Failures that differ only in ids, numbers, times and quoted words have the same one
 )
 
 // These are the kinds of cases.
 const (
-	CaseDead    = processlog.CaseDead
-	CaseUnknown = processlog.CaseUnknown
+	CaseDead    = processlog.CaseDead    // the entry is dead, and each attempt of its epoch is known to have failed
+	CaseUnknown = processlog.CaseUnknown // the entry is dead. An attempt timed out or never ended, so its effect may have happened
 )
 
 // Group holds the open cases of one type that have the same failure.

@@ -4,11 +4,12 @@ package migrations
 
 import "embed"
 
-// MySQL holds the files for MySQL and MariaDB in the folder "mysql". SQLite holds those in the folder "sqlite".
-var (
-	//go:embed mysql/*.sql
-	MySQL embed.FS
+// MySQL holds the files for MySQL and MariaDB in the folder "mysql".
+//
+//go:embed mysql/*.sql
+var MySQL embed.FS
 
-	//go:embed sqlite/*.sql
-	SQLite embed.FS
-)
+// SQLite holds the files for SQLite in the folder "sqlite".
+//
+//go:embed sqlite/*.sql
+var SQLite embed.FS

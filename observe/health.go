@@ -24,11 +24,10 @@ type Health struct {
 	Running  bool // whether Run is running in this process and its context has not ended
 
 	// OldestOverdue is how long the oldest due entry of any type has waited for a claim. It is read from the database,
-	// so it includes entries that the queue has lost. It is 0 if no entry waits. OldestOverdueType is the type of that
-	// entry. Overdue holds the same time for each type with such an entry.
+	// so it includes entries that the queue has lost. It is 0 if no entry waits.
 	OldestOverdue     time.Duration
-	OldestOverdueType string
-	Overdue           map[string]time.Duration
+	OldestOverdueType string                   // type of the entry that OldestOverdue describes
+	Overdue           map[string]time.Duration // how long the oldest due entry of each type has waited; types without one are missing
 
 	UnknownTypes []string                  // types with overdue entries and without a handler in this process
 	Stuck        []processlog.StuckAttempt // handlers, or their COMMITs, that still run after their timeout or after Run stopped waiting for them

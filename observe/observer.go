@@ -39,15 +39,16 @@ type Observer struct {
 	// other process claims the entry, it is dead-lettered after three leases.
 	Stuck func(AttemptEvent)
 
-	// QueueDown and QueueUp are called when the queue stops answering and when it answers again. Between the two calls
-	// the library polls the database.
+	// QueueDown is called when the queue stops answering. Until QueueUp is called the library polls the database.
 	QueueDown func(err error)
-	QueueUp   func()
+	QueueUp   func() // called when the queue answers again
 
 	// BreakerOpened is called when the breaker of a type opens in this process. BreakerOpened is called again, with the
-	// time of the next attempt, after each attempt that leaves the breaker open. BreakerClosed is called when an attempt
-	// has closed the breaker. Its argument holds the last values of the open breaker.
+	// time of the next attempt, after each attempt that leaves the breaker open.
 	BreakerOpened func(OpenBreaker)
+
+	// BreakerClosed is called when an attempt has closed the breaker. Its argument holds the last values of the open
+	// breaker.
 	BreakerClosed func(OpenBreaker)
 
 	// EntryMissing is called when a recorded entry has no row although its transaction was reported as committed.

@@ -13,18 +13,18 @@ type Action string
 
 // The actions on one entry. Only people may requeue, settle manually and erase. These three actions start a new epoch.
 const (
-	ActionComplete       Action = "complete"
-	ActionCancel         Action = "cancel"
-	ActionReschedule     Action = "reschedule"
-	ActionRequeue        Action = "requeue"
-	ActionSettleManually Action = "settle by hand"
-	ActionErase          Action = "erase"
+	ActionComplete       Action = "complete"       // the work was done elsewhere
+	ActionCancel         Action = "cancel"         // the work is no longer wanted
+	ActionReschedule     Action = "reschedule"     // the entry is due at another time
+	ActionRequeue        Action = "requeue"        // the entry runs again, with all its attempts
+	ActionSettleManually Action = "settle by hand" // a person did the work
+	ActionErase          Action = "erase"          // content, headers, user name and errors are removed
 )
 
 // The actions on the log as a whole: see Keeper.Note.
 const (
-	ActionAcceptLoss Action = "accept loss"
-	ActionPurge      Action = "purge"
+	ActionAcceptLoss Action = "accept loss" // a person let work go on after the database had lost entries
+	ActionPurge      Action = "purge"       // a program deleted entries that had ended less than an hour before
 )
 
 var allActions = [...]Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleManually, ActionErase, ActionAcceptLoss, ActionPurge}

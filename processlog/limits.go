@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of the columns, in characters. The limit of headers is in bytes.
+// These are the limits of what an entry holds. Lengths are in characters, except where they are in bytes.
 const (
-	MaxIdempotencyKey = 191
-	MaxName           = 64 // business type, batch id, business ids, user id and user name
-	MaxHeaders        = 2048
-	MaxText           = 1000 // last error, and the reason that a person gives
-	MaxCount          = 1 << 30
-	MaxDelay          = 100 * 365 * 24 * time.Hour
+	MaxIdempotencyKey = 191                        // idempotency key, and the name of a person who acts
+	MaxName           = 64                         // business type, batch id, business ids, user id and user name
+	MaxHeaders        = 2048                       // headers as JSON, in bytes
+	MaxText           = 1000                       // last error, and the reason that a person gives
+	MaxCount          = 1 << 30                    // number of attempts
+	MaxDelay          = 100 * 365 * 24 * time.Hour // time until an entry is due
 )
 
 // MaxRows is the maximum number of rows that one statement reads or writes.

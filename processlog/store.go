@@ -234,11 +234,11 @@ func (d *Draft) Row() Row {
 type Inserted struct {
 	ID ID // zero if the server does not return the ids of an insert of several rows. Call Recorder.IDs in this case
 
-	// If Duplicate is true, the other fields describe the existing entry.
-	Duplicate      bool
-	BusinessType   string
-	State          State
-	ContentMatches bool // the existing entry has the draft's content, or its content was erased
+	Duplicate bool // an entry with this idempotency key exists. The fields below describe it
+
+	BusinessType   string // business type of the existing entry
+	State          State  // state of the existing entry
+	ContentMatches bool   // the existing entry has the draft's content, or its content was erased
 }
 
 // Row is a row of the table, as a Store reads it. Entry of the root package has the same fields, without those of the
@@ -376,15 +376,13 @@ type Outcome struct {
 	IdempotencyKey IdempotencyKey // must also be equal in the row, because a database that was rolled back assigns the same ids again
 	Epoch          uint32         // epoch of the claimed row
 
-	// The outcome is written only if the row still has this Version. If Absorb is set, another condition replaces this
-	// one for two states:
+	Version uint64 // the outcome is written only if the row still has this version, or if Absorb allows it
+
+	// Absorb replaces the condition on Version for two states, because a success stays true even if another process holds
+	// the lease now. For other states it has no effect.
 	//   - To is Succeeded: the row has the same epoch, and the entry is pending or retrying.
 	//   - To is Compensated: the row has the same epoch, and the entry is compensating.
-	//
-	// The reason for Absorb is that a success stays true even if another process holds the lease now. For other states
-	// Absorb has no effect.
-	Version uint64
-	Absorb  bool
+	Absorb bool
 
 	To              State         // new state
 	ProcessCount    int           // new Row.ProcessCount

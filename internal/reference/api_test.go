@@ -21,6 +21,9 @@ var update = flag.Bool("update", false, "write the golden file of the exported A
 // stablePackages are the packages of the root module that docs/reference/stability.md names.
 var stablePackages = []string{".", "admin", "adopt", "compensatortest", "encrypt", "httpcall", "intake", "observe", "observe/probe", "processlog", "serve", "ui", "ui/local"}
 
+// furtherPackages are the other packages that users import. Most of them are modules.
+var furtherPackages = []string{"compensatortest/memory", "compensatortest/sqlitetest", "compensatortest/suite", "cron", "migrations", "orms/gormtx", "otel", "relay/rabbitmq", "relay/watermill"}
+
 const (
 	mostRootNames   = 110 // exported package-level names of the root package
 	mostRootMethods = 16  // exported methods of Compensator
@@ -147,4 +150,120 @@ func specLines(tok token.Token, spec ast.Spec, text func(any) string) (lines []s
 		}
 	}
 	return lines
+}
+
+// TestEveryExportedNameHasAComment lists the exported names of the public packages that have no comment: types, functions,
+// constants, variables, methods, fields, and methods of interfaces.
+//
+// The comment stands before the name, or at the end of its line. The comment of a group is not enough, because an editor
+// does not show it for one name. Fields that stand on one line share a comment. These names need none:
+//   - methods whose meaning the standard library fixes: see fixedMethods,
+//   - methods of types that are not exported, because no page shows them,
+//   - embedded fields, because their type has a comment.
+func TestEveryExportedNameHasAComment(t *testing.T) {
+	var bare []string
+	for _, dir := range slices.Concat(stablePackages, furtherPackages) {
+		for _, name := range uncommented(t, filepath.Join("..", "..", dir)) {
+			bare = append(bare, dir+": "+name)
+		}
+	}
+	assert.Empty(t, bare, "exported names without a comment")
+}
+
+// A name of each kind without a comment must be found, and no name with a comment.
+func TestNamesWithoutACommentAreFound(t *testing.T) {
+	require.Equal(t, []string{"Bare", "Bare.Change", "Bare.Field", "Bare.Inner.Deep", "Doer.Do", "Function", "Grouped"},
+		uncommented(t, filepath.Join("testdata", "bare")))
+}
+
+// fixedMethods are methods that belong to an interface of the standard library. Their meaning is known without a comment.
+var fixedMethods = []string{"Error", "Unwrap", "Is", "String", "MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "LogValue", "ServeHTTP"}
+
+// uncommented returns the exported names of the package in dir that have no comment, sorted.
+func uncommented(t *testing.T, dir string) (bare []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files, dir)
+	check := func(name string, exported bool, comments ...*ast.CommentGroup) {
+		if exported && !slices.ContainsFunc(comments, func(c *ast.CommentGroup) bool { return strings.TrimSpace(c.Text()) != "" }) {
+			bare = append(bare, name)
+		}
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, decl := range parsed.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				if receiver := receiverOf(decl); receiver != "" {
+					check(receiver+"."+decl.Name.Name, ast.IsExported(receiver) && decl.Name.IsExported() && !slices.Contains(fixedMethods, decl.Name.Name), decl.Doc)
+				} else {
+					check(decl.Name.Name, decl.Name.IsExported(), decl.Doc)
+				}
+			case *ast.GenDecl:
+				var whole *ast.CommentGroup // the comment of a declaration that is no group
+				if !decl.Lparen.IsValid() {
+					whole = decl.Doc
+				}
+				for _, spec := range decl.Specs {
+					switch spec := spec.(type) {
+					case *ast.ValueSpec:
+						for _, name := range spec.Names {
+							check(name.Name, name.IsExported(), whole, spec.Doc, spec.Comment)
+						}
+					case *ast.TypeSpec:
+						check(spec.Name.Name, spec.Name.IsExported(), whole, spec.Doc, spec.Comment)
+						if spec.Name.IsExported() {
+							checkFields(spec.Name.Name, spec.Type, check)
+						}
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(bare)
+	return bare
+}
+
+// receiverOf returns the name of a method's type, or "" for a function.
+func receiverOf(decl *ast.FuncDecl) string {
+	if decl.Recv == nil {
+		return ""
+	}
+	typ := decl.Recv.List[0].Type
+	for {
+		switch of := typ.(type) {
+		case *ast.StarExpr:
+			typ = of.X
+		case *ast.IndexExpr:
+			typ = of.X
+		case *ast.Ident:
+			return of.Name
+		default:
+			return "?"
+		}
+	}
+}
+
+// checkFields checks the fields of a struct and the methods of an interface, also of a type within them.
+func checkFields(in string, typ ast.Expr, check func(name string, exported bool, comments ...*ast.CommentGroup)) {
+	var fields *ast.FieldList
+	switch typ := typ.(type) {
+	case *ast.StructType:
+		fields = typ.Fields
+	case *ast.InterfaceType:
+		fields = typ.Methods
+	default:
+		return
+	}
+	for _, field := range fields.List {
+		for _, name := range field.Names {
+			check(in+"."+name.Name, name.IsExported(), field.Doc, field.Comment)
+			checkFields(in+"."+name.Name, field.Type, check)
+		}
+	}
 }

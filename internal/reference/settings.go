@@ -50,7 +50,6 @@ func (s *source) settings(dir string) (text string, failed error) {
 			title = name + "." + title
 		}
 		fmt.Fprintf(&out, "## %s\n\n`%s`\n\n%s\n\n", title, s.importPath, markdown(doc))
-		before := "" // last field with a description. It also describes the fields below it that have no description
 		for _, field := range fields.Fields.List {
 			for _, id := range field.Names {
 				if !id.IsExported() {
@@ -65,15 +64,8 @@ func (s *source) settings(dir string) (text string, failed error) {
 					value += ", at least " + smallest
 				}
 				fmt.Fprintf(&out, "### %s.%s\n\n`%s`%s\n\n", title, id.Name, short(s.text(field.Type)), value)
-				described := withoutDefault(comment)
-				switch {
-				case described != "":
+				if described := withoutDefault(comment); described != "" {
 					fmt.Fprintf(&out, "%s\n\n", markdown(described))
-					before = title + "." + id.Name
-				case comment == "" && title == "BatchConfig" && id.Name != "BatchMiddleware":
-					fmt.Fprintf(&out, "The same as `HandlerConfig.%s`.\n\n", id.Name)
-				case comment == "" && before != "":
-					fmt.Fprintf(&out, "Described under `%s`.\n\n", before)
 				}
 			}
 		}

@@ -30,9 +30,8 @@ type Work func(ctx context.Context, d *Delivery) error
 
 // ConsumerConfig configures a Consumer. URL and Queue are required.
 type ConsumerConfig struct {
-	// URL and AMQP mean the same as in Config.
-	URL  string
-	AMQP amqp091.Config
+	URL  string         // address of the broker, as Config.URL. Required
+	AMQP amqp091.Config // settings that the URL cannot express, as Config.AMQP
 
 	// Queue is the name of the queue to consume. The Consumer does not declare it. Run waits until the queue exists.
 	Queue string

@@ -35,7 +35,7 @@ type Delivery struct {
 	// are float64. Bytes are strings, and times are strings in RFC 3339. Tables and lists nested more than 100 levels
 	// deep are nil.
 	Headers map[string]any `json:"headers,omitempty"`
-	Body    []byte         `json:"body"`
+	Body    []byte         `json:"body"` // the body, unchanged. In JSON it is in base64
 
 	// SetAside is the reason why the message was set aside without a call of Work. It has at most 1,000 characters and
 	// is empty for all other messages. See Consumer.SetAside.
