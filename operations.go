@@ -12,12 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/internal/likeness"
-	"github.com/compensator-go/compensator/internal/mysqlerr"
-	"github.com/compensator-go/compensator/internal/operating"
 	"github.com/compensator-go/compensator/internal/scrub"
-	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/usererr"
-	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -261,92 +257,6 @@ func (c *Compensator) openMissing(ctx context.Context, store processlog.Operatio
 		return 0, err
 	}
 	return len(rows), err // After a full step there may be more dead entries, even if some were locked or requeued during this step.
-}
-
-// opsLog adapts a Compensator to the interface that package admin uses.
-type opsLog struct {
-	*Compensator
-	store processlog.Operations
-}
-
-func init() {
-	operating.ServerDown = func(err error) bool { return sqlstore.Blames(err) == mysqlerr.Server }
-	operating.Of = func(of any) operating.Log {
-		c := of.(*Compensator)
-		store, ok := c.store.(processlog.Operations)
-		if !ok || c.cfg.Operations == nil {
-			return nil
-		}
-		return opsLog{c, store}
-	}
-}
-
-// Count counts entries.
-func (l opsLog) Count(ctx context.Context, filter processlog.CountFilter) ([]processlog.Count, error) {
-	return l.Compensator.store.Count(ctx, nil, filter)
-}
-
-func (l opsLog) Operations() processlog.Operations { return l.store }
-
-func (l opsLog) SharedQueue() bool { return l.queue != nil }
-
-func (l opsLog) Knows(businessType string) bool { return l.types.codec(businessType) != nil }
-
-func (l opsLog) OpenBreakers() []observe.OpenBreaker { return l.features.OpenBreakers() }
-
-// Scrub returns an error's text without what people must not see.
-func (l opsLog) Scrub(text string) string { return l.scrub(text) }
-
-// ChangeAll applies a person's change to entries that still have the versions that the person saw.
-func (l opsLog) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
-	if l.closed() {
-		return nil, ErrClosed
-	}
-	change.Token = processlog.NewToken()
-	answers, err := l.store.ChangeAll(l.engine.Reporting(ctx), seen, change)
-	if err != nil {
-		return nil, err
-	}
-	contents := l.contents(ctx, answers)
-	for _, answer := range answers {
-		if before := answer.Before; answer.Err == nil {
-			before.Content = contents[before.ID]
-			l.engine.Changed(before, change)
-		}
-	}
-	return answers, nil
-}
-
-// contents reads the content of changed entries of serial types, because the ordering key is computed from it. If the
-// key is known, the next entry of that key starts at once. Otherwise that entry starts later, when a claim finds it.
-func (l opsLog) contents(ctx context.Context, answers []processlog.Changed) map[EntryID][]byte {
-	contents := make(map[EntryID][]byte)
-	for _, answer := range answers {
-		if answer.Err != nil || !l.engine.Ordered(answer.Before.BusinessType) {
-			continue
-		}
-		rows, err := l.Compensator.store.Load(ctx, []EntryID{answer.Before.ID}) // load them one by one, because contents may be large
-		if err == nil && len(rows) == 1 {
-			contents[rows[0].ID] = rows[0].Content
-		}
-	}
-	return contents
-}
-
-// Amounts calls the Amount functions of the rows' types. It reads the contents of the rows for these calls.
-func (l opsLog) Amounts(ctx context.Context, rows []processlog.Row) (map[EntryID]Amount, error) {
-	var ids []EntryID
-	for i := range rows {
-		if l.cfg.Operations.Types[rows[i].BusinessType].Amount != nil {
-			ids = append(ids, rows[i].ID)
-		}
-	}
-	whole, err := l.Compensator.store.Load(ctx, ids)
-	amounts := make(map[EntryID]Amount, len(whole))
-	for i := range whole {
-		amounts[whole[i].ID] = l.amount(&whole[i])
-	}
-	return amounts, err
 }
 
 // amount calls the user's function. It recovers from a panic.

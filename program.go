@@ -5,18 +5,29 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/operating"
+	"github.com/compensator-go/compensator/internal/sqlstore"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// program adapts a Compensator to what admin.Of expects.
+// program adapts a Compensator to what package admin expects.
 type program struct{ *Compensator }
 
 func init() {
-	operating.ProgramOf = func(of any) operating.Program { return program{of.(*Compensator)} }
+	operating.Of = func(of any) operating.Log { return program{of.(*Compensator)} }
+	operating.ServerDown = func(err error) bool { return sqlstore.Blames(err) == mysqlerr.Server }
 }
 
 func (p program) Store() processlog.Store { return p.store }
+
+func (p program) Operations() processlog.Operations {
+	if p.cfg.Operations == nil {
+		return nil
+	}
+	return p.store.(processlog.Operations) // New has checked this: see checkOperations
+}
 
 func (p program) Entry(row *processlog.Row) any { return p.entry(row) }
 
@@ -24,34 +35,88 @@ func (p program) Row(ctx context.Context, ref processlog.Ref) (processlog.Row, e
 	return p.row(ctx, ref)
 }
 
-func (p program) HasCases() bool { return p.cfg.Operations != nil }
-
 func (p program) RememberedFor() time.Duration { return engine.PurgeNoteAge }
 
-func (p program) Change(ctx context.Context, ch processlog.Change) (processlog.Row, error) {
-	return p.change(ctx, ch)
+func (p program) SharedQueue() bool { return p.queue != nil }
+
+func (p program) Knows(businessType string) bool { return p.types.codec(businessType) != nil }
+
+func (p program) OpenBreakers() []observe.OpenBreaker { return p.features.OpenBreakers() }
+
+func (p program) Scrub(text string) string { return p.scrub(text) }
+
+func (p program) Change(ctx context.Context, change processlog.Change) (processlog.Row, error) {
+	return p.change(ctx, change)
 }
 
-func (p program) ChangeTx(ctx context.Context, tx processlog.Tx, ch processlog.Change) (processlog.Row, error) {
-	return p.changeTx(ctx, tx, ch)
+func (p program) ChangeTx(ctx context.Context, tx processlog.Tx, change processlog.Change) (processlog.Row, error) {
+	return p.changeTx(ctx, tx, change)
 }
 
-// RequeueAll requeues the entries that still have the versions in seen.
 func (p program) RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
+	return p.changeMany(ctx, p.store.RequeueAll, seen, change)
+}
+
+func (p program) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
+	return p.changeMany(ctx, p.Operations().ChangeAll, seen, change)
+}
+
+// changeMany changes entries that still have the versions in seen. Then it notifies the queue, and the attempts of these
+// entries in this process.
+func (p program) changeMany(ctx context.Context, store func(context.Context, []processlog.Version, processlog.Change) ([]processlog.Changed, error),
+	seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
 	if p.closed() {
 		return nil, ErrClosed
 	}
 	change.Token = processlog.NewToken()
-	answers, err := p.store.RequeueAll(p.engine.Reporting(ctx), seen, change)
+	answers, err := store(p.engine.Reporting(ctx), seen, change)
 	if err != nil {
 		return nil, err
 	}
+	contents := p.contents(ctx, answers, change)
 	for _, answer := range answers {
-		if answer.Err == nil {
-			p.engine.Changed(answer.Before, change)
+		if before := answer.Before; answer.Err == nil {
+			before.Content = contents[before.ID]
+			p.engine.Changed(before, change)
 		}
 	}
 	return answers, nil
+}
+
+// contents reads the content of serial entries that the change has ended, because the ordering key is computed from it.
+// If the key is known, the next entry of that key starts at once. Otherwise that entry starts later, when a claim finds
+// it.
+func (p program) contents(ctx context.Context, answers []processlog.Changed, change processlog.Change) map[EntryID][]byte {
+	contents := make(map[EntryID][]byte)
+	for _, answer := range answers {
+		if answer.Err != nil || !p.engine.Ordered(answer.Before.BusinessType) {
+			continue
+		}
+		if after, err := change.After(answer.Before); err != nil || !after.State.Terminal() {
+			continue
+		}
+		rows, err := p.store.Load(ctx, []EntryID{answer.Before.ID}) // load them one by one, because contents may be large
+		if err == nil && len(rows) == 1 {
+			contents[rows[0].ID] = rows[0].Content
+		}
+	}
+	return contents
+}
+
+// Amounts calls the Amount functions of the rows' types. It reads the contents of the rows for these calls.
+func (p program) Amounts(ctx context.Context, rows []processlog.Row) (map[EntryID]Amount, error) {
+	var ids []EntryID
+	for i := range rows {
+		if p.cfg.Operations.Types[rows[i].BusinessType].Amount != nil {
+			ids = append(ids, rows[i].ID)
+		}
+	}
+	whole, err := p.store.Load(ctx, ids)
+	amounts := make(map[EntryID]Amount, len(whole))
+	for i := range whole {
+		amounts[whole[i].ID] = p.amount(&whole[i])
+	}
+	return amounts, err
 }
 
 func (p program) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error) {

@@ -75,7 +75,7 @@ func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 		return nil, &compensator.FieldError{Field: "ReadTime", Reason: fmt.Sprintf("%v: want 0 or more", opts.ReadTime)}
 	}
 	log := operating.Of(c)
-	if log == nil {
+	if log.Operations() == nil {
 		return nil, &compensator.FieldError{Field: "Operations", Reason: "is not set in the Compensator's Config"}
 	}
 	return &Admin{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, readTime: cmp.Or(opts.ReadTime, readTime),

@@ -30,10 +30,10 @@ var ErrChanged = processlog.ErrChanged
 // Config.Operations. Each change still needs an actor and a reason, and is stored in the audit table. For people use an
 // Admin: see New. The methods may be called concurrently. A closed Compensator returns compensator.ErrClosed for
 // changes.
-type Log struct{ c operating.Program }
+type Log struct{ c operating.Log }
 
 // Of returns the Log of c. It asks no server.
-func Of(c *compensator.Compensator) *Log { return &Log{operating.ProgramOf(c)} }
+func Of(c *compensator.Compensator) *Log { return &Log{operating.Of(c)} }
 
 // Page is one page of a listing.
 type Page struct {
@@ -256,7 +256,7 @@ func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensato
 	if len(states) == 0 {
 		states = purged
 	}
-	if l.c.HasCases() {
+	if l.c.Operations() != nil {
 		states = slices.DeleteFunc(slices.Clone(states), func(s compensator.State) bool { return s == compensator.Dead })
 		if len(states) == 0 {
 			return 0, nil

@@ -64,7 +64,7 @@ func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx c
 func (d *Admin) counted(ctx context.Context) ([]processlog.Count, time.Time, error) {
 	return d.counts.get(ctx, &d.acts, func(ctx context.Context) ([]processlog.Count, error) {
 		return read(ctx, d, func(ctx context.Context) ([]processlog.Count, error) {
-			return d.log.Count(ctx, processlog.CountFilter{States: unfinished, AtMost: overviewMost})
+			return d.log.Store().Count(ctx, nil, processlog.CountFilter{States: unfinished, AtMost: overviewMost})
 		})
 	})
 }

@@ -23,7 +23,7 @@ type Standing struct {
 // Config.Operations is not set, it returns nil.
 func StandingOf(ctx context.Context, c *compensator.Compensator) (*Standing, error) {
 	log := operating.Of(c)
-	if log == nil {
+	if log.Operations() == nil {
 		return nil, nil
 	}
 	groups, err := log.Operations().CaseGroups(ctx, nil, Fingerprint{})

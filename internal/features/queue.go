@@ -8,17 +8,15 @@ import (
 
 func init() {
 	features = append(features, func(s *Set) {
-		cfg := queue.Config{
-			Queue: s.cfg.Queue.Queue, Down: s.cfg.Queue.Down, Fingerprint: s.cfg.Queue.Fingerprint,
-			Horizon: s.cfg.Queue.Horizon, Limit: s.cfg.Queue.Limit,
-		}
-		if cfg.Queue == nil {
+		cfg := queue.Config(s.cfg.Queue)
+		local := cfg.Queue == nil
+		if local {
 			if localQueue == nil {
 				return
 			}
-			cfg.Queue, cfg.Local = localQueue(), true
+			cfg.Queue = localQueue()
 		}
-		q := queue.New(s.Engine, cfg)
+		q := queue.New(s.Engine, cfg, local)
 		s.Engine.SetSource(q)
 		s.Engine.AskQueue = q.Ask
 		s.beforeRun = append(s.beforeRun, q.BeforeRun)

@@ -12,11 +12,22 @@ import (
 
 // Log is what package admin can do with a Compensator.
 type Log interface {
-	// Operations returns the part of the store for operations.
+	// Store returns the store of the log.
+	Store() processlog.Store
+
+	// Operations returns the part of the store for operations, or nil if Config.Operations is not set. Without it
+	// ChangeAll, Amounts and Scrub must not be called.
 	Operations() processlog.Operations
 
-	// Scrub returns an error's text without confidential data.
-	Scrub(text string) string
+	// Entry converts a row into a *compensator.Entry with the codec of its type.
+	Entry(row *processlog.Row) any
+
+	// Row reads one committed entry. It returns ErrNotFound if there is none.
+	Row(ctx context.Context, ref processlog.Ref) (processlog.Row, error)
+
+	// RememberedFor returns how long a process remembers an entry. A purge of younger entries must write a note into the
+	// audit table.
+	RememberedFor() time.Duration
 
 	// SharedQueue reports whether there is a queue beside the database: Redis, or a queue of the user.
 	SharedQueue() bool
@@ -27,52 +38,28 @@ type Log interface {
 	// OpenBreakers returns the types that this process does not run at the moment.
 	OpenBreakers() []observe.OpenBreaker
 
-	// Count calls Count of the store.
-	Count(ctx context.Context, filter processlog.CountFilter) ([]processlog.Count, error)
-
-	// ChangeAll calls ChangeAll of the store. It also notifies the queue, and attempts that run in this process.
-	ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
-
-	// Amounts returns the amounts of entries. Entries for which the configuration has no amount are absent. It has the
-	// decoded contents of all other entries in memory at the same time.
-	Amounts(ctx context.Context, rows []processlog.Row) (map[processlog.ID]processlog.Amount, error)
-}
-
-// Program is what admin.Of can do with a Compensator. It needs no Config.Operations.
-type Program interface {
-	// Store returns the store of the log.
-	Store() processlog.Store
-
-	// Entry converts a row into a *compensator.Entry with the codec of its type.
-	Entry(row *processlog.Row) any
-
-	// Row reads one committed entry. It returns ErrNotFound if there is none.
-	Row(ctx context.Context, ref processlog.Ref) (processlog.Row, error)
-
-	// HasCases reports whether Config.Operations is set.
-	HasCases() bool
-
-	// RememberedFor returns how long a process remembers an entry. A purge of younger entries must write a note into the
-	// audit table.
-	RememberedFor() time.Duration
+	// Scrub returns an error's text without confidential data.
+	Scrub(text string) string
 
 	// Change changes one entry. It also notifies the queue, and an attempt that runs in this process. ChangeTx works in
 	// tx and sends these notifications when tx commits.
 	Change(ctx context.Context, change processlog.Change) (processlog.Row, error)
 	ChangeTx(ctx context.Context, tx processlog.Tx, change processlog.Change) (processlog.Row, error)
 
-	// RequeueAll requeues the entries that still have the versions in seen, in one transaction.
+	// RequeueAll requeues the entries that still have the versions in seen, in one transaction. ChangeAll does the same
+	// for any change, and also closes the cases of entries that are no longer dead. Both notify as Change does.
 	RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
+	ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
+
+	// Amounts returns the amounts of entries. Entries for which the configuration has no amount are absent. It has the
+	// decoded contents of all other entries in memory at the same time.
+	Amounts(ctx context.Context, rows []processlog.Row) (map[processlog.ID]processlog.Amount, error)
 
 	// AcceptLoss resumes work after ErrHistoryLost.
 	AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error)
 }
 
-// ProgramOf returns the Program of a *compensator.Compensator. The root package sets it.
-var ProgramOf func(of any) Program
-
-// Of returns the Log of a *compensator.Compensator, or nil if its Config.Operations is not set. The root package sets
-// Of.
+// Of returns the Log of a *compensator.Compensator. The root package sets it.
 var Of func(of any) Log
 
 // ServerDown reports whether an error of a statement on any database says that the server serves no requests or no

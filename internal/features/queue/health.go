@@ -127,7 +127,7 @@ func (q *Queue) Problem() error { return q.health.problem() }
 // is due, Ask answers without a call. A queue in this process is not asked.
 func (q *Queue) Ask(ctx context.Context) (answer func() error) {
 	h := q.health
-	if err := h.problem(); q.Local || err != nil && !h.tries() {
+	if err := h.problem(); q.local || err != nil && !h.tries() {
 		return func() error { return err }
 	}
 	share := engine.QueueShare(ctx, callTimeout)

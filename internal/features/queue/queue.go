@@ -24,22 +24,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Config is what a Queue works with.
+// Config is what a Queue works with. It has the same fields as Queue of package features.
 type Config struct {
-	Queue processlog.Queue
-
-	Local       bool   // the queue knows only the entries of this process
-	Down        bool   // the queue did not answer when New checked it
-	Fingerprint string // of the database
-
-	Horizon time.Duration // entries that are due later are not enqueued yet
-	Limit   int           // maximum number of entries of one type
+	Queue       processlog.Queue
+	Down        bool          // the queue did not answer when it was checked
+	Fingerprint string        // of the database
+	Horizon     time.Duration // entries that are due later are not enqueued yet
+	Limit       int           // maximum number of entries of one type
 }
 
 // Queue implements engine.Source. Callers hand entries over and do not wait for the queue. If the queue does not take an entry, the
 // reconciler enqueues it again.
 type Queue struct {
 	Config
+	local  bool // the queue knows only the entries of this process
 	e      *engine.Engine
 	health *health
 	losses *losses
@@ -71,9 +69,9 @@ const (
 	problemFull   = "the queue has no room for entries, which are found in the database"
 )
 
-// New makes the source of an engine.
-func New(e *engine.Engine, cfg Config) *Queue {
-	q := &Queue{Config: cfg, e: e, losses: newLosses(), look: make(chan struct{}, 1), hasLost: make(chan struct{}, 1)}
+// New makes the source of an engine. local says that the queue knows only the entries of this process.
+func New(e *engine.Engine, cfg Config, local bool) *Queue {
+	q := &Queue{Config: cfg, local: local, e: e, losses: newLosses(), look: make(chan struct{}, 1), hasLost: make(chan struct{}, 1)}
 	q.health = newHealth(q)
 	q.rounds = newRounds(q)
 	q.recorded.Max, q.recorded.Workers, q.recorded.Bound, q.recorded.Flush = 1000, 1, bound, q.enqueueRecorded
@@ -94,7 +92,7 @@ func (q *Queue) Reach() engine.Reach {
 	switch {
 	case !q.health.up():
 		return engine.ReachNone
-	case q.Local:
+	case q.local:
 		return engine.ReachOwn
 	}
 	return engine.ReachAll
@@ -106,7 +104,7 @@ func (q *Queue) Wants(businessType string, in time.Duration) bool {
 	if in > q.Horizon+q.e.ReconcileInterval {
 		return false
 	}
-	return !q.Local || q.e.Accepting(businessType) != nil
+	return !q.local || q.e.Accepting(businessType) != nil
 }
 
 // Enqueue implements engine.Source.
@@ -183,7 +181,7 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 		t := q.e.Accepting(businessType)
 		return t != nil && q.e.CanClaim(t)
 	})
-	if len(elsewhere) > 0 && !q.Local {
+	if len(elsewhere) > 0 && !q.local {
 		q.e.Saw(problemNotify, q.Queue.Notify(ctx, elsewhere)) // This is only a hint, because every scanner looks by itself before long.
 	}
 	return err
@@ -193,7 +191,7 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 // entries that it did not enqueue, and a full queue has left out others. So near is longer than the lead of the process
 // that died plus one round of its successor. A queue in this process gets its entries with each of its own rounds.
 func (q *Queue) near() time.Duration {
-	if q.Local {
+	if q.local {
 		return 2 * q.e.PollInterval
 	}
 	return 4 * q.e.ReconcileInterval

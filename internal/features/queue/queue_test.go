@@ -20,7 +20,7 @@ func telling(t *testing.T, q processlog.Queue) *Queue {
 	t.Helper()
 	e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }, Lease: time.Hour,
 		PollInterval: time.Second, ReconcileInterval: 10 * time.Second})
-	return New(e, Config{Queue: q, Horizon: time.Hour})
+	return New(e, Config{Queue: q, Horizon: time.Hour}, false)
 }
 
 // attentive is a queue that keeps the entries it is given.

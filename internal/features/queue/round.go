@@ -57,7 +57,7 @@ func (q *Queue) Round(ctx context.Context) func(context.Context, engine.Heads, *
 	}
 	defer r.leave()
 	leads := r.probe(ctx)
-	rebuild := leads && r.rebuild && !q.Local
+	rebuild := leads && r.rebuild && !q.local
 	var b rebuilding
 	// Begin before the first head is read. If entries are lost while they are enqueued, the mark of this process is
 	// lost with them, and no type is called whole (G10, the queue is a hint).
@@ -115,7 +115,7 @@ func (r *rounds) probe(ctx context.Context) (leads bool) {
 // be enqueued.
 func (q *Queue) enqueueAll(ctx context.Context, heads engine.Heads, rebuild bool, event *observe.ReconciledEvent) (missed []string) {
 	for _, head := range heads.List {
-		if q.Local && q.e.Named(head.BusinessType) == nil {
+		if q.local && q.e.Named(head.BusinessType) == nil {
 			continue
 		}
 		n, ok := q.enqueueState(ctx, head, heads.Read, rebuild)
