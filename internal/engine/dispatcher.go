@@ -54,19 +54,19 @@ func (d *dispatcher) stopping() bool {
 // startClaimed starts the rows that one claim has leased. asked is when the claim statement was sent: the leases run
 // from then. token is the token of the queue's lease, or 0.
 //
-// startClaimed gives back entries that may not start any more, because Run stops or their lease has ended. It returns
-// an error if it could not put blocked entries back. Those entries are still due, so the caller must not claim again at
-// once.
-func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) error {
+// startClaimed gives back entries that may not start any more, because Run stops or their lease has ended. blocked is
+// how many entries turned out to be blocked. An error means that these could not be put back. They are still due, so the
+// caller must not claim again at once.
+func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) (blocked int, err error) {
 	claimed := d.attempts(t, rows, asked, token)
 	needed := callsOf(t, claimed)
-	first, blocked, giveUp := t.separate(claimed)
+	first, wait, giveUp := t.separate(claimed)
 	spare := needed - callsOf(t, first)
 	d.startAttempts(t, first)
 	if len(first) == len(claimed) {
-		return nil
+		return 0, nil
 	}
-	return d.giveUp(t, spare, blocked, giveUp)
+	return len(wait), d.giveUp(t, spare, wait, giveUp)
 }
 
 // attempts builds one attempt for each claimed row. It dead-letters rows that have lost more leases than crashBudget

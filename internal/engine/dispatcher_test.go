@@ -53,7 +53,8 @@ func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 			}}
 		require.NoError(t, e.Start(t.Context()))
 		row := processlog.Row{ID: processlog.RowID(1), BusinessType: typ.Name, LeaseLeft: time.Hour, DeliveryCount: 1}
-		require.NoError(t, e.dispatcher.startClaimed(typ, []processlog.Row{row}, time.Now(), 0))
+		_, err := e.dispatcher.startClaimed(typ, []processlog.Row{row}, time.Now(), 0)
+		require.NoError(t, err)
 		<-e.holdings.whenIdle()
 		require.False(t, called)
 		require.Len(t, e.Problems.list(), 1, "and nothing is counted")

@@ -50,7 +50,8 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 				time.Sleep(time.Until(written))
 				return nil
 			}
-			require.NoError(t, e.dispatcher.startClaimed(typ, []processlog.Row{row}, time.Now(), 0))
+			_, err := e.dispatcher.startClaimed(typ, []processlog.Row{row}, time.Now(), 0)
+			require.NoError(t, err)
 			<-e.holdings.whenIdle()
 		},
 	} {

@@ -99,6 +99,9 @@ type Set struct {
 	AdvanceKeys func(ctx context.Context, ids []processlog.ID) (moved bool, err error)
 	Blocked     func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
+	// Attempt makes one attempt of one entry while no Run is under way. It is for tests.
+	Attempt func(ctx context.Context, id processlog.ID) error
+
 	cfg       Config
 	batch     func(t *engine.Type, b Batch)                 // nil where the feature is not built in
 	types     []func(t *engine.Type, settings TypeSettings) // called for each type at registration
@@ -128,6 +131,7 @@ func New(ctx context.Context, cfg engine.Config, own Config) *Set {
 		Serialize:   func(context.Context, string, Serial) error { return missing("ordering keys") },
 		AdvanceKeys: func(context.Context, []processlog.ID) (bool, error) { return false, nil },
 		Blocked:     func(context.Context, []processlog.ID) ([]processlog.ID, error) { return nil, nil },
+		Attempt:     func(context.Context, processlog.ID) error { return missing("single attempts") },
 	}
 	for _, attach := range features {
 		attach(s)
