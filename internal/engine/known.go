@@ -67,7 +67,9 @@ func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Know
 
 // RunKnown runs the claimed entries. It returns how many of them turned out to be blocked. The scanner finds those later.
 func (e *Engine) RunKnown(k Known) (blocked int) {
-	blocked, _ = e.dispatcher.startClaimed(k.Type, k.Mine, k.Asked, 0)
+	if len(k.Mine) > 0 {
+		blocked, _ = e.dispatcher.startClaimed(k.Type, k.Mine, k.Asked, 0)
+	}
 	return blocked
 }
 
