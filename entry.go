@@ -40,12 +40,14 @@ type Entry struct {
 	// handler. A success clears it.
 	LastError string `json:"last_error,omitempty"`
 	Erased    bool   `json:"erased,omitempty"` // set by Erase of package admin
+	Result    []byte `json:"result,omitempty"` // result of the handler, as the codec encoded it. Only Wait and Reveal of package admin read it
 
 	CreatedAt time.Time `json:"created_at"` // time at which the entry was recorded, by the database's clock
 	UpdatedAt time.Time `json:"updated_at"` // time of the last write of the row, by the database's clock
 
 	codec Codec
-	from  *Compensator // the Compensator that gave this entry to a handler; otherwise nil
+	from  *Compensator    // the Compensator that gave this entry to a handler; otherwise nil
+	row   *processlog.Row // row of the attempt, if a handler has this entry; otherwise nil
 }
 
 // entryOf converts a row into an Entry. A test checks that it copies every field.
@@ -56,7 +58,7 @@ func entryOf(row *processlog.Row, codec Codec) *Entry {
 		Content: row.Content, Headers: row.Headers,
 		State: row.State, ProcessCount: row.ProcessCount, MaxAttempts: row.MaxAttempts, CompensateCount: row.CompensateCount,
 		DeliveryCount: row.DeliveryCount, Version: row.Version, Epoch: row.Epoch, NextAt: row.NextAt, EndedBy: row.EndedBy,
-		LastError: row.LastError, Erased: row.Erased, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		LastError: row.LastError, Erased: row.Erased, Result: row.Result, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 		codec: codec,
 	}
 }
@@ -64,7 +66,7 @@ func entryOf(row *processlog.Row, codec Codec) *Entry {
 // handed converts a row into the copy that a handler gets.
 func (c *Compensator) handed(row *processlog.Row, codec Codec) *Entry {
 	e := entryOf(row, codec)
-	e.from = c
+	e.from, e.row = c, row
 	return e
 }
 
@@ -148,6 +150,8 @@ type entryJSON struct {
 	entryFields
 	Content       json.RawMessage `json:"content,omitempty"`
 	ContentBase64 []byte          `json:"content_base64,omitempty"`
+	Result        json.RawMessage `json:"result,omitempty"`
+	ResultBase64  []byte          `json:"result_base64,omitempty"`
 	NextAt        jsonTime        `json:"next_at"`
 	CreatedAt     jsonTime        `json:"created_at"`
 	UpdatedAt     jsonTime        `json:"updated_at"`
@@ -156,15 +160,20 @@ type entryJSON struct {
 // MarshalJSON encodes the entry for other programs, under the names of the columns. These names do not change. Ids and
 // the version are strings, because many readers round large numbers. States are words. Times are RFC 3339 in UTC with
 // milliseconds. JSON content is under "content", perhaps with other white space and escapes. Any other content is under
-// "content_base64".
+// "content_base64". A result is under "result" or "result_base64" in the same way.
 func (e Entry) MarshalJSON() ([]byte, error) {
 	v := entryJSON{entryFields: entryFields(e), NextAt: jsonTime(e.NextAt), CreatedAt: jsonTime(e.CreatedAt), UpdatedAt: jsonTime(e.UpdatedAt)}
-	if json.Valid(e.Content) && utf8.Valid(e.Content) {
-		v.Content = e.Content
-	} else {
-		v.ContentBase64 = e.Content
-	}
+	v.Content, v.ContentBase64 = jsonOrBytes(e.Content)
+	v.Result, v.ResultBase64 = jsonOrBytes(e.Result)
 	return json.Marshal(v)
+}
+
+// jsonOrBytes returns text as its first result if it is JSON, and otherwise as its second result.
+func jsonOrBytes(text []byte) (json.RawMessage, []byte) {
+	if json.Valid(text) && utf8.Valid(text) {
+		return text, nil
+	}
+	return nil, text
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote, and replaces the whole entry. After an error the entry is unchanged. Decode of
@@ -178,6 +187,9 @@ func (e *Entry) UnmarshalJSON(data []byte) error {
 	e.NextAt, e.CreatedAt, e.UpdatedAt = time.Time(v.NextAt), time.Time(v.CreatedAt), time.Time(v.UpdatedAt)
 	if e.Content = v.Content; e.Content == nil {
 		e.Content = v.ContentBase64
+	}
+	if e.Result = v.Result; e.Result == nil {
+		e.Result = v.ResultBase64
 	}
 	return nil
 }

@@ -21,24 +21,38 @@ func (c *Compensator) Get(ctx context.Context, ref Ref) (*Entry, error) {
 }
 
 func (c *Compensator) row(ctx context.Context, ref Ref) (processlog.Row, error) {
-	id, isID := ref.(EntryID)
-	if !isID {
-		key, _ := ref.(IdempotencyKey)
-		ids, err := c.store.IDs(ctx, nil, []IdempotencyKey{key})
-		if err != nil {
-			return processlog.Row{}, err
-		}
-		id = ids[key]
+	id, err := c.idOf(ctx, ref)
+	if err != nil {
+		return processlog.Row{}, err
 	}
 	rows, err := c.store.Load(ctx, []EntryID{id})
 	if err != nil {
 		return processlog.Row{}, err
 	}
 	if len(rows) == 0 {
-		return processlog.Row{}, fmt.Errorf("%v: %w", ref, ErrNotFound)
+		return processlog.Row{}, notFound(ref)
 	}
 	return rows[0], nil
 }
+
+// idOf returns the id of an entry. For an id it asks nobody. It returns ErrNotFound for an unknown idempotency key.
+func (c *Compensator) idOf(ctx context.Context, ref Ref) (EntryID, error) {
+	if id, isID := ref.(EntryID); isID {
+		return id, nil
+	}
+	key, _ := ref.(IdempotencyKey)
+	ids, err := c.store.IDs(ctx, nil, []IdempotencyKey{key})
+	if err != nil {
+		return EntryID{}, err
+	}
+	id, found := ids[key]
+	if !found {
+		return id, notFound(ref)
+	}
+	return id, nil
+}
+
+func notFound(ref Ref) error { return fmt.Errorf("%v: %w", ref, ErrNotFound) }
 
 // entry converts a row into an Entry with the codec of its type, if this process knows the type.
 func (c *Compensator) entry(row *processlog.Row) *Entry {

@@ -84,21 +84,23 @@ func shown[T any](page []T, show func(*T) bool) []T {
 	return list
 }
 
-// masked returns the entry without content, headers and user name. If errorInFull is false, it masks the error.
+// masked returns the entry without content, result, headers and user name. If errorInFull is false, it masks the error.
 func (d *Admin) masked(e *compensator.Entry, errorInFull bool) compensator.Entry {
 	m := *e
-	m.Content, m.Headers, m.UserName = nil, nil, ""
+	m.Content, m.Result, m.Headers, m.UserName = nil, nil, nil, ""
 	m.LastError = d.scrubbed(m.LastError, errorInFull)
 	return m
 }
 
 // EntryView is one entry with its case, its audit log and related entries.
 type EntryView struct {
-	Entry         compensator.Entry  `json:"entry"`          // without content, headers and user name
-	ContentSize   int                `json:"content_size"`   // size in bytes
-	ContentSHA256 string             `json:"content_sha256"` // first 16 hexadecimal digits of the content's SHA-256; empty without SeeContent
-	Amount        compensator.Amount `json:"amount"`         // amount of the entry; zero if it is unknown
-	Case          *Case              `json:"case,omitempty"` // the entry's case, open or closed; nil if the entry has no case
+	Entry         compensator.Entry  `json:"entry"`                 // without content, headers and user name
+	ContentSize   int                `json:"content_size"`          // size in bytes
+	ContentSHA256 string             `json:"content_sha256"`        // first 16 hexadecimal digits of the content's SHA-256; empty without SeeContent
+	HasResult     bool               `json:"has_result,omitempty"`  // whether the handler returned a result. Reveal shows it
+	ResultSize    int                `json:"result_size,omitempty"` // size of the result in bytes
+	Amount        compensator.Amount `json:"amount"`                // amount of the entry; zero if it is unknown
+	Case          *Case              `json:"case,omitempty"`        // the entry's case, open or closed; nil if the entry has no case
 
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"` // same as Line.OutcomeUnknown
 
@@ -120,7 +122,7 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 		return EntryView{}, notFound(ref)
 	}
 	inFull := d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType})
-	view := EntryView{Entry: d.masked(e, inFull), ContentSize: len(e.Content)}
+	view := EntryView{Entry: d.masked(e, inFull), ContentSize: len(e.Content), HasResult: e.Result != nil, ResultSize: len(e.Result)}
 	if d.may(ctx, a, SeeContent, Subject{Type: e.BusinessType}) { // Show the hash only with SeeContent, because the hash of a short content lets people guess the content.
 		hash := sha256.Sum256(e.Content)
 		view.ContentSHA256 = hex.EncodeToString(hash[:8])
@@ -144,9 +146,21 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 	return view, d.siblings(ctx, a, e, &view)
 }
 
-// get reads an entry with all its fields.
+// get reads an entry with all its fields. An entry that has succeeded costs a second statement, for its result.
 func (d *Admin) get(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
-	return read(ctx, d, func(ctx context.Context) (*compensator.Entry, error) { return d.c.Get(ctx, ref) })
+	return read(ctx, d, func(ctx context.Context) (*compensator.Entry, error) {
+		e, err := d.c.Get(ctx, ref)
+		if err != nil || e.State != compensator.Succeeded {
+			return e, err
+		}
+		ends, err := Of(d.c).c.Store().Ends(ctx, []compensator.EntryID{e.ID})
+		for _, end := range ends {
+			if end.Version == e.Version {
+				e.Result = end.Result
+			}
+		}
+		return e, err
+	})
 }
 
 // notFound returns the error for an entry that the actor may not see. The error for an entry that does not exist is the
@@ -172,7 +186,7 @@ func (d *Admin) siblings(ctx context.Context, a Actor, e *compensator.Entry, vie
 	return err
 }
 
-// Reveal returns an entry with its content, headers and user name. Before it returns them, it records the actor and the
+// Reveal returns an entry with its content, result, headers and user name. Before it returns them, it records the actor and the
 // reason. Reveal needs SeeEntries and SeeContent. It masks the error as Entry does. If ReadOnly is set, Reveal returns
 // ErrReadOnly, because it could not write the record. It returns ErrNotAllowed if the actor lacks SeeContent, and
 // compensator.ErrNotFound if the actor lacks SeeEntries. An invalid reason is a *FieldError.

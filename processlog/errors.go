@@ -161,7 +161,7 @@ type StateError struct {
 	ID             ID             // id of the entry
 	IdempotencyKey IdempotencyKey // idempotency key of the entry
 	State          State          // present state of the entry
-	Action         Action         // action that was refused
+	Action         Action         // action that was refused. "wait for" and "read the result of" are from a Type of the root package
 
 	// CompensationBegun says that a compensation of this dead entry has begun. A service may not complete or cancel such
 	// an entry, because only a person can find out how much of the work was undone.

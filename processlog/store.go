@@ -123,8 +123,8 @@ type Worker interface {
 	// the same token and outcomes. The token in a row shows that its outcome was applied already.
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
 
-	// SettleTx writes one outcome in the handler's transaction. It writes only if the row still has Outcome.Version.
-	// Outcome.Absorb has no effect here. SettleTx returns these errors:
+	// SettleTx writes one outcome, with its Result, in the handler's transaction. It writes only if the row still has
+	// Outcome.Version. Outcome.Absorb has no effect here. SettleTx returns these errors:
 	//   - ErrLeaseLost: the version has changed.
 	//   - ErrTxAborted: the server rolled the transaction back.
 	//   - another ErrNoTransaction: the handler ended the transaction.
@@ -143,8 +143,8 @@ type Keeper interface {
 	// works in tx. proven has the same meaning as in Insert. If Change.After returns the same version, the entry is
 	// already as wanted, and Change writes nothing.
 	//
-	// An erasure keeps the time at which the entry ended. It replaces each earlier audit record by the result of
-	// AuditRecord.Erased. It also removes the ordering notes of an entry that has ended, unless the entry is dead.
+	// An erasure keeps the time at which the entry ended. It deletes the entry's Result. It replaces each earlier audit
+	// record by the result of AuditRecord.Erased. It also removes the ordering notes of an entry that has ended, unless the entry is dead.
 	//
 	// Change may return ErrNotFound, a *StateError, an *OtherTypeError and, if tx is nil, ErrBusy. After these errors
 	// nothing is changed, and tx can still be used.
@@ -163,6 +163,11 @@ type Keeper interface {
 	// ErrBusy if waiting takes too long.
 	Resolve(ctx context.Context, ref Ref) (Row, error)
 
+	// Ends reads the committed rows of entries whose end somebody waits for. It works as Load does, with two differences.
+	// The row of an entry that succeeded with a result has this Result. The row of an entry that has not ended has no
+	// Content. Ends sends one statement for each 500 ids.
+	Ends(ctx context.Context, ids []ID) ([]Row, error)
+
 	// List reads one page of committed rows for people: see Log.List of package admin.
 	List(ctx context.Context, filter Filter) (Page, error)
 
@@ -175,7 +180,7 @@ type Keeper interface {
 	// Note records an action on the log as a whole. History returns the record under the zero ID.
 	Note(ctx context.Context, action Action, by AuditInfo) error
 
-	// Purge deletes up to limit entries that reached state more than age ago, with their Faults. It returns the number
+	// Purge deletes up to limit entries that reached state more than age ago, with their Faults and Results. It returns the number
 	// of deleted entries. An empty businessType selects all types. Purge skips entries that another transaction has
 	// locked in any index. A transaction that records the key of a deleted entry at the same time waits for one short
 	// transaction at most.
@@ -270,6 +275,7 @@ type Row struct {
 	Erased          bool      // a person has erased content, headers, user name and errors
 
 	Faults Faults // set by Claim and by Operations.DeadWithoutCase only
+	Result []byte // result of the handler, encoded. Set by Ends only, for an entry that succeeded with a result in its present epoch
 
 	Token     Token         // token of the write that last changed the row
 	DueIn     time.Duration // next_at minus the database's current time; ≤ 0: the entry is due
@@ -400,6 +406,11 @@ type Outcome struct {
 	Faults *Faults
 
 	Case *CaseDraft // for To = Dead: the case to open in the same transaction; nil: none
+
+	// Result is the encoded result of the handler. It is stored in the transaction that stores the outcome, and only if
+	// To is Succeeded. An empty result that is not nil is stored, too. nil: there is no result, and no statement is sent
+	// for one.
+	Result []byte
 }
 
 // Settled is the result of Settle for one outcome.

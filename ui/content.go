@@ -12,13 +12,19 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// revealed is the part of a content that the page shows.
+// revealed is what the page shows of an entry after a reveal.
 type revealed struct {
-	Text     string // content as text; values that TypeView does not show are masked
-	Masked   int    // number of masked values
-	Opaque   bool   // whether nothing is shown: no TypeView shows the content, and it is too long or not JSON
-	UserName string
-	Headers  []header
+	shownText            // the content
+	Result    *shownText // nil: the handler returned no result
+	UserName  string
+	Headers   []header
+}
+
+// shownText is the part of a content or a result that the page shows.
+type shownText struct {
+	Text   string // the text; values that TypeView does not show are masked
+	Masked int    // number of masked values
+	Opaque bool   // whether nothing is shown: no TypeView shows the text, and it is too long or not JSON
 }
 
 type header struct{ Name, Value string }
@@ -37,20 +43,28 @@ func reveal(e compensator.Entry, view TypeView) revealed {
 		}
 		shown.Headers = append(shown.Headers, h)
 	}
-	var text bytes.Buffer
-	decoder := json.NewDecoder(bytes.NewReader(e.Content))
-	decoder.UseNumber()
-	p := printer{out: &text, show: view.Show}
-	all := slices.Contains(view.Show, ".")
-	switch {
-	case json.Valid(e.Content) && p.value(decoder, "", all) == nil: // json.Valid limits the depth of the content.
-		shown.Text, shown.Masked = text.String(), p.masked
-	case all && utf8.Valid(e.Content):
-		shown.Text = string(e.Content)
-	default:
-		shown.Opaque = true
+	shown.shownText = showText(e.Content, view.Show)
+	if e.Result != nil {
+		result := showText(e.Result, view.ShowResult)
+		shown.Result = &result
 	}
 	return shown
+}
+
+// showText prints a content or a result. It masks every value that show does not name.
+func showText(content []byte, show []string) shownText {
+	var text bytes.Buffer
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.UseNumber()
+	p := printer{out: &text, show: show}
+	all := slices.Contains(show, ".")
+	switch {
+	case json.Valid(content) && p.value(decoder, "", all) == nil: // json.Valid limits the depth of the content.
+		return shownText{Text: text.String(), Masked: p.masked}
+	case all && utf8.Valid(content):
+		return shownText{Text: string(content)}
+	}
+	return shownText{Opaque: true}
 }
 
 // printer prints JSON from its bytes, so that numbers keep their digits. It masks values that may not be shown.

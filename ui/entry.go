@@ -44,7 +44,7 @@ func (s *server) showEntry(rq *request, id compensator.EntryID, content *reveale
 	}
 	on := admin.Subject{Type: view.Entry.BusinessType, Amount: view.Amount, Count: 1}
 	data := entryData{EntryView: view, Revealed: content, Unsure: unsure(view.Case),
-		Reveal: content == nil && view.ContentSize > 0 && !rq.ReadOnly() && rq.May(admin.SeeContent, on), Note: rq.May(admin.NoteCase, on)}
+		Reveal: content == nil && (view.ContentSize > 0 || view.HasResult) && !rq.ReadOnly() && rq.May(admin.SeeContent, on), Note: rq.May(admin.NoteCase, on)}
 	if err := s.waiting(rq, &data); err != nil {
 		rq.failed(err)
 		return

@@ -41,12 +41,15 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// TypeView says which values of a type's content a reveal shows. For all other fields a reveal shows only the names.
+// TypeView says which values of a type's content and result a reveal shows. For all other fields a reveal shows only the names.
 type TypeView struct {
 	// Show lists fields of JSON content. A reveal shows their values and everything below them, for example "order.id".
 	// Elements of an array have the name of the array. "." shows the whole content, also if it is not JSON. By default a
 	// reveal shows no values.
 	Show []string
+
+	// ShowResult does the same as Show for the result of the handler.
+	ShowResult []string
 }
 
 var bases = regexp.MustCompile(`^/([A-Za-z0-9._~-]+/)*$`)

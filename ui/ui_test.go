@@ -132,6 +132,22 @@ func TestSpansAreShort(t *testing.T) {
 	}
 }
 
+// A result shows only what ShowResult names. Fields that Show names for the content stay masked in the result.
+// Failure: F132
+func TestRevealShowsOfAResultWhatTheViewNames(t *testing.T) {
+	e := compensator.Entry{Content: []byte(`{"id":1}`), Result: []byte(`{"id":2,"receipt":"r-7"}`)}
+	got := reveal(e, TypeView{Show: []string{"id"}, ShowResult: []string{"receipt"}})
+	if got.Masked != 0 || got.Result.Masked != 1 || !strings.Contains(got.Result.Text, `"r-7"`) || strings.Contains(got.Result.Text, "2") {
+		t.Errorf("%+v %+v", got, got.Result)
+	}
+	if hidden := reveal(e, TypeView{Show: []string{"."}}); strings.Contains(hidden.Result.Text, "r-7") {
+		t.Errorf("%+v", hidden.Result)
+	}
+	if e.Result = nil; reveal(e, TypeView{}).Result != nil {
+		t.Error("an entry without a result shows none")
+	}
+}
+
 // Contents show exactly their bytes where the view names them. Other values do not show at all.
 // Failure: F132
 func TestRevealShowsWhatTheViewNames(t *testing.T) {

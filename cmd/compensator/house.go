@@ -19,7 +19,7 @@ import (
 )
 
 func (p *program) migrate() *cobra.Command {
-	return p.command("migrate", "Create the log's missing tables, also those of Config.Operations. The command ddl prints the statements", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+	return p.command("migrate", "Create the log's missing tables, also those of Config.Operations. ddl prints them", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		db, _, err := p.database(true)
 		if err != nil {
 			return err
@@ -117,6 +117,7 @@ var grantLines = []struct{ suffix, reader, operator string }{
 	{"_audit", "SELECT", "SELECT, INSERT"},
 	{"_meta", "SELECT", "SELECT"},
 	{"_fault", "SELECT", "SELECT"},
+	{"_result", "SELECT", "SELECT"},
 	{"_case", "SELECT", "SELECT, UPDATE"},
 	{"_operation", "SELECT", "SELECT, INSERT"},
 	{"_setting", "SELECT", "SELECT, INSERT, UPDATE"},
@@ -150,7 +151,7 @@ func (p *program) grants() error {
 			fmt.Fprintf(p.out, "GRANT %s ON `%s`.`%s%s` TO 'compensator_%s'@'%%';\n", rights, database, table, line.suffix, who)
 		}
 	}
-	_, err = fmt.Fprintf(p.out, "-- for purge, in addition to the grants of an operator\nGRANT DELETE ON `%[1]s`.`%[2]s` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_fault` TO 'compensator_operator'@'%%';\n", database, table)
+	_, err = fmt.Fprintf(p.out, "-- for purge, in addition to the grants of an operator\nGRANT DELETE ON `%[1]s`.`%[2]s` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_fault` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_result` TO 'compensator_operator'@'%%';\n", database, table)
 	return err
 }
 

@@ -267,7 +267,7 @@ func (p *program) get() *cobra.Command {
 			}
 			return p.print(l)
 		})
-	cmd.Flags().BoolVar(&content, "content", false, "show the content, headers and user name, and record that you looked")
+	cmd.Flags().BoolVar(&content, "content", false, "show the content, result, headers and user name, and record that you looked")
 	why.add(cmd)
 	return cmd
 }
@@ -281,8 +281,8 @@ func (s *session) reveal(ctx context.Context, id compensator.EntryID, why admin.
 	if err != nil {
 		return err
 	}
-	l.columns = append(slices.Clone(l.columns), column{"user_name", ""}, column{"content", ""}, column{"headers", ""})
-	l.rows[0] = append(l.rows[0], e.UserName, string(e.Content), e.Headers)
+	l.columns = append(slices.Clone(l.columns), column{"user_name", ""}, column{"content", ""}, column{"result", ""}, column{"headers", ""})
+	l.rows[0] = append(l.rows[0], e.UserName, string(e.Content), string(e.Result), e.Headers)
 	return nil
 }
 
@@ -294,9 +294,9 @@ func viewListing(view admin.EntryView) listing {
 		cases = append(cases, *view.Case)
 	}
 	l.single, l.inner = true, []string{"cases", "trail", "siblings"}
-	l.columns = append(slices.Clone(l.columns), column{"amount_minor", ""}, column{"currency", ""}, column{"content_size", ""}, column{"content_sha256", ""},
+	l.columns = append(slices.Clone(l.columns), column{"amount_minor", ""}, column{"currency", ""}, column{"content_size", ""}, column{"content_sha256", ""}, column{"result_size", ""},
 		column{"cases", ""}, column{"trail", ""}, column{"siblings", ""})
-	l.rows[0] = append(l.rows[0], minor, currency, view.ContentSize, view.ContentSHA256,
+	l.rows[0] = append(l.rows[0], minor, currency, view.ContentSize, view.ContentSHA256, view.ResultSize,
 		caseListing(cases), auditLogListing(view.AuditLog), entryListing("sibling", view.Siblings))
 	return l
 }

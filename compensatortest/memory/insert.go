@@ -120,6 +120,21 @@ func (s *Store) Load(ctx context.Context, ids []processlog.ID) ([]processlog.Row
 	return rows, nil
 }
 
+// Ends implements processlog.Store.
+func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.nowLocked()
+	var rows []processlog.Row
+	for _, version := range s.committedOfLocked(ids) {
+		rows = append(rows, version.end(now))
+	}
+	return rows, nil
+}
+
 // Versions implements processlog.Store.
 func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog.Version, error) {
 	if err := ctx.Err(); err != nil {

@@ -102,6 +102,13 @@ type version struct {
 	nextAt     int64 // unix ms
 	leaseUntil int64 // in unix ms (0: no lease)
 	faults     processlog.Faults
+	result     *result // nil: none was ever stored
+}
+
+// result is what a handler returned in one epoch.
+type result struct {
+	epoch uint32
+	bytes []byte
 }
 
 // newVersion returns the first version of the row that draft inserts.
@@ -134,13 +141,31 @@ func (v *version) row(now int64) processlog.Row {
 	return row
 }
 
-// whole returns the same as row, with the entry's Faults.
+// whole returns the same as row, with the entry's Faults and its Result.
 func (v *version) whole(now int64) processlog.Row {
 	row := v.row(now)
 	if v != nil {
-		row.Faults = v.faults
+		row.Faults, row.Result = v.faults, v.valid()
 	}
 	return row
+}
+
+// end returns the same as row, with the entry's Result, and without the content of an entry that has not ended.
+func (v *version) end(now int64) processlog.Row {
+	row := v.row(now)
+	if !row.State.Terminal() {
+		row.Content = nil
+	}
+	row.Result = v.valid()
+	return row
+}
+
+// valid returns a copy of the result if it is of the present epoch and the entry has succeeded.
+func (v *version) valid() []byte {
+	if v.result == nil || v.entry.State != processlog.Succeeded || v.result.epoch != v.entry.Epoch {
+		return nil
+	}
+	return bytes.Clone(v.result.bytes)
 }
 
 // next returns a copy of v with a new token, the next version number and UpdatedAt set to now.
@@ -197,6 +222,9 @@ func (v *version) settled(outcome processlog.Outcome, token processlog.Token, no
 	if outcome.Faults != nil {
 		next.faults = *outcome.Faults
 	}
+	if outcome.Result != nil && outcome.To == processlog.Succeeded {
+		next.result = &result{next.entry.Epoch, bytes.Clone(outcome.Result)}
+	}
 	next.nextAt = now
 	if !outcome.To.Terminal() {
 		next.nextAt = dueAt(now, outcome.After)
@@ -213,6 +241,7 @@ func (v *version) changed(after processlog.Row, now int64) *version {
 	next.entry.Version = after.Version
 	if after.Erased && !v.entry.Erased { // Keep the time at which the entry ended.
 		next.entry.Content, next.entry.Headers, next.entry.UserName, next.entry.LastError, next.entry.Erased = nil, nil, "", "", true
+		next.result = nil
 		return next
 	}
 	next.nextAt = dueAt(now, after.DueIn)

@@ -105,6 +105,7 @@ const (
 	OperationWritten Point = "operation-written" // an operation is written before the change that it describes, but not committed
 	AuditWritten     Point = "audit-written"     // a person's action and its audit record are written, not committed
 	ChangeCommitted  Point = "change-committed"  // neither a running attempt nor the queue is notified
+	ResultsWritten   Point = "results-written"   // the Results of outcomes are written in the transaction that stores the outcomes, but not committed
 	FaultsWritten    Point = "faults-written"    // the Faults of outcomes are written in the transaction that stores the outcomes, but not committed
 	PurgePart        Point = "purge-part"        // one statement has deleted its rows
 	MarksRead        Point = "marks-read"        // the last slots of periodic types are read, but no due slot is recorded

@@ -36,6 +36,10 @@ var errorAdvice = map[string]advice{
 		"No entry has this id or key. It was never recorded, was rolled back, or was purged.",
 		"Check the key. If entries must be found for longer, raise `Keep`.",
 	},
+	"compensator.ErrNoResult": {
+		"The entry has succeeded, but no handler of its present epoch returned a result. A service may have completed it, `Once` may have recorded it, or a person may have erased it.",
+		"Read what you need from your own tables, or treat the work as done without a result.",
+	},
 	"compensator.ErrBusy": {
 		"Another transaction holds a lock on the entry's row.",
 		"Try again after a moment.",

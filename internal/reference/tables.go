@@ -112,6 +112,10 @@ var columnMeanings = map[string]string{
 	"_fault.server_downs":    "Number of conditions of the whole server in a row, for example a full disk.",
 	"_fault.outcome_unknown": "1 if an attempt of the epoch may have had an effect: it timed out, or its lease ended without an outcome.",
 
+	"_result.entry_id":     "The entry. An entry without a row has no result.",
+	"_result.result_epoch": "Epoch of the entry when it succeeded. In another epoch the result does not count.",
+	"_result.result":       "Result of the handler, as the type's codec encodes and seals it.",
+
 	"_slots.business_type": "The periodic type. Two names of the library stand for the purge and for the maintenance of cases.",
 	"_slots.slot":          "The last slot that was recorded or skipped, in milliseconds since 1970, UTC.",
 

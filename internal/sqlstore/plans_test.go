@@ -170,6 +170,14 @@ var protocol = []struct {
 		_, err := s.Settle(ctx, processlog.Token{2}, outcomes)
 		return err
 	}},
+	{"settle with results", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
+		_, err := s.Settle(ctx, processlog.Token{4}, successes(true, 601, 700))
+		return err
+	}},
+	{"ends", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
+		_, err := s.Ends(ctx, idRange(401, 900))
+		return err
+	}},
 	{"change by key", []string{"PRIMARY", "uk_idempotent_id"}, func(ctx context.Context, s *Store) error {
 		_, err := s.Change(ctx, nil, false, processlog.Change{Ref: processlog.IdempotencyKey("key 501"), Action: processlog.ActionReschedule})
 		if errors.Is(err, processlog.ErrNotFound) {
@@ -211,6 +219,51 @@ var protocol = []struct {
 		_, err := s.Purge(ctx, "type 1", processlog.Succeeded, 0, 100)
 		return err
 	}},
+}
+
+// successes returns outcomes of handlers, with or without results.
+func successes(results bool, from, to uint64) (outcomes []processlog.Outcome) {
+	for _, id := range idRange(from, to) {
+		o := processlog.Outcome{ID: id, IdempotencyKey: processlog.IdempotencyKey("key " + id.String()), Absorb: true, To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
+		if results {
+			o.Result = []byte(id.String())
+		}
+		outcomes = append(outcomes, o)
+	}
+	return outcomes
+}
+
+// TestSuccessesWithoutResultsCostNothingMore settles successes of which some have results. Those without a result are
+// written by themselves, with the two statements of a plain pool. No statement names the table of results.
+func TestSuccessesWithoutResultsCostNothingMore(t *testing.T) {
+	b := openLogbook(t)
+	b.fill(600)
+	settle := func(outcomes []processlog.Outcome) []string {
+		return b.written(func(ctx context.Context, s *Store) {
+			settled, err := s.Settle(ctx, processlog.NewToken(), outcomes)
+			require.NoError(t, err)
+			for _, answer := range settled {
+				require.True(t, answer.Applied)
+			}
+		})
+	}
+	plain := settle(successes(false, 1, 300))
+	require.Len(t, plain, 2)
+	require.Zero(t, b.count("mysql.general_log WHERE argument LIKE '%_result%' AND argument NOT LIKE '%general_log%'"))
+	mixed := settle(append(successes(false, 301, 320), successes(true, 321, 340)...))
+	require.Len(t, mixed, 4, "two statements for each kind, beside the INSERT")
+	require.Equal(t, 1, b.count("mysql.general_log WHERE argument LIKE '%INSERT INTO `common_process_log_result`%' AND argument NOT LIKE '%general_log%'"))
+	for i, statement := range mixed {
+		require.Equal(t, i < 2, strings.Contains(statement, "(301,"), statement)
+		require.Equal(t, i >= 2, strings.Contains(statement, "(321,"), statement)
+	}
+	require.Equal(t, 20, b.count("common_process_log_result"))
+}
+
+func (b *logbook) count(from string) (n int) {
+	b.t.Helper()
+	require.NoError(b.t, b.db.QueryRowContext(b.t.Context(), "SELECT COUNT(*) FROM "+from).Scan(&n))
+	return n
 }
 
 func idRange(from, to uint64) (ids []processlog.ID) {

@@ -219,7 +219,10 @@ func (p *purge) deleteFree(ctx context.Context, entries []ended) (free, deleted 
 		if deleted = int(n); err != nil {
 			return err
 		}
-		return p.s.deleteFaults(ctx, tx, ids)
+		if err := p.s.deleteFaults(ctx, tx, ids); err != nil {
+			return err
+		}
+		return p.s.deleteResults(ctx, tx, ids)
 	})
 	return free, deleted, err
 }

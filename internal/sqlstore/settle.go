@@ -13,7 +13,9 @@ import (
 
 // Settle implements Store. It writes up to 500 successes of handlers of one epoch in one statement. It does the same
 // with up to 500 successes of compensations. One statement writes up to 100 other outcomes of any kind, or fewer if
-// their errors are long. If an outcome opens a case or changes Faults, its statement runs in a short transaction.
+// their errors are long. If an outcome opens a case, changes Faults or has a Result, its statement runs in a short
+// transaction. Successes with a Result are not written together with others, so the others cost no more than without
+// results.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {
@@ -55,19 +57,21 @@ type settleGroup struct {
 	absorb bool
 	epoch  uint32 // set only if absorb is true
 	undone bool   // whether these are successes of compensations; set only if absorb is true
+	result bool   // whether the successes have Results; set only if absorb is true
 }
 
 func groupOf(o processlog.Outcome) settleGroup {
 	if o.Absorb {
-		return settleGroup{absorb: true, epoch: o.Epoch, undone: o.To == processlog.Compensated}
+		return settleGroup{absorb: true, epoch: o.Epoch, undone: o.To == processlog.Compensated, result: hasResult(&o)}
 	}
 	return settleGroup{}
 }
 
 // rowsPerStatement returns the maximum number of rows in one statement. The CASE that gives each row its own values is
-// evaluated for every row, so its cost grows with the square of the rows. Absorbed successes all have the same values.
+// evaluated for every row, so its cost grows with the square of the rows. Absorbed successes all have the same values,
+// except for their Results.
 func (g settleGroup) rowsPerStatement() int {
-	if g.absorb {
+	if g.absorb && !g.result {
 		return processlog.MaxRows
 	}
 	return 100
@@ -88,12 +92,13 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 	}
 	return func(yield func([]int) bool) {
 		for len(places) > 0 {
-			n, texts, alike := 0, 0, true // A text that all rows share is written only once.
+			n, texts, results, alike := 0, 0, 0, true // A text that all rows share is written only once.
 			for ; n < min(len(places), g.rowsPerStatement()); n++ {
 				text := outcomes[places[n]].LastError
 				alike = alike && text == outcomes[places[0]].LastError
 				texts += 2 * len(processlog.FitError(text)) // Texts are written in hexadecimal digits.
-				if size := (n + 1) * row; n > 0 && (size > most || !alike && size+texts > most) {
+				results += 2 * len(outcomes[places[n]].Result)
+				if size := (n+1)*row + results; n > 0 && (size > most || !alike && size+texts > most) {
 					break
 				}
 			}
@@ -185,7 +190,9 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 		ids[n] = outcomes[i].ID
 		place[ids[n]] = i
 	}
-	if slices.ContainsFunc(places, func(i int) bool { return hasCase(&outcomes[i]) || outcomes[i].Faults != nil }) {
+	if slices.ContainsFunc(places, func(i int) bool {
+		return hasCase(&outcomes[i]) || outcomes[i].Faults != nil || hasResult(&outcomes[i])
+	}) {
 		write = s.updateAndOpen(token, place, outcomes)
 	}
 	statement := settleRows
@@ -255,8 +262,8 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 	return nil
 }
 
-// SettleTx implements Store. It is the last statement of the handler's own transaction, so effect and outcome commit
-// together or not at all.
+// SettleTx implements Store. It is the last statement of the handler's own transaction, or the last but one if there is
+// a Result. So effect, outcome and result commit together or not at all.
 func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, o processlog.Outcome) error {
 	// Outside a transaction the UPDATE would commit by itself, and the outcome would be stored without its effect (G5,
 	// the effect happens exactly once). On MariaDB the UPDATE itself contains this check.
@@ -275,6 +282,8 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrTxAborted, err)
 	case err != nil:
 		return fmt.Errorf("compensator: settle entry %s: %w", o.ID, finished(err))
+	case changed == 1 && hasResult(&o):
+		return s.writeResultTx(ctx, tx, &o)
 	case changed == 1:
 		return nil
 	}

@@ -286,6 +286,7 @@ var rightsAtRunTime = []string{
 	"SELECT, INSERT ON %.common_process_log_audit",
 	"SELECT ON %.common_process_log_meta",
 	"SELECT, INSERT, UPDATE, DELETE ON %.common_process_log_fault",
+	"SELECT, INSERT, UPDATE, DELETE ON %.common_process_log_result",
 	"INSERT ON %.effects", // This right is for the business table.
 }
 

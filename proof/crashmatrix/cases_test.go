@@ -111,6 +111,7 @@ var matrix = []crash{
 	{point: failpoint.RowsAdopted, most: 4, in: adopting},
 	{point: failpoint.AuditWritten, most: 2},
 	{point: failpoint.FaultsWritten, most: 1, in: crashed},
+	{point: failpoint.ResultsWritten, most: 6},
 	{point: failpoint.CaseOpened, most: 6, in: staffed},
 	{point: failpoint.AuditWritten, most: 3, in: staffed},
 	{point: failpoint.CaseClosed, most: 3, in: staffed},

@@ -26,6 +26,7 @@ func (w *world) check(in surroundings) {
 	}
 	w.checkLedger()
 	w.checkEffects()
+	w.checkResults()
 	w.checkSlots()
 	if in == staffed {
 		w.checkCases()
@@ -113,6 +114,17 @@ func (w *world) checkEffects() {
 	}
 	w.none("entries of a batch that were open when the entry after the batch ran", "early")
 	w.none("effects without an entry", "effects LEFT JOIN common_process_log l ON l.id=effects.entry WHERE l.id IS NULL")
+}
+
+// checkResults requires that each success of a handler with a result has this result, and that no other entry has one.
+func (w *world) checkResults() {
+	w.t.Helper()
+	w.none("successes without their results", `common_process_log l LEFT JOIN common_process_log_result r ON r.entry_id=l.id AND r.result_epoch=l.epoch
+		WHERE business_type='ship' AND state=1 AND ended_by='handler' AND COALESCE(headers,'')<>'"erased"' AND COALESCE(r.result,'')<>CONCAT('"',l.id,'-',l.epoch,'"')`)
+	w.none("results without a success", `common_process_log_result r JOIN common_process_log l ON l.id=r.entry_id AND l.epoch=r.result_epoch
+		WHERE business_type<>'ship' OR state<>1 OR ended_by<>'handler'`)
+	w.none("results of erased entries", `common_process_log_result r JOIN common_process_log l ON l.id=r.entry_id WHERE COALESCE(headers,'')='"erased"'`)
+	w.none("results without an entry", "common_process_log_result r LEFT JOIN common_process_log l ON l.id=r.entry_id WHERE l.id IS NULL")
 }
 
 // checkRest requires that no settled entry has a lease or a delivery count. It also requires that each situation which

@@ -16,7 +16,7 @@ import (
 // These are the kinds of entries. Each is a business type with its own sequence of outcomes.
 const (
 	pay    = "pay"    // transactional, succeeds
-	ship   = "ship"   // succeeds
+	ship   = "ship"   // succeeds with its CallKey as the result
 	slow   = "slow"   // succeeds after at least one renewal of its lease
 	fail   = "fail"   // fails twice, then succeeds
 	refund = "refund" // exhausts its attempts; its transactional compensation fails once, then succeeds
@@ -66,7 +66,14 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 	}
 	retry := compensator.HandlerConfig[content]{Retry: compensator.Fixed(retryAfter)}
 	add(pay)(compensator.HandleTx(context.Background(), c, pay, k.pay, &retry))
-	for _, name := range []string{ship, slow, fail, hand, later} {
+	shipped, err := compensator.HandleResult(context.Background(), c, ship, func(ctx context.Context, e *compensator.Entry, v content) (string, error) {
+		return e.CallKey(), k.plain(ctx, e, v)
+	}, &retry)
+	if err != nil {
+		return nil, err
+	}
+	k.of[ship] = shipped.Type
+	for _, name := range []string{slow, fail, hand, later} {
 		add(name)(compensator.Handle(context.Background(), c, name, k.plain, &retry))
 	}
 	add(refund)(compensator.Handle(context.Background(), c, refund, k.plain, &compensator.HandlerConfig[content]{
@@ -77,7 +84,6 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 	add(recall)(compensator.Handle(context.Background(), c, recall, k.plain, &compensator.HandlerConfig[content]{Timeout: recallTime, Retry: retry.Retry, Compensate: func(ctx context.Context, e *compensator.Entry, _ content) error { return k.undoPlain(ctx, e) }}))
 	add(mail)(compensator.HandleBatch(context.Background(), c, mail, k.mail, &compensator.BatchConfig[content]{BatchSize: batchSize, BatchWait: 20 * time.Millisecond, Concurrency: 1, Retry: retry.Retry}))
 	add(sum)(compensator.HandleTx(context.Background(), c, sum, k.sum, &compensator.HandlerConfig[content]{Retry: retry.Retry, AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }}))
-	var err error
 	k.ticks, err = compensator.Handle(context.Background(), c, tick, func(ctx context.Context, e *compensator.Entry, _ time.Time) error { return k.plain(ctx, e, content{}) }, &compensator.HandlerConfig[time.Time]{Retry: retry.Retry})
 	return k, errors.Join(append(problems, err)...)
 }

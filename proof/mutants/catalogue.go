@@ -13,5 +13,6 @@ func catalogue() []mutant {
 		surviving(),
 		exchanging(),
 		operating(),
+		resulting(),
 	)
 }

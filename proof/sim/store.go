@@ -139,6 +139,14 @@ func (s *gatedStore) Load(ctx context.Context, ids []compensator.EntryID) (rows 
 	return rows, nil
 }
 
+func (s *gatedStore) Ends(ctx context.Context, ids []compensator.EntryID) (rows []processlog.Row, err error) {
+	err = s.from.step(ctx, classRead, "ends", string(make(args, 0, 32).ids(ids)), func() (err error) {
+		rows, err = s.store.Ends(ctx, ids)
+		return err
+	})
+	return rows, err
+}
+
 func (s *gatedStore) Versions(ctx context.Context, ids []compensator.EntryID) (versions []processlog.Version, err error) {
 	err = s.from.step(ctx, classRead, "versions", string(make(args, 0, 32).ids(ids)), func() (err error) {
 		versions, err = s.store.Versions(ctx, ids)

@@ -1,0 +1,64 @@
+package main
+
+// resulting returns the mutants of results, waits, and calls that end in a transaction.
+func resulting() []mutant {
+	return []mutant{
+		{
+			name: "result-without-its-success", breaks: "G38",
+			what: "The result of an outcome that was dropped replaces the result of the success that was stored.",
+			edits: []edit{
+				{"sqlstore.Store.writeResults", `"token", s.d.binary($token[:])`, `"token", "token"`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ResultIsStoredWithItsOutcomeOnly"),
+		},
+		{
+			name: "success-without-its-result", breaks: "G38",
+			what: "The success of a transactional attempt commits, and its result is not written.",
+			edits: []edit{
+				{"sqlstore.Store.SettleTx", `case $changed == 1 && hasResult(&$o):`, `case $changed == 2 && hasResult(&$o):`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ResultCommitsWithTheHandlersTransaction"),
+		},
+		{
+			name: "result-of-an-earlier-epoch", breaks: "G38",
+			what: "A success without a result shows the result of an earlier epoch.",
+			edits: []edit{
+				{"readEnds", `"SELECT {columns and result} FROM {log} LEFT JOIN {result} ON entry_id=id AND result_epoch=epoch AND state+0=1 WHERE id IN ({ids})"`,
+					`"SELECT {columns and result} FROM {log} LEFT JOIN {result} ON entry_id=id AND state+0=1 WHERE id IN ({ids})"`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ResultCountsInItsEpochOnly"),
+		},
+		{
+			name: "result-survives-the-erasure", breaks: "G38",
+			what: "An erasure leaves the result, which may hold personal data.",
+			edits: []edit{
+				{"sqlstore.Store.erase", `err = s.deleteResults($ctx, $tx, []processlog.ID{row.before.ID})`, `_ = s.deleteResults`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/EraseTakesTheResultToo", "TestResultGoesWithItsEntry"),
+		},
+		{
+			name: "result-survives-the-purge", breaks: "G38",
+			what: "A purge leaves the results of the entries that it deletes.",
+			edits: []edit{
+				{"purge.deleteFree", `return p.s.deleteResults($ctx, $tx, $ids)`, `return nil`},
+			},
+			sees: tests("TestResultGoesWithItsEntry"),
+		},
+		{
+			name: "result-in-the-clear", breaks: "G38",
+			what: "The result of a type that seals its contents is stored as it is.",
+			edits: []edit{
+				{"Compensator.encodeResult", `if sealing, $ok := $codec.(SealingCodec); $ok {`, `if sealing, ok := codec.(SealingCodec); ok && false {`},
+			},
+			sees: tests("TestResultIsSealedByTheCodecOfItsType"),
+		},
+		{
+			name: "long-result-is-stored", breaks: "G38",
+			what: "A result may be longer than Config.MaxContent.",
+			edits: []edit{
+				{"Compensator.encodeResult", `if len($encoded) > c.cfg.MaxContent {`, `if false {`},
+			},
+			sees: tests("TestResultThatCannotBeStoredIsAFailure"),
+		},
+	}
+}

@@ -1,0 +1,147 @@
+package compensator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/features"
+	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// ErrNoResult says that an entry succeeded without a result. A service completed it, Once recorded it, or a handler
+// without a result ran it. A middleware may also have returned nil in the handler's place, or a person has erased it.
+var ErrNoResult = errors.New("compensator: the entry succeeded without a result")
+
+// ResultType is a Type whose handler returns a result of type R. It has all methods of Type. Where a function wants a
+// *Type, pass the field Type.
+type ResultType[T, R any] struct {
+	*Type[T]
+}
+
+// HandleResult registers a handler that returns a result. The result is stored in the transaction that stores the
+// success, so an entry has both or neither. The type's codec encodes the result and seals it, as it does with content. A
+// result may have up to Config.MaxContent bytes. It is purged and erased with its entry.
+//
+// If the result cannot be encoded, or is too long, the attempt has failed with a *FieldError. In all other points
+// HandleResult works as Handle does.
+func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) (R, error), cfg *HandlerConfig[T]) (*ResultType[T, R], error) {
+	if handler == nil {
+		return nil, &FieldError{Field: "handler", Reason: "is nil"}
+	}
+	return withResult[T, R](register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, _ *features.TypeSettings, s *settings) {
+		codec := s.Codec
+		t.Run = c.single(typed(func(ctx context.Context, e *Entry, v T) error {
+			result, err := handler(ctx, e, v)
+			if err != nil {
+				return err
+			}
+			return c.setResult(e, codec, result)
+		}), s)
+	}))
+}
+
+// DeclareResult does the same as Declare for a type whose handler runs in another process and returns a result of type R.
+func DeclareResult[T, R any](ctx context.Context, c *Compensator, businessType string, cfg *TypeConfig) (*ResultType[T, R], error) {
+	return withResult[T, R](Declare[T](ctx, c, businessType, cfg))
+}
+
+func withResult[T, R any](t *Type[T], err error) (*ResultType[T, R], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &ResultType[T, R]{t}, nil
+}
+
+// Result reads the result of an entry that has succeeded. It does not wait: see Wait. A requeue by a person removes the
+// result, and the next success may set another one.
+//
+// Result returns one of these errors:
+//   - a *StateError if the entry has not succeeded, or not yet;
+//   - ErrNoResult if it succeeded without a result;
+//   - ErrNotFound if there is no such entry;
+//   - an *OtherTypeError if the entry has another type;
+//   - an error of the codec if the result does not decode as R;
+//   - an error of the database.
+func (t *ResultType[T, R]) Result(ctx context.Context, ref Ref) (R, error) {
+	var none R
+	id, err := t.c.idOf(ctx, ref)
+	if err != nil {
+		return none, err
+	}
+	rows, err := t.c.store.Ends(ctx, []EntryID{id})
+	if err != nil {
+		return none, err
+	}
+	if len(rows) == 0 {
+		return none, notFound(ref)
+	}
+	if err := t.succeeded(&rows[0], "read the result of"); err != nil {
+		return none, err
+	}
+	return t.decode(&rows[0])
+}
+
+// succeeded returns nil if a row is of this type and has succeeded. action is for the error.
+func (t *Type[T]) succeeded(row *processlog.Row, action processlog.Action) error {
+	switch {
+	case row.BusinessType != t.name:
+		return &OtherTypeError{IdempotencyKey: row.IdempotencyKey, Recorded: row.BusinessType, Asked: t.name}
+	case row.State != Succeeded:
+		return &StateError{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Action: action}
+	}
+	return nil
+}
+
+// decode decodes the result of a row that has succeeded.
+func (t *ResultType[T, R]) decode(row *processlog.Row) (result R, err error) {
+	if row.Result == nil {
+		return result, fmt.Errorf("entry %s: %w", row.ID, ErrNoResult)
+	}
+	defer refusePanic("result", &err)
+	encoded := row.Result
+	if sealing, ok := t.codec.(SealingCodec); ok {
+		encoded, err = sealing.Open(encoded, row.BusinessType, string(row.IdempotencyKey))
+	}
+	if err == nil {
+		err = t.codec.Unmarshal(encoded, &result)
+	}
+	if err != nil {
+		return result, fmt.Errorf("decode the result of %s entry %s: %w", row.BusinessType, row.ID, usererr.Safe(err))
+	}
+	return result, nil
+}
+
+// setResult encodes the result of the handler that e was handed to. The engine stores it with the success.
+func (c *Compensator) setResult(e *Entry, codec Codec, v any) (err error) {
+	if e.row == nil {
+		return &FieldError{Field: "result", Reason: "cannot be stored: a middleware has replaced the *Entry of the attempt"}
+	}
+	encoded, err := c.encodeResult(e.row, codec, v)
+	if err != nil {
+		return err
+	}
+	if encoded == nil {
+		encoded = []byte{} // nil means that there is no result
+	}
+	e.row.Result = encoded
+	return nil
+}
+
+func (c *Compensator) encodeResult(row *processlog.Row, codec Codec, v any) (encoded []byte, err error) {
+	defer refusePanic("result", &err)
+	if encoded, err = codec.Marshal(v); err != nil {
+		return nil, &FieldError{Field: "result", Reason: fmt.Sprintf("encode %T: %v", v, usererr.Safe(err))}
+	}
+	if sealing, ok := codec.(SealingCodec); ok {
+		if encoded, err = sealing.Seal(encoded, row.BusinessType, string(row.IdempotencyKey)); err != nil {
+			return nil, &FieldError{Field: "result", Reason: fmt.Sprintf("seal: %v", usererr.Safe(err))}
+		}
+	}
+	if len(encoded) > c.cfg.MaxContent {
+		return nil, &FieldError{Field: "result", Reason: fmt.Sprintf("%d bytes, at most %d", len(encoded), c.cfg.MaxContent)}
+	}
+	return encoded, nil
+}
