@@ -96,7 +96,9 @@ func (e *Entry) CallKey() string {
 	return e.ID.String() + "-" + strconv.FormatUint(uint64(e.Epoch), 10)
 }
 
-// Decode decodes Content into v with the codec of its type. If this process does not know the type, Decode uses JSON.
+// Decode decodes Content into the value that v points to, with the codec of the type. If this process does not know the
+// type, Decode uses JSON. It returns the error of the codec unchanged. An erased entry has no content, and JSON refuses
+// that. Decode may be called concurrently.
 func (e *Entry) Decode(v any) error {
 	codec := e.codec
 	if codec == nil {

@@ -41,10 +41,12 @@ var (
 	ErrTimeout   = processlog.ErrTimeout   // HandlerConfig.Timeout has passed
 )
 
+// These types are errors for errors.As. Each is returned as a pointer. Package processlog describes their fields.
+
 type (
-	FieldError     = processlog.FieldError     // reports a value that was refused before anything was sent to a server
-	OtherTypeError = processlog.OtherTypeError // reports an idempotency key that belongs to an event of another business type
-	StateError     = processlog.StateError     // reports an action that the present state of the entry does not allow
-	PanicError     = processlog.PanicError     // reports that a handler panicked or ended its goroutine
-	StuckError     = processlog.StuckError     // reports handlers that still ran when Run stopped waiting for them
+	FieldError     = processlog.FieldError     // reports a value that was refused before anything was sent to a server. Another call with this value fails, too
+	OtherTypeError = processlog.OtherTypeError // reports an idempotency key that belongs to an event of another business type. Record and the methods of a Type return it
+	StateError     = processlog.StateError     // reports an action that the present state of the entry does not allow. Complete, Cancel and Reschedule return it
+	PanicError     = processlog.PanicError     // reports that a handler panicked or ended its goroutine. Observer.AttemptEnded gets it. The attempt counts as failed
+	StuckError     = processlog.StuckError     // reports handlers that still ran when Run stopped waiting for them. Run returns it
 )

@@ -11,7 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Get reads one committed entry. It returns ErrNotFound if there is none.
+// Get reads one committed entry, with its content. It returns ErrNotFound if there is none. Any other error comes from
+// the database.
 func (c *Compensator) Get(ctx context.Context, ref Ref) (*Entry, error) {
 	row, err := c.row(ctx, ref)
 	if err != nil {
@@ -68,7 +69,7 @@ type Batch struct {
 // Batch returns the batch with an id. It asks no server. The id must not be empty.
 func (c *Compensator) Batch(id string) *Batch { return &Batch{c: c, id: id} }
 
-// Progress counts the entries of a batch by their progress.
+// Progress counts the entries of a batch by their progress. The zero value means that the batch has no committed entry.
 type Progress struct {
 	Total     int           // entries that were counted
 	Done      int           // entries in a terminal state
@@ -82,7 +83,7 @@ type Progress struct {
 func (p Progress) Finished() bool { return p.Total > 0 && p.Done == p.Total && !p.More }
 
 // Progress counts the committed entries of the batch. It counts up to 1,000,000 entries of each type and state. An
-// invalid id is a *FieldError.
+// invalid id is a *FieldError. Any other error comes from the database.
 func (b *Batch) Progress(ctx context.Context) (Progress, error) { return b.progress(ctx, nil) }
 
 // ProgressTx counts like Progress, and tx is the transaction that reads. Use it in a transactional handler, because the

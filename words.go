@@ -6,12 +6,12 @@ import "github.com/compensator-go/compensator/processlog"
 // go doc would repeat it for each type.
 
 type (
-	EntryID        = processlog.ID             // identifies one row of the process log. Treat it as opaque: compare it, store its String, pass it back
-	IdempotencyKey = processlog.IdempotencyKey // the idempotency key with which an entry was recorded
-	Ref            = processlog.Ref            // an EntryID or an IdempotencyKey
-	State          = processlog.State          // says how far an entry has come
-	EndedBy        = processlog.EndedBy        // says what moved the entry to its terminal state
-	Tx             = processlog.Tx             // any handle on an open transaction
+	EntryID        = processlog.ID             // identifies one row of the process log. Treat it as opaque: compare it, store its String, pass it back. The zero value names no entry
+	IdempotencyKey = processlog.IdempotencyKey // the idempotency key with which an entry was recorded: 1 to 191 characters, without a space at the end
+	Ref            = processlog.Ref            // an EntryID or an IdempotencyKey. A method that takes a Ref returns ErrNotFound if there is no such entry
+	State          = processlog.State          // says how far an entry has come. The zero value is Pending
+	EndedBy        = processlog.EndedBy        // says what moved the entry to its terminal state. It is empty in other states
+	Tx             = processlog.Tx             // any handle on an open transaction, for example *sql.Tx. For a *sql.DB the methods return ErrNoTransaction
 )
 
 // The states of an entry. Only a person moves an entry out of a terminal state. There is one exception: a service may

@@ -33,7 +33,8 @@ type Options struct {
 // An Actor without a name has no rights. If an actor lacks the right for a row, lists and sums leave out the row, and
 // Entry does not find it. If an actor lacks the right for an action, the action fails with ErrNotAllowed. An action on
 // several entries returns this error in the answer for each such entry. The Admin returns errors of the database
-// unchanged.
+// unchanged. An invalid filter is a *compensator.FieldError. If ctx ends while a query waits for its turn, the error is
+// context.Cause(ctx).
 type Admin struct {
 	c        *compensator.Compensator
 	log      operating.Log

@@ -7,6 +7,7 @@ import (
 )
 
 // These are the types of the audit log. Package processlog describes them in full.
+
 type (
 	AuditLogRecord = processlog.AuditLogRecord // a change of an entry, or an operation, for example an export or a refusal
 	AuditLogFilter = processlog.AuditLogFilter // selects records; the zero value selects all

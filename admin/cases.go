@@ -10,6 +10,7 @@ import (
 )
 
 // These are the types of cases. Package processlog describes them in full.
+
 type (
 	Case        = processlog.Case        // an entry that waits for a person, or waited for one
 	CaseFilter  = processlog.CaseFilter  // selects open cases; the zero value selects all

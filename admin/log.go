@@ -12,12 +12,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A Log uses these types. Package processlog describes them in full.
+// A Log uses these types. Package processlog describes them in full. The group has no doc comment, because go doc would
+// repeat it for each type.
+
 type (
-	Filter      = processlog.Filter      // selects entries for List
-	CountFilter = processlog.CountFilter // selects entries for Count
+	Filter      = processlog.Filter      // selects entries for List. The zero value selects all, 50 a page
+	CountFilter = processlog.CountFilter // selects entries for Count. The zero value selects all entries
 	Count       = processlog.Count       // number of entries of one state and type
-	AuditInfo   = processlog.AuditInfo   // the person or program that acts, and the reason
+	AuditInfo   = processlog.AuditInfo   // the person or program that acts, and the reason. Both are required
 	AuditRecord = processlog.AuditRecord // one action: what, on which entry, by whom and why
 	AuditState  = processlog.AuditState  // state of the entry before and after the action
 	LostEntry   = processlog.LostEntry   // an entry that the database has lost
@@ -54,7 +56,8 @@ func (l *Log) List(ctx context.Context, filter Filter) (Page, error) {
 	return page, err
 }
 
-// Count counts entries by state and type. The number for each state and type is at most CountFilter.AtMost.
+// Count counts entries by state and type. The number for each state and type is at most CountFilter.AtMost. An invalid
+// filter is a *FieldError.
 func (l *Log) Count(ctx context.Context, filter CountFilter) ([]Count, error) {
 	return l.c.Store().Count(ctx, nil, filter)
 }
@@ -195,7 +198,8 @@ func (l *Log) SettleManually(ctx context.Context, ref compensator.Ref, by AuditI
 }
 
 // SettleManuallyTx does the same as SettleManually inside the caller's open transaction, audit record included. It
-// takes effect when that transaction commits. Without an open transaction it returns compensator.ErrNoTransaction.
+// takes effect when that transaction commits. Without an open transaction it returns compensator.ErrNoTransaction. Its
+// other errors are those of SettleManually.
 func (l *Log) SettleManuallyTx(ctx context.Context, tx compensator.Tx, ref compensator.Ref, by AuditInfo) error {
 	if err := by.Validate(); err != nil {
 		return err
@@ -218,7 +222,8 @@ type EraseResult struct {
 // state, times, and who did what. The idempotency key still prevents that the event is recorded again.
 //
 // An erased entry cannot be requeued: Requeue returns a *StateError whose field Erased is true. If the entry has not
-// ended, Erase returns a *StateError whose field Erased is false. Erase may also return ErrNotFound or ErrBusy.
+// ended, Erase returns a *StateError whose field Erased is false. Erase may also return ErrNotFound, ErrBusy or
+// ErrClosed. A missing actor or reason is a *FieldError.
 // docs/how-to/erase.md lists what Erase cannot reach.
 func (l *Log) Erase(ctx context.Context, ref compensator.Ref, by AuditInfo) (EraseResult, error) {
 	if err := by.Validate(); err != nil {

@@ -28,7 +28,7 @@ const (
 	Requeue          Right = "requeue"           // run an entry again
 	RequeueSucceeded Right = "requeue succeeded" // needed in addition to Requeue or Compensate to run finished work again
 	Compensate       Right = "compensate"        // requeue an entry to run its compensation
-	SettleManually   Right = "settle by hand"    // record that a person did the work of a dead entry
+	SettleManually   Right = "settle by hand"    // record that a person did the work
 	Cancel           Right = "cancel"            // record that the work is no longer wanted
 	Complete         Right = "complete"          // record that the work was done elsewhere
 	Reschedule       Right = "reschedule"        // change when an entry is due

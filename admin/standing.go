@@ -20,7 +20,7 @@ type Standing struct {
 }
 
 // StandingOf reads a Standing with three statements. It covers the 1,000 groups of failures with the most cases. If
-// Config.Operations is not set, it returns nil.
+// Config.Operations is not set, it returns nil without an error. Each error comes from the database.
 func StandingOf(ctx context.Context, c *compensator.Compensator) (*Standing, error) {
 	log := operating.Of(c)
 	if log.Operations() == nil {

@@ -35,7 +35,7 @@ func Open(c *compensator.Compensator, cfg Config) (*Import, error) {
 
 // DryRun makes one pass and rolls back every transaction. Its transactions lock rows for as long as the transactions of
 // Once, and also consume AUTO_INCREMENT numbers of the log. If rows of different pages share an idempotency key, DryRun
-// counts each of these rows as recorded.
+// counts each of these rows as recorded. Its errors are those of Once.
 func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 	return im.pass(ctx, true, map[string]bool{})
 }
@@ -43,6 +43,9 @@ func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 // Once makes one pass through the table. If Once returns an error, the report counts the rows that were committed
 // before the error. Call Once again to continue, also after compensator.ErrCommitUnknown. The next pass recognizes the
 // entries that are already recorded.
+//
+// If Config does not fit the table, the error is a *compensator.FieldError. With StopAtRefusal it may be a *Refusal. Any
+// other error comes from Record or from the database.
 func (im *Import) Once(ctx context.Context) (*Report, error) {
 	return im.pass(ctx, false, map[string]bool{})
 }

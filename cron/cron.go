@@ -37,7 +37,7 @@ import (
 // Values of a list may overlap. Parse also refuses ranges that go backwards, the 7th day of a week, and a field of
 // seconds.
 //
-// Errors of Parse are texts for people. They have no type to branch on.
+// Errors of Parse are texts for people. They have no type to branch on. The schedule is safe for concurrent use.
 func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
 	if in == nil {
 		return nil, errors.New("compensator/cron: the location is nil")

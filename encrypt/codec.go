@@ -48,7 +48,7 @@ type Codec struct {
 
 var _ compensator.SealingCodec = (*Codec)(nil)
 
-// New returns a Codec, or a *compensator.FieldError.
+// New returns a Codec. If a field of cfg is invalid, or Keys is empty, the error is a *compensator.FieldError.
 func New(cfg Config) (*Codec, error) {
 	c := &Codec{inner: cfg.Inner, plain: cfg.ReadPlain, byID: make(map[string]*sealer)}
 	if c.inner == nil {

@@ -12,7 +12,9 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Intake records the messages of one source in the log. Call Run to start it.
+// Intake records the messages of one source in the log. Call Run to start it. Its methods may be called concurrently,
+// and several processes may each run an Intake of one Stream. If a process dies, the source delivers its
+// unacknowledged messages again.
 type Intake struct {
 	c       *compensator.Compensator
 	source  Source

@@ -35,10 +35,11 @@ type Health struct {
 	Problems     []Problem                 // tasks of the library that fail now and that the library retries
 }
 
-// Ready returns nil if this process can do its work. Two conditions must hold: the database answers, and no loss has
-// stopped this process (Config.StopOnLoss). A third condition holds if types have handlers in this process: Run must be
-// running. A backlog does not make a process unready, because stopping its traffic would only make the backlog grow.
-// Also, overdue entries may be the work of another deployment.
+// Ready returns nil if this process can do its work. Otherwise its error wraps Database or History, or says that Run is
+// not running. Two conditions must hold: the database answers, and no loss has stopped this process
+// (Config.StopOnLoss). A third condition holds if types have handlers in this process: Run must be running. A backlog
+// does not make a process unready, because stopping its traffic would only make the backlog grow. Also, overdue entries
+// may be the work of another deployment.
 func (h Health) Ready() error {
 	switch {
 	case h.Database != nil:
@@ -63,7 +64,7 @@ type Problem struct {
 	What         string    // name of the task
 	BusinessType string    // business type, if the task concerns one type
 	Error        string    // text of the last error
-	Since        time.Time // time of the first failure after the last success
+	Since        time.Time // time of the first failure after the last success, by the clock of this process
 	Times        int       // number of failures since Since
 }
 
@@ -80,7 +81,7 @@ func (t Problem) String() string {
 // entries wait in the log and the queue. Other processes may run them.
 type OpenBreaker struct {
 	BusinessType string    // business type that is not claimed
-	Since        time.Time // when the breaker opened
+	Since        time.Time // when the breaker opened, by the clock of this process
 	// ProbeAt is the time at which the process tries one entry again. If the time has passed, that attempt may be
 	// running, or no entry is due yet.
 	ProbeAt time.Time

@@ -66,6 +66,8 @@ type Config struct {
 // ConnContext does not return. The end of ctx alone does not end the contexts of requests. Run does not wait for
 // hijacked connections, for example WebSockets: see http.Server.RegisterOnShutdown.
 //
+// Run recovers no panic of a consumer, so such a panic ends the program.
+//
 // Run closes nothing that the logs use. After Run call Close of each log, then shut down the telemetry providers, then
 // close the databases and Redis.
 //

@@ -66,6 +66,8 @@ func Ready(timeout time.Duration, logs ...Log) http.Handler {
 // Health returns a handler that works like Ready, with the whole Health as JSON in the body. With several logs the body
 // has the fields "ready" and "logs". logs holds the Health of each log under its name.
 //
+// The status, the timeout and the panics are those of Ready.
+//
 // The body names business types and errors, and errors contain addresses and texts of handlers. So do not make it
 // public.
 func Health(timeout time.Duration, logs ...Log) http.Handler {

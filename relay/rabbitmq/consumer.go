@@ -102,7 +102,8 @@ func (cfg ConsumerConfig) validate() error {
 	return errors.Join(problems...)
 }
 
-// Consumer processes the messages of one queue. Call Run to start it.
+// Consumer processes the messages of one queue. Call Run to start it. Its methods may be called concurrently. If the
+// process dies, the broker delivers the unacknowledged messages again.
 type Consumer struct {
 	c            *compensator.Compensator
 	businessType string

@@ -127,7 +127,7 @@ func (cfg ConsumerConfig) validate() error {
 	return errors.Join(problems...)
 }
 
-// Consumer processes the messages of a router's handler or of a subscription.
+// Consumer processes the messages of a router's handler or of a subscription. Its methods may be called concurrently.
 type Consumer struct {
 	c            *compensator.Compensator
 	businessType string
@@ -139,7 +139,7 @@ type Consumer struct {
 
 // Consume registers the business type for failed messages and returns the Consumer. Pass its Handle to a router. Call
 // Consume before c.Run. c.Run processes the entries, and so does Run in any other process that registers the same type.
-// Errors name the invalid field.
+// An invalid field is a *compensator.FieldError. While c.Run runs, the error is compensator.ErrRunning.
 //
 // work processes a message. A nil result, or compensator.ErrAlreadySucceeded, says that the message is done. After any
 // other error, a panic or runtime.Goexit, the Consumer records the message as an entry of the log. The log calls work

@@ -28,7 +28,8 @@ type Delivery struct {
 	SetAside string `json:"parked,omitempty"`
 }
 
-// DeliveryOf decodes the message from an entry that a Consumer has recorded.
+// DeliveryOf decodes the message from an entry that a Consumer has recorded, for example one that Log.List of package
+// admin has found. It decodes as compensator.Entry.Decode does, and returns that error. The error names the entry.
 func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 	d := new(Delivery)
 	if err := e.Decode(d); err != nil {

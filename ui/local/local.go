@@ -44,7 +44,8 @@ const stopping = 10 * time.Second
 
 // Serve serves the pages of one or several logs to the actor until ctx ends, and then closes the listener. The end of
 // ctx is no error. Serve calls ready with the address, which contains a token. One browser may use the token once.
-// After that a cookie identifies the browser. Serve sets opts.Identify itself.
+// After that a cookie identifies the browser. Serve sets opts.Identify itself. An invalid option is a
+// *compensator.FieldError. Running requests have 10 seconds to end.
 //
 // The address has a random host name below localhost, which is new for each call. The reason is that browsers send a
 // cookie to all ports of its host, and every program on the machine can listen on 127.0.0.1. Serve refuses requests to
