@@ -34,8 +34,24 @@ type Mail struct {
 	Subject string `json:"subject"`
 }
 
-func deliver(ctx context.Context, key string, m Mail) error      { return nil }
-func deliverAll(ctx context.Context, mails []Mail) (bad []error) { return nil }
+// deliver stands for the call of a mail service.
+func deliver(_ context.Context, _ string, m Mail) error {
+	if m.To == "nobody" {
+		return errNoSuchAddress
+	}
+	return nil
+}
+
+// deliverAll delivers several messages in one call. It returns one error or nil for each message.
+func deliverAll(ctx context.Context, mails []Mail) []error {
+	results := make([]error, len(mails))
+	for i, m := range mails {
+		if err := deliver(ctx, "", m); err != nil {
+			results[i] = compensator.Permanent(err)
+		}
+	}
+	return results
+}
 
 // A process registers its types, calls Run and stops in this order: cancel the context of Run, wait until Run has
 // returned, call Close.
@@ -82,9 +98,9 @@ func ExampleConnector() {
 // The handler runs at least once: after a crash between the work and its outcome, the entry runs again. Pass the
 // entry's CallKey to every system that the handler calls. The key is the same for every attempt.
 func ExampleHandle() {
-	var c *compensator.Compensator // made by New
-	var db *sql.DB                 // the service's database
-	sendMail, err := compensator.Handle(context.Background(), c, "mail", func(ctx context.Context, e *compensator.Entry, m Mail) error {
+	c, runUntil := recipe()
+	ctx := context.Background()
+	sendMail, err := compensator.Handle(ctx, c, "mail", func(ctx context.Context, e *compensator.Entry, m Mail) error {
 		err := deliver(ctx, e.CallKey(), m)
 		switch {
 		case errors.Is(err, errNoSuchAddress):
@@ -98,7 +114,7 @@ func ExampleHandle() {
 		Timeout:     10 * time.Second,
 		Retry:       compensator.Exponential(time.Second, 5*time.Minute),
 		Compensate: func(ctx context.Context, e *compensator.Entry, m Mail) error {
-			slog.Warn("mail given up", "to", m.To, "because", e.LastError)
+			fmt.Printf("mail to %s given up: %s\n", m.To, e.LastError)
 			return nil
 		},
 	})
@@ -106,6 +122,23 @@ func ExampleHandle() {
 		log.Fatal(err)
 	}
 
+	record(c, sendMail, Mail{To: "ann@example.com"}, compensator.Options{IdempotencyKey: "welcome-ann"})
+	record(c, sendMail, Mail{To: "nobody"}, compensator.Options{IdempotencyKey: "welcome-nobody"})
+	runUntil(2)
+
+	for _, key := range []compensator.IdempotencyKey{"welcome-ann", "welcome-nobody"} {
+		fmt.Println(key, compensator.Must(c.Get(ctx, key)).State)
+	}
+	// Output:
+	// mail to nobody given up: no such address
+	// welcome-ann succeeded
+	// welcome-nobody compensated
+}
+
+// A transaction of database/sql holds the business change and the entry. Both are committed, or neither.
+func ExampleReceipt_Committed() {
+	var db *sql.DB                       // the service's database
+	var sendMail *compensator.Type[Mail] // made by Handle
 	ctx := context.Background()
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -121,6 +154,77 @@ func ExampleHandle() {
 		log.Fatal(err)
 	}
 	receipt.Committed() // starts the entry sooner; not needed with Connector
+}
+
+// The same event may be recorded again, for example because a client sends its request twice. The receipt says so.
+func ExampleType_Record() {
+	c, runUntil := recipe()
+	ctx := context.Background()
+	sendMail := compensator.Must(compensator.Handle(ctx, c, "mail", func(_ context.Context, _ *compensator.Entry, m Mail) error {
+		fmt.Println("mail to", m.To)
+		return nil
+	}, nil))
+
+	for range 2 {
+		err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			receipt, err := sendMail.Record(ctx, tx, Mail{To: "ann@example.com"}, compensator.Options{
+				IdempotencyKey: "welcome-ann", BusinessID: "ann", Delay: 100 * time.Millisecond,
+			})
+			if err == nil {
+				fmt.Println("recorded before:", receipt.Duplicate())
+			}
+			return err
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	runUntil(1)
+	// Output:
+	// recorded before: false
+	// recorded before: true
+	// mail to ann@example.com
+}
+
+// Permanent ends the attempts at once. The type has no compensation, so the entry waits for a person.
+func ExamplePermanent() {
+	c, runUntil := recipe()
+	ctx := context.Background()
+	sendMail := compensator.Must(compensator.Handle(ctx, c, "mail", func(context.Context, *compensator.Entry, Mail) error {
+		return compensator.Permanent(errNoSuchAddress)
+	}, nil))
+	record(c, sendMail, Mail{To: "nobody"}, compensator.Options{IdempotencyKey: "welcome-nobody"})
+	runUntil(1)
+
+	e := compensator.Must(c.Get(ctx, compensator.IdempotencyKey("welcome-nobody")))
+	fmt.Printf("%s after %d attempt: %s (%s)\n", e.State, e.ProcessCount, e.LastError, e.EndedBy)
+	// Output:
+	// dead after 1 attempt: no such address (permanent)
+}
+
+// A process that only records declares the type. It never calls Run. Here the entry is cancelled before any process
+// has run it.
+func ExampleDeclare() {
+	c, runUntil := recipe()
+	defer runUntil(0)
+	ctx := context.Background()
+	closeOrder := compensator.Must(compensator.Declare[CloseOrder](ctx, c, "close_order", nil))
+	record(c, closeOrder, CloseOrder{OrderID: 42}, compensator.Options{IdempotencyKey: "close-42", Delay: 30 * time.Minute})
+
+	e := compensator.Must(c.Get(ctx, compensator.IdempotencyKey("close-42")))
+	var order CloseOrder
+	if err := e.Decode(&order); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(order.OrderID, e.State)
+
+	result := compensator.Must(c.Cancel(ctx, e.ID))
+	fmt.Println("was running:", result.WasRunning)
+	fmt.Println(compensator.Must(c.Get(ctx, e.ID)).State)
+	// Output:
+	// 42 pending
+	// was running: false
+	// cancelled
 }
 
 var (
@@ -152,11 +256,30 @@ func ExampleHandleTx() {
 	_ = closeOrder // use it to record entries
 }
 
-// A batch handler returns one error for each entry, or nil if all succeeded.
-func ExampleHandleBatch() {
+// The entry that a transactional handler records is committed with the handler's success, or not at all.
+func ExampleHandleTx_nextStep() {
+	c, runUntil := recipe()
 	ctx := context.Background()
-	var c *compensator.Compensator // made by New
-	_, err := compensator.HandleBatch(ctx, c, "mail", func(ctx context.Context, items []compensator.Item[Mail]) []error {
+	ship := compensator.Must(compensator.Handle(ctx, c, "ship", func(_ context.Context, _ *compensator.Entry, order int64) error {
+		fmt.Println("order", order, "is shipped")
+		return nil
+	}, nil))
+	pay := compensator.Must(compensator.HandleTx(ctx, c, "pay", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, order int64) error {
+		// … your own statements through tx …
+		_, err := ship.Record(ctx, tx, order, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("ship-", order))})
+		return err
+	}, nil))
+	record(c, pay, 42, compensator.Options{IdempotencyKey: "pay-42"})
+	runUntil(2)
+	// Output:
+	// order 42 is shipped
+}
+
+// A batch handler returns one error for each entry, or nil if all succeeded. Each entry has its own outcome.
+func ExampleHandleBatch() {
+	c, runUntil := recipe()
+	ctx := context.Background()
+	sendMail, err := compensator.HandleBatch(ctx, c, "mail", func(ctx context.Context, items []compensator.Item[Mail]) []error {
 		mails := make([]Mail, len(items))
 		for i, item := range items {
 			mails[i] = item.Value
@@ -166,6 +289,15 @@ func ExampleHandleBatch() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
+	for _, to := range []string{"ann", "nobody", "ben"} {
+		record(c, sendMail, Mail{To: to}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(to), BatchID: "newsletter"})
+	}
+	runUntil(3)
+	progress := compensator.Must(c.Batch("newsletter").Progress(ctx))
+	fmt.Println(progress.Succeeded, "sent,", progress.Dead, "dead")
+	// Output:
+	// 2 sent, 1 dead
 }
 
 // InTx begins a transaction and commits it or rolls it back. Entries that are recorded in it are enqueued
@@ -367,18 +499,24 @@ func ExampleParseDelayLevels() {
 
 // Middleware wraps handlers as in net/http. Config.Middleware wraps those of all types.
 func ExampleMiddleware() {
+	c, runUntil := recipe()
 	ctx := context.Background()
-	var db *sql.DB // the service's database
 	timed := func(next compensator.HandlerFunc) compensator.HandlerFunc {
 		return func(ctx context.Context, e *compensator.Entry) error {
 			began := time.Now()
 			err := next(ctx, e)
-			slog.Info("attempt", "entry", e.ID, "type", e.BusinessType, "attempt", e.Attempt(), "took", time.Since(began), "err", err)
+			slog.Debug("attempt", "entry", e.ID, "took", time.Since(began))
+			fmt.Println(e.BusinessType, "attempt", e.Attempt(), "error", err)
 			return err
 		}
 	}
-	c, err := compensator.New(ctx, compensator.Config{DB: db, Middleware: []compensator.Middleware{timed}})
-	_, _ = c, err
+	sendMail := compensator.Must(compensator.Handle(ctx, c, "mail", func(ctx context.Context, e *compensator.Entry, m Mail) error {
+		return deliver(ctx, e.CallKey(), m)
+	}, &compensator.HandlerConfig[Mail]{Middleware: []compensator.Middleware{timed}})) // Config.Middleware wraps all types
+	record(c, sendMail, Mail{To: "ann@example.com"}, compensator.Options{})
+	runUntil(1)
+	// Output:
+	// mail attempt 1 error <nil>
 }
 
 type requestID struct{}

@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/printer"
 	"go/token"
@@ -174,6 +175,33 @@ func TestEveryExportedNameHasAComment(t *testing.T) {
 func TestNamesWithoutACommentAreFound(t *testing.T) {
 	require.Equal(t, []string{"Bare", "Bare.Change", "Bare.Field", "Bare.Inner.Deep", "Doer.Do", "Function", "Grouped"},
 		uncommented(t, filepath.Join("testdata", "bare")))
+}
+
+// runnable are the names that programs in examples and docs use most, by package. "" stands for the package itself.
+var runnable = map[string][]string{
+	".": {"Handle", "HandleTx", "HandleBatch", "Declare", "Type_Record", "Type_Once", "Permanent", "Snooze", "Unavailable", "Entry_CallKey", "Batch_Wait",
+		"TypeConfig", "Middleware", "ParseDelayLevels"},
+	"admin": {"", "Of"}, "cron": {"Parse"}, "encrypt": {"New"}, "httpcall": {"PostJSON"}, "intake": {"Source"}, "observe/probe": {"Ready"}, "serve": {"Run"}, "ui": {"New"},
+}
+
+// go test compares the output of an example that has one. An example without output is only compiled.
+func TestCommonestNamesHaveAnExampleThatRuns(t *testing.T) {
+	for dir, names := range runnable {
+		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*_test.go"))
+		require.NoError(t, err)
+		var parsed []*ast.File
+		for _, file := range files {
+			tests, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+			require.NoError(t, err)
+			parsed = append(parsed, tests)
+		}
+		examples := doc.Examples(parsed...)
+		for _, name := range names {
+			assert.True(t, slices.ContainsFunc(examples, func(e *doc.Example) bool {
+				return (e.Name == name || name != "" && strings.HasPrefix(e.Name, name+"_")) && e.Output != ""
+			}), "%s: no example of %q has an output", dir, name)
+		}
+	}
 }
 
 // fixedMethods are methods that belong to an interface of the standard library. Their meaning is known without a comment.

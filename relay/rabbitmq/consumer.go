@@ -119,8 +119,8 @@ type Consumer struct {
 }
 
 // Consume registers the business type for the failed messages of a queue and returns the Consumer. Call Consume before
-// c.Run. c.Run processes the entries. Run of another process that registers the same type processes them too. Errors
-// name the invalid field.
+// c.Run. c.Run processes the entries. Run of another process that registers the same type processes them too. An
+// invalid field is a *compensator.FieldError. While c.Run runs, the error is compensator.ErrRunning.
 //
 // An entry stores the body as base64, and the headers as JSON. In JSON a control character takes six bytes. So an entry
 // has space for a body of about three quarters of Config.MaxContent of package compensator, minus the headers. If a

@@ -12,7 +12,7 @@ import (
 // Publishing wraps a handler that returns messages, so that a Consumer can call it. The wrapper publishes the messages
 // to topic, and returns an error if it cannot publish them. If the log calls the wrapper again, it publishes the
 // messages again. So derive their UUIDs only from the incoming message, so that consumers recognise the repetition.
-// Errors name the invalid argument.
+// An invalid argument is a *compensator.FieldError.
 func (p *Publisher) Publishing(topic string, handler message.HandlerFunc) (message.NoPublishHandlerFunc, error) {
 	err := errors.Join(fieldProblem(p == nil, "publisher", "is nil"), fieldProblem(topic == "", "Topic", "is empty"), fieldProblem(handler == nil, "handler", "is nil"))
 	if err != nil {
@@ -31,7 +31,7 @@ func (p *Publisher) Publishing(topic string, handler message.HandlerFunc) (messa
 }
 
 // RefusedTo returns a ConsumerConfig.Refused that publishes messages to topic, where a person finds them. A message
-// keeps its UUID and payload. Errors name the invalid argument.
+// keeps its UUID and payload. An invalid argument is a *compensator.FieldError.
 func (p *Publisher) RefusedTo(topic string) (func(ctx context.Context, msg *message.Message, reason error) error, error) {
 	err := errors.Join(fieldProblem(p == nil, "publisher", "is nil"), fieldProblem(topic == "", "Topic", "is empty"))
 	if err != nil {
