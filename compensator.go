@@ -59,7 +59,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	}
 	c.features = features.New(ctx, c.engineConfig(), features.Config{Paused: c.paused(), CaseOf: c.caseOf(), StopOnLoss: c.cfg.StopOnLoss, IgnoreLoss: c.cfg.IgnoreLoss, Queue: features.Queue{
 		Queue: c.queue, Down: !queueAnswers, Fingerprint: c.fingerprint, Horizon: c.cfg.Horizon, Limit: c.cfg.QueueLimit,
-	}})
+	}, Transactions: features.Transactions{Begin: c.beginForHandler, ServersFault: c.serversFault}})
 	c.engine = c.features.Engine
 	if cfg.Operations != nil { // Start this before the purges. The two run one after the other, and the purges take all the time that is left.
 		if err := c.keepCases(ctx); err != nil {
@@ -78,7 +78,7 @@ func (c *Compensator) engineConfig() engine.Config {
 		Store: c.store, Log: c.log, Observer: c.cfg.Observer,
 		Lease: c.cfg.Lease, Grace: c.cfg.Grace, ReconcileInterval: c.cfg.ReconcileInterval, PollInterval: c.cfg.PollInterval,
 		StopTimeout: c.cfg.StopTimeout,
-		Begin:       c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, Blame: c.blame,
+		Extract:     c.extract, ErrorNumber: mysqlerr.Number,
 	}
 }
 
@@ -148,20 +148,15 @@ func (c *Compensator) closeQueue() error {
 	return c.queue.Close()
 }
 
-// blame decides whether an error in a handler's transaction was caused by the server or by the handler. A custom Store
-// may also use MySQL, so its errors are read in the same way.
-func (c *Compensator) blame(err error) engine.Blame {
+// serversFault reports whether the server may have caused an error in a handler's transaction, and whether the whole
+// server has that condition. A custom Store may also use MySQL, so its errors are read in the same way.
+func (c *Compensator) serversFault(err error) (may, whole bool) {
 	judge := mysqlerr.Blames
 	if s, ok := c.store.(*sqlstore.Store); ok {
 		judge = s.Blame
 	}
-	switch judge(err) {
-	case mysqlerr.Server:
-		return engine.BlameServer
-	case mysqlerr.Doubtful:
-		return engine.BlameEither
-	}
-	return engine.BlameHandler
+	blame := judge(err)
+	return blame != mysqlerr.Statement, blame == mysqlerr.Server
 }
 
 // Name returns Config.Name.

@@ -57,8 +57,8 @@ func HandleTx[T any](ctx context.Context, c *Compensator, businessType string, h
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, _ *features.TypeSettings, s *settings) {
-		t.RunTx = c.transactional(typedTx(handler), s)
+	return register[T](ctx, c, businessType, cfg.settings(), func(_ *engine.Type, f *features.TypeSettings, s *settings) {
+		f.RunTx = c.transactional(typedTx(handler), s)
 	})
 }
 
@@ -216,12 +216,12 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 		t.Undo = c.single(s.compensate, &s)
 	}
 	if s.compensateTx != nil {
-		t.UndoTx = c.transactional(s.compensateTx, &s)
+		f.UndoTx = c.transactional(s.compensateTx, &s)
 	}
 	if s.afterBatch != nil {
 		t.Ready = c.afterBatch(s.afterBatch, s.Codec)
 	}
-	c.fitPool(businessType, &s, t.RunTx != nil, t.UndoTx != nil)
+	c.fitPool(businessType, &s, f.RunTx != nil, f.UndoTx != nil)
 	t.MaxAttempts, t.MaxCompensateAttempts, t.CompensateCrashed = s.maxAttempts, s.maxCompensateAttempts, s.compensateCrashed
 	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = s.timeout, s.lease, s.concurrency, s.retry, s.maxWait
 	if err := c.maintain(ctx, s.Keep); err != nil {
@@ -244,9 +244,9 @@ func (c *Compensator) single(handler HandlerFunc, s *settings) func(context.Cont
 	return func(ctx context.Context, row *processlog.Row) error { return handler(ctx, c.handed(row, codec)) }
 }
 
-func (c *Compensator) transactional(handler txHandlerFunc, s *settings) func(context.Context, engine.Transaction, *processlog.Row) error {
+func (c *Compensator) transactional(handler txHandlerFunc, s *settings) features.TxHandler {
 	outer, inner, codec := c.cfg.Middleware, s.middleware, s.Codec
-	return func(ctx context.Context, tx engine.Transaction, row *processlog.Row) error {
+	return func(ctx context.Context, tx features.Transaction, row *processlog.Row) error {
 		scoped := tx.(handlerTx).ScopedTx
 		scoped.handles = row
 		run := wrap(func(ctx context.Context, e *Entry) error { return handler(ctx, scoped, e) }, outer, inner)

@@ -62,7 +62,7 @@ func init() {
 		if c.closed() {
 			return ErrClosed
 		}
-		return c.engine.Attempt(ctx, id)
+		return c.features.Attempt(ctx, id)
 	}
 	testkit.AdvanceKeys = func(ctx context.Context, of any, ids []processlog.ID) (bool, error) {
 		return of.(*Compensator).features.AdvanceKeys(ctx, ids)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/features"
 	"github.com/compensator-go/compensator/internal/jitter"
 	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/txwatch"
@@ -213,14 +213,14 @@ func (c *Compensator) holding(ctx context.Context) context.Context {
 	return ctx
 }
 
-// handlerTx adapts the transaction of a handler to the interface of the engine.
+// handlerTx adapts the transaction of a handler to the interface of the feature.
 type handlerTx struct{ *ScopedTx }
 
 func (tx handlerTx) Over() error   { return tx.end.Over() }
 func (tx handlerTx) Commit() error { return tx.commit() }
 func (tx handlerTx) Rollback()     { tx.rollback() }
 
-func (c *Compensator) beginForHandler(ctx context.Context) (engine.Transaction, error) {
+func (c *Compensator) beginForHandler(ctx context.Context) (features.Transaction, error) {
 	tx, err := c.begin(ctx)
 	if err != nil {
 		return nil, err

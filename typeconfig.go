@@ -10,9 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TypeConfig holds the settings of a type that must be equal in every process that records or runs it. Give the same
-// TypeConfig to Declare where the type is only recorded, and to its HandlerConfig or BatchConfig where it runs. The
-// zero value works.
+// TypeConfig holds the settings of a type that must be equal in every process that records or runs it. A process that
+// runs the type puts the TypeConfig into its HandlerConfig or BatchConfig. A process that only records the type passes
+// the same TypeConfig to Declare. The zero value works.
 type TypeConfig struct {
 	Codec Codec         // encodes and decodes the content of a typed handler. Default JSON
 	Keep  time.Duration // overrides Config.Keep; negative: keep forever
@@ -71,8 +71,8 @@ type HandlerConfig[T any] struct {
 	// partner, it records an entry for that call. Do not set both Compensate and CompensateTx.
 	CompensateTx func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
 
-	// MaxCompensateAttempts is the number of failed compensations after which a person is needed. Once the entry is
-	// older than MaxWait, Unavailable and Snooze count as failures. Default 10.
+	// MaxCompensateAttempts is the number of failed compensations after which a person is needed. Unavailable and Snooze
+	// count as failures only when the entry is older than MaxWait. Default 10.
 	MaxCompensateAttempts int
 
 	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. Without it such an
@@ -111,7 +111,7 @@ type BatchConfig[T any] struct {
 	// Compensations count, too. Default 4.
 	Concurrency int
 
-	// HandlerConfig describes the fields that follow in full.
+	// HandlerConfig describes each of the following fields in full.
 
 	MaxAttempts           int                                                          // number of failed attempts that exhaust an entry. Default 10
 	Timeout               time.Duration                                                // maximum duration of one call. Default 30 s

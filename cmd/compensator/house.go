@@ -19,7 +19,7 @@ import (
 )
 
 func (p *program) migrate() *cobra.Command {
-	return p.command("migrate", "Create the log's missing tables, also those of Config.Operations. ddl prints them", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+	return p.command("migrate", "Create the log's missing tables, also those of Config.Operations. The command ddl prints the statements", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		db, _, err := p.database(true)
 		if err != nil {
 			return err

@@ -209,6 +209,14 @@ func (t *Type) searching(calls int) int {
 	return calls
 }
 
+// Reason returns why an entry is blocked, or nil. It may ask the database.
+func (t *Type) Reason(ctx context.Context, row *processlog.Row) error {
+	if t.order == nil {
+		return nil
+	}
+	return t.order.Reason(ctx, row)
+}
+
 // separate returns which claimed attempts may start, and which are blocked.
 func (t *Type) separate(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
 	if t.order == nil {

@@ -169,7 +169,8 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 		mail := e.types.named("mail")
 		rows := []processlog.Row{row(1, "", 2, -1), row(2, "", 1, time.Hour), row(3, "", 1, time.Hour), row(4, "ann", 1, time.Hour)}
 		require.Equal(t, 2, mail.slots.Take(mail.calls(rows)), "the entry that has lost a lease runs alone")
-		require.NoError(t, e.dispatcher.startClaimed(mail, rows, time.Now(), 0))
+		_, err := e.dispatcher.startClaimed(mail, rows, time.Now(), 0)
+		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, 1, given)
 		require.Equal(t, 4, mail.slots.Free())

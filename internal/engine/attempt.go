@@ -36,6 +36,9 @@ type Attempt struct {
 	calls uint32 // number of handler calls that have begun for the attempt; guarded by holdings.mu
 }
 
+// Context returns the context of the attempt's handler call.
+func (a *Attempt) Context() context.Context { return a.ctx }
+
 // freesSlot reports whether the end of this attempt frees the slot.
 func (a *Attempt) freesSlot() bool { return a.slot == nil || a.slot.left.Add(-1) == 0 }
 

@@ -54,19 +54,19 @@ func (d *dispatcher) stopping() bool {
 // startClaimed starts the rows that one claim has leased. asked is when the claim statement was sent: the leases run
 // from then. token is the token of the queue's lease, or 0.
 //
-// startClaimed gives back entries that may not start any more, because Run stops or their lease has ended. It returns
-// an error if it could not put blocked entries back. Those entries are still due, so the caller must not claim again at
-// once.
-func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) error {
+// startClaimed gives back entries that may not start any more, because Run stops or their lease has ended. blocked is
+// how many entries turned out to be blocked. An error means that these could not be put back. They are still due, so the
+// caller must not claim again at once.
+func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) (blocked int, err error) {
 	claimed := d.attempts(t, rows, asked, token)
 	needed := callsOf(t, claimed)
-	first, blocked, giveUp := t.separate(claimed)
+	first, wait, giveUp := t.separate(claimed)
 	spare := needed - callsOf(t, first)
 	d.startAttempts(t, first)
 	if len(first) == len(claimed) {
-		return nil
+		return 0, nil
 	}
-	return d.giveUp(t, spare, blocked, giveUp)
+	return len(wait), d.giveUp(t, spare, wait, giveUp)
 }
 
 // attempts builds one attempt for each claimed row. It dead-letters rows that have lost more leases than crashBudget
@@ -223,9 +223,10 @@ func (d *dispatcher) attempt(a *Attempt) {
 // Result is how an attempt ended.
 type Result struct {
 	Err       error
-	settled   bool             // the outcome is durable: the handler's own transaction committed it
-	token     processlog.Token // token of the stored outcome, if settled
-	asked     time.Time        // if settled: when the COMMIT, or the read that confirmed it, was sent
+	Settled   bool             // the outcome is durable: the handler's own transaction committed it
+	Token     processlog.Token // token of the stored outcome, if Settled
+	Asked     time.Time        // if Settled: when the COMMIT, or the read that confirmed it, was sent
+	Moved     bool             // the handler's own transaction was rolled back, because another process or an admin had changed the entry
 	Unstarted bool             // no handler was called, and the claim is given back
 	Cause     error            // why the attempt ended, if that is not the cause of its context
 }
@@ -237,9 +238,9 @@ func (d *dispatcher) call(a *Attempt) (end Result) {
 			end = Result{Err: panicked(p)}
 		}
 	}()
-	inTx := a.Type.RunTx
+	run := a.Type.RunAttempt
 	if a.compensating() {
-		inTx = a.Type.UndoTx
+		run = a.Type.UndoAttempt
 	}
 	if end, late := d.heldUp(a); late { // An observer or other work in this process may have delayed the call.
 		return end
@@ -249,8 +250,8 @@ func (d *dispatcher) call(a *Attempt) (end Result) {
 			return Result{Err: usererr.Of(Free(err))}
 		}
 	}
-	if inTx != nil {
-		return d.runTx(a, inTx)
+	if run != nil {
+		return run(a)
 	}
 	return Result{Err: a.Type.call(a.ctx, &a.Row)}
 }
@@ -262,10 +263,13 @@ func (d *dispatcher) heldUp(a *Attempt) (end Result, late bool) {
 	case d.stopping():
 		return Result{Err: processlog.ErrStopping, Unstarted: true}, true
 	case a.ctx.Err() != nil:
-		return Result{Err: ours(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
+		return Result{Err: Ours(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
 	}
 	return Result{}, false
 }
+
+// HeldUp does the same for a feature that calls the handler itself.
+func (e *Engine) HeldUp(a *Attempt) (end Result, late bool) { return e.dispatcher.heldUp(a) }
 
 // panicked returns the error of a panic with p. It formats p at once, because the methods of p are user code.
 func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, Stack: debug.Stack()}) }
@@ -277,7 +281,7 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 	cause := cmp.Or(end.Cause, context.Cause(a.ctx))
 	a.cancel(nil)
 	Tell(d.Base, d.Observer.AttemptEnded, a.Event(end.Err))
-	s := settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, end.Err, cause), token: end.token}
+	s := settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, end.Err, cause), token: end.Token}
 	if !errors.Is(cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
 		d.Problems.attempted(a.Type.Name, end.Err, s.outcome.ProcessCount != a.Row.ProcessCount || s.outcome.CompensateCount != a.Row.CompensateCount)
 	}
@@ -296,12 +300,12 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 		d.claims.release(a.Row.Token, processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID})
 		d.holdings.forget(a)
 		d.settler.dropped(a)
-	case end.settled:
-		d.sawStored(&s, end.asked)
+	case end.Settled:
+		d.sawStored(&s, end.Asked)
 		d.settler.settled(s, processlog.Settled{Applied: true})
 	// The effect and the outcome were rolled back together, so there is nothing to store. Another process or an admin
 	// has already changed the entry (G5).
-	case end.Err == errFenceLost:
+	case end.Moved:
 		d.settler.settled(s, processlog.Settled{})
 	default:
 		d.settler.store(s)

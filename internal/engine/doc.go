@@ -10,7 +10,7 @@
 //   - Claimed (scanner.go, claims.go): the scanner begins a claim when a type is due. A claim leases rows in the database, and the
 //     picker says which of them may run here while they are locked (picker.go). Readahead.go keeps rows that were found due and not
 //     tried yet. Leases of claims that ran nothing are given back (pending_releases.go).
-//   - Run (dispatcher.go, transactional.go): each attempt (attempt.go) runs in a goroutine. The renewer keeps its lease
+//   - Run (dispatcher.go): each attempt (attempt.go) runs in a goroutine. The renewer keeps its lease
 //     (renewer.go). Holdings.go knows what this process holds, from before the handler is called until the outcome is stored.
 //   - Judged (outcome.go): the handler's error becomes an outcome: succeeded, due again, compensated, or dead.
 //   - Settled (settler.go): outcomes are stored together, each guarded by the version that the claim has left. Rows that the

@@ -14,6 +14,8 @@ type Known struct {
 
 	Gone  []processlog.ID // they do not exist, or have ended
 	Spare []processlog.ID // claimable entries for which no call was left
+
+	Rejected []processlog.Refusal // the database refuses to lease them
 }
 
 // ClaimKnown claims entries by their ids, as many as there are slots for. Entries that are not due yet, or that must not
@@ -60,14 +62,15 @@ func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Know
 		wait = append(wait, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: RefusedRetry})
 	}
 	e.source.Enqueue(wait)
-	return Known{Type: t, Mine: found.Mine, Asked: found.asked, Gone: found.Gone, Spare: found.spare}, nil
+	return Known{Type: t, Mine: found.Mine, Asked: found.asked, Gone: found.Gone, Spare: found.spare, Rejected: found.Rejected}, nil
 }
 
-// RunKnown runs the claimed entries. The scanner finds entries that are put back.
-func (e *Engine) RunKnown(k Known) {
+// RunKnown runs the claimed entries. It returns how many of them turned out to be blocked. The scanner finds those later.
+func (e *Engine) RunKnown(k Known) (blocked int) {
 	if len(k.Mine) > 0 {
-		_ = e.dispatcher.startClaimed(k.Type, k.Mine, k.Asked, 0)
+		blocked, _ = e.dispatcher.startClaimed(k.Type, k.Mine, k.Asked, 0)
 	}
+	return blocked
 }
 
 // Behind reports whether so many outcomes wait to be stored that nothing more is to be claimed.

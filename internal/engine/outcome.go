@@ -26,10 +26,10 @@ func Snooze(d time.Duration) error {
 
 func Unavailable(err error) error { return &verdict{kind: unavailable, err: orUnnamed(err)} }
 
-// ours is Unavailable where no handler has said so.
-func ours(err error) error { return &verdict{kind: unavailable, ours: true, err: orUnnamed(err)} }
+// Ours is Unavailable where no handler has said so.
+func Ours(err error) error { return &verdict{kind: unavailable, ours: true, err: orUnnamed(err)} }
 
-// Soon is ours, for an entry that nothing is wrong with: it is due again soon, here or elsewhere.
+// Soon is Ours, for an entry that nothing is wrong with: it is due again soon, here or elsewhere.
 func Soon(err error) error {
 	return &verdict{kind: snooze, after: minBackoff + jitter.N(minBackoff), ours: true, err: err}
 }
@@ -100,11 +100,11 @@ func verdictIn(err error) *verdict {
 // plain is the verdict of an error that is none.
 var plain verdict
 
-// serversOwn marks an error that is a condition of the database, as whole says: of the whole server, or perhaps of it.
+// ServersOwn marks an error that is a condition of the database, as whole says: of the whole server, or perhaps of it.
 //
 // A condition of the whole server never spends an attempt. Any other spends none as many times in a row as the entry has attempts,
 // and counts from then on: a handler that always brings the server into it must reach a person.
-func serversOwn(err error, whole bool) error {
+func ServersOwn(err error, whole bool) error {
 	if verdictIn(err) != nil {
 		return err // the handler has said what it asks for
 	}
@@ -331,6 +331,9 @@ func interrupted(err, cause error) bool {
 func toldToStop(err error) bool {
 	return errors.Is(err, processlog.ErrStopping) || errors.Is(err, processlog.ErrLeaseLost) || errors.Is(err, processlog.ErrCancelled)
 }
+
+// Succeeded is the outcome of an attempt that has succeeded.
+func (t *Type) Succeeded(row *processlog.Row) processlog.Outcome { return t.outcomeOf(row, nil, nil) }
 
 func succeeded(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
 	o.To, o.EndedBy, o.Absorb, o.Result = processlog.Succeeded, processlog.EndedByHandler, true, row.Result

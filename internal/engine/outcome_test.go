@@ -70,17 +70,17 @@ func outcomeCases() []outcomeCase {
 		{"success after the lease", false, fresh, nil, processlog.ErrLeaseLost, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler}},
 		{"compensation's success", true, undo, nil, nil, processlog.Outcome{To: processlog.Compensated, Absorb: true, EndedBy: processlog.EndedByHandler, ProcessCount: 3}},
 
-		{"server's fault", false, fresh, serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"as many as it has attempts", false, faulted(fresh, 2), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row in epoch 3, the server's condition: " + failed}},
-		{"more of them count", false, faulted(fresh, 3), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row in epoch 3, the server's condition: " + failed}},
-		{"the last that counts", false, faulted(last, 5), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row in epoch 3, the server's condition: " + failed}},
-		{"compensation's server's fault", true, faulted(undo, 2), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row in epoch 3 while compensating, the server's condition: " + failed}},
-		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row in epoch 2, the server's condition: Error 1205", Faults: processlog.Faults{Epoch: 2, ServerFaults: 9}}, serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"the whole server's condition", false, fresh, serversOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, a condition of the whole server: " + failed}},
-		{"the whole server's condition never counts", false, downed(last, 500), serversOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: "501 in a row in epoch 3, a condition of the whole server: " + failed}},
-		{"the whole server's condition while compensating", true, downed(undo, 500), serversOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 0, After: time.Minute, LastError: "501 in a row in epoch 3 while compensating, a condition of the whole server: " + failed}},
-		{"one condition is not counted as the other", false, downed(fresh, 500), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"a server's fault that the handler has judged", false, fresh, serversOwn(Permanent(errDownstream), false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
+		{"server's fault", false, fresh, ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"as many as it has attempts", false, faulted(fresh, 2), ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row in epoch 3, the server's condition: " + failed}},
+		{"more of them count", false, faulted(fresh, 3), ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row in epoch 3, the server's condition: " + failed}},
+		{"the last that counts", false, faulted(last, 5), ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row in epoch 3, the server's condition: " + failed}},
+		{"compensation's server's fault", true, faulted(undo, 2), ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row in epoch 3 while compensating, the server's condition: " + failed}},
+		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row in epoch 2, the server's condition: Error 1205", Faults: processlog.Faults{Epoch: 2, ServerFaults: 9}}, ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"the whole server's condition", false, fresh, ServersOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, a condition of the whole server: " + failed}},
+		{"the whole server's condition never counts", false, downed(last, 500), ServersOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: "501 in a row in epoch 3, a condition of the whole server: " + failed}},
+		{"the whole server's condition while compensating", true, downed(undo, 500), ServersOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 0, After: time.Minute, LastError: "501 in a row in epoch 3 while compensating, a condition of the whole server: " + failed}},
+		{"one condition is not counted as the other", false, downed(fresh, 500), ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"a server's fault that the handler has judged", false, fresh, ServersOwn(Permanent(errDownstream), false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
 
 		{"first failure", false, fresh, errDownstream, nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
 		{"last failure", false, last, errDownstream, nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: failed}},
@@ -174,8 +174,8 @@ func TestHandlersWaitsAreFailuresOnceMaxWaitIsOver(t *testing.T) {
 		{"in the compensation", aged(undo, time.Hour), Unavailable(errDownstream), processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: over + failed}},
 		{"another failure", aged(fresh, time.Hour), errDownstream, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
 		{"permanent", aged(fresh, time.Hour), Permanent(errDownstream), processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
-		{"the server's condition", aged(fresh, time.Hour), serversOwn(errDownstream, false), waits(time.Minute, "1 in a row in epoch 3, the server's condition: "+failed)},
-		{"the database is away", aged(fresh, time.Hour), ours(errDownstream), waits(time.Minute, failed)},
+		{"the server's condition", aged(fresh, time.Hour), ServersOwn(errDownstream, false), waits(time.Minute, "1 in a row in epoch 3, the server's condition: "+failed)},
+		{"the database is away", aged(fresh, time.Hour), Ours(errDownstream), waits(time.Minute, failed)},
 		{"the library waits", aged(fresh, time.Hour), Free(Snooze(time.Second)), waits(time.Second, "the failure before")},
 		{"the library cannot look", aged(fresh, time.Hour), Free(Unavailable(errDownstream)), waits(time.Minute, failed)},
 	} {
@@ -272,7 +272,7 @@ func TestUnavailableBacksOffToMinutes(t *testing.T) {
 	require.GreaterOrEqual(t, waits[19], mostUnavailable*3/4)
 	require.Equal(t, time.Hour, typ.outcomeOf(row, RetryAfter(time.Hour, Unavailable(errDownstream)), nil).After, "a service that says until when is believed")
 	require.LessOrEqual(t, typ.outcomeOf(row, RetryAfter(time.Second, Unavailable(errDownstream)), nil).After, 2*unavailablePause)
-	require.LessOrEqual(t, typ.outcomeOf(row, ours(errDownstream), nil).After, 2*unavailablePause, "the database's own absence")
+	require.LessOrEqual(t, typ.outcomeOf(row, Ours(errDownstream), nil).After, 2*unavailablePause, "the database's own absence")
 	typ.MaxWait = row.Age() + 10*time.Second
 	require.LessOrEqual(t, typ.outcomeOf(row, Unavailable(errDownstream), nil).After, 10*time.Second, "not past MaxWait")
 }
@@ -345,7 +345,7 @@ func TestFaultsFollowTheErrors(t *testing.T) {
 	undone.Faults = processlog.Faults{Epoch: 3, ServerFaults: 9, OutcomeUnknown: true}
 	imitates := *fresh
 	imitates.LastError = "7 in a row in epoch 3, the server's condition: compensator: handler timed out after 30s"
-	fault, down := serversOwn(errDownstream, false), serversOwn(errDownstream, true)
+	fault, down := ServersOwn(errDownstream, false), ServersOwn(errDownstream, true)
 	for name, c := range map[string]struct {
 		row        *processlog.Row
 		err, cause error

@@ -157,7 +157,7 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 	if err != nil {
 		return 0
 	}
-	err = r.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+	_, err = r.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
 	if err == nil && (len(overdue) == limit || len(found.spare) > 0) {
 		r.claimSchedule.overflow(t.Name) // there may be more, so let the scanner continue before the next round
 	}
@@ -200,8 +200,8 @@ func (r *reconciler) countStuck() {
 		if err != nil {
 			continue // the next round tries again
 		}
-		t.slots.Overdraw(len(found.Mine))                            // startClaimed releases a slot for each entry, as after a claim that took slots
-		_ = r.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // an error does not make the next round earlier
+		t.slots.Overdraw(len(found.Mine))                               // startClaimed releases a slot for each entry, as after a claim that took slots
+		_, _ = r.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // an error does not make the next round earlier
 	}
 }
 

@@ -193,7 +193,7 @@ func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 	if err != nil {
 		return claimResult{err: err}, true
 	}
-	if err := s.dispatcher.startClaimed(t, found.Mine, found.asked, leased.Token); err != nil {
+	if _, err := s.dispatcher.startClaimed(t, found.Mine, found.asked, leased.Token); err != nil {
 		return claimResult{err: err}, true
 	}
 	return claimResult{full: full, lost: leased.Lost, next: processlog.Never}, true
@@ -277,7 +277,7 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	found, err := s.claims.claim(t, unleased(share.ids), needed)
 	t.slots.Release(needed - t.calls(found.Mine))
 	if err == nil {
-		err = s.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+		_, err = s.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
 	}
 	ahead.tried(share, found.Claimed, err)
 	if err != nil {

@@ -20,17 +20,18 @@ type Type struct {
 	CompensateCrashed     bool
 	Retry                 func(failures int) time.Duration
 
-	// Exactly one of these two is set. If the handler has a result, it sets Row.Result before it returns nil.
-	Run   func(ctx context.Context, row *processlog.Row) error
-	RunTx func(ctx context.Context, tx Transaction, row *processlog.Row) error
+	// Exactly one of these two is set. A feature sets RunAttempt to call the handler itself. If the handler has a result,
+	// it sets Row.Result before it returns nil.
+	Run        func(ctx context.Context, row *processlog.Row) error
+	RunAttempt func(a *Attempt) Result
 
-	// Ready, if set, is called before Run, and before the transaction of RunTx begins. If it returns an error, the
+	// Ready, if set, is called before Run, and before RunAttempt. If it returns an error, the
 	// attempt ends with that error and no handler is called.
 	Ready func(ctx context.Context, row *processlog.Row) error
 
 	// At most one of these two is set.
-	Undo   func(ctx context.Context, row *processlog.Row) error
-	UndoTx func(ctx context.Context, tx Transaction, row *processlog.Row) error
+	Undo        func(ctx context.Context, row *processlog.Row) error
+	UndoAttempt func(a *Attempt) Result
 
 	slots      Slots
 	admissions []*Admission
@@ -41,7 +42,7 @@ type Type struct {
 // SuspectAfter is how many leases in a row an entry must lose to be a suspect: it may have crashed a process.
 const SuspectAfter = 1
 
-func (t *Type) compensates() bool { return t.Undo != nil || t.UndoTx != nil }
+func (t *Type) compensates() bool { return t.Undo != nil || t.UndoAttempt != nil }
 
 func (t *Type) maxAttempts(row *processlog.Row) int {
 	if row.MaxAttempts > 0 {

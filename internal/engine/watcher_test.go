@@ -26,17 +26,6 @@ func (s *slowToSettle) Settle(_ context.Context, _ processlog.Token, outcomes []
 	return []processlog.Settled{{Applied: true, State: outcomes[0].To}}, nil
 }
 
-func (s *slowToSettle) SettleTx(context.Context, processlog.Tx, processlog.Token, processlog.Outcome) error {
-	return nil
-}
-
-// longTx is a transaction of a handler.
-type longTx struct{ processlog.Tx }
-
-func (longTx) Over() error   { return nil }
-func (longTx) Commit() error { return nil }
-func (longTx) Rollback()     {}
-
 // A person accepts what was lost before. A success that is stored afterwards must not count as older, whenever its handler started or
 // its first try was made.
 func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
@@ -46,11 +35,12 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 			<-e.settler.batcher.Done()
 		},
 		"a transaction whose handler took its time": func(e *Engine, typ *Type, row processlog.Row, written time.Time) {
-			typ.RunTx = func(context.Context, Transaction, *processlog.Row) error {
+			typ.RunAttempt = func(*Attempt) Result {
 				time.Sleep(time.Until(written))
-				return nil
+				return Result{Settled: true, Asked: time.Now()}
 			}
-			require.NoError(t, e.dispatcher.startClaimed(typ, []processlog.Row{row}, time.Now(), 0))
+			_, err := e.dispatcher.startClaimed(typ, []processlog.Row{row}, time.Now(), 0)
+			require.NoError(t, err)
 			<-e.holdings.whenIdle()
 		},
 	} {
@@ -59,7 +49,6 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 				written := time.Now().Add(10 * time.Second)
 				e := New(t.Context(), Config{
 					Store: &slowToSettle{until: written}, Log: slog.New(slog.DiscardHandler), ReconcileInterval: time.Minute,
-					Begin:       func(context.Context) (Transaction, error) { return longTx{}, nil },
 					Extract:     func(base context.Context, _ map[string]string) context.Context { return base },
 					ErrorNumber: func(error) uint16 { return 0 },
 				})

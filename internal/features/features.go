@@ -26,8 +26,26 @@ type Config struct {
 	StopOnLoss bool // whether a database that has gone back stops this process until a person accepts the loss
 	IgnoreLoss bool // turns off the check for a database that has gone back
 
-	Queue Queue
+	Queue        Queue
+	Transactions Transactions
 }
+
+// Transactions are what transactional handlers need of the database. See transactional.Settings.
+type Transactions struct {
+	Begin        func(ctx context.Context) (Transaction, error)
+	ServersFault func(err error) (may, whole bool)
+}
+
+// Transaction is a transaction of a handler. See transactional.Transaction.
+type Transaction interface {
+	processlog.Tx
+	Over() error
+	Commit() error
+	Rollback()
+}
+
+// TxHandler is a handler or a compensation that works in a transaction.
+type TxHandler func(ctx context.Context, tx Transaction, row *processlog.Row) error
 
 // Queue holds the settings of the queue.
 type Queue struct {
@@ -42,6 +60,8 @@ type Queue struct {
 type TypeSettings struct {
 	Breaker Breaker // the zero value means no breaker
 	Batch   Batch   // the zero value means that a call of the handler takes one entry
+
+	RunTx, UndoTx TxHandler // nil: the handler or the compensation needs no transaction
 }
 
 // Batch is a handler that takes several entries. See batches.Settings.
@@ -99,8 +119,12 @@ type Set struct {
 	AdvanceKeys func(ctx context.Context, ids []processlog.ID) (moved bool, err error)
 	Blocked     func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
+	// Attempt makes one attempt of one entry while no Run is under way. It is for tests.
+	Attempt func(ctx context.Context, id processlog.ID) error
+
 	cfg       Config
 	batch     func(t *engine.Type, b Batch)                 // nil where the feature is not built in
+	transact  func(t *engine.Type, run, undo TxHandler)     // nil where the feature is not built in
 	types     []func(t *engine.Type, settings TypeSettings) // called for each type at registration
 	beforeRun []func(ctx context.Context)
 	loops     []func(ctx context.Context)
@@ -128,6 +152,7 @@ func New(ctx context.Context, cfg engine.Config, own Config) *Set {
 		Serialize:   func(context.Context, string, Serial) error { return missing("ordering keys") },
 		AdvanceKeys: func(context.Context, []processlog.ID) (bool, error) { return false, nil },
 		Blocked:     func(context.Context, []processlog.ID) ([]processlog.ID, error) { return nil, nil },
+		Attempt:     func(context.Context, processlog.ID) error { return missing("single attempts") },
 	}
 	for _, attach := range features {
 		attach(s)
@@ -143,9 +168,16 @@ func (s *Set) Register(t engine.Type, settings TypeSettings) error {
 	if settings.Batch.Call != nil && s.batch == nil {
 		return missing("handlers of several entries")
 	}
+	transacts := settings.RunTx != nil || settings.UndoTx != nil
+	if transacts && s.transact == nil {
+		return missing("transactional handlers")
+	}
 	return s.Engine.Register(t, func(t *engine.Type) {
 		if settings.Batch.Call != nil {
 			s.batch(t, settings.Batch)
+		}
+		if transacts {
+			s.transact(t, settings.RunTx, settings.UndoTx)
 		}
 		for _, attach := range s.types {
 			attach(t, settings)

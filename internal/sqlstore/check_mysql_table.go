@@ -91,14 +91,22 @@ func (t *mysqlTable) readIndexes(ctx context.Context, s *Store, schema string) e
 }
 
 // wantColumns lists what each column must have at least. Numbers are compared by type. Texts and bytes are compared by
-// length. The collation "bin" means a binary collation of utf8mb4, and "utf8mb4" means any collation of utf8mb4.
+// length. The collation "bin" means a binary collation of utf8mb4, and "utf8mb4" means any collation of utf8mb4. Each of
+// recordedTexts that is not listed has room for a name.
 var wantColumns = map[string]mysqlColumn{
 	"id": {dataType: "bigint"}, "next_at": {dataType: "bigint"}, "lease_until": {dataType: "bigint"}, "version": {dataType: "bigint"},
 	"delay_second":  {dataType: "bigint"},
 	"idempotent_id": {length: processlog.MaxIdempotencyKey, collation: "bin"}, "business_type": {length: processlog.MaxName, collation: "bin"},
-	"batch_id": {length: processlog.MaxName}, "business_id": {length: processlog.MaxName}, "business_ext_id": {length: processlog.MaxName}, "user_id": {length: processlog.MaxName}, "user_name": {length: processlog.MaxName},
 	"content": {length: 1<<24 - 1}, "headers": {length: processlog.MaxHeaders}, "token": {length: 16}, "last_error": {length: processlog.MaxText, collation: "utf8mb4"}, "ended_by": {length: 16},
 	"state": {}, "process_count": {}, "max_process_count": {}, "compensate_count": {}, "delivery_count": {}, "epoch": {}, "created_at": {}, "updated_at": {},
+}
+
+func init() {
+	for _, column := range strings.Split(recordedTexts, ", ") {
+		if _, listed := wantColumns[column]; !listed {
+			wantColumns[column] = mysqlColumn{length: processlog.MaxName}
+		}
+	}
 }
 
 // wantIndexes lists the indexes that statements force by name.

@@ -265,7 +265,7 @@ func (t *sqliteTable) readIndexes(ctx context.Context, conn *sql.Conn, table tab
 var sqliteColumns = map[string][]string{
 	"INTEGER": {"id", "state", "process_count", "max_process_count", "delay_second", "next_at", "lease_until", "version", "epoch",
 		"delivery_count", "compensate_count", "created_at", "updated_at"},
-	"TEXT": {"idempotent_id", "business_type", "batch_id", "business_id", "business_ext_id", "user_id", "user_name", "ended_by", "last_error"},
+	"TEXT": strings.Split(recordedTexts+", ended_by, last_error", ", "),
 	"BLOB": {"content", "headers", "token"},
 }
 

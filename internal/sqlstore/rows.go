@@ -15,12 +15,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// recordedTexts are the columns of the short texts that Record writes. New checks that the table has them.
+const recordedTexts = "idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name"
+
 // columns lists what a rowScanner reads, in the order of newRowScanner. content is the expression for the content.
 //
 // A rowScanner must also read rows with bad values, which other software may have written. So SQL does not compute with
 // these values, because one bad value would fail the statement for all rows.
 func (d *dialect) columns(content string) string {
-	return "id, " + d.texts("idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name") + ", " + content + ", headers, " +
+	return "id, " + d.texts(recordedTexts) + ", " + content + ", headers, " +
 		d.numbers("state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at") + ", " + d.texts("ended_by, last_error") + ", " +
 		d.stampMS("created_at") + ", " + d.stampMS("updated_at") + ", token, " + d.numbers("lease_until") + ", " + d.now
 }

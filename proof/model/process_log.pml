@@ -636,7 +636,7 @@ handling:                                                     /* dispatcher.call
   :: atomic { out = failure; NOTE(said_failure = true); returned(); goto settle }
   :: atomic { out = permanent; NOTE(said_failure = true); returned(); goto settle }
   :: atomic { spared < SPARED -> spared++; out = spare; returned(); goto settle }
-  :: atomic { out = success; running[w] = false;              /* runTx: the effect, SettleTx, COMMIT */
+  :: atomic { out = success; running[w] = false;              /* run: the effect, SettleTx, COMMIT */
        if
        :: fence[w] && OPEN -> effect(); write_outcome(COMMIT(w)); goto stored
        :: else ->

@@ -120,7 +120,7 @@ $orderAsGiven($joining)`,
 			what: "The next entry of a key starts once it is claimed, although the outcome in front is not stored.",
 			edits: []edit{
 				{"Engine.RunKnown",
-					`_ = $startClaimed($type, $mine, $asked, 0)`,
+					`$blocked, _ = $startClaimed($type, $mine, $asked, 0)`,
 					`e.dispatcher.startAttempts(k.Type, e.dispatcher.attempts(k.Type, k.Mine, k.Asked, 0))`},
 			},
 			sees:    tests("TestNextOfAKeyWaitsForAnOutcomeThatIsNotStored"),

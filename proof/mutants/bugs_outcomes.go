@@ -102,9 +102,9 @@ case $row == nil:`},
 			name: "unknown-handler-commit-fails", breaks: "G5",
 			what: "A handler whose COMMIT got no answer counts as a failed attempt.",
 			edits: []edit{
-				{"dispatcher.committed",
+				{"Transactions.committed",
 					`case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`,
-					`return Result{Err: $err}
+					`return engine.Result{Err: $err}
 case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`},
 			},
 			sees:    tests("TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown").and(simulation, "2000"),
@@ -132,9 +132,9 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			name: "unknown-handler-commit-succeeds", breaks: "G6",
 			what: "A handler whose COMMIT got no answer counts as a success.",
 			edits: []edit{
-				{"dispatcher.committed",
+				{"Transactions.committed",
 					`case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`,
-					`return Result{settled: true}
+					`return engine.Result{Settled: true}
 case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`},
 			},
 			sees:    tests("TestLostCommitOfAHandlerIsRepeatedWithinItsLease"),
@@ -163,9 +163,9 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			name: "server-fault-counts", breaks: "G7",
 			what: "A lock timeout or a full disk costs a transactional handler an attempt.",
 			edits: []edit{
-				{"dispatcher.runTx",
-					`if $blame := $dBlame(usererr.Safe($err)); $ctxErr() == nil && $blame != $blameHandler {`,
-					`if $blame := $dBlame(usererr.Safe($err)); a == nil && $blame != $blameHandler {`},
+				{"Transactions.run",
+					`if $may, $whole := $serversFault(usererr.Safe($err)); $may && $ctxErr() == nil {`,
+					`if $may, $whole := $serversFault(usererr.Safe($err)); $may && a == nil {`},
 			},
 			sees: tests("TestServersConditionSpendsNoAttempt").and(simulation, "600"),
 		},

@@ -1,0 +1,75 @@
+// Package single makes one attempt of one entry. It is for tests of users' handlers.
+package single
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Attempt claims one entry, runs it, and stores its outcome. No loop claims other entries, and entries that the handler
+// records wait for a Run.
+//
+// Attempt returns ErrRunning during a Run, and ErrNotFound if the entry does not exist. Another error says why the
+// entry could not be claimed.
+func Attempt(ctx context.Context, e *engine.Engine, id processlog.ID) error {
+	if err := e.Start(ctx); err != nil {
+		return err
+	}
+	defer e.End()
+	e.Refuse()
+	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		e.Renew(renewing)
+	}()
+	defer func() { stopRenewing(); <-renewed }()
+	if err := start(ctx, e, id); err != nil {
+		return err
+	}
+	return e.Drain()
+}
+
+// start claims an entry and starts its handler, unless an earlier entry blocks it.
+func start(ctx context.Context, e *engine.Engine, id processlog.ID) error {
+	rows, err := e.Store.Load(ctx, []processlog.ID{id})
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("%v: %w", id, processlog.ErrNotFound)
+	}
+	row := &rows[0]
+	t := e.Named(row.BusinessType)
+	if t == nil {
+		return fmt.Errorf("type %q has no handler here", row.BusinessType)
+	}
+	if err := t.Reason(ctx, row); err != nil {
+		return err // Check before the claim, so that a blocked entry stays unchanged.
+	}
+	for range 2 { // An entry that is not yet noted under its ordering key is put off once, which notes it. So try twice.
+		if putOff, err := claim(e, t, row); err != nil || !putOff {
+			return err
+		}
+	}
+	return fmt.Errorf("entry %v is blocked: another entry of its Serial key is running", id)
+}
+
+// claim claims and starts an entry that no known entry blocks. It returns putOff if the claimed entry turns out to be
+// blocked.
+func claim(e *engine.Engine, t *engine.Type, row *processlog.Row) (putOff bool, err error) {
+	t.Slots().Overdraw(1)
+	found, err := e.ClaimWanted(t, []processlog.Wanted{{ID: row.ID}}, 1)
+	switch {
+	case err != nil:
+		return false, err
+	case len(found.Rejected) > 0:
+		return false, &processlog.RefusedError{Refusals: found.Rejected}
+	case len(found.Mine) == 0:
+		return false, fmt.Errorf("the entry is %v, due in %v and leased for %v", row.State, row.DueIn, max(0, row.LeaseLeft))
+	}
+	return e.RunKnown(found) > 0, nil
+}

@@ -1,0 +1,157 @@
+// Package transactional runs handlers in a transaction that also stores their outcome. What such a handler writes in its transaction
+// happens exactly once.
+package transactional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Settings are what transactional handlers need of the database.
+type Settings struct {
+	// Begin starts the transaction that a handler and its outcome share.
+	Begin func(ctx context.Context) (Transaction, error)
+
+	// ServersFault reports whether a condition of the server may have caused an error of such a transaction, and whether no
+	// statement could have avoided it: it is a condition of the whole server.
+	ServersFault func(err error) (may, whole bool)
+}
+
+// Transaction is a transaction that a handler's effect and its outcome share.
+type Transaction interface {
+	processlog.Tx
+	Over() error // returns an error once the transaction has ended; an unknown state is not an end
+	Commit() error
+	Rollback()
+}
+
+// Handler is a handler or a compensation that works in a transaction.
+type Handler func(ctx context.Context, tx Transaction, row *processlog.Row) error
+
+// Transactions runs such handlers for an engine.
+type Transactions struct {
+	Settings
+	e *engine.Engine
+}
+
+// New makes the transactions of an engine.
+func New(e *engine.Engine, s Settings) *Transactions { return &Transactions{s, e} }
+
+// Attach has the handler and the compensation of a type work in a transaction. Either may be nil. Call it at registration.
+func (d *Transactions) Attach(t *engine.Type, run, undo Handler) {
+	if run != nil {
+		t.RunAttempt = func(a *engine.Attempt) engine.Result { return d.run(a, run) }
+	}
+	if undo != nil {
+		t.UndoAttempt = func(a *engine.Attempt) engine.Result { return d.run(a, undo) }
+	}
+}
+
+// errMoved means that another process or an admin had changed the entry.
+var errMoved = fmt.Errorf("%w: the transaction was rolled back", processlog.ErrLeaseLost)
+
+// run runs a transactional handler. The transaction's last statement stores the outcome if the row still has the
+// version of the claim. So the outcome and the handler's effect commit together or not at all. The statement of a
+// second attempt would match no row.
+func (d *Transactions) run(a *engine.Attempt, handler Handler) (end engine.Result) {
+	ctx, abandon := context.WithCancel(context.WithoutCancel(a.Context()))
+	defer abandon()
+	// The end of the attempt's context ends the handler's transaction. inTime switches this off before the outcome is
+	// stored.
+	inTime := context.AfterFunc(a.Context(), abandon)
+	tx, err := d.Begin(ctx)
+	if err != nil {
+		return engine.Result{Err: engine.Ours(err)}
+	}
+	open := true
+	defer func() {
+		if open { // Roll back after a panic or runtime.Goexit too.
+			tx.Rollback()
+		}
+	}()
+	if end, late := d.e.HeldUp(a); late { // Begin may have taken long.
+		return end
+	}
+	if err := handler(a.Context(), tx, &a.Row); err != nil {
+		// After a timeout the handler is responsible for the error, so do not blame the server.
+		if may, whole := d.ServersFault(usererr.Safe(err)); may && a.Context().Err() == nil {
+			err = engine.ServersOwn(err, whole)
+		}
+		return engine.Result{Err: usererr.Of(err)}
+	}
+	if a.Context().Err() != nil || !inTime() {
+		return engine.Result{Err: fmt.Errorf("handler returned too late: %w", context.Cause(a.Context()))}
+	}
+	if err := tx.Over(); err != nil { // The handler returned nil although its transaction had ended.
+		return engine.Result{Err: fmt.Errorf("handler returned nil: %w", err)}
+	}
+	token := processlog.NewToken()
+	if err := d.succeedIn(ctx, tx, a, token); err != nil {
+		return engine.Result{Err: err, Moved: err == errMoved}
+	}
+	open = false
+	asked := time.Now()
+	return d.committed(a, tx.Commit(), token, asked)
+}
+
+// succeedIn stores the success as the transaction's last statement. token identifies this write when the row is read
+// later.
+func (d *Transactions) succeedIn(ctx context.Context, tx Transaction, a *engine.Attempt, token processlog.Token) error {
+	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
+	defer cancel()
+	err := d.e.Store.SettleTx(ctx, tx, token, a.Type.Succeeded(&a.Row))
+	switch {
+	case err == nil:
+		failpoint.Reach(failpoint.OutcomeInTransaction)
+		return nil
+	case errors.Is(err, processlog.ErrLeaseLost):
+		return errMoved
+	case errors.Is(err, processlog.ErrNoTransaction) && !errors.Is(err, processlog.ErrTxAborted):
+		return err // The handler ended the transaction.
+	}
+	return d.refused(err)
+}
+
+// refused classifies the database's error when a handler has returned nil but its transaction could not commit.
+func (d *Transactions) refused(err error) error {
+	_, whole := d.ServersFault(err)
+	return engine.ServersOwn(err, whole)
+}
+
+// committed finds out how a handler's transaction ended. If the reply to COMMIT was lost, it compares the row's token.
+//
+// A rollback counts as a condition of the server: see engine.ServersOwn. An outcome that stays unknown costs no attempt.
+func (d *Transactions) committed(a *engine.Attempt, err error, token processlog.Token, asked time.Time) engine.Result {
+	if err == nil {
+		failpoint.Reach(failpoint.HandlerCommitted)
+		return engine.Result{Settled: true, Token: token, Asked: asked}
+	}
+	switch {
+	case errors.Is(err, processlog.ErrCommitUnknown):
+	case errors.Is(err, processlog.ErrNotRecorded), errors.Is(err, processlog.ErrNoTransaction):
+		// The handler continued after Record had refused an entry, or after its transaction had ended.
+		return engine.Result{Err: fmt.Errorf("commit: %w", err)}
+	default:
+		return engine.Result{Err: d.refused(fmt.Errorf("commit: %w", err))}
+	}
+	ctx, cancel := d.e.Statement()
+	defer cancel()
+	asked = time.Now()
+	row, readErr := d.e.Store.Resolve(ctx, a.Row.ID)
+	switch {
+	case readErr == nil && row.Token == token:
+		return engine.Result{Settled: true, Token: token, Asked: asked}
+	case readErr == nil:
+		return engine.Result{Err: d.refused(fmt.Errorf("commit: %w", err))}
+	}
+	// The result is unknown. Storing an outcome under the claimed version is safe: if the commit happened, the row has a
+	// later version and the write changes nothing.
+	return engine.Result{Err: engine.Ours(fmt.Errorf("commit: %w; %w", err, readErr))}
+}

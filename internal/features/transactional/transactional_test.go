@@ -1,0 +1,96 @@
+package transactional
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// oneEntry is a Store with one entry of type close_order. It accepts no outcome outside a transaction.
+type oneEntry struct{ processlog.Store }
+
+func (oneEntry) Claim(_ context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, _ func(*processlog.Row) bool) (found processlog.Claimed, err error) {
+	found.Mine = []processlog.Row{{ID: want[0].ID, BusinessType: "close_order", Version: 1, Token: token, LeaseLeft: lease, DeliveryCount: 1}}
+	return found, nil
+}
+
+func (oneEntry) SettleTx(context.Context, processlog.Tx, processlog.Token, processlog.Outcome) error {
+	return nil
+}
+
+func (oneEntry) Settle(context.Context, processlog.Token, []processlog.Outcome) ([]processlog.Settled, error) {
+	return nil, errors.New("gone away")
+}
+
+// committing is a transaction whose every call succeeds.
+type committing struct{ processlog.Tx }
+
+func (committing) Over() error   { return nil }
+func (committing) Commit() error { return nil }
+func (committing) Rollback()     {}
+
+// attempt runs the entry of oneEntry once, with a Begin that takes so long. It returns an engine that has drained, and when
+// the COMMIT was sent, for each outcome that is stored.
+func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (e *engine.Engine, stored []time.Time) {
+	t.Helper()
+	e = engine.New(t.Context(), engine.Config{
+		Store: oneEntry{}, Log: slog.New(slog.DiscardHandler), ReconcileInterval: time.Hour, StopTimeout: time.Hour,
+		Extract:     func(base context.Context, _ map[string]string) context.Context { return base },
+		ErrorNumber: func(error) uint16 { return 0 },
+	})
+	t.Cleanup(e.Close)
+	e.Watch(engine.Watcher{Stored: func(_ *processlog.Row, _ *processlog.Outcome, _ processlog.Token, asked time.Time) {
+		stored = append(stored, asked)
+	}})
+	transactions := New(e, Settings{Begin: func(context.Context) (Transaction, error) {
+		time.Sleep(beginTakes)
+		return committing{}, nil
+	}})
+	require.NoError(t, e.Register(engine.Type{Name: "close_order", Timeout: time.Minute, Lease: time.Hour, Concurrency: 1, MaxAttempts: 1,
+		Retry: func(int) time.Duration { return time.Hour }}, func(t *engine.Type) { transactions.Attach(t, handler, nil) }))
+	require.NoError(t, e.Start(t.Context()))
+	found, err := e.ClaimWanted(e.Named("close_order"), []processlog.Wanted{{ID: processlog.RowID(1)}}, 1)
+	require.NoError(t, err)
+	e.RunKnown(found)
+	_ = e.Drain() // the outcome of an attempt that came too late is not stored
+	e.End()
+	return e, stored
+}
+
+// An attempt that has run out of time passes for stuck, and leaves the place of a suspect to the next one: its handler
+// must not begin after that.
+func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, stored := attempt(t, 2*time.Minute, func(context.Context, Transaction, *processlog.Row) error {
+			t.Error("the handler was called")
+			return nil
+		})
+		require.Empty(t, stored)
+		problems := e.OpenProblems()
+		require.Len(t, problems, 2, "the outcome is not stored, and nothing is counted")
+		require.Equal(t, "attempts end with nothing counted: something they need is not available", problems[0].What)
+	})
+}
+
+// A person accepts what was lost before. A success that is stored afterwards must not count as older, although its handler
+// started before.
+func TestSuccessIsAsYoungAsItsCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var returned time.Time
+		_, stored := attempt(t, 0, func(context.Context, Transaction, *processlog.Row) error {
+			time.Sleep(10 * time.Second)
+			returned = time.Now()
+			return nil
+		})
+		require.Len(t, stored, 1)
+		require.False(t, stored[0].Before(returned))
+	})
+}
