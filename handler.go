@@ -220,6 +220,7 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 	}
 	if s.afterBatch != nil {
 		t.Ready = c.afterBatch(s.afterBatch, s.Codec)
+		c.types.follow(businessType, s.afterBatch)
 	}
 	c.fitPool(businessType, &s, f.RunTx != nil, f.UndoTx != nil)
 	t.MaxAttempts, t.MaxCompensateAttempts, t.CompensateCrashed = s.maxAttempts, s.maxCompensateAttempts, s.compensateCrashed
@@ -375,5 +376,9 @@ func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {
 	}
 	c.types.reads(name, cfg.Codec)
 	c.types.sealsBy(name, cfg.Codec)
+	c.types.knows(name, typeFacts{serial: cfg.Serial != nil, passDead: cfg.PassDead, decode: func(e *Entry) error {
+		var v T
+		return e.Decode(&v)
+	}})
 	return &Type[T]{c: c, name: name, codec: cfg.Codec}
 }

@@ -2,12 +2,15 @@ package compensator
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/operating"
 	"github.com/compensator-go/compensator/internal/sqlstore"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -125,3 +128,74 @@ func (p program) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]pro
 	}
 	return p.features.AcceptLoss(ctx, by)
 }
+
+// typeFacts is what a process knows about a type beyond its handler. Package admin explains with it why an entry does
+// not run.
+type typeFacts struct {
+	decode           func(e *Entry) error // decodes the content and drops the value
+	serial, passDead bool
+}
+
+// Local returns what this process knows about an entry and its type.
+func (p program) Local(row *processlog.Row) operating.Local {
+	types := p.engine.TypeNames()
+	local := operating.Local{Handlers: len(types), Running: p.engine.Accepts(), Horizon: p.cfg.Horizon,
+		ReconcileInterval: p.cfg.ReconcileInterval, PollInterval: p.cfg.PollInterval, Lost: p.features.Lost()}
+	if held, is := p.engine.Holding(row); is {
+		local.Held, local.Since, local.Stuck, local.Returned = true, held.Since, held.Stuck, held.Returned
+	}
+	if t := p.engine.Named(row.BusinessType); t != nil {
+		local.Handler, local.Slots, local.Full, local.BatchWait = true, t.Concurrency, p.engine.SlotsLeft(t) == 0, t.Wait()
+	}
+	for _, problem := range p.engine.OpenProblems() {
+		if problem.BusinessType == row.BusinessType || problem.BusinessType == "" {
+			local.Problems = append(local.Problems, problem)
+		}
+	}
+	facts, known := p.types.factsOf(row.BusinessType)
+	if !known || row.Erased {
+		return local
+	}
+	local.Serial, local.PassDead = facts.serial, facts.passDead
+	local.Undecodable = p.undecodable(row, facts)
+	if local.Undecodable == nil {
+		local.AfterBatch = p.followed(row)
+	}
+	return local
+}
+
+// undecodable returns the error with which this process fails to decode an entry. The codec is user code and may panic.
+func (c *Compensator) undecodable(row *processlog.Row, facts typeFacts) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.New(usererr.PanicText(p))
+		}
+	}()
+	return usererr.Of(facts.decode(c.entry(row)))
+}
+
+// followed returns the id of the batch that an entry follows, or "". HandlerConfig.AfterBatch is user code and may panic.
+func (c *Compensator) followed(row *processlog.Row) (batchID string) {
+	defer func() { _ = recover() }()
+	if of := c.types.follows(row.BusinessType); of != nil {
+		batchID = of(c.entry(row))
+	}
+	return batchID
+}
+
+// Queued asks the queue what it holds of an entry.
+func (p program) Queued(ctx context.Context, row *processlog.Row) (queued processlog.Queued, known bool, err error) {
+	inspector, is := p.queue.(processlog.QueueInspector)
+	if !is {
+		return queued, false, p.engine.AskQueue(ctx)()
+	}
+	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, inspectMost))
+	defer cancel()
+	if queued, err = inspector.Inspect(ctx, row.BusinessType, row.ID); err != nil {
+		return queued, false, fmt.Errorf("inspect the queue: %w", err)
+	}
+	return queued, true, nil
+}
+
+// inspectMost limits the time for which Queued waits for the queue.
+const inspectMost = time.Second

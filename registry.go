@@ -13,12 +13,15 @@ type registry struct {
 	strict  map[string]bool // types with RefuseOtherContent
 	blurred map[string]bool // types for which the library saw a duplicate with other content
 	sealers map[string]SealingCodec
+	facts   map[string]typeFacts
+	after   map[string]func(e *Entry) string // HandlerConfig.AfterBatch
 
 	seals atomic.Bool // at least one type has a SealingCodec
 }
 
 func newRegistry() *registry {
-	return &registry{codecs: make(map[string]Codec), strict: make(map[string]bool), blurred: make(map[string]bool), sealers: make(map[string]SealingCodec)}
+	return &registry{codecs: make(map[string]Codec), strict: make(map[string]bool), blurred: make(map[string]bool), sealers: make(map[string]SealingCodec),
+		facts: make(map[string]typeFacts), after: make(map[string]func(e *Entry) string)}
 }
 
 // handles stores the codec of a type that has a handler in this process.
@@ -88,4 +91,32 @@ func (r *registry) firstOtherContent(name string) bool {
 	}
 	r.blurred[name] = true
 	return true
+}
+
+// knows stores the facts of a type. The facts of a handler replace those of a declaration.
+func (r *registry) knows(name string, facts typeFacts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.facts[name] = facts
+}
+
+func (r *registry) factsOf(name string) (facts typeFacts, known bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	facts, known = r.facts[name]
+	return facts, known
+}
+
+// follow stores the AfterBatch of a type.
+func (r *registry) follow(name string, of func(e *Entry) string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.after[name] = of
+}
+
+// follows returns the AfterBatch of a type, or nil.
+func (r *registry) follows(name string) func(e *Entry) string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.after[name]
 }

@@ -49,6 +49,10 @@ type Operations interface {
 	// FaultsOf reads the Faults of the given entries. Entries without Faults are missing from the result.
 	FaultsOf(ctx context.Context, ids []ID) (map[ID]Faults, error)
 
+	// BlockedBy returns the entry that blocks an entry: the first entry of its ordering key that counts. dead says whether
+	// dead entries count. It returns the zero ID if no entry blocks it. BlockedBy and Ordering.Blocked agree.
+	BlockedBy(ctx context.Context, businessType string, id ID, dead bool) (ID, error)
+
 	// CaseGroups counts the open cases by type, fingerprint and currency. It returns the 1,000 groups with the most
 	// cases. businessTypes selects the types; nil means all types. failure selects one failure; the zero value means all
 	// failures.

@@ -71,6 +71,20 @@ type Queue interface {
 	Close() error
 }
 
+// QueueInspector is implemented by a Queue that can tell what it holds of one entry. People ask it why an entry does not
+// run. The library decides nothing by the answer.
+type QueueInspector interface {
+	// Inspect returns what the queue holds of an entry. It changes nothing.
+	Inspect(ctx context.Context, businessType string, id ID) (Queued, error)
+}
+
+// Queued is what a queue holds of an entry.
+type Queued struct {
+	Has  bool          // whether the queue has the entry
+	In   time.Duration // if Has is true: time until the entry is due in the queue, or until its lease there ends; 0: now
+	Lost bool          // whether the type is lost, so that the queue may lack entries of it: see Queue.Rebuild
+}
+
 // Never is the result of Peek for a type without entries.
 const Never = time.Duration(1<<63 - 1)
 

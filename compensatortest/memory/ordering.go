@@ -145,6 +145,29 @@ func (s *Store) Blocked(ctx context.Context, businessType string, ids []processl
 	return blocked, nil
 }
 
+// BlockedBy implements processlog.Operations.
+func (s *Store) BlockedBy(ctx context.Context, businessType string, id processlog.ID, dead bool) (by processlog.ID, err error) {
+	if err := ctx.Err(); err != nil {
+		return by, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row := s.rows[id]
+	if row == nil || row.committed == nil {
+		return by, nil
+	}
+	for key, notes := range s.ordering {
+		note, noted := notes[id]
+		if key.businessType != businessType || !noted || note.epoch != row.committed.entry.Epoch {
+			continue
+		}
+		if first := s.firstLocked(key, dead); first != nil && first.entry.ID != id {
+			by = first.entry.ID
+		}
+	}
+	return by, nil
+}
+
 // Fronts implements processlog.Store.
 func (s *Store) Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []processlog.ID, last string, err error) {
 	if err := ctx.Err(); err != nil {

@@ -284,6 +284,19 @@ func (q *Queue) peekLocked(businessType string) (wait time.Duration, lost bool) 
 	return processlog.Never, set.whole != businessType
 }
 
+func (q *Queue) inspectLocked(businessType string, id processlog.ID) processlog.Queued {
+	set := q.keys.due[businessType]
+	if set == nil || set.foreign {
+		return processlog.Queued{Lost: true}
+	}
+	found := processlog.Queued{Lost: set.whole != businessType}
+	var at int64
+	if at, found.Has = set.place(id); found.Has {
+		found.In = max(0, q.nowLocked().until(at))
+	}
+	return found
+}
+
 // rebuildLocked marks a type as being rebuilt under token. It reports whether the caller may rebuild.
 func (q *Queue) rebuildLocked(businessType string, token processlog.Token, period time.Duration) (mine bool) {
 	now, mark := q.nowLocked().floor, queueMark{token, businessType}

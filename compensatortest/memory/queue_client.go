@@ -105,6 +105,15 @@ func (c *QueueClient) Peek(ctx context.Context, businessTypes []string) (waits [
 	return waits, lost, nil
 }
 
+// Inspect implements processlog.QueueInspector.
+func (c *QueueClient) Inspect(ctx context.Context, businessType string, id processlog.ID) (processlog.Queued, error) {
+	if err := c.open(ctx, "inspect"); err != nil {
+		return processlog.Queued{}, err
+	}
+	defer c.queue.mu.Unlock()
+	return c.queue.inspectLocked(businessType, id), nil
+}
+
 // Rebuild implements processlog.Queue.
 func (c *QueueClient) Rebuild(ctx context.Context, businessTypes []string, token processlog.Token, period time.Duration) (mine []string, err error) {
 	if err := c.open(ctx, "rebuild"); err != nil {

@@ -65,6 +65,8 @@ var queuePromises = []queuePromise{
 	{"RemovedEntryMayBeEnqueuedAgain", (*queueTest).removedEntryMayBeEnqueuedAgain},
 	{"EnqueueReportsTypesWhoseHeadMovedForward", (*queueTest).enqueueReportsTypesWhoseHeadMovedForward},
 	{"PeekAnswersInTheOrderAsked", (*queueTest).peekAnswersInTheOrderAsked},
+	{"InspectionTellsWhatTheQueueHolds", (*queueTest).inspectionTellsWhatTheQueueHolds},
+	{"InspectionTellsOfALoss", (*queueTest).inspectionTellsOfALoss},
 	{"IDsBeyondTwoToThe53Survive", (*queueTest).idsBeyondTwoToThe53Survive},
 	{"ThousandsOfEntriesFitInOneCall", (*queueTest).thousandsOfEntriesFitInOneCall},
 	{"TypesDoNotMix", (*queueTest).typesDoNotMix},

@@ -523,3 +523,50 @@ func (t *queueTest) wholeTypeHasNoLessRoom() {
 		assert.Empty(t, t.enqueueBy(threeAnHour, dueIn(businessType, 4, time.Second)))
 	}
 }
+
+// inspect asks the queue what it holds of an entry. A queue need not be able to tell.
+func (t *queueTest) inspect(businessType string, row uint64) processlog.Queued {
+	t.Helper()
+	inspector, can := t.queue.(processlog.QueueInspector)
+	if !can {
+		t.Skip("the queue is no processlog.QueueInspector")
+	}
+	found, err := inspector.Inspect(t.ctx, businessType, processlog.RowID(row))
+	require.NoError(t, err)
+	return found
+}
+
+func (t *queueTest) inspectionTellsWhatTheQueueHolds() {
+	assert.False(t, t.inspect("order", 1).Has, "the queue is empty")
+	t.enqueue(dueIn("order", 1, time.Hour), dueIn("order", 2, 0), dueIn("mail", 3, 0))
+	later := t.inspect("order", 1)
+	assert.True(t, later.Has)
+	assert.Greater(t, later.In, 50*time.Minute)
+	assert.LessOrEqual(t, later.In, time.Hour+time.Second)
+	now := t.inspect("order", 2)
+	assert.True(t, now.Has)
+	assert.Zero(t, now.In, "the entry is due")
+	assert.False(t, t.inspect("order", 3).Has, "the entry has another type")
+
+	leased := t.claim("order", 10, time.Hour)
+	require.Equal(t, entryIDs(2), leased.IDs)
+	assert.Greater(t, t.inspect("order", 2).In, 50*time.Minute, "the lease has an hour left")
+	require.NoError(t, t.queue.Settle(t.ctx, "order", []processlog.QueueOutcome{{ID: processlog.RowID(2), Token: leased.Token, Remove: true}}))
+	assert.False(t, t.inspect("order", 2).Has, "the entry has ended")
+}
+
+func (t *queueTest) inspectionTellsOfALoss() {
+	if t.harness.Lose == nil {
+		t.Skip("QueueHarness.Lose is nil")
+	}
+	t.enqueue(dueIn("order", 1, 0))
+	token := processlog.NewToken()
+	mine, err := t.queue.Rebuild(t.ctx, []string{"order"}, token, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, []string{"order"}, mine)
+	_, err = t.queue.Rebuilt(t.ctx, []string{"order"}, token)
+	require.NoError(t, err)
+	require.Equal(t, processlog.Queued{Has: true}, t.inspect("order", 1))
+	t.harness.Lose(t.T)
+	require.Equal(t, processlog.Queued{Lost: true}, t.inspect("order", 1))
+}

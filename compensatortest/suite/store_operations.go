@@ -13,6 +13,7 @@ import (
 // operationPromises are the promises of a store that implements processlog.Operations.
 var operationPromises = []storePromise{
 	{"ChangeAllDoesClosesAndRecordsInOne", false, ofOperations((*storeTest).changeAllDoesClosesAndRecordsInOne)},
+	{"BlockingEntryIsNamed", false, ofOperations((*storeTest).blockingEntryIsNamed)},
 	{"ChangeAllTakesWhatStandsAsItWasSeen", false, ofOperations((*storeTest).changeAllTakesWhatStandsAsItWasSeen)},
 	{"ChangeAllWaitsForNobody", true, ofOperations((*storeTest).changeAllWaitsForNobody)},
 	{"OutlinesAreRowsWithoutContent", false, ofOperations((*storeTest).outlinesAreRowsWithoutContent)},
@@ -29,6 +30,30 @@ func ofOperations(promise func(*storeTest)) func(*storeTest) {
 		}
 		promise(t)
 	}
+}
+
+func (t *storeTest) blockingEntryIsNamed() {
+	a, b := t.lined("a", 3), t.lined("b", 1)
+	by := func(row processlog.Row, dead bool) processlog.ID {
+		id, err := t.ops().BlockedBy(t.ctx, "serial", row.ID, dead)
+		require.NoError(t, err)
+		return id
+	}
+	none := processlog.ID{}
+	assert.Equal(t, none, by(a[0], true))
+	assert.Equal(t, a[0].ID, by(a[1], true))
+	assert.Equal(t, a[0].ID, by(a[2], true), "the first entry of the key, not the one before")
+	assert.Equal(t, none, by(b[0], true), "another key")
+	assert.Equal(t, none, by(t.committed("serial", 1)[0], true), "an entry without a key")
+	t.settleTo(a[0], processlog.Dead)
+	assert.Equal(t, a[0].ID, by(a[1], true), "a dead entry blocks")
+	assert.Equal(t, none, by(a[1], false), "a dead entry does not block")
+	assert.Equal(t, a[1].ID, by(a[2], false))
+	t.settleTo(a[1], processlog.Succeeded)
+	assert.Equal(t, none, by(a[2], false))
+	id, err := t.ops().BlockedBy(t.ctx, "another", a[2].ID, true)
+	require.NoError(t, err)
+	assert.Equal(t, none, id, "an entry of another type")
 }
 
 func (t *storeTest) ops() processlog.Operations { return t.Store.(processlog.Operations) }

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -182,6 +183,13 @@ func (t *storeTest) blocked(ids []processlog.ID, dead bool) []processlog.ID {
 	t.Helper()
 	blocked, err := t.Store.Blocked(t.ctx, "serial", ids, dead)
 	require.NoError(t, err)
+	if _, is := t.Store.(processlog.Operations); is {
+		for _, id := range ids {
+			by, err := t.ops().BlockedBy(t.ctx, "serial", id, dead)
+			require.NoError(t, err)
+			assert.Equal(t, slices.Contains(blocked, id), !by.IsZero(), "BlockedBy agrees with Blocked about entry %v", id)
+		}
+	}
 	return blocked
 }
 

@@ -38,6 +38,13 @@ type Log interface {
 	// OpenBreakers returns the types that this process does not run at the moment.
 	OpenBreakers() []observe.OpenBreaker
 
+	// Local returns what this process knows about an entry and its type.
+	Local(row *processlog.Row) Local
+
+	// Queued asks the shared queue what it holds of an entry. known is false if there is none, or if it cannot tell. An
+	// error says that the queue cannot be used.
+	Queued(ctx context.Context, row *processlog.Row) (queued processlog.Queued, known bool, err error)
+
 	// Scrub returns an error's text without confidential data.
 	Scrub(text string) string
 
@@ -65,3 +72,31 @@ var Of func(of any) Log
 // ServerDown reports whether an error of a statement on any database says that the server serves no requests or no
 // writes. The root package sets it.
 var ServerDown func(err error) bool
+
+// Local is what one process knows about an entry and its type.
+type Local struct {
+	Handlers          int           // number of types with a handler in this process
+	Handler           bool          // whether the type has a handler in this process
+	Running           bool          // whether Run is at work in this process
+	ReconcileInterval time.Duration // Config.ReconcileInterval
+	PollInterval      time.Duration // Config.PollInterval
+	Horizon           time.Duration // Config.Horizon
+
+	Held     bool      // whether this process runs the entry, or stores its outcome
+	Since    time.Time // if Held: when the attempt began
+	Stuck    bool      // if Held: whether the handler still runs after its timeout
+	Returned bool      // if Held: whether the handler has returned, so that only the outcome is not stored yet
+
+	Slots     int           // number of handler calls of the type that this process may run at once
+	Full      bool          // whether this process may begin no further call of the type now
+	BatchWait time.Duration // how long a due entry of the type may wait for others to share its call
+
+	Serial   bool // whether the type has an ordering key in this process
+	PassDead bool // whether dead entries of the type block no later entries
+
+	AfterBatch  string // id of the batch that the entry follows; empty: none, or this process does not know
+	Undecodable error  // why this process cannot decode the content; nil if it can, or does not know the type
+
+	Lost     error             // the database was rolled back to an earlier state, and nobody has accepted the loss
+	Problems []observe.Problem // tasks of the library that fail now in this process, and that concern the type
+}

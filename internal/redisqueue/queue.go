@@ -49,7 +49,10 @@ type Queue struct {
 	knownVersion atomic.Bool // whether Check has read the version of the server
 }
 
-var _ processlog.Queue = (*Queue)(nil)
+var (
+	_ processlog.Queue          = (*Queue)(nil)
+	_ processlog.QueueInspector = (*Queue)(nil)
+)
 
 // Open returns a Queue. It does not connect yet.
 func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
@@ -88,6 +91,8 @@ var (
 	stampSource string
 	//go:embed lua/lead.lua
 	leadSource string
+	//go:embed lua/inspect.lua
+	inspectSource string
 
 	enqueueScript = redis.NewScript(enqueueSource)
 	claimScript   = redis.NewScript(claimSource)
@@ -97,6 +102,7 @@ var (
 	rebuiltScript = redis.NewScript(rebuiltSource)
 	stampScript   = redis.NewScript(stampSource)
 	leadScript    = redis.NewScript(leadSource)
+	inspectScript = redis.NewScript(inspectSource)
 )
 
 // Check returns an error if Redis is older than 5, if it denies this client a script or a key, or if another database
@@ -271,6 +277,21 @@ func (q *Queue) Peek(ctx context.Context, businessTypes []string) (waits []time.
 		lost = addIf(answer[1] == int64(1), lost, businessType)
 	}
 	return waits, lost, nil
+}
+
+// Inspect implements processlog.QueueInspector.
+func (q *Queue) Inspect(ctx context.Context, businessType string, id processlog.ID) (processlog.Queued, error) {
+	key := q.keys.due(businessType)
+	replies, err := q.run(ctx, []scriptCall{{inspectScript, key, []any{wholeMark(key), id.String()}}})
+	if err != nil {
+		return processlog.Queued{}, wrapQueueError("inspect "+businessType, err)
+	}
+	parts, _ := replies[0].([]any)
+	if len(parts) != 3 {
+		return processlog.Queued{}, fmt.Errorf("inspect %s: unexpected reply %v", businessType, replies[0])
+	}
+	wait, _ := parts[1].(int64)
+	return processlog.Queued{Has: parts[0] == int64(1), In: time.Duration(wait) * time.Millisecond, Lost: parts[2] == int64(1)}, nil
 }
 
 func (q *Queue) Rebuild(ctx context.Context, businessTypes []string, token processlog.Token, period time.Duration) (mine []string, err error) {

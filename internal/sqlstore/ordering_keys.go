@@ -39,6 +39,49 @@ func (s *Store) Blocked(ctx context.Context, businessType string, ids []processl
 	return blocked, nil
 }
 
+const blockedBy = "SELECT {first of o.turn_key} FROM {turns} o{by id} {then join} {log} e{by id} ON e.id=o.entry_id AND e.epoch=o.epoch" +
+	" WHERE o.entry_id={entry_id} AND o.business_type={type}{every row}"
+
+// BlockedBy implements Operations. An entry may have notes under several keys, if the type's Serial has returned them.
+func (s *Store) BlockedBy(ctx context.Context, businessType string, id processlog.ID, dead bool) (by processlog.ID, err error) {
+	query := s.sql(blockedBy, "first of o.turn_key", s.firstOf(businessType, "o.turn_key", dead), "entry_id", id.String(), "type", s.d.text(businessType))
+	err = s.readLatest(ctx, func(from processlog.Tx) error {
+		firsts, err := queryFirsts(ctx, from, query)
+		for _, first := range firsts {
+			if first != id {
+				by = first
+			}
+		}
+		return err
+	})
+	if s.d.fault(err) == faultNoTable {
+		return by, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("compensator: find the entry that blocks entry %s: %w", id, err)
+	}
+	return by, err
+}
+
+// queryFirsts reads the first entry of each key. A key without an entry that counts is left out.
+func queryFirsts(ctx context.Context, from processlog.Tx, query string) (firsts []processlog.ID, err error) {
+	rows, err := from.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var first sql.NullInt64
+		if err := rows.Scan(&first); err != nil {
+			return nil, err
+		}
+		if first.Valid {
+			firsts = append(firsts, processlog.RowID(uint64(first.Int64)))
+		}
+	}
+	return firsts, rows.Err()
+}
+
 const dueFirsts = "SELECT l.id FROM (SELECT {first of k.turn_key} AS first FROM ({keys}) k) f JOIN {log} l{by id} ON l.id=f.first" +
 	" WHERE l.next_at<={now} AND l.lease_until<={now} AND l.state+0 IN (0,-1,-3){every row}"
 

@@ -241,6 +241,10 @@ func (s *gatedStore) FaultsOf(ctx context.Context, ids []compensator.EntryID) (f
 	return faults, err
 }
 
+func (s *gatedStore) BlockedBy(ctx context.Context, businessType string, id compensator.EntryID, dead bool) (compensator.EntryID, error) {
+	return s.store.BlockedBy(ctx, businessType, id, dead)
+}
+
 func (s *gatedStore) CasesOf(ctx context.Context, ids []compensator.EntryID) ([]processlog.Case, error) {
 	return s.store.CasesOf(ctx, ids)
 }

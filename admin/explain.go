@@ -1,0 +1,385 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/operating"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Explanation says why an entry does not run now, and who looks at it next. It comes from the database, from the shared
+// queue, and from the process that serves the Admin. That process does not know what other processes know: for example
+// their handlers, their free slots and their breakers.
+type Explanation struct {
+	ID           compensator.EntryID `json:"entry_id"`      // the explained entry
+	BusinessType string              `json:"business_type"` // its business type
+	State        compensator.State   `json:"state"`         // its state when it was read
+	At           time.Time           `json:"at"`            // when it was read, by the clock of this process
+	Reasons      []Reason            `json:"reasons"`       // why it does not run now, or that it runs; at least one
+	Next         []Reason            `json:"next"`          // who looks at it next, and when; at least one
+}
+
+// Explain says why an entry does not run now. It needs SeeEntries, like Entry, and returns the same errors. Without
+// SeeOverview it does not say who paused the type, or why. Without SeeErrors it masks errors. Without SeeAuditLog it
+// does not say who ended the entry.
+//
+// Explain changes nothing. It sends at most six statements, and one command to the queue.
+func (d *Admin) Explain(ctx context.Context, a Actor, ref compensator.Ref) (Explanation, error) {
+	row, err := read(ctx, d, func(ctx context.Context) (processlog.Row, error) { return d.log.Row(ctx, ref) })
+	if err != nil {
+		return Explanation{}, err
+	}
+	if !d.may(ctx, a, SeeEntries, Subject{Type: row.BusinessType}) {
+		return Explanation{}, notFound(ref)
+	}
+	x := explainer{d: d, a: a, row: &row, found: Explanation{ID: row.ID, BusinessType: row.BusinessType, State: row.State, At: time.Now()},
+		inFull: d.may(ctx, a, SeeErrors, Subject{Type: row.BusinessType})}
+	err = x.explain(ctx)
+	return x.found, err
+}
+
+// explainer collects the reasons of one entry.
+type explainer struct {
+	d      *Admin
+	a      Actor
+	row    *processlog.Row
+	local  operating.Local
+	inFull bool // whether errors are shown in full
+	found  Explanation
+}
+
+func (x *explainer) because(r Reason) { x.found.Reasons = append(x.found.Reasons, r) }
+func (x *explainer) next(r Reason)    { x.found.Next = append(x.found.Next, r) }
+
+// masked returns the text of an error as the actor may see it.
+func (x *explainer) masked(err error) string {
+	return x.d.scrubbed(processlog.FitError(text(err)), x.inFull)
+}
+
+func (x *explainer) explain(ctx context.Context) error {
+	if code := invalid(x.row); code != "" {
+		x.because(Reason{Code: code})
+		x.next(Reason{Code: "next_repair"})
+		return nil
+	}
+	if x.row.State.Terminal() {
+		return x.ended(ctx)
+	}
+	x.local = x.d.log.Local(x.row)
+	if x.local.Held || x.row.LeaseLeft > 0 {
+		x.leased()
+		return nil
+	}
+	return x.waits(ctx)
+}
+
+// invalid returns the code of a row that other software wrote wrong. The library never runs such a row.
+func invalid(row *processlog.Row) string {
+	const day = 24 * time.Hour
+	switch {
+	case !slices.Contains(processlog.States[:], row.State):
+		return "invalid_state"
+	case row.State.Terminal():
+	case row.DueIn > processlog.MaxDelay+day:
+		return "invalid_due"
+	case row.LeaseLeft > 0 && row.Token == (processlog.Token{}):
+		return "invalid_lease"
+	}
+	return ""
+}
+
+// ended explains an entry in a terminal state.
+func (x *explainer) ended(ctx context.Context) error {
+	r := Reason{Code: endings[x.row.EndedBy], At: x.row.NextAt, State: x.row.State.String(), N: x.row.ProcessCount}
+	if x.row.EndedBy == compensator.EndedByExhausted && x.row.CompensateCount > 0 {
+		r.Code, r.N = "dead_compensation", x.row.CompensateCount
+	}
+	if r.Code == "" {
+		r.Code = "ended"
+	}
+	if err := x.endedBy(ctx, &r); err != nil {
+		return err
+	}
+	x.because(r)
+	if x.row.State != compensator.Dead {
+		x.next(Reason{Code: "next_nobody"})
+		return nil
+	}
+	cases, err := x.d.casesOf(ctx, []processlog.ID{x.row.ID})
+	if err != nil {
+		return err
+	}
+	x.next(Reason{Code: "next_person"})
+	for _, c := range cases {
+		if c.ClosedAt.IsZero() && c.Owner != "" {
+			x.next(Reason{Code: "next_owner", Actor: c.Owner, At: c.DueAt})
+		} else if c.ClosedAt.IsZero() {
+			x.next(Reason{Code: "next_case", At: c.DueAt})
+		}
+	}
+	return nil
+}
+
+// endings are the codes of the ways in which entries end.
+var endings = map[compensator.EndedBy]string{
+	compensator.EndedByHandler: "ended_handler", compensator.EndedByComplete: "ended_complete", compensator.EndedByCancel: "ended_cancel",
+	compensator.EndedByPerson: "ended_person", compensator.EndedByExhausted: "dead_exhausted", compensator.EndedByPermanent: "dead_permanent",
+	compensator.EndedByCrash: "dead_crash",
+}
+
+// endedBy adds the person who ended the entry, if the audit log has a record and the actor may see it.
+func (x *explainer) endedBy(ctx context.Context, r *Reason) error {
+	switch x.row.EndedBy {
+	case compensator.EndedByPerson, compensator.EndedByCancel, compensator.EndedByComplete:
+	default:
+		return nil
+	}
+	if !x.d.may(ctx, x.a, SeeAuditLog, Subject{Type: x.row.BusinessType}) {
+		return nil
+	}
+	page, err := x.d.AuditLog(ctx, x.a, AuditLogFilter{EntryID: x.row.ID, Limit: 50})
+	for _, record := range page.Records {
+		if record.After != nil && record.After.State == x.row.State && (record.Before == nil || record.Before.State != x.row.State) {
+			r.Actor, r.Text = record.Actor, record.Reason
+			break
+		}
+	}
+	return err
+}
+
+// leased explains an entry that a process has claimed.
+func (x *explainer) leased() {
+	attempt, until := x.row.Attempt(), x.found.At.Add(x.row.LeaseLeft)
+	switch {
+	case x.local.Held && x.local.Returned:
+		x.because(Reason{Code: "storing"})
+	case x.local.Held && x.local.Stuck:
+		x.because(Reason{Code: "stuck", At: x.local.Since, N: attempt})
+	case x.local.Held:
+		x.because(Reason{Code: "running", At: x.local.Since, N: attempt})
+	default:
+		x.because(Reason{Code: "leased", Until: until, N: attempt})
+	}
+	x.problems()
+	x.next(Reason{Code: "next_outcome"})
+	if x.row.LeaseLeft > 0 {
+		x.next(Reason{Code: "next_lease_end", Until: until})
+	}
+}
+
+// waits explains an entry that no process has claimed. It adds the reasons that hold for all processes first.
+func (x *explainer) waits(ctx context.Context) error {
+	var loss *processlog.LossError
+	stopped := errors.As(x.local.Lost, &loss) && loss.Stopped
+	if stopped {
+		x.because(Reason{Code: "history_lost_stopped", Text: x.masked(x.local.Lost)})
+	} else if x.local.Lost != nil {
+		x.because(Reason{Code: "history_lost", Text: x.masked(x.local.Lost)})
+	}
+	paused, err := x.paused(ctx)
+	if err != nil {
+		return err
+	}
+	blocked, err := x.blocked(ctx)
+	if err != nil {
+		return err
+	}
+	x.notDue(blocked != nil)
+	if x.row.DeliveryCount > 0 {
+		x.because(Reason{Code: "lost_leases", N: x.row.DeliveryCount})
+	}
+	if x.local.Undecodable != nil {
+		x.because(Reason{Code: "undecodable", Text: x.masked(x.local.Undecodable)})
+	}
+	if err := x.behindBatch(ctx); err != nil {
+		return err
+	}
+	broken := x.here(ctx)
+	next := x.queued(ctx)
+	x.problems()
+	if len(x.found.Reasons) == 0 {
+		x.because(Reason{Code: "due", At: x.row.NextAt})
+	}
+	switch {
+	case paused:
+		x.next(Reason{Code: "next_resume", Every: x.local.ReconcileInterval * 12 / 10})
+	case stopped:
+		x.next(Reason{Code: "next_accept"})
+	case blocked != nil:
+		x.next(*blocked)
+	default:
+		if broken != nil {
+			x.next(*broken)
+		}
+		x.next(next)
+	}
+	return nil
+}
+
+// paused adds the pause of the type.
+func (x *explainer) paused(ctx context.Context) (bool, error) {
+	settings, err := read(ctx, x.d, x.d.log.Operations().Settings)
+	for _, s := range settings {
+		name, is := processlog.PausedType(s)
+		if !is || name != x.row.BusinessType {
+			continue
+		}
+		if x.d.may(ctx, x.a, SeeOverview, Subject{Type: name}) {
+			x.because(Reason{Code: "paused", Actor: s.Actor, Text: s.Reason, At: s.At})
+		} else {
+			x.because(Reason{Code: "paused_by_somebody"})
+		}
+		return true, nil
+	}
+	return false, err
+}
+
+// blocked adds the entry that blocks this one, and returns what ends the wait. Whether a dead entry blocks is known only
+// in a process that knows the type's Serial.
+func (x *explainer) blocked(ctx context.Context) (next *Reason, err error) {
+	by, err := read(ctx, x.d, func(ctx context.Context) (processlog.ID, error) {
+		return x.d.log.Operations().BlockedBy(ctx, x.row.BusinessType, x.row.ID, !x.local.PassDead)
+	})
+	if err != nil { // A reader may have no right to the table of ordering keys.
+		x.because(Reason{Code: "blocked_unknown", Text: x.masked(err)})
+		return nil, ctx.Err()
+	}
+	if by.IsZero() {
+		return nil, nil
+	}
+	versions, err := read(ctx, x.d, func(ctx context.Context) ([]processlog.Version, error) {
+		return x.d.log.Store().Versions(ctx, []processlog.ID{by})
+	})
+	if err != nil || len(versions) == 0 {
+		return nil, err
+	}
+	r := Reason{Code: "blocked", Entry: by, State: versions[0].State.String()}
+	next = &Reason{Code: "next_blocker", Entry: by, Every: x.local.ReconcileInterval * 12 / 10}
+	if versions[0].State == compensator.Dead {
+		next = &Reason{Code: "next_blocker_person", Entry: by}
+		if r.Code = "blocked_dead"; !x.local.Serial {
+			r.Code = "blocked_dead_perhaps"
+		}
+	}
+	x.because(r)
+	return next, nil
+}
+
+// notDue adds the due time of an entry that is not due yet, and why it waits until then.
+func (x *explainer) notDue(blocked bool) {
+	if x.row.DueIn <= 0 {
+		return
+	}
+	r := Reason{Code: "not_due", At: x.row.NextAt}
+	compensating := x.row.State == compensator.Compensating
+	switch {
+	case blocked:
+		r.Code = "not_due_blocked"
+	case compensating && x.row.CompensateCount > 0:
+		r.Code, r.N = "not_due_compensation", x.row.CompensateCount
+	case !compensating && x.row.ProcessCount > 0:
+		r.Code, r.N = "not_due_failed", x.row.ProcessCount
+	case x.row.LastError != "":
+		r.Code = "not_due_waits"
+	}
+	if r.Code != "not_due" && r.Code != "not_due_blocked" {
+		r.Text = x.d.scrubbed(x.row.LastError, x.inFull)
+	}
+	x.because(r)
+}
+
+// behindBatch adds the batch that must end before the entry's handler is called.
+func (x *explainer) behindBatch(ctx context.Context) error {
+	if x.local.AfterBatch == "" {
+		return nil
+	}
+	counts, err := read(ctx, x.d, func(ctx context.Context) ([]processlog.Count, error) {
+		return x.d.log.Store().Count(ctx, nil, processlog.CountFilter{BatchID: x.local.AfterBatch, States: unfinished[:3], AtMost: overviewMost})
+	})
+	open := 0
+	for _, c := range counts {
+		open += c.N
+	}
+	if open > 0 {
+		x.because(Reason{Code: "after_batch", Name: x.local.AfterBatch, N: open})
+	}
+	return err
+}
+
+// here adds why this process does not claim a due entry. It returns when the process tries again after its breaker
+// opened, or nil.
+func (x *explainer) here(ctx context.Context) (next *Reason) {
+	if x.row.DueIn > 0 {
+		return nil
+	}
+	switch {
+	case x.local.Handlers == 0:
+		x.because(Reason{Code: "no_handlers", Name: x.row.BusinessType})
+		return nil
+	case !x.local.Handler:
+		x.because(Reason{Code: "no_handler", Name: x.row.BusinessType})
+		return nil
+	case !x.local.Running:
+		x.because(Reason{Code: "not_running"})
+		return nil
+	}
+	for _, b := range x.d.log.OpenBreakers() {
+		if b.BusinessType == x.row.BusinessType {
+			x.because(Reason{Code: "breaker", At: b.Since, Text: x.masked(b.Err)})
+			return &Reason{Code: "next_probe", At: b.ProbeAt}
+		}
+	}
+	if lingers := x.local.BatchWait + x.row.DueIn; lingers > 0 && x.row.State != compensator.Compensating {
+		x.because(Reason{Code: "lingers", Until: x.found.At.Add(lingers)})
+	} else if x.local.Full && !x.isPaused() {
+		x.because(Reason{Code: "slots", N: x.local.Slots})
+	}
+	return nil
+}
+
+// isPaused reports whether a pause was found. A paused type has no free slots, so that they are no reason of their own.
+func (x *explainer) isPaused() bool {
+	return slices.ContainsFunc(x.found.Reasons, func(r Reason) bool { return r.Code == "paused" || r.Code == "paused_by_somebody" })
+}
+
+// queued adds what is wrong with the queue, and returns who finds the entry next.
+func (x *explainer) queued(ctx context.Context) (next Reason) {
+	polls := Reason{Code: "next_poll", Every: x.local.PollInterval * 12 / 10, At: x.row.NextAt}
+	if !x.d.log.SharedQueue() {
+		if x.local.Handlers == 0 {
+			x.because(Reason{Code: "queue_not_asked"})
+			return Reason{Code: "next_unknown", At: x.row.NextAt}
+		}
+		return polls
+	}
+	queued, known, err := x.d.log.Queued(ctx, x.row)
+	switch round := x.local.ReconcileInterval * 12 / 10; {
+	case err != nil:
+		x.because(Reason{Code: "queue_down", Text: x.d.scrubbed(processlog.FitError(text(err)), x.d.may(ctx, x.a, SeeErrors, Subject{}))})
+		return polls
+	case !known:
+		return Reason{Code: "next_queue", At: x.row.NextAt}
+	case queued.Has:
+		return Reason{Code: "next_queue", At: x.found.At.Add(queued.In)}
+	case x.row.DueIn > x.local.Horizon:
+		return Reason{Code: "next_enqueue", Every: 4 * x.local.ReconcileInterval, At: x.row.NextAt}
+	case queued.Lost:
+		x.because(Reason{Code: "queue_lost"})
+		return Reason{Code: "next_reconciler", Every: round}
+	case x.row.DueIn <= 0:
+		x.because(Reason{Code: "queue_forgot"})
+		return Reason{Code: "next_reconciler", Every: round}
+	}
+	return Reason{Code: "next_enqueue", Every: 4 * x.local.ReconcileInterval, At: x.row.NextAt}
+}
+
+// problems adds the tasks of the library that fail now in this process.
+func (x *explainer) problems() {
+	for _, p := range x.local.Problems {
+		x.because(Reason{Code: "problem", Name: p.What, Text: x.masked(errors.New(p.Error)), At: p.Since, N: p.Times})
+	}
+}

@@ -1,0 +1,125 @@
+package admin
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// Reason is one sentence of an Explanation. String writes it in English. Package ui writes it in other languages.
+type Reason struct {
+	// Code says what the sentence is about, for example "paused". Codes that begin with "next_" say who looks at the
+	// entry next. ReasonCodes lists all codes. They do not change, and later versions may add some.
+	Code string `json:"code"`
+
+	Entry compensator.EntryID `json:"entry_id,omitzero"`  // another entry
+	State string              `json:"state,omitempty"`    // state of Entry, or of the explained entry if it has ended
+	Name  string              `json:"name,omitempty"`     // a business type, a batch id, or a task of the library
+	Actor string              `json:"actor,omitempty"`    // a person or a program
+	Text  string              `json:"text,omitempty"`     // an error, or the reason that Actor gave
+	N     int                 `json:"n,omitempty"`        // a number of attempts, entries, slots or failures
+	At    time.Time           `json:"at,omitzero"`        // when something began, ended or is due
+	Until time.Time           `json:"until,omitzero"`     // when something ends at the latest
+	Every time.Duration       `json:"every_ns,omitempty"` // longest pause between two looks
+}
+
+// sentences has one sentence for each code. Names in braces are fields of a Reason. A code that ends with "+" replaces the
+// code without it if the Reason has a Text.
+var sentences = map[string]string{
+	"running": "This process runs it since {at}, as attempt {n}.",
+	"stuck":   "Its handler runs in this process since {at}, as attempt {n}. That is longer than its timeout.",
+	"storing": "Its handler has returned. This process stores the outcome as soon as the database takes it.",
+	"leased":  "Another process has it until {until}, as attempt {n}. That process renews the lease while the handler runs.",
+
+	"invalid_state": "Another program wrote a state that does not exist. The library does not run such a row.",
+	"invalid_due":   "Another program wrote a due time that is more than a hundred years away. The column next_at is in milliseconds.",
+	"invalid_lease": "Another program set the column lease_until, but no process has a lease. The column must be 0.",
+
+	"ended_handler":     "It ended at {at} as {state}. Its own code did the work.",
+	"ended_complete":    "{actor} completed it at {at}, because the work was done elsewhere.",
+	"ended_complete+":   "{actor} completed it at {at}: {text}",
+	"ended_cancel":      "{actor} cancelled it at {at}.",
+	"ended_cancel+":     "{actor} cancelled it at {at}: {text}",
+	"ended_person":      "{actor} settled it manually at {at}.",
+	"ended_person+":     "{actor} settled it manually at {at}: {text}",
+	"ended":             "It ended at {at} as {state}.",
+	"dead_exhausted":    "It is dead since {at}. No attempt is left. Failures: {n}.",
+	"dead_permanent":    "It is dead since {at}. Its code returned a permanent error.",
+	"dead_crash":        "It is dead since {at}. Its attempts ended without an outcome, because their process died or the handler never returned.",
+	"dead_compensation": "It is dead since {at}, in the middle of its compensation. Failed compensations: {n}.",
+
+	"history_lost":         "The database was rolled back to an earlier state. This process goes on claiming. {text}",
+	"history_lost_stopped": "The database was rolled back to an earlier state. This process claims nothing until a person accepts the loss. {text}",
+	"paused":               "{actor} paused the type at {at}: {text}",
+	"paused_by_somebody":   "The type is paused.",
+	"blocked":              "Entry {entry} of the same ordering key comes first. Its state is {state}.",
+	"blocked_dead":         "Entry {entry} of the same ordering key comes first, and it is dead.",
+	"blocked_dead_perhaps": "Entry {entry} of the same ordering key comes first, and it is dead. It blocks this entry unless the type sets PassDead.",
+	"blocked_unknown":      "It is unknown whether another entry of the same ordering key comes first: {text}",
+	"not_due":              "It is due at {at}.",
+	"not_due_blocked":      "It is due at {at}, or as soon as no other entry of its key comes first.",
+	"not_due_failed":       "It waits until {at} after failure {n}: {text}",
+	"not_due_compensation": "It waits until {at} after failed compensation {n}: {text}",
+	"not_due_waits":        "It waits until {at}. Its last attempt could not do the work yet, and did not count: {text}",
+	"lost_leases":          "Its latest attempts ended without an outcome, because their process died or lost the lease. Number: {n}.",
+	"undecodable":          "This process cannot decode its content: {text}",
+	"after_batch":          "Its handler is called when batch {name} has ended. Entries of the batch that have not ended: {n}.",
+	"no_handlers":          "This program runs no handlers. So it does not know whether a process has a handler for {name}.",
+	"no_handler":           "This process has no handler for {name}.",
+	"not_running":          "Run is not at work in this process, so it claims nothing.",
+	"breaker":              "The breaker of the type is open in this process since {at}: {text}",
+	"lingers":              "It waits until {until} at the latest for other entries that share the call of its handler.",
+	"slots":                "All slots of the type are in use in this process. Slots: {n}.",
+	"queue_down":           "The queue cannot be used: {text}",
+	"queue_lost":           "The queue has lost entries of the type. They are in the database.",
+	"queue_forgot":         "The queue does not have it. It is in the database.",
+	"queue_not_asked":      "This program has no queue to ask.",
+	"problem":              "This process reports since {at}: {name}: {text}",
+	"due":                  "It is due since {at}. This process knows nothing that holds it back.",
+
+	"next_nobody":         "Nobody, because it has ended.",
+	"next_person":         "A person must requeue, settle, complete or cancel it.",
+	"next_owner":          "{actor} has its case, which is due at {at}.",
+	"next_case":           "Nobody has taken its case, which is due at {at}.",
+	"next_repair":         "A person must repair the row.",
+	"next_outcome":        "Its process stores the outcome, which decides what happens next.",
+	"next_lease_end":      "If its process dies, another one claims it after {until}.",
+	"next_resume":         "Nobody, until a person resumes the type. This process notices that within {every}.",
+	"next_accept":         "This process, when a person has accepted the loss. A process that has not noticed the loss may run it before.",
+	"next_blocker":        "The process that ends entry {entry} starts it. If that process dies, a process finds it within {every}.",
+	"next_blocker_person": "A person must requeue, settle, complete or cancel entry {entry} first.",
+	"next_probe":          "This process tries one entry of the type from {at} on. Other processes may run it before.",
+	"next_queue":          "The queue offers it from {at} on to a process with a handler and a free slot.",
+	"next_enqueue":        "It is in the database. The reconciler enqueues it at most {every} before {at}.",
+	"next_reconciler":     "The reconciler finds it in the database within {every}.",
+	"next_poll":           "Each process with a handler reads due entries from the database, at least once in {every}.",
+	"next_unknown":        "A process with a handler for its type claims it from {at} on.",
+}
+
+// ReasonCodes lists the codes of all reasons, sorted.
+func ReasonCodes() []string {
+	codes := slices.Sorted(maps.Keys(sentences))
+	return slices.DeleteFunc(codes, func(code string) bool { return strings.HasSuffix(code, "+") })
+}
+
+// String returns the sentence in English. Times are in UTC.
+func (r Reason) String() string {
+	sentence, found := sentences[r.Code]
+	if longer, has := sentences[r.Code+"+"]; has && r.Text != "" {
+		sentence = longer
+	}
+	if !found {
+		return r.Code
+	}
+	actor := r.Actor
+	if actor == "" {
+		actor = "A program"
+	}
+	clock := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+	return strings.TrimSpace(strings.NewReplacer("{at}", clock(r.At), "{until}", clock(r.Until), "{every}", r.Every.String(), "{n}", strconv.Itoa(r.N),
+		"{entry}", r.Entry.String(), "{state}", r.State, "{name}", r.Name, "{actor}", actor, "{text}", r.Text).Replace(sentence))
+}
