@@ -198,12 +198,6 @@ func (x *explainer) waits(ctx context.Context) error {
 	if err := x.behindBatch(ctx); err != nil {
 		return err
 	}
-	broken := x.here(ctx)
-	next := x.queued(ctx)
-	x.problems()
-	if len(x.found.Reasons) == 0 {
-		x.because(Reason{Code: "due", At: x.row.NextAt})
-	}
 	switch {
 	case paused:
 		x.next(Reason{Code: "next_resume", Every: x.local.ReconcileInterval * 12 / 10})
@@ -212,10 +206,12 @@ func (x *explainer) waits(ctx context.Context) error {
 	case blocked != nil:
 		x.next(*blocked)
 	default:
-		if broken != nil {
-			x.next(*broken)
-		}
-		x.next(next)
+		x.here(ctx)
+		x.queued(ctx)
+	}
+	x.problems()
+	if len(x.found.Reasons) == 0 {
+		x.because(Reason{Code: "due", At: x.row.NextAt})
 	}
 	return nil
 }
@@ -310,71 +306,66 @@ func (x *explainer) behindBatch(ctx context.Context) error {
 	return err
 }
 
-// here adds why this process does not claim a due entry. It returns when the process tries again after its breaker
-// opened, or nil.
-func (x *explainer) here(ctx context.Context) (next *Reason) {
+// here adds why this process does not claim a due entry, and when it tries one again after its breaker opened.
+func (x *explainer) here(ctx context.Context) {
 	if x.row.DueIn > 0 {
-		return nil
+		return
 	}
 	switch {
 	case x.local.Handlers == 0:
 		x.because(Reason{Code: "no_handlers", Name: x.row.BusinessType})
-		return nil
+		return
 	case !x.local.Handler:
 		x.because(Reason{Code: "no_handler", Name: x.row.BusinessType})
-		return nil
+		return
 	case !x.local.Running:
 		x.because(Reason{Code: "not_running"})
-		return nil
+		return
 	}
 	for _, b := range x.d.log.OpenBreakers() {
 		if b.BusinessType == x.row.BusinessType {
 			x.because(Reason{Code: "breaker", At: b.Since, Text: x.masked(b.Err)})
-			return &Reason{Code: "next_probe", At: b.ProbeAt}
+			x.next(Reason{Code: "next_probe", At: b.ProbeAt})
+			return
 		}
 	}
 	if lingers := x.local.BatchWait + x.row.DueIn; lingers > 0 && x.row.State != compensator.Compensating {
 		x.because(Reason{Code: "lingers", Until: x.found.At.Add(lingers)})
-	} else if x.local.Full && !x.isPaused() {
+	} else if x.local.Full {
 		x.because(Reason{Code: "slots", N: x.local.Slots})
 	}
-	return nil
 }
 
-// isPaused reports whether a pause was found. A paused type has no free slots, so that they are no reason of their own.
-func (x *explainer) isPaused() bool {
-	return slices.ContainsFunc(x.found.Reasons, func(r Reason) bool { return r.Code == "paused" || r.Code == "paused_by_somebody" })
-}
-
-// queued adds what is wrong with the queue, and returns who finds the entry next.
-func (x *explainer) queued(ctx context.Context) (next Reason) {
-	polls := Reason{Code: "next_poll", Every: x.local.PollInterval * 12 / 10, At: x.row.NextAt}
+// queued adds what is wrong with the queue, and who finds the entry next.
+func (x *explainer) queued(ctx context.Context) {
+	polls := Reason{Code: "next_poll", Every: x.local.PollInterval * 12 / 10}
+	if !x.d.log.SharedQueue() && x.local.Handlers > 0 {
+		x.next(polls)
+		return
+	}
 	if !x.d.log.SharedQueue() {
-		if x.local.Handlers == 0 {
-			x.because(Reason{Code: "queue_not_asked"})
-			return Reason{Code: "next_unknown", At: x.row.NextAt}
-		}
-		return polls
+		x.because(Reason{Code: "queue_not_asked"})
+		x.next(Reason{Code: "next_unknown", At: x.row.NextAt})
+		return
 	}
 	queued, known, err := x.d.log.Queued(ctx, x.row)
-	switch round := x.local.ReconcileInterval * 12 / 10; {
+	switch {
 	case err != nil:
 		x.because(Reason{Code: "queue_down", Text: x.d.scrubbed(processlog.FitError(text(err)), x.d.may(ctx, x.a, SeeErrors, Subject{}))})
-		return polls
+		x.next(polls)
 	case !known:
-		return Reason{Code: "next_queue", At: x.row.NextAt}
+		x.next(Reason{Code: "next_queue", At: x.row.NextAt})
 	case queued.Has:
-		return Reason{Code: "next_queue", At: x.found.At.Add(queued.In)}
-	case x.row.DueIn > x.local.Horizon:
-		return Reason{Code: "next_enqueue", Every: 4 * x.local.ReconcileInterval, At: x.row.NextAt}
-	case queued.Lost:
+		x.next(Reason{Code: "next_queue", At: x.found.At.Add(queued.In)})
+	case queued.Lost && x.row.DueIn <= x.local.Horizon:
 		x.because(Reason{Code: "queue_lost"})
-		return Reason{Code: "next_reconciler", Every: round}
+		x.next(Reason{Code: "next_reconciler", Every: x.local.ReconcileInterval * 12 / 10})
 	case x.row.DueIn <= 0:
 		x.because(Reason{Code: "queue_forgot"})
-		return Reason{Code: "next_reconciler", Every: round}
+		x.next(Reason{Code: "next_reconciler", Every: x.local.ReconcileInterval * 12 / 10})
+	default:
+		x.next(Reason{Code: "next_enqueue", Every: 4 * x.local.ReconcileInterval, At: x.row.NextAt})
 	}
-	return Reason{Code: "next_enqueue", Every: 4 * x.local.ReconcileInterval, At: x.row.NextAt}
 }
 
 // problems adds the tasks of the library that fail now in this process.

@@ -116,7 +116,11 @@ func (r Reason) String() string {
 		return r.Code
 	}
 	actor := r.Actor
-	if actor == "" {
+	switch {
+	case actor != "":
+	case r.Code == "ended_person":
+		actor = "A person"
+	default:
 		actor = "A program"
 	}
 	clock := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
