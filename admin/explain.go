@@ -306,32 +306,26 @@ func (x *explainer) behindBatch(ctx context.Context) error {
 	return err
 }
 
-// here adds why this process does not claim a due entry, and when it tries one again after its breaker opened.
+// here adds why this process claims no entry of the type, or why it does not claim a due one.
 func (x *explainer) here(ctx context.Context) {
-	if x.row.DueIn > 0 {
-		return
-	}
-	switch {
-	case x.local.Handlers == 0:
-		x.because(Reason{Code: "no_handlers", Name: x.row.BusinessType})
-		return
-	case !x.local.Handler:
-		x.because(Reason{Code: "no_handler", Name: x.row.BusinessType})
-		return
-	case !x.local.Running:
-		x.because(Reason{Code: "not_running"})
-		return
-	}
+	due := x.row.DueIn <= 0
 	for _, b := range x.d.log.OpenBreakers() {
 		if b.BusinessType == x.row.BusinessType {
-			x.because(Reason{Code: "breaker", At: b.Since, Text: x.masked(b.Err)})
-			x.next(Reason{Code: "next_probe", At: b.ProbeAt})
+			x.because(Reason{Code: "breaker", At: b.Since, Until: b.ProbeAt, Text: x.masked(b.Err)})
 			return
 		}
 	}
-	if lingers := x.local.BatchWait + x.row.DueIn; lingers > 0 && x.row.State != compensator.Compensating {
-		x.because(Reason{Code: "lingers", Until: x.found.At.Add(lingers)})
-	} else if x.local.Full {
+	switch {
+	case !due:
+	case x.local.Handlers == 0:
+		x.because(Reason{Code: "no_handlers", Name: x.row.BusinessType})
+	case !x.local.Handler:
+		x.because(Reason{Code: "no_handler", Name: x.row.BusinessType})
+	case !x.local.Running:
+		x.because(Reason{Code: "not_running"})
+	case x.local.BatchWait+x.row.DueIn > 0 && x.row.State != compensator.Compensating:
+		x.because(Reason{Code: "lingers", Until: x.found.At.Add(x.local.BatchWait + x.row.DueIn)})
+	case x.local.Full:
 		x.because(Reason{Code: "slots", N: x.local.Slots})
 	}
 }

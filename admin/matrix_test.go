@@ -83,6 +83,12 @@ func deeds() []deed {
 		{"entry", "Entry", admin.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Entry(ctx, a, b.dead.ID))
 		}},
+		{"explanation", "Explain", admin.SeeEntries, nil, false, "dead_permanent", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Explain(ctx, a, b.dead.ID))
+		}},
+		{"who paused it", "Explain", admin.SeeOverview, sees, false, "PSP is back", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Explain(ctx, a, b.pending.ID))
+		}},
 		{"lines", "Lines", admin.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Lines(ctx, a, []compensator.EntryID{b.dead.ID}))
 		}},

@@ -2,7 +2,6 @@ package ui
 
 import (
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -15,11 +14,10 @@ type entryData struct {
 	Actions  []string
 	Reveal   bool
 	Note     bool
-	OnCase   []string      // actions that concern the owner of the case
-	Unsure   bool          // whether an attempt may have had an effect that the log does not know
-	Paused   *admin.Paused // pause of the type. As long as it lasts, the entry does not run
-	Broken   *admin.Broken
-	Late     time.Duration // how long the entry has been due
+	OnCase   []string          // actions that concern the owner of the case
+	Unsure   bool              // whether an attempt may have had an effect that the log does not know
+	Now      admin.Explanation // why the entry does not run now
+	Late     time.Duration     // how long the entry has been due
 	Revealed *revealed
 }
 
@@ -45,9 +43,12 @@ func (s *server) showEntry(rq *request, id compensator.EntryID, content *reveale
 	on := admin.Subject{Type: view.Entry.BusinessType, Amount: view.Amount, Count: 1}
 	data := entryData{EntryView: view, Revealed: content, Unsure: unsure(view.Case),
 		Reveal: content == nil && (view.ContentSize > 0 || view.HasResult) && !rq.ReadOnly() && rq.May(admin.SeeContent, on), Note: rq.May(admin.NoteCase, on)}
-	if err := s.waiting(rq, &data); err != nil {
+	if data.Now, err = s.admin.Explain(rq.ctx, rq.Actor, id); err != nil {
 		rq.failed(err)
 		return
+	}
+	if late := time.Since(view.Entry.NextAt); late > lateAfter && !view.Entry.State.Terminal() {
+		data.Late = late
 	}
 	line := []admin.Line{{Entry: view.Entry, Amount: view.Amount, Case: view.Case}}
 	data.Actions, data.OnCase = rq.actionsOn(line), rq.onCases(line)
@@ -56,22 +57,3 @@ func (s *server) showEntry(rq *request, id compensator.EntryID, content *reveale
 
 // lateAfter is how late an entry may be before the page reports it. Claims come in rounds, so a short delay is normal.
 const lateAfter = time.Minute
-
-// waiting finds the reason why an unfinished entry does not run.
-func (s *server) waiting(rq *request, data *entryData) error {
-	if data.Entry.State.Terminal() {
-		return nil
-	}
-	if late := time.Since(data.Entry.NextAt); late > lateAfter {
-		data.Late = late
-	}
-	paused, err := s.admin.Paused(rq.ctx, rq.Actor)
-	if at := slices.IndexFunc(paused, func(p admin.Paused) bool { return p.Type == data.Entry.BusinessType }); at >= 0 {
-		data.Paused = &paused[at]
-	}
-	broken := s.admin.Broken(rq.ctx, rq.Actor)
-	if at := slices.IndexFunc(broken, func(b admin.Broken) bool { return b.Type == data.Entry.BusinessType }); at >= 0 {
-		data.Broken = &broken[at]
-	}
-	return err
-}

@@ -299,6 +299,26 @@ func TestNobodyIsAskedForAPasswordWhereARealmIsSet(t *testing.T) {
 	}
 }
 
+// Each sentence of an explanation must exist in each language. A person's or a partner's text must not become HTML.
+func TestExplanationsAreWrittenInEachLanguage(t *testing.T) {
+	bad := `<b onclick="x">{at}`
+	for _, w := range languages {
+		rq := &request{words: w, s: &server{base: "/ops/"}}
+		for _, code := range admin.ReasonCodes() {
+			for _, text := range []string{"", bad} {
+				html, err := rq.Sentence(admin.Reason{Code: code, Name: bad, Actor: bad, Text: text, State: "dead", N: 3, At: time.Now(), Until: time.Now(), Every: time.Minute})
+				got := string(html)
+				if err != nil || got == "" || strings.Contains(got, "<b o") || strings.Contains(strings.ReplaceAll(got, "{at}", ""), "{") || got == code {
+					t.Errorf("%s, %s: %q %v", w.Lang, code, got, err)
+				}
+			}
+		}
+		if html, err := rq.Sentence(admin.Reason{Code: "<new>"}); err != nil || html != "&lt;new&gt;" {
+			t.Errorf("%s: %q %v", w.Lang, html, err)
+		}
+	}
+}
+
 // A value that looks like a placeholder must not be replaced again.
 func TestTextsAreFilledInOnce(t *testing.T) {
 	if got, err := (words{texts: map[string]string{"x": "{0} {1}"}}).T("x", "{1}", "b"); err != nil || got != "{1} b" {

@@ -301,6 +301,36 @@ func viewListing(view admin.EntryView) listing {
 	return l
 }
 
+func (p *program) explain() *cobra.Command {
+	return p.onLog("explain <id>", "Say why an entry does not run now, and who looks at it next. Give --redis, so that the queue can be asked too", cobra.ExactArgs(1), toRead,
+		func(ctx context.Context, s *session, args []string) error {
+			of, err := ref(args[0])
+			if err != nil {
+				return err
+			}
+			found, err := s.Explain(ctx, s.actor, of)
+			if err != nil {
+				return err
+			}
+			l := listing{kind: "reason", columns: []column{{"entry_id", "ENTRY"}, {"state", "STATE"}, {"says", "SAYS"}, {"sentence", "SENTENCE"}, {"code", ""},
+				{"other_entry_id", ""}, {"name", ""}, {"actor", ""}, {"text", ""}, {"n", ""}, {"at", ""}, {"until", ""}}}
+			for says, reasons := range [][]admin.Reason{found.Reasons, found.Next} {
+				for _, r := range reasons {
+					l.rows = append(l.rows, reasonRow(found, []string{"why", "next"}[says], r))
+				}
+			}
+			return p.print(l)
+		})
+}
+
+func reasonRow(found admin.Explanation, says string, r admin.Reason) []any {
+	var other digits
+	if !r.Entry.IsZero() {
+		other = digits(r.Entry.String())
+	}
+	return []any{digits(found.ID.String()), found.State.String(), says, r.String(), r.Code, other, r.Name, r.Actor, r.Text, r.N, r.At, r.Until}
+}
+
 func (p *program) history() *cobra.Command {
 	return p.onLog("history <id>", "Show the audit log of an entry, the oldest record first", cobra.ExactArgs(1), toRead,
 		func(ctx context.Context, s *session, args []string) error {

@@ -81,7 +81,7 @@ var luaFiles embed.FS
 func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 	files, err := luaFiles.ReadDir("lua")
 	require.NoError(t, err)
-	require.Len(t, files, 8)
+	require.Len(t, files, 9)
 	for _, file := range files {
 		source, err := luaFiles.ReadFile("lua/" + file.Name())
 		require.NoError(t, err)

@@ -72,9 +72,10 @@ func TestOpenBreakerIsToldBesideItsType(t *testing.T) {
 	}
 	charge := w.entriesOf("charge", compensator.Pending)[0]
 	const waits = "The breaker of charge is open: this process does not start its entries · next try from "
-	for _, path := range []string{"entries/" + charge.ID.String(), "confirm?do=reschedule&seen=" + seen(charge)} {
-		has(t, plain(w.client("alice").get(path).text), waits+next+" "+full)
-		has(t, plain(w.client("blind").get(path).text), waits+next+" "+masked)
+	for path, waits := range map[string]string{"confirm?do=reschedule&seen=" + seen(charge): waits + next,
+		"entries/" + charge.ID.String(): "The breaker of the type is open in this process since " + since + " . This process tries one entry from " + next + " on."} {
+		has(t, plain(w.client("alice").get(path).text), waits+" "+full)
+		has(t, plain(w.client("blind").get(path).text), waits+" "+masked)
 	}
 	lacks(t, plain(w.client("alice").get("confirm?do=cancel&seen="+seen(charge)).text), waits, "nothing would run")
 	lacks(t, plain(w.client("alice").get("entries/"+w.entriesOf("refund", compensator.Dead)[0].ID.String()).text), waits)

@@ -37,6 +37,7 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 		{"cases", fmt.Sprintf("cases/due?failure=%s&type=%s", groups[0].Fingerprint, groups[0].Type)},
 		{"entries", "entries"},
 		{"entry", "entries/" + refund.ID.String()},
+		{"waits", "entries/" + w.entriesOf("charge", compensator.Pending)[0].ID.String()},
 		{"unknown", "entries/" + transfer.ID.String()},
 		{"confirm", fmt.Sprintf("confirm?do=requeue&seen=%s:%d&seen=%s:%d", transfer.ID, transfer.Version, refund.ID, refund.Version)},
 		{"trail", "trail"},

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// The command has no handlers. It must say what it does not know, on each database.
+func TestExplainSaysWhyAnEntryDoesNotRun(t *testing.T) {
+	t.Parallel()
+	for name, in := range map[string]func(*testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := in(t).dead(1)
+			b.put("", "lives")
+			serial, err := compensator.Declare[harness.Order](t.Context(), b.c, "serial", &compensator.TypeConfig{Serial: func(*compensator.Entry) string { return "a" }})
+			require.NoError(t, err)
+			record := func(key string, delay time.Duration) {
+				require.NoError(t, b.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+					_, err := serial.Record(ctx, tx, harness.Order{}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key), Delay: delay})
+					return err
+				}))
+			}
+			record("first", 0)
+			record("second", time.Hour)
+			record("leased", 0)
+			record("wrong", 0)
+			b.exec("UPDATE common_process_log SET lease_until=9000000000000, token='0123456789abcdef' WHERE idempotent_id='leased'",
+				"UPDATE common_process_log SET state=77 WHERE idempotent_id='wrong'")
+			for _, of := range []struct{ key, codes, says string }{
+				{"d0", "dead_permanent next_person next_case", "Its code returned a permanent error."},
+				{"lives", "ended_handler next_nobody", "as succeeded"},
+				{"first", "no_handlers queue_not_asked next_unknown", "does not know whether a process has a handler for serial"},
+				{"second", "blocked not_due_blocked next_blocker", "of the same ordering key comes first"},
+				{"leased", "leased next_outcome next_lease_end", "Another process has it until"},
+				{"wrong", "invalid_state next_repair", "A person must repair the row."},
+			} {
+				codes := ""
+				for _, item := range items(t, b.ok("explain", "key:"+of.key, "-o", "json")) {
+					codes += " " + item["code"].(string)
+				}
+				assert.Equal(t, " "+of.codes, codes, of.key)
+				assert.Contains(t, b.ok("explain", "key:"+of.key), of.says)
+			}
+			b.refused(codeNotFound, "explain", "999999")
+			b.exec("DELETE FROM common_process_log WHERE business_type='serial'")
+			id := b.entry("d0").ID.String()
+			require.NoError(t, b.c.Close())
+			b.exec("DROP TABLE common_process_log_case", "DROP TABLE common_process_log_operation", "DROP TABLE common_process_log_setting")
+			assert.Contains(t, b.ok("explain", id), "A person must requeue", "a log without the tables of Config.Operations")
+		})
+	}
+}

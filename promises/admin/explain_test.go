@@ -1,0 +1,378 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// explained is one process with types whose entries wait for different reasons, and what a test needs of them.
+type explained struct {
+	*harness.World
+	t     *testing.T
+	c     *compensator.Compensator
+	d     *admin.Admin
+	types map[string]*compensator.Type[harness.Order]
+	gate  *harness.Gate // of the types held and deaf
+	next  int           // id of the next entry that is inserted by SQL
+}
+
+// explainCase is one reason why an entry does not run.
+type explainCase struct {
+	name  string
+	of    func(x *explained) compensator.EntryID
+	codes string // codes of Reasons, separated by spaces
+	next  string // codes of Next
+	says  string // part of the sentences
+}
+
+func newExplained(t *testing.T, w *harness.World, cfg compensator.Config) *explained {
+	x := &explained{World: w, t: t, types: make(map[string]*compensator.Type[harness.Order]), gate: harness.NewGate(), next: 5000}
+	x.gate.OpenAtEnd(t)
+	x.c = w.New(operated(cfg))
+	x.d = open(t, x.c)
+	hour := compensator.Fixed(time.Hour)
+	serial := compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.BusinessID }}
+	x.handle("fails", compensator.HandlerConfig[harness.Order]{Retry: hour}, harness.ErrSoldOut)
+	x.handle("exhausted", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.ErrSoldOut)
+	x.handle("permanent", compensator.HandlerConfig[harness.Order]{}, compensator.Permanent(harness.ErrSoldOut))
+	x.handle("away", compensator.HandlerConfig[harness.Order]{Retry: hour}, compensator.Unavailable(harness.ErrSoldOut))
+	x.handle("undoes", compensator.HandlerConfig[harness.Order]{Retry: hour, Compensate: fails}, compensator.Permanent(harness.ErrSoldOut))
+	x.handle("undone", compensator.HandlerConfig[harness.Order]{MaxCompensateAttempts: 1, Compensate: fails}, compensator.Permanent(harness.ErrSoldOut))
+	x.handle("broken", compensator.HandlerConfig[harness.Order]{Retry: hour, Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}}, compensator.Unavailable(harness.ErrSoldOut))
+	x.handle("serial", compensator.HandlerConfig[harness.Order]{TypeConfig: serial, Retry: hour}, harness.ErrSoldOut)
+	x.handle("serial dies", compensator.HandlerConfig[harness.Order]{TypeConfig: serial}, compensator.Permanent(harness.ErrSoldOut))
+	x.handle("works", compensator.HandlerConfig[harness.Order]{}, nil)
+	x.handle("paused", compensator.HandlerConfig[harness.Order]{}, nil)
+	x.handle("refused", compensator.HandlerConfig[harness.Order]{}, nil)
+	x.handle("follows", compensator.HandlerConfig[harness.Order]{AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }}, nil)
+	x.held("held", compensator.HandlerConfig[harness.Order]{Concurrency: 1}, x.gate.Pass)
+	x.held("deaf", compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond}, func(_ context.Context, e *compensator.Entry) error { return x.gate.PassDeaf(e) })
+	lingers, err := compensator.HandleBatch(t.Context(), x.c, "lingers", func(context.Context, []compensator.Item[harness.Order]) []error { return nil },
+		&compensator.BatchConfig[harness.Order]{Lease: time.Minute, BatchWait: time.Minute, BatchSize: 50})
+	require.NoError(t, err)
+	x.types["lingers"] = lingers
+	w.Exec("CREATE TRIGGER refuse BEFORE UPDATE ON common_process_log FOR EACH ROW IF NEW.business_type='refused' AND NEW.state<>OLD.state" +
+		" THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='the auditors say no'; END IF")
+	require.NoError(t, x.d.Pause(t.Context(), mei, "paused", why))
+	t.Cleanup(func() { w.Exec("DELETE FROM common_process_log WHERE id>=5000 AND id<6000") }) // Other programs wrote these rows wrong.
+	w.Run(x.c)
+	return x
+}
+
+func fails(context.Context, *compensator.Entry, harness.Order) error { return harness.ErrSoldOut }
+
+func (x *explained) handle(name string, cfg compensator.HandlerConfig[harness.Order], verdict error) {
+	x.held(name, cfg, func(context.Context, *compensator.Entry) error { return verdict })
+}
+
+func (x *explained) held(name string, cfg compensator.HandlerConfig[harness.Order], run func(ctx context.Context, e *compensator.Entry) error) {
+	typ, err := compensator.Handle(x.t.Context(), x.c, name, func(ctx context.Context, e *compensator.Entry, _ harness.Order) error { return run(ctx, e) }, &cfg)
+	require.NoError(x.t, err)
+	x.types[name] = typ
+}
+
+// put records an entry.
+func (x *explained) put(name string, opts compensator.Options) compensator.EntryID {
+	return x.Put(x.types[name], 1, opts)
+}
+
+// inserted inserts a due entry by SQL, and then sets columns of it.
+func (x *explained) inserted(name, set string) compensator.EntryID {
+	x.next++
+	id := x.InsertDue(name, x.next, 1)[0]
+	if set != "" {
+		x.Exec("UPDATE common_process_log SET "+set+" WHERE id=?", id.Row())
+	}
+	return id
+}
+
+// ended records an entry and waits until it has this state.
+func (x *explained) ended(name string, state compensator.State) compensator.EntryID {
+	id := x.put(name, compensator.Options{})
+	x.WaitState(id, state)
+	return id
+}
+
+// change applies a person's change.
+func (x *explained) change(id compensator.EntryID, action admin.Right) compensator.EntryID {
+	answers, err := x.d.Change(x.t.Context(), mei, admin.Change{Action: action, Entries: []admin.Seen{{ID: id, Version: x.Entry(x.c, id).Version}}, Why: why, Checked: true})
+	require.NoError(x.t, err)
+	require.NoError(x.t, answers[0])
+	return id
+}
+
+// require waits until the explanation has the expected sentences. What makes an entry wait may need a moment.
+func (x *explained) require(of explainCase, d *admin.Admin, id compensator.EntryID) {
+	x.t.Helper()
+	var got, next, says string
+	var found admin.Explanation
+	deadline := time.Now().Add(harness.Timeout / 3)
+	for {
+		var err error
+		found, err = d.Explain(x.t.Context(), mei, id)
+		require.NoError(x.t, err)
+		got, says = sentences(found.Reasons)
+		var further string
+		next, further = sentences(found.Next)
+		says += further
+		if got == of.codes && next == of.next || time.Now().After(deadline) {
+			break
+		}
+		harness.Elapse(10 * time.Millisecond)
+	}
+	require.Equal(x.t, of.codes, got, "%s", says)
+	require.Equal(x.t, of.next, next, "%s", says)
+	require.Contains(x.t, says, of.says)
+	require.Equal(x.t, id, found.ID)
+	for _, r := range slices.Concat(found.Reasons, found.Next) {
+		require.Contains(x.t, admin.ReasonCodes(), r.Code)
+		require.NotRegexp(x.t, `[{}]|0001-01-01|<nil>`, r.String(), "each field that the sentence names is set")
+	}
+	x.t.Log(of.name + ":\n  " + strings.ReplaceAll(strings.TrimSpace(says), "\n", "\n  "))
+}
+
+func sentences(reasons []admin.Reason) (codes, says string) {
+	for _, r := range reasons {
+		codes += " " + r.Code
+		says += r.String() + "\n"
+	}
+	return strings.TrimSpace(codes), says
+}
+
+var explainCases = []explainCase{
+	{"it has succeeded", func(x *explained) compensator.EntryID { return x.ended("works", compensator.Succeeded) }, "ended_handler", "next_nobody", "as succeeded"},
+	{"a person cancelled it", func(x *explained) compensator.EntryID {
+		return x.change(x.put("works", compensator.Options{Delay: time.Hour}), admin.Cancel)
+	}, "ended_cancel", "next_nobody", "mei cancelled it"},
+	{"a program cancelled it", func(x *explained) compensator.EntryID {
+		id := x.put("works", compensator.Options{Delay: time.Hour})
+		_, err := x.c.Cancel(x.t.Context(), id)
+		require.NoError(x.t, err)
+		return id
+	}, "ended_cancel", "next_nobody", "A program cancelled it"},
+	{"a program completed it", func(x *explained) compensator.EntryID {
+		id := x.put("works", compensator.Options{Delay: time.Hour})
+		_, err := x.c.Complete(x.t.Context(), id)
+		require.NoError(x.t, err)
+		return id
+	}, "ended_complete", "next_nobody", "done elsewhere"},
+	{"a person settled it", func(x *explained) compensator.EntryID {
+		return x.change(x.ended("permanent", compensator.Dead), admin.SettleManually)
+	}, "ended_person", "next_nobody", "mei settled it manually"},
+	{"all attempts failed", func(x *explained) compensator.EntryID { return x.ended("exhausted", compensator.Dead) }, "dead_exhausted", "next_person next_case", "Failures: 1"},
+	{"its handler gave up", func(x *explained) compensator.EntryID { return x.ended("permanent", compensator.Dead) }, "dead_permanent", "next_person next_case", "Nobody has taken its case"},
+	{"somebody has its case", func(x *explained) compensator.EntryID {
+		id := x.ended("permanent", compensator.Dead)
+		page, err := x.d.Cases(x.t.Context(), mei, admin.CaseFilter{BusinessType: "permanent", Limit: 100})
+		require.NoError(x.t, err)
+		at := slices.IndexFunc(page.Cases, func(c admin.Case) bool { return c.EntryID == id })
+		answers, err := x.d.TakeCases(x.t.Context(), mei, []admin.SeenCase{{EntryID: id, Version: page.Cases[at].Version}}, why)
+		require.NoError(x.t, err)
+		require.NoError(x.t, answers[0])
+		return id
+	}, "dead_permanent", "next_person next_owner", "mei has its case"},
+	{"its compensation failed", func(x *explained) compensator.EntryID { return x.ended("undone", compensator.Dead) }, "dead_compensation", "next_person next_case", "Failed compensations: 1"},
+	{"its process crashed", func(x *explained) compensator.EntryID {
+		return x.inserted("nobody", "state=-2, ended_by='crash', next_at=UNIX_TIMESTAMP()*1000")
+	}, "dead_crash", "next_person", "never returned"},
+
+	{"it runs here", func(x *explained) compensator.EntryID { return x.put("held", compensator.Options{}) }, "running", "next_outcome next_lease_end", "as attempt 1"},
+	{"all slots are in use", func(x *explained) compensator.EntryID {
+		x.put("held", compensator.Options{})
+		x.Eventually(func() bool {
+			return x.Count("common_process_log WHERE business_type='held' AND delivery_count>0") == 1
+		}, "the slot is taken")
+		return x.put("held", compensator.Options{Delay: 100 * time.Millisecond})
+	}, "slots", "next_queue", "Slots: 1"},
+	{"its handler is stuck", func(x *explained) compensator.EntryID { return x.put("deaf", compensator.Options{}) }, "stuck", "next_outcome next_lease_end", "longer than its timeout"},
+	{"its outcome is refused", func(x *explained) compensator.EntryID { return x.put("refused", compensator.Options{}) }, "storing problem", "next_outcome next_lease_end", "the auditors say no"},
+	{"another process runs it", func(x *explained) compensator.EntryID {
+		return x.inserted("nobody", "delivery_count=1, token=RANDOM_BYTES(16), lease_until=("+harness.NowMillis+")+3600000")
+	}, "leased", "next_outcome next_lease_end", "Another process has it until"},
+
+	{"its state does not exist", func(x *explained) compensator.EntryID { return x.inserted("nobody", "state=77") }, "invalid_state", "next_repair", "does not exist"},
+	{"its due time is in another unit", func(x *explained) compensator.EntryID { return x.inserted("nobody", "next_at=1700000000000000") }, "invalid_due", "next_repair", "milliseconds"},
+	{"its lease is nobody's", func(x *explained) compensator.EntryID {
+		return x.inserted("nobody", "lease_until=("+harness.NowMillis+")+3600000")
+	}, "invalid_lease", "next_repair", "must be 0"},
+
+	{"it is due later", func(x *explained) compensator.EntryID {
+		return x.put("works", compensator.Options{Delay: 5 * time.Minute})
+	}, "not_due", "next_queue", "It is due at"},
+	{"it is due much later", func(x *explained) compensator.EntryID {
+		return x.put("works", compensator.Options{Delay: 24 * time.Hour})
+	}, "not_due", "next_enqueue", "in the database"},
+	{"it has failed", func(x *explained) compensator.EntryID { return x.put("fails", compensator.Options{}) }, "not_due_failed", "next_queue", "after failure 1: sold out"},
+	{"its compensation has failed", func(x *explained) compensator.EntryID { return x.put("undoes", compensator.Options{}) }, "not_due_compensation", "next_queue", "after failed compensation 1: sold out"},
+	{"the other side is away", func(x *explained) compensator.EntryID { return x.put("away", compensator.Options{}) }, "not_due_waits problem", "next_queue", "did not count: sold out"},
+	{"the breaker is open", func(x *explained) compensator.EntryID {
+		x.put("broken", compensator.Options{})
+		x.Eventually(func() bool { return len(x.d.Broken(x.t.Context(), mei)) > 0 }, "the breaker opens")
+		return x.put("broken", compensator.Options{Delay: 50 * time.Millisecond})
+	}, "breaker problem", "next_queue", "open in this process since"},
+	{"the type is paused", func(x *explained) compensator.EntryID { return x.put("paused", compensator.Options{}) }, "paused", "next_resume", "mei paused the type"},
+	{"an earlier entry of its key comes first", func(x *explained) compensator.EntryID {
+		x.put("serial", compensator.Options{BusinessID: "a"})
+		return x.put("serial", compensator.Options{BusinessID: "a", Delay: time.Hour})
+	}, "blocked not_due_blocked", "next_blocker", "of the same ordering key comes first"},
+	{"a dead entry of its key comes first", func(x *explained) compensator.EntryID {
+		x.WaitState(x.put("serial dies", compensator.Options{BusinessID: "a"}), compensator.Dead)
+		return x.put("serial dies", compensator.Options{BusinessID: "a", Delay: time.Hour})
+	}, "blocked_dead not_due_blocked", "next_blocker_person", "it is dead"},
+	{"its batch has not ended", func(x *explained) compensator.EntryID {
+		x.put("works", compensator.Options{BatchID: "b", Delay: time.Hour})
+		return x.put("follows", compensator.Options{BusinessID: "b"})
+	}, "not_due after_batch", "next_queue", "batch b has ended. Entries of the batch that have not ended: 1"},
+	{"it waits for others", func(x *explained) compensator.EntryID { return x.put("lingers", compensator.Options{}) }, "lingers", "next_queue", "share the call"},
+	{"its content cannot be decoded", func(x *explained) compensator.EntryID {
+		var receipt *compensator.Receipt
+		require.NoError(x.t, x.c.InTx(x.t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
+			receipt, err = x.c.Record(ctx, tx, compensator.NewEntry{BusinessType: "away", Content: []byte(`{"Number":"many"}`)})
+			return err
+		}))
+		return receipt.ID()
+	}, "not_due_waits undecodable problem", "next_queue", "This process cannot decode its content: json"},
+	{"its leases were lost", func(x *explained) compensator.EntryID { return x.inserted("nobody", "delivery_count=2") }, "lost_leases no_handler", "next_queue", "Number: 2"},
+	{"no handler is here", func(x *explained) compensator.EntryID { return x.inserted("nobody", "") }, "no_handler", "next_queue", "This process has no handler for nobody"},
+	{"its row is locked", func(x *explained) compensator.EntryID {
+		id := x.put("works", compensator.Options{Delay: 2 * time.Second})
+		x.t.Cleanup(x.LockRow(id))
+		return id
+	}, "due", "next_queue", "nothing that holds it back"},
+}
+
+// An entry can wait for many reasons. A person must not have to know the library to find out which one it is.
+func TestExplanationNamesTheReasonWhyAnEntryDoesNotRun(t *testing.T) {
+	t.Parallel()
+	for _, of := range explainCases {
+		t.Run(strings.ReplaceAll(of.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t).WithRedis()
+			x := newExplained(t, w, w.Quick())
+			x.require(of, x.d, of.of(x))
+		})
+	}
+}
+
+// explainingOnly opens the log in a process without handlers, as the command line does.
+func (x *explained) explainingOnly(change func(cfg *compensator.Config)) *admin.Admin {
+	cfg := operated(x.Quick())
+	change(&cfg)
+	return open(x.t, x.New(cfg))
+}
+
+// The queue may not have an entry, or not answer. A process without handlers knows less than a service.
+func TestExplanationTellsWhatTheQueueHolds(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	x := &explained{World: w, t: t, next: 5000}
+	var proxy *faultproxy.TCP
+	d := x.explainingOnly(func(cfg *compensator.Config) {
+		cfg.ReconcileInterval = time.Hour
+		proxy = w.ThroughProxy(cfg)
+	})
+	id := w.RecordDelayed(w.New(w.Quick()), 10*time.Millisecond)
+	w.WaitInQueue(id)
+	ask := func(name, codes, next, says string) {
+		t.Helper()
+		x.require(explainCase{name: name, codes: codes, next: next, says: says}, d, id)
+	}
+	ask("the queue has it", "no_handlers", "next_queue", "This program runs no handlers")
+	require.NoError(t, w.Redis.ZAdd(t.Context(), w.DueKey("close_order"), redis.Z{Score: 4e15, Member: w.Whole("close_order")}).Err())
+	require.NoError(t, w.Redis.ZRem(t.Context(), w.DueKey("close_order"), id.String()).Err())
+	ask("the queue has forgotten it", "no_handlers queue_forgot", "next_reconciler", "The queue does not have it")
+	require.NoError(t, w.Redis.Del(t.Context(), w.DueKey("close_order")).Err())
+	ask("the queue has lost the type", "no_handlers queue_lost", "next_reconciler", "has lost entries of the type")
+	proxy.Refuse()
+	ask("the queue is down", "no_handlers queue_down", "next_poll", "The queue cannot be used")
+	d = x.explainingOnly(func(cfg *compensator.Config) { cfg.Redis = nil })
+	ask("the queue is not known", "no_handlers queue_not_asked", "next_unknown", "no queue to ask")
+
+	cfg := operated(w.Quick())
+	cfg.Redis = nil
+	c := w.New(cfg)
+	d = open(t, c)
+	_, err := compensator.Handle(t.Context(), c, "another", fails, nil)
+	require.NoError(t, err)
+	ask("the database is the queue", "no_handler", "next_poll", "reads due entries from the database")
+	_, err = compensator.Handle(t.Context(), c, "close_order", fails, nil)
+	require.NoError(t, err)
+	ask("Run is not at work", "not_running", "next_poll", "Run is not at work")
+}
+
+// Without the type's Serial, nobody knows whether a dead entry blocks. Rows of the database decide the rest.
+func TestExplanationSaysWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	x := newExplained(t, w, w.Quick())
+	w.WaitState(x.put("serial dies", compensator.Options{BusinessID: "a"}), compensator.Dead)
+	id := x.put("serial dies", compensator.Options{BusinessID: "a", Delay: time.Hour})
+	x.require(explainCase{"known", nil, "blocked_dead not_due_blocked", "next_blocker_person", ""}, x.d, id)
+	stranger := x.explainingOnly(func(*compensator.Config) {})
+	x.require(explainCase{"unknown", nil, "blocked_dead_perhaps not_due_blocked", "next_blocker_person", "unless the type sets PassDead"}, stranger, id)
+}
+
+// Failure: F21
+func TestExplanationTellsThatTheDatabaseWentBack(t *testing.T) {
+	t.Parallel()
+	for _, stop := range []bool{false, true} {
+		w := harness.NewWorld(t).WithRedis()
+		x := &explained{World: w, t: t}
+		cfg := operated(w.Quick())
+		cfg.StopOnLoss = stop
+		c := w.New(cfg)
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		w.Run(c)
+		waits := w.Put(orders, 1, compensator.Options{Delay: time.Hour})
+		var ids []compensator.EntryID
+		for i := range 20 {
+			ids = append(ids, w.Put(orders, 2+i, compensator.Options{}))
+		}
+		w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == len(ids) }, "all succeed")
+		w.Exec("DELETE FROM common_process_log WHERE state=1")
+		code, next := "history_lost not_due", "next_enqueue"
+		if stop {
+			code, next = "history_lost_stopped not_due", "next_accept"
+		}
+		x.require(explainCase{"the database went back", nil, code, next, "rolled back to an earlier state"}, open(t, c), waits)
+	}
+}
+
+// An explanation shows no more than the other pages do. It changes nothing.
+func TestExplanationKeepsToTheRightsOfItsReader(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	x := newExplained(t, w, w.Quick())
+	failed, paused := x.put("fails", compensator.Options{}), x.put("paused", compensator.Options{})
+	settled := x.change(x.ended("permanent", compensator.Dead), admin.SettleManually)
+	x.require(explainCase{"failed", nil, "not_due_failed", "next_queue", ""}, x.d, failed)
+	seeing := func(rights ...admin.Right) *admin.Admin {
+		d, err := admin.New(x.c, admin.Options{ReadOnly: true, Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
+			return slices.Contains(rights, right)
+		})})
+		require.NoError(t, err)
+		return d
+	}
+	_, err := seeing(admin.SeeOverview).Explain(t.Context(), mei, failed)
+	require.ErrorIs(t, err, compensator.ErrNotFound)
+	d := seeing(admin.SeeEntries)
+	before := w.Row(paused)
+	x.require(explainCase{"paused", nil, "paused_by_somebody", "next_resume", "The type is paused."}, d, paused)
+	require.Equal(t, before, w.Row(paused))
+	x.require(explainCase{"settled", nil, "ended_person", "next_nobody", "A person settled it manually"}, d, settled)
+	x.require(explainCase{"settled", nil, "ended_person", "next_nobody", "mei settled it manually"}, seeing(admin.SeeEntries, admin.SeeAuditLog), settled)
+	_, err = d.Explain(t.Context(), mei, processlog.RowID(1<<40))
+	require.ErrorIs(t, err, compensator.ErrNotFound)
+}

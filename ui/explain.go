@@ -1,0 +1,74 @@
+package ui
+
+import (
+	"fmt"
+	"html/template"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/admin"
+)
+
+// placeholder is a field of an admin.Reason in the text of a sentence.
+var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
+
+// Sentence returns a reason as a sentence in the person's language. Times and entries are elements of the page.
+func (rq *request) Sentence(r admin.Reason) (template.HTML, error) {
+	text, found := rq.texts["explain."+r.Code]
+	if longer, has := rq.texts["explain."+r.Code+"+"]; has && r.Text != "" {
+		text = longer
+	}
+	if !found {
+		return template.HTML(template.HTMLEscapeString(r.String())), nil // A later version of package admin knows more codes.
+	}
+	var b strings.Builder
+	at := 0
+	for _, place := range placeholder.FindAllStringIndex(text, -1) {
+		value, err := rq.inSentence(text[place[0]:place[1]], r)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(template.HTMLEscapeString(text[at:place[0]]) + string(value))
+		at = place[1]
+	}
+	b.WriteString(template.HTMLEscapeString(text[at:]))
+	return template.HTML(b.String()), nil
+}
+
+// inSentence returns the value of a placeholder.
+func (rq *request) inSentence(name string, r admin.Reason) (template.HTML, error) {
+	in := func(tag, text string) template.HTML {
+		return template.HTML("<" + tag + ">" + template.HTMLEscapeString(text) + "</" + tag + ">")
+	}
+	switch name {
+	case "{at}":
+		return rq.Time(r.At), nil
+	case "{until}":
+		return rq.Time(r.Until), nil
+	case "{every}":
+		span, err := rq.Span(max(r.Every, time.Second))
+		return template.HTML(template.HTMLEscapeString(span)), err
+	case "{n}":
+		return template.HTML(rq.Number(r.N)), nil
+	case "{entry}":
+		return template.HTML(fmt.Sprintf(`<a href="%s">#%s</a>`, template.HTMLEscapeString(rq.EntryLink(r.Entry)), r.Entry)), nil
+	case "{state}":
+		return template.HTML(template.HTMLEscapeString(rq.Word("state", r.State))), nil
+	case "{name}":
+		return in("bdi", r.Name), nil
+	case "{text}":
+		return in("bdi", r.Text), nil
+	case "{actor}":
+		if r.Actor != "" {
+			return in("bdi", r.Actor), nil
+		}
+		key := "explain.a_program"
+		if r.Code == "ended_person" {
+			key = "explain.a_person"
+		}
+		somebody, err := rq.T(key)
+		return template.HTML(template.HTMLEscapeString(somebody)), err
+	}
+	return "", fmt.Errorf("ui: no value for %s in a sentence", name)
+}
