@@ -113,7 +113,7 @@ func (x *explained) change(id compensator.EntryID, action admin.Right) compensat
 	return id
 }
 
-// require waits until the explanation has the expected sentences. What makes an entry wait may need a moment.
+// require waits until the explanation has the expected sentences. An entry may need a moment until it waits.
 func (x *explained) require(of explainCase, d *admin.Admin, id compensator.EntryID) {
 	x.t.Helper()
 	var got, next, says string
