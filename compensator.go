@@ -27,7 +27,7 @@ type Compensator struct {
 	connector *txwatch.Connector // the connector that Config.DB was opened on, which sees commits; nil if there is none
 
 	fingerprint string   // identifies the log, as the store reports it
-	homes       sync.Map // values are *txwatch.Connector and *Compensator: other sources whose transactions reach the same log
+	homes       sync.Map // keys are other sources whose transactions reach the same log, each a *txwatch.Connector or a *Compensator
 
 	types  *registry
 	inPool poolShares
@@ -61,7 +61,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 		Queue: c.queue, Down: !queueAnswers, Fingerprint: c.fingerprint, Horizon: c.cfg.Horizon, Limit: c.cfg.QueueLimit,
 	}, Transactions: features.Transactions{Begin: c.beginForHandler, ServersFault: c.serversFault}})
 	c.engine = c.features.Engine
-	if cfg.Operations != nil { // Start this before the purges. The two run one after the other, and the purges take all the time that is left.
+	if cfg.Operations != nil { // Start the rounds of cases before the purges. The two run one after the other, and the purges take all the time that is left.
 		if err := c.keepCases(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}

@@ -84,7 +84,7 @@ type Config struct {
 	BatchMiddleware []BatchMiddleware // wraps all batch handlers. The first one is the outermost
 
 	// Store replaces DB, in unit tests and simulations: see package compensatortest. Close closes it. If New finds the
-	// Config valid but fails later, New closes it.
+	// Config valid but fails later, New closes the Store.
 	Store processlog.Store
 
 	Queue processlog.Queue // replaces Redis, as Store replaces DB. Close closes it, too

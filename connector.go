@@ -44,8 +44,8 @@ func Open(driverName, dataSourceName string) (*sql.DB, error) {
 // Put other wrappers, for example for tracing, inside this one. A wrapper around it works if it passes contexts on. New
 // warns of a wrapper that does not, because commits behind it are not seen. See docs/reference/servers.md.
 //
-// These errors concern only transactions in which an entry was recorded. The library knows how statements and errors
-// change a transaction for MySQL, MariaDB, compatible servers, and SQLite.
+// These errors concern only transactions in which an entry was recorded. The library knows the statements and errors
+// that change a transaction on MySQL, MariaDB, compatible servers, and SQLite.
 func Connector(inner driver.Connector) driver.Connector { return txwatch.Wrap(inner) }
 
 // scopedOf returns the ScopedTx that a handle uses, or nil.
@@ -86,8 +86,8 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	return watch, cmp.Or(err, watch.Err())
 }
 
-// inquiry finds out whether an unknown handle, for example of a tracer, belongs to a ScopedTx. The first statement that
-// reaches a ScopedTx gives the answer before it is sent. The inquiry sends no statement of its own.
+// inquiry finds out whether an unknown handle, for example of a tracer, belongs to a ScopedTx. A ScopedTx answers when
+// the first statement reaches it, before that statement is sent. The inquiry sends no statement of its own.
 type inquiry struct {
 	c       *Compensator // the Compensator that was called
 	ref     Ref          // the entry to change; nil when the call is Record
@@ -115,7 +115,7 @@ func (q *inquiry) admit(ctx context.Context, s *ScopedTx) error {
 	return q.refused
 }
 
-// or returns the reason why the call was refused. If it was not refused, or returns err.
+// The method or returns the reason why the call was refused, or its argument err if the call was not refused.
 func (q *inquiry) or(err error) error {
 	if q != nil && q.refused != nil {
 		return q.refused
@@ -123,7 +123,8 @@ func (q *inquiry) or(err error) error {
 	return err
 }
 
-// end returns watch. If watch is nil, end returns the end of the ScopedTx that the inquiry found.
+// The method end returns the parameter watch. If watch is nil, it returns the end of the ScopedTx that the inquiry
+// found.
 func (q *inquiry) end(watch transactionEnd) transactionEnd {
 	if watch == nil && q != nil && q.found != nil {
 		return q.found.end

@@ -128,7 +128,7 @@ type Codec interface {
 type SealingCodec interface {
 	Codec
 
-	// Seal returns the sealed content of the entry that the type and the key name.
+	// Seal returns content in its sealed form. businessType and idempotencyKey name the entry that it belongs to.
 	Seal(content []byte, businessType, idempotencyKey string) ([]byte, error)
 
 	// Open reverses Seal. It returns an error if content was not sealed for this type and key.

@@ -49,7 +49,7 @@ func Handle[T any](ctx context.Context, c *Compensator, businessType string, han
 
 // HandleTx registers a transactional handler. The library commits tx together with the success of the entry, so
 // everything that the handler writes through tx happens exactly once. Effects in this database need no idempotency. In
-// all other points HandleTx works as Handle does.
+// all other respects HandleTx works as Handle does.
 //
 // A handler must not complete, cancel or reschedule its own entry in tx. Such a call returns a *FieldError and changes
 // nothing. The handler's return value decides the outcome.
@@ -204,7 +204,7 @@ func wrap[F any, M ~func(F) F](handler F, outer, inner []M) F {
 	return handler
 }
 
-// register validates a type and adds it. set fills in the handler.
+// register validates a type and adds it. The function set fills in the handler.
 func register[T any](ctx context.Context, c *Compensator, businessType string, s settings, set func(t *engine.Type, f *features.TypeSettings, s *settings)) (*Type[T], error) {
 	s = s.withDefaults(c.cfg)
 	if err := errors.Join(validateType(businessType), s.validate()); err != nil {
@@ -313,7 +313,8 @@ type poolShares struct {
 	list []poolShare
 }
 
-// add adds a share. When the handlers may hold more than limit connections for the first time, first is true.
+// add adds a share, and returns the shares so far. The result first is true only at the call after which the handlers
+// may hold more than limit connections.
 func (p *poolShares) add(share poolShare, limit int) (all []poolShare, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -39,7 +39,8 @@ func (c *Compensator) headers(ctx context.Context) (h headers, err error) {
 	return h, err
 }
 
-// with returns the JSON to store. It holds the headers of the propagator and chosen, the headers of the entry.
+// The method with returns the JSON to store: the headers of the propagator, together with chosen, the headers of the
+// entry.
 func (h headers) with(chosen map[string]string) ([]byte, error) {
 	if len(chosen) == 0 {
 		return h.encoded, nil

@@ -86,8 +86,8 @@ func (p Progress) Finished() bool { return p.Total > 0 && p.Done == p.Total && !
 // invalid id is a *FieldError. Any other error comes from the database.
 func (b *Batch) Progress(ctx context.Context) (Progress, error) { return b.progress(ctx, nil) }
 
-// ProgressTx counts like Progress, and tx is the transaction that reads. Use it in a transactional handler, because the
-// pool may have no second connection for the handler. It returns ErrNoTransaction if tx is nil.
+// ProgressTx counts like Progress, but reads through tx. Use it in a transactional handler, because the pool may have
+// no second connection for the handler. It returns ErrNoTransaction if tx is nil.
 func (b *Batch) ProgressTx(ctx context.Context, tx Tx) (Progress, error) {
 	if tx == nil {
 		return Progress{}, ErrNoTransaction
@@ -161,9 +161,9 @@ func (b *Batch) wait(ctx context.Context) (Progress, error) {
 	}
 }
 
-// firstOpen returns the first entry of a batch behind cursor that has not ended, or the zero id. It also returns the
-// cursor behind that entry. If a handler of the batch records more entries with the same id, their position is behind
-// the handler's entry.
+// firstOpen returns the first unfinished entry of a batch after the given cursor, or the zero id if there is none. It
+// also returns the cursor after the entry that it found. If a handler of the batch records more entries with the same
+// id of the batch, they come after the handler's entry.
 func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (EntryID, string, error) {
 	if err := validateBatch(batchID); err != nil {
 		return EntryID{}, "", err

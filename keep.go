@@ -14,10 +14,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// There is one purge round in each slot of keepEvery. It ends keepFor after the start of the slot, even if it began
-// late. A round deletes keepStep entries, pauses for keepRest times as long as the deletion took, and repeats. The mark
-// is a row that names the latest slot. The process that moves the mark to a slot purges in that slot, so only one
-// process purges at a time.
+// The time is divided into slots of length keepEvery, and each slot has one purge round. It ends keepFor after the
+// start of the slot, even if it began late. A round deletes keepStep entries, pauses for keepRest times as long as the
+// deletion took, and repeats. The mark is a row that names the latest slot. The process that moves the mark to a slot
+// purges in that slot, so only one process purges at a time.
 const (
 	keepEvery = time.Minute
 	keepFor   = 45 * time.Second

@@ -65,26 +65,26 @@ func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
 	return errors.Join(problems...)
 }
 
-// otherEvent compares a duplicate with the entry that has its key. That entry is the stored one, or the draft at p if
-// this call records it. Content may differ because the struct of the type has a new field. So a difference is only
-// logged, unless the type is configured to refuse it.
-func (rec *recording) otherEvent(p int, e *NewEntry, told *Recorded) error {
+// otherEvent compares a duplicate with the entry that has its key. That entry is the stored one, or the draft with
+// index p if this call records it. Content may differ because the struct of the type has a new field. So a difference
+// is only logged, unless the type is configured to refuse it.
+func (rec *recording) otherEvent(p int, e *NewEntry, result *Recorded) error {
 	recorded := rec.Drafts[p].BusinessType
 	if rec.Inserted[p].Duplicate {
 		recorded = rec.Inserted[p].BusinessType
 	}
 	if recorded != e.BusinessType {
-		return &OtherTypeError{IdempotencyKey: told.IdempotencyKey, Recorded: recorded, Asked: e.BusinessType}
+		return &OtherTypeError{IdempotencyKey: result.IdempotencyKey, Recorded: recorded, Asked: e.BusinessType}
 	}
-	if told.ContentMatches {
+	if result.ContentMatches {
 		return nil
 	}
 	if rec.c.types.refusesOtherContent(e.BusinessType) {
-		return fmt.Errorf("%q: %w", told.IdempotencyKey, ErrOtherContent)
+		return fmt.Errorf("%q: %w", result.IdempotencyKey, ErrOtherContent)
 	}
 	if rec.c.types.firstOtherContent(e.BusinessType) {
 		rec.c.log.Warn("compensator: an idempotent id was recorded again with other content, which was not stored; further ones of this type are not logged",
-			"type", e.BusinessType, "idempotent_id", told.IdempotencyKey, "entry", told.ID)
+			"type", e.BusinessType, "idempotent_id", result.IdempotencyKey, "entry", result.ID)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ type NewEntry struct {
 	Options
 
 	done bool  // the caller of Record does the work itself, so the entry is recorded as succeeded
-	slot bool  // slot of a periodic type: an existing entry with this key is accepted
+	slot bool  // whether the entry is for a slot of a periodic type. If an entry with its key exists, Record then accepts that entry
 	err  error // the error with which Type.Entry failed
 }
 

@@ -29,8 +29,8 @@ type ScopedTx struct {
 	c   *Compensator // the Compensator that began this transaction
 	tx  processlog.Transaction
 	end transactionEnd
-	// alone equals end if the connections of the Store do not report the ends of transactions. If alone is nil, end is
-	// the connection's own view.
+	// If the connections of the Store do not report the ends of transactions, the field alone equals the field end.
+	// Otherwise alone is nil, and end is the connection's own view.
 	alone *unwatched
 
 	handles *processlog.Row // the entry whose handler uses this transaction; nil in InTx
@@ -138,8 +138,8 @@ func (s *ScopedTx) refuseOwn(ref Ref) error {
 	return &FieldError{Field: "ref", Reason: "is the entry that this transaction's handler is called for: what becomes of that is what the handler returns"}
 }
 
-// see remembers an error with which the server ended the transaction. So commit knows this even if the caller ignores
-// the error.
+// The method see remembers an error with which the server ended the transaction. So commit knows this even if the
+// caller ignores the error.
 func (s *ScopedTx) see(err error) error {
 	if s.alone != nil {
 		s.alone.see(err)
@@ -165,7 +165,8 @@ func (s *ScopedTx) joins(ctx context.Context, c *Compensator) error {
 	return s.end.Err()
 }
 
-// commit commits the transaction, unless it was refused. The callbacks of OnEnd get the result.
+// The method commit commits the transaction. If there is a reason against it (Refusal), it rolls back and returns this
+// reason. The callbacks of OnEnd get the result.
 func (s *ScopedTx) commit() error {
 	if refusal := s.end.Refusal(); refusal != nil {
 		s.rollback()
@@ -318,7 +319,7 @@ type proofOf struct {
 // the same log.
 var allProofs proofs
 
-// under registers a WithRetry call with this proof until the returned function is called.
+// The method under registers a WithRetry call with this proof until the returned function is called.
 func (p *proofs) under(proof proofOf) (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

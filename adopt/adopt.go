@@ -33,9 +33,9 @@ func Open(c *compensator.Compensator, cfg Config) (*Import, error) {
 	return &Import{c: c, cfg: cfg.withDefaults(), table: table, key: "`" + cfg.Key + "`"}, nil
 }
 
-// DryRun makes one pass and rolls back every transaction. Its transactions lock rows for as long as the transactions of
-// Once, and also consume AUTO_INCREMENT numbers of the log. If rows of different pages share an idempotency key, DryRun
-// counts each of these rows as recorded. Its errors are those of Once.
+// DryRun makes one pass and rolls back every transaction. Its transactions hold their locks for as long as those of
+// Once do. They also consume AUTO_INCREMENT numbers of the log. If rows of different pages share an idempotency key,
+// DryRun counts each of these rows as recorded. Its errors are those of Once.
 func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 	return im.pass(ctx, true, map[string]bool{})
 }
@@ -105,7 +105,8 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// pass goes through the table once. It logs each refused row that is not in named yet, and adds the row to named.
+// pass goes through the table once. It logs each refused row that is not yet in the map named, and adds the row to that
+// map.
 func (im *Import) pass(ctx context.Context, dry bool, named map[string]bool) (*Report, error) {
 	report := newReport()
 	for after := (*key)(nil); ; {
@@ -181,7 +182,7 @@ func refused(err error) bool {
 	return errors.As(err, &field) && !ours[field.Field]
 }
 
-// ours lists the fields of a *compensator.FieldError that are wrong in the Import itself, not in the entry of a row.
+// ours lists the fields of a *compensator.FieldError that belong to the Import itself, not to the entry of a row.
 var ours = map[string]bool{"tx": true, "Key": true, "Take": true}
 
 // pause waits for d. It returns false if ctx has ended.

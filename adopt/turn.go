@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// turn handles one page of rows in one transaction. The page holds the rows whose keys follow after. If only is set,
-// the page holds just these rows.
+// turn handles one page of rows in one transaction. The page holds the rows whose keys come after the key in the field
+// after. If the field only is set, the page holds just the rows with those keys.
 type turn struct {
 	*Import
 	dry   bool
@@ -24,7 +24,7 @@ type turn struct {
 
 	keys    []key // keys of the rows that Where found
 	tally   *Report
-	taken   []key // keys of the rows that become entries, in the order of entries
+	taken   []key // keys of the rows that become entries, in the order of the field entries
 	entries []compensator.NewEntry
 }
 
@@ -101,7 +101,7 @@ func (t *turn) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, error
 	return keys, rows.Err()
 }
 
-// scanKey reads the key from the first column. It discards the other columns, and more is their number.
+// scanKey reads the key from the first column. It discards the other columns. The parameter more is their number.
 func scanKey(rows *sql.Rows, more int) (key, error) {
 	types, err := rows.ColumnTypes()
 	if err != nil {
@@ -166,7 +166,7 @@ func (t *turn) lock(ctx context.Context, tx *compensator.ScopedTx) (string, erro
 	return lock, nil
 }
 
-// take maps a row. It adds the row's entry to entries, or counts the row as skipped or refused.
+// take maps a row. It adds the row's entry to the field entries, or counts the row as skipped or refused.
 func (t *turn) take(k key, rows *sql.Rows) error {
 	entry, err := t.entry(&Row{Key: k.text, rows: rows})
 	var skip *skipped

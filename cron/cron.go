@@ -69,8 +69,8 @@ func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
 // starBit is the bit with which the parser marks a star field.
 const starBit = 1 << 63
 
-// next returns the first time after the time shown at which the expression fires. The parser's schedule gives up after
-// five years. next continues, because around 2100 two leap days are eight years apart.
+// The function next returns the first time at which the expression fires after the argument shown. The parser's
+// schedule gives up after five years. next continues, because around 2100 two leap days are eight years apart.
 func next(spec *cron.SpecSchedule, shown time.Time) time.Time {
 	for {
 		found := spec.Next(shown)
@@ -81,9 +81,9 @@ func next(spec *cron.SpecSchedule, shown time.Time) time.Time {
 	}
 }
 
-// every schedules an expression for every hour. Between two clock changes of its location, it evaluates the expression
-// on a clock with a fixed offset. The parser's schedule cannot run in that location itself, because it leaves out a day
-// that has no midnight.
+// The type every is the schedule of an expression for every hour. Between two clock changes of its location, it
+// evaluates the expression on a clock with a fixed offset. The parser's schedule cannot run in that location itself,
+// because it leaves out a day that has no midnight.
 type every struct {
 	spec *cron.SpecSchedule
 	in   *time.Location
@@ -101,8 +101,8 @@ func (e every) Next(after time.Time) time.Time {
 	}
 }
 
-// wall schedules an expression that names hours. It evaluates the expression on a clock without clock changes. Then it
-// finds the moment at which the clock of its location shows the same time.
+// The type wall is the schedule of an expression that names hours. It evaluates the expression on a clock without clock
+// changes. Then it finds the moment at which the clock of its location shows the same time.
 type wall struct {
 	spec *cron.SpecSchedule
 	in   *time.Location

@@ -27,7 +27,7 @@ func parse(t *testing.T, expression string, in *time.Location) compensator.Sched
 	return schedule
 }
 
-// slots returns a schedule's slots after from and up to to.
+// slots returns the slots of a schedule that come after the time from, up to and including the time to.
 func slots(schedule compensator.Schedule, from, to time.Time) (list []time.Time) {
 	for next := schedule.Next(from); !next.IsZero() && !next.After(to); next = schedule.Next(next) {
 		list = append(list, next)

@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// aside returns an item that records a message as an entry of Config.Type. With kind failed, the log tries the message
-// again. With kind aside, the message waits for a person, and reason says why.
+// aside returns an item that records a message as an entry of Config.Type. If the parameter as is the kind failed, the
+// log tries the message again. If it is the kind aside, the message waits for a person, and reason says why.
 func (in *Intake) aside(m *Message, as kind, reason string) *item {
 	it := &item{message: m, kind: as, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
 	it.entry.IdempotencyKey = in.IdempotencyKey(m)
@@ -61,8 +61,8 @@ func (in *Intake) encode(it *item) (err error) {
 	return nil
 }
 
-// again is the handler of Config.Type. It processes the message of one entry in the same way as take processes the
-// messages of a batch.
+// again is the handler of Config.Type. It processes the message of one entry in the same way as the method take
+// processes the messages of a batch.
 func (in *Intake) again(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
 	m.Entry = e
 	if m.SetAside != "" && e.Epoch == 0 { // Epoch is above 0 after a person has requeued the entry. Then Config.Entry and Config.Work run.

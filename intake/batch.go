@@ -161,7 +161,7 @@ func refused(err error) bool {
 	return errors.As(err, &field) || errors.Is(err, compensator.ErrOtherContent)
 }
 
-// without counts the items whose keys are in known as duplicates, and returns the other items.
+// without counts an item as a duplicate if its key is in the map known. It returns the other items.
 func (b *batch) without(items []*item, known map[compensator.IdempotencyKey]bool) (rest []*item) {
 	for _, it := range items {
 		if it.settled = known[it.entry.IdempotencyKey]; it.settled {

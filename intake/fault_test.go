@@ -148,7 +148,7 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	r.settled("shop")
 	r.Exec("SET GLOBAL read_only=1")
 	r.add(101, 100)
-	for range 2 * failuresUntilSuspect { // In these rounds a batch is tried more often than suspect tolerates.
+	for range 2 * failuresUntilSuspect { // In these rounds a batch is tried more often than failuresUntilSuspect allows.
 		e := harness.Next(t, waiting)
 		require.ErrorContains(t, e.Err, "read-only")
 	}

@@ -155,7 +155,7 @@ func (g *group) Measure(ctx context.Context) (Backlog, error) {
 	}
 	if b.Pending > 0 {
 		ms, _, _ := strings.Cut(pending.Val().Lower, "-")
-		since, _ := strconv.ParseInt(ms, 10, 64) // The time in its id is the only time of a message that Redis stores.
+		since, _ := strconv.ParseInt(ms, 10, 64) // Redis stores no time of a message except the one in its id.
 		b.OldestPending = max(now.Val().Sub(time.UnixMilli(since)), 1)
 	}
 	return b, nil

@@ -96,7 +96,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	measured := make(chan struct{})
 	go func() {
 		defer close(measured)
-		in.measure(works) // Use works, which ends when loop ends. ctx may not have ended when the Compensator was closed.
+		in.measure(works) // Use the context works, which ends with the loop. ctx may not have ended when the Compensator was closed.
 	}()
 	err := in.loop(ctx, works)
 	stop()
@@ -195,7 +195,7 @@ func (in *Intake) trial(ctx context.Context) error {
 
 func (in *Intake) proved(ctx context.Context) bool { return errors.Is(in.trial(ctx), errProof) }
 
-// waits notifies the observer why the Intake waits. It logs only the first report after a success.
+// The method waits tells the observer why the Intake waits. It logs only the first report after a success.
 func (in *Intake) waits(messages int, err error) {
 	if in.set(err) {
 		in.cfg.Logger.Warn("intake: no messages are taken until the error has passed", "source", in.name, "messages", messages, "err", err)

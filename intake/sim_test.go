@@ -393,7 +393,7 @@ func (l *simLife) reply(ctx context.Context) {
 	}
 }
 
-// step performs do as one step. After a fault, the caller may not know whether do was performed.
+// step runs the function do as one step. After a fault, the caller may not know whether do has run.
 func (l *simLife) step(ctx context.Context, faults []simFault, do func() error) error {
 	fault, err := l.draw(ctx, faults)
 	if err != nil {

@@ -25,7 +25,7 @@ func (r *rig) given(consumer string, n int64) {
 	require.Len(r.T, taken[0].Messages, int(n))
 }
 
-// age makes a pending message look as if it was delivered that often, long ago.
+// age makes a pending message look as if it was delivered long ago, and as often as the parameter deliveries says.
 func (r *rig) age(consumer, id string, deliveries int) {
 	r.T.Helper()
 	require.NoError(r.T, r.rdb.Do(r.T.Context(), "XCLAIM", r.stream, "shop", consumer, 0, id,

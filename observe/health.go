@@ -37,7 +37,7 @@ type Health struct {
 
 // Ready returns nil if this process can do its work. Otherwise its error wraps Database or History, or says that Run is
 // not running. Two conditions must hold: the database answers, and no loss has stopped this process
-// (Config.StopOnLoss). A third condition holds if types have handlers in this process: Run must be running. A backlog
+// (Config.StopOnLoss). If types have handlers in this process, Run must also be running. A backlog
 // does not make a process unready, because stopping its traffic would only make the backlog grow. Also, overdue entries
 // may be the work of another deployment.
 func (h Health) Ready() error {

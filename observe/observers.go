@@ -31,8 +31,9 @@ func Observers(all ...Observer) Observer {
 	return joined
 }
 
-// fields returns a callback that calls the same callback of each observer. of selects this callback from an observer.
-// If no observer has it, fields returns nil. If only one observer has it, fields returns that callback unchanged.
+// fields returns a callback that calls the same callback of each observer. The function of selects this callback from
+// an observer. If no observer has it, fields returns nil. If only one observer has it, fields returns that callback
+// unchanged.
 func fields[E any](all []Observer, of func(Observer) func(E)) func(E) {
 	var callbacks []func(E)
 	for _, o := range all {
@@ -49,7 +50,7 @@ func fields[E any](all []Observer, of func(Observer) func(E)) func(E) {
 	return func(event E) { each(callbacks, event) }
 }
 
-// each calls all functions with the event. If a function panics, each still calls the remaining functions.
+// The function each calls all callbacks with the event. If a callback panics, the remaining ones are still called.
 func each[E any](callbacks []func(E), event E) {
 	if len(callbacks) > 1 {
 		defer each(callbacks[1:], event)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// watching returns an Observer whose callbacks append their name and who to told.
+// watching returns an Observer whose callbacks append their name and the argument who to the slice told.
 func watching(who string, told *[]string) Observer {
 	var o Observer
 	v := reflect.ValueOf(&o).Elem()
@@ -22,7 +22,7 @@ func watching(who string, told *[]string) Observer {
 	return o
 }
 
-// call calls a function with zero values.
+// The function call calls f with zero values.
 func call(f reflect.Value) {
 	var args []reflect.Value
 	for i := range f.Type().NumIn() {

@@ -87,7 +87,7 @@ func (g *gauges) tell(ctx context.Context, to metric.Observer) error {
 }
 
 // readings returns the current values of the gauges. It returns the last readings if they are younger than lookEvery,
-// or if another goroutine is reading new ones. If not, it calls look.
+// or if another goroutine is reading new ones. In all other cases it calls look.
 func (g *gauges) readings(ctx context.Context) []reading {
 	if g.looking.TryLock() {
 		defer g.looking.Unlock()

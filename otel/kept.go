@@ -13,8 +13,9 @@ type names struct {
 
 func newNames(most int) *names { return &names{most: most, known: make(map[string]bool)} }
 
-// of returns name if it is among the first names, and otherwise other. fresh reports whether this call has added name.
-func (n *names) of(name string) (told string, fresh bool) {
+// The method of returns the argument name if it is among the first names, and the constant other if it is not. The
+// result fresh says whether this call has added the name.
+func (n *names) of(name string) (value string, fresh bool) {
 	n.mu.RLock()
 	known, full := n.known[name], len(n.known) >= n.most
 	n.mu.RUnlock()

@@ -117,7 +117,7 @@ func (t *Telemetry) beginBatch(ctx context.Context, entries []*compensator.Entry
 	return a
 }
 
-// start starts the span. It changes a.ctx only after the span exists.
+// The method start starts the span. It changes a.ctx only after the span exists.
 func (t *Telemetry) start(a *running, links ...trace.Link) {
 	begin := t.spans.of(a.kind, t.spanStart)
 	opts := begin.opts
@@ -153,7 +153,7 @@ func ofEntry(e *compensator.Entry) []attribute.KeyValue {
 	return told
 }
 
-// end ends the span and records the duration. returned is false if the handler has panicked.
+// The method end ends the span and records the duration. The argument returned is false if the handler has panicked.
 func (t *Telemetry) end(a running, returned bool, errs ...error) {
 	word, err := typePanic, error(nil)
 	if returned {

@@ -211,7 +211,7 @@ func (p *part) failure() error {
 	return fmt.Errorf("serve: %s: %w", p.name, p.err)
 }
 
-// stop asks a part to stop and waits for it until ctx ends. ctx has a deadline.
+// The method stop asks a part to stop and waits for it until ctx ends. ctx has a deadline.
 func (p *part) stop(ctx context.Context) error {
 	told := make(chan error, 1)
 	go func() { told <- p.tell(ctx) }()
@@ -230,9 +230,9 @@ func (p *part) stop(ctx context.Context) error {
 	}
 }
 
-// tell shuts the server of a part down and waits for the part. If ctx ends first, it closes the connections. Shutdown
-// and Close wait for Serve to return, whatever their context says. Serve calls the user's code, so both may take longer
-// than ctx.
+// The method tell shuts the server of a part down and waits for the part. If ctx ends first, it closes the connections.
+// Shutdown and Close wait for Serve to return, whatever their context says. Serve calls the user's code, so both may
+// take longer than ctx.
 func (p *part) tell(ctx context.Context) (err error) {
 	if p.server != nil {
 		if err = p.server.Shutdown(ctx); err != nil {
@@ -244,7 +244,7 @@ func (p *part) tell(ctx context.Context) (err error) {
 	return errors.Join(p.failure(), err)
 }
 
-// stop stops several parts at the same time and waits for them, for at most timeout.
+// The function stop stops several parts at the same time and waits for them, for at most timeout.
 func stop(ctx context.Context, timeout time.Duration, parts []*part) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -306,7 +306,7 @@ func serveAll(end func(), servers []Server) (parts []*part) {
 	return parts
 }
 
-// serve answers requests until the server is shut down.
+// The method serve answers requests until the server is shut down.
 func (s Server) serve() (err error) {
 	defer s.Listener.Close() // Close the listener, in case the server never used it.
 	if s.TLSConfig != nil {

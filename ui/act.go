@@ -270,7 +270,7 @@ func (s *server) weigh(rq *request, wi formAction) (confirmData, error) {
 	return data, nil
 }
 
-// do carries out the action of a form.
+// The method do carries out the action of a form.
 func (s *server) do(rq *request) {
 	wi, err := readFormAction(rq.r)
 	if err == nil {

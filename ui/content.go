@@ -120,7 +120,7 @@ func (p *printer) scalar(text string, shown bool) {
 	p.out.WriteString(text)
 }
 
-// inside prints the rest of an object or array after its opening bracket.
+// The method inside prints the rest of an object or array after its opening bracket.
 func (p *printer) inside(d *json.Decoder, open json.Delim, path string, shown bool) error {
 	p.out.WriteString(open.String())
 	p.depth++

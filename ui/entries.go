@@ -146,7 +146,7 @@ func (s *server) entries(rq *request) {
 }
 
 // find redirects to one entry. The text may be an id, an idempotency key, or the key that a handler has sent with its
-// calls. If no entry matches, find redirects to the list for the text as a business id.
+// calls. If no entry matches, find redirects to the list of the entries that have the text as their business id.
 func (s *server) find(rq *request) {
 	text := strings.TrimSpace(rq.r.FormValue("q"))
 	refs := []compensator.Ref{compensator.IdempotencyKey(text)}

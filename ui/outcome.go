@@ -111,7 +111,7 @@ func whose(a admin.Actor) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// tell stores an outcome and redirects to the page that shows it.
+// The method tell stores an outcome and redirects to the page that shows it.
 func (rq *request) tell(o outcome) {
 	o.Name, o.Whose = rand.Text()[:10], whose(rq.Actor)
 	if len(o.Back) > mostBack {

@@ -81,7 +81,7 @@ func (rq *request) show(status int, page string, data any) {
 	rq.send(status, visible(html.Bytes()))
 }
 
-// fail answers with an error page.
+// The method fail answers with an error page.
 func (rq *request) fail(status int, key string, args ...any) {
 	text, err := rq.T(key, args...)
 	if err != nil {
@@ -90,8 +90,8 @@ func (rq *request) fail(status int, key string, args ...any) {
 	rq.show(status, "error", text)
 }
 
-// failed answers with an error page for an error of the Admin. A driver's error may contain anything, so only the
-// Logger gets its text.
+// The method failed answers with an error page for an error of the Admin. A driver's error may contain anything, so
+// only the Logger gets its text.
 func (rq *request) failed(err error) {
 	var field *compensator.FieldError
 	switch {
@@ -201,7 +201,8 @@ func (rq *request) Here() string {
 // Back returns the address of the page from which the person came, as the form says.
 func (rq *request) Back() string { return rq.back(rq.r.FormValue("back")) }
 
-// back returns to if it is an address of the pages of this log, and their base otherwise.
+// The method back returns the argument to if that is an address of the pages of this log. Otherwise it returns the base
+// of these pages.
 func (rq *request) back(to string) string {
 	base := rq.s.base
 	u, err := url.Parse(to)

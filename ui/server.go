@@ -32,7 +32,8 @@ type server struct {
 	made  string // hash of everything from which pages are built, except their data; see makings
 }
 
-// at returns the server whose pages a request asks for. A path outside all of them belongs to the first.
+// The method at returns the server whose pages a request asks for. If the path belongs to none of the servers, it
+// returns the first one.
 func (s *site) at(r *http.Request) *server {
 	for _, log := range s.servers {
 		if strings.HasPrefix(r.URL.Path, log.base) {

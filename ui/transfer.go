@@ -37,7 +37,8 @@ func (rq *request) asOf(at time.Time) {
 
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// has sets the ETag of the answer. If the browser already has the page with this tag, has answers 304 and returns true.
+// The method has sets the ETag of the answer. If the browser already has the page with this tag, the method answers 304
+// and returns true.
 func (rq *request) has(tag string) bool {
 	h := rq.w.Header()
 	h.Set("ETag", tag)

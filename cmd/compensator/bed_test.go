@@ -156,11 +156,11 @@ func call(t *testing.T, dsn string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// do calls the program with empty standard input.
+// The method do calls the program with empty standard input.
 func (b *bed) do(args ...string) answer { return b.reading("", args...) }
 
-// reading calls the program with this standard input. It runs in the test's process, because hundreds of processes
-// would take too long.
+// reading calls the program with the given standard input. The program runs in the test's process, because hundreds of
+// processes would take too long.
 func (b *bed) reading(stdin string, args ...string) answer {
 	b.Helper()
 	var files [3]*os.File
@@ -210,7 +210,7 @@ func checked(t *testing.T, a answer) answer {
 	return a
 }
 
-// ok does the same as do for a call that must succeed. It returns the printed text.
+// The method ok works like the method do, for a call that must succeed. It returns the printed text.
 func (b *bed) ok(args ...string) string {
 	b.Helper()
 	a := b.do(args...)
@@ -218,7 +218,7 @@ func (b *bed) ok(args ...string) string {
 	return a.out
 }
 
-// refused does the same as do for a call that must fail with this exit code. It returns the error text.
+// refused works like the method do, for a call that must fail with the given exit code. It returns the error text.
 func (b *bed) refused(code int, args ...string) string {
 	b.Helper()
 	a := b.do(args...)

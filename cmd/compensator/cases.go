@@ -171,9 +171,9 @@ func (p *program) caseTake() *cobra.Command {
 	return cmd
 }
 
-// take takes cases in the versions that the person saw. One call of the Admin takes at most admin.MaxEntries cases. If
-// an error occurs after the first such call, it becomes the answer for the remaining cases. So the person sees which
-// cases were taken.
+// The method take takes cases in the versions that the person saw. One call of the Admin takes at most admin.MaxEntries
+// cases. If an error occurs after the first such call, it becomes the answer for the remaining cases. So the person
+// sees which cases were taken.
 func (s *session) take(ctx context.Context, names []string, why admin.Why) (results, error) {
 	errs := make([]error, len(names))
 	known := make(map[compensator.EntryID]bool)
@@ -218,7 +218,8 @@ func (s *session) take(ctx context.Context, names []string, why admin.Why) (resu
 	return answers, nil
 }
 
-// seenCase returns a case in the version that name gives. If name gives no version, seenCase uses the current one.
+// seenCase returns a case in the version that the argument name gives. If name gives no version, seenCase uses the
+// current one.
 func (s *session) seenCase(ctx context.Context, name string) (seen admin.SeenCase, err error) {
 	text, version, given := strings.Cut(name, ":c")
 	if seen.EntryID, err = compensator.ParseEntryID(text); err != nil {

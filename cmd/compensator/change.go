@@ -208,7 +208,7 @@ func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 	})
 }
 
-// within calls read, which takes no context. If ctx ends first, within returns the context's error.
+// within calls the function read, which takes no context. If ctx ends first, within returns the context's error.
 func within[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -250,8 +250,8 @@ func parse(name string) (asked, error) {
 	return asked{name, of, &seen}, nil
 }
 
-// named finds entries by their names. It reads the entries whose names have no version, and those with ids in one
-// query. answers holds an error for each entry that does not exist.
+// named finds entries by their names. It reads the entries whose names have no version. Those with ids take one query.
+// answers holds an error for each entry that does not exist.
 func (s *session) named(ctx context.Context, names []string) (entries []picked, answers results, err error) {
 	all := make([]asked, len(names))
 	var ids []compensator.EntryID
@@ -351,7 +351,7 @@ func (p *program) skipUnknown(ctx context.Context, s *session, entries []picked,
 	return slices.DeleteFunc(entries, func(e picked) bool { return slices.Contains(refused.Unknown, e.id) }), nil
 }
 
-// read reads the entries whose line is nil. It returns the lines of all entries that exist.
+// The method read reads the entries whose line is nil. It returns the lines of all entries that exist.
 func (s *session) read(ctx context.Context, entries []picked) ([]admin.Line, error) {
 	var unread []compensator.EntryID
 	for _, e := range entries {
@@ -440,7 +440,7 @@ func (p *program) confirm(ctx context.Context, verb, word string) error {
 	return nil
 }
 
-// do applies ch to the entries and adds one answer for each entry to answers.
+// The method do applies the change ch to the entries. It adds one answer for each entry to the list answers.
 func (s *session) do(ctx context.Context, ch admin.Change, entries []picked, answers *results) error {
 	for _, e := range entries {
 		ch.Entries = append(ch.Entries, admin.Seen{ID: e.id, Version: e.seen})

@@ -104,7 +104,7 @@ func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 func isSQLite(dsn string) bool { return strings.HasPrefix(dsn, "file:") }
 
 // sqliteDSN adds the settings that a log needs, unless the DSN sets them. If create is set, SQLite creates a missing
-// file. Only the command migrate sets it.
+// file. Only the command migrate sets create.
 func sqliteDSN(dsn string, create bool) string {
 	file, query, _ := strings.Cut(dsn, "?")
 	settings, err := url.ParseQuery(query)

@@ -78,7 +78,7 @@ func (s *console) missing() bool {
 	return missing
 }
 
-// without is a log that lacks the tables of Config.Operations. The program can only read it.
+// A without is a log that lacks the tables of Config.Operations. The program can only read such a log.
 type without struct {
 	processlog.Operations
 	store processlog.Store

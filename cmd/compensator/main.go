@@ -103,7 +103,7 @@ func usage(format string, args ...any) error {
 	return &exitError{code: codeUsage, err: fmt.Errorf(format, args...)}
 }
 
-// ran marks an error of a command that has started its work. Errors without this mark mean wrong usage.
+// ran wraps an error of a command that has started its work. An error without this wrapper means wrong usage.
 type ran struct{ error }
 
 func (r ran) Unwrap() error { return r.error }

@@ -178,8 +178,8 @@ func (r *rules) May(ctx context.Context, a admin.Actor, right admin.Right, on ad
 	return err == nil && p.May(ctx, a, right, on)
 }
 
-// now returns the policy, at most policyKept old. If it is older, one caller reads it again. The other callers wait for
-// that reading, but each of them only until its own ctx ends.
+// The method now returns the policy. If the cached policy is older than policyKept, one caller reads it again. The
+// other callers wait for that reading, but each of them only until its own ctx ends.
 func (r *rules) now(ctx context.Context) (*policy, error) {
 	select {
 	case r.guard <- struct{}{}:
@@ -259,7 +259,7 @@ func (p *program) setPolicy() *cobra.Command {
 	return cmd
 }
 
-// read reads a file. The name - means standard input.
+// The method read reads a file. The name - means standard input.
 func (p *program) read(ctx context.Context, name string) ([]byte, error) {
 	if name != "-" {
 		return os.ReadFile(name)

@@ -20,7 +20,7 @@ var whereKeys = []string{"type", "state", "batch", "business", "ext", "user", "e
 
 const whereHelp = "type=refund,state=dead; also batch, business, ext, user, error (a part of it), ended_by, from and to (when recorded: 2h ago, or 2026-01-31T10:00:00Z), failure (from cases list --groups)"
 
-// where is the parsed filter of --where.
+// A where is the parsed filter of --where.
 type where struct {
 	admin.Filter
 	failure admin.Fingerprint // zero: any failure

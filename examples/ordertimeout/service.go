@@ -40,7 +40,7 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 		ctx, stop = context.WithCancel(ctx)
 		go func() {
 			defer stop()
-			_, _ = io.Copy(io.Discard, os.Stdin) // An error ends it too.
+			_, _ = io.Copy(io.Discard, os.Stdin) // An error of Copy also ends the context.
 		}()
 	}
 	return s.run(ctx, out)

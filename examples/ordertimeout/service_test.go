@@ -61,7 +61,7 @@ func (w *world) post(path string, body any) (int, order) {
 	return status, o
 }
 
-// get reads the order until until returns true.
+// The method get reads the order until the function until returns true.
 func (w *world) get(id uint64, until func(order) bool) order {
 	for {
 		response, err := http.Get(fmt.Sprintf("http://%s/orders/%d", w.client.address(), id))

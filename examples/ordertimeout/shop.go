@@ -144,7 +144,7 @@ const closeOrder = `UPDATE orders SET state = 'closed', closed_at = UTC_TIMESTAM
 func (s *shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, c closing) error {
 	closed, err := changed(tx.ExecContext(ctx, closeOrder, c.Order))
 	if err != nil || !closed {
-		return err // If no order was closed, it was paid at the last moment.
+		return err // If no order was closed, this order was paid at the last moment.
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE stock SET n = n + ? WHERE sku = ?`, c.Quantity, c.SKU)
 	return err

@@ -173,7 +173,7 @@ func orders(t *testing.T, db *sql.DB) {
 	require.NoError(t, err)
 }
 
-// swallow lets the server roll back the transaction during way. It does not return the error.
+// swallow lets the server roll back the transaction during the function way. It does not return the error.
 func swallow(t *testing.T, db *sql.DB, way func(id int) error) {
 	rival, err := db.Begin()
 	require.NoError(t, err)

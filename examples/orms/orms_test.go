@@ -17,10 +17,11 @@ type orm struct {
 	// inTx begins a transaction, writes an order through the ORM, and commits if work returns nil.
 	inTx func(ctx context.Context, note string, work func(tx compensator.Tx) error) error
 
-	// nest runs outer in a transaction that commits. It runs inner in a nested transaction that is rolled back.
+	// nest runs the function outer in a transaction that commits. It runs the function inner in a nested transaction
+	// that is rolled back.
 	nest func(ctx context.Context, outer, inner func(tx compensator.Tx) error) error
 
-	// write writes an order through the ORM in a handler's transaction.
+	// write stores an order through the ORM in a handler's transaction.
 	write func(ctx context.Context, tx *compensator.ScopedTx, note string) error
 
 	// outside is a handle without a transaction.
@@ -35,7 +36,7 @@ var orms = map[string]func(*testing.T, *sql.DB) orm{
 	"sqlx":                    openSQLX,
 }
 
-// each runs the test with every ORM, on a plain pool, on a pool with the Connector, and on SQLite.
+// The function each runs the test with every ORM, on a plain pool, on a pool with the Connector, and on SQLite.
 func each(t *testing.T, test func(t *testing.T, w *world, o orm)) {
 	for name, open := range orms {
 		for pool, openDB := range map[string]func(*testing.T) *sql.DB{"plain": openPlain, "Connector": openWatched, "SQLite": openSQLite} {

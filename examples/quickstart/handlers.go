@@ -65,7 +65,7 @@ func (s *shop) pack(ctx context.Context, e *compensator.Entry, o Order) error {
 	return takeTime(ctx, 150*time.Millisecond) // the time until the warehouse answers
 }
 
-// fly always fails. After its last attempt refund undoes the sale.
+// fly always fails. After its last attempt the method refund undoes the sale.
 func fly(context.Context, *compensator.Entry, Order) error {
 	return errors.New("there is no drone")
 }

@@ -85,7 +85,7 @@ func (w *worker) stop() error {
 	return nil
 }
 
-// await calls ask until it returns true. It returns an error if the worker ends.
+// await calls the function ask until it returns true. It returns an error if the worker ends.
 func (w *worker) await(ctx context.Context, ask func() (bool, error)) error {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()

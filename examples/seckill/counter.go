@@ -27,8 +27,8 @@ var (
 	abandonedScript = redis.NewScript(abandonedLua)
 )
 
-// take takes a piece and writes the edition into the ticket. It returns ErrSoldOut, ErrAgain, or ErrStale if Redis does
-// not know the sale.
+// The method take takes a piece and writes the edition into the ticket. It returns ErrSoldOut, ErrAgain, or ErrStale if
+// Redis does not know the sale.
 func (c counter) take(ctx context.Context, t *shop.Ticket) error {
 	return shop.Taken(t, takeScript.Run(ctx, c.Redis, c.Keys(t.Goods), t.Buyer, t.ID))
 }
@@ -37,7 +37,7 @@ func (c counter) confirm(ctx context.Context, t shop.Ticket) error {
 	return confirmScript.Run(ctx, c.Redis, c.Keys(t.Goods), t.Buyer, t.ID).Err()
 }
 
-// atOnce is the maximum number of tickets that one call of abandoned finds.
+// atOnce is the maximum number of tickets that one call of the method abandoned finds.
 const atOnce = 500
 
 // abandoned returns tickets that were taken longer than age ago and were neither confirmed nor given back.

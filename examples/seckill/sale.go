@@ -40,7 +40,8 @@ func (s *sale) sell(ctx context.Context, t shop.Ticket) error {
 }
 
 // send publishes create_order entries. A message in the queue is no success yet, because the consumer completes the
-// entry. An entry that is not completed in time is sent again. After the last attempt it fails, and undo follows.
+// entry. An entry that is not completed in time is sent again. After the last attempt it fails, and the method undo
+// follows.
 func (s *sale) send(ctx context.Context, items []compensator.Item[shop.Ticket]) []error {
 	outcomes := s.publish(ctx, s.withSendingsLeft(items))
 	for i, err := range outcomes {

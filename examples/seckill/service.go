@@ -38,7 +38,7 @@ func (p *sending) define(flags *flag.FlagSet) {
 	flags.IntVar(&p.workers, "workers", 8, "number of messages that this process works on concurrently")
 }
 
-// arguments returns the flags that define reads.
+// arguments returns the flags that the method define reads.
 func (p sending) arguments() []string {
 	return []string{"-gather", p.gather.String(), "-later", p.later.String(), "-abandon", p.abandon.String(), "-workers", strconv.Itoa(p.workers)}
 }

@@ -305,7 +305,7 @@ func TestPurchaseWhoseCommitIsUnknownIsResolved(t *testing.T) {
 	}
 }
 
-// take leaves a ticket as if its process had died right after the script.
+// The method take leaves a ticket as if its process had died right after the script.
 func (w *world) take(buyer string) shop.Ticket {
 	w.T.Helper()
 	require.NoError(w.T, w.other.Rebuild(w.T.Context(), "phone", ""))

@@ -21,7 +21,7 @@ func (p plain) Sell(ctx context.Context, want shop.Purchase) (shop.Ticket, error
 	return p.sellBare(ctx, want, func(tx *sql.Tx, t shop.Ticket) error { return p.InsertOrder(ctx, tx, t, p.Window) })
 }
 
-// sellBare sells a ticket in one transaction. more adds statements to the transaction.
+// sellBare sells a ticket in one transaction. The function more adds statements to the transaction.
 func (s *sale) sellBare(ctx context.Context, want shop.Purchase, more func(*sql.Tx, shop.Ticket) error) (shop.Ticket, error) {
 	t := shop.NewTicket(want)
 	if err := s.counter.take(ctx, &t); err != nil {

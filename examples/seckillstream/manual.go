@@ -77,7 +77,7 @@ func (h *manual) pending(ctx context.Context) {
 	}
 }
 
-// next reads one message and makes its order. none is true if there was no message.
+// The method next reads one message and makes its order. The result none is true if there was no message.
 func (h *manual) next(ctx context.Context, from string) (none bool, err error) {
 	streams, err := h.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: handGroup, Consumer: handConsumer, Streams: []string{h.stream(h.Goods), from}, Count: 1, Block: 500 * time.Millisecond,

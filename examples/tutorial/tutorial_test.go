@@ -32,13 +32,13 @@ var (
 	numbers = regexp.MustCompile(`\d+`)
 )
 
-// step is a block of commands with what it prints.
+// step is a block of commands with the text that it prints.
 type step struct {
-	browser  bool              // a person uses the browser before
+	browser  bool              // whether a person uses the browser before the commands run
 	files    map[string]string // files to write before
 	commands string
 	prints   *string
-	numbers  bool // numbers differ from run to run
+	numbers  bool // whether the printed numbers differ from run to run
 }
 
 // stepsOf returns the steps of a page. Blocks that need Docker are left out.
@@ -69,8 +69,8 @@ func stepsOf(t *testing.T, page string) (steps []step) {
 	return steps
 }
 
-// run runs the steps in one shell, in a new folder, and compares what they print. It calls person where the page asks
-// for a browser. replace has pairs of texts.
+// run runs the steps in one shell, in a new folder, and compares what they print. It calls the function person where
+// the page asks for a browser. The argument replace holds pairs: a text of the page, and the text that replaces it.
 func run(t *testing.T, steps []step, person func(), replace ...string) {
 	tree, err := filepath.Abs("../..")
 	require.NoError(t, err)

@@ -119,7 +119,7 @@ func (b *books) readNumbers(ctx context.Context, db *sql.DB) error {
 	return db.QueryRowContext(ctx, `SELECT COUNT(DISTINCT batch, user), COUNT(*) FROM usersync_sendings`).Scan(&b.again, &b.sendings)
 }
 
-// count counts the uploaded users for which holds returns true.
+// count counts the uploaded users for which the function holds returns true.
 func (b *books) count(holds func(m message, hopeless bool) bool) (n int) {
 	for m, u := range b.uploaded {
 		if holds(m, fateOf(u, b.seed).hopeless()) {

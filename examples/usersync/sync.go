@@ -166,7 +166,7 @@ func (s *syncer) repair(ctx context.Context, r repair) error {
 	case err != nil:
 		return err
 	case seen.State == compensator.Succeeded:
-		return errSynced // Requeued, the user would be synced twice.
+		return errSynced // A requeue would sync the user a second time.
 	}
 	if err := changeEmail(ctx, s.db, m, r.Email); err != nil {
 		return err

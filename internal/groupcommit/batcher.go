@@ -19,7 +19,7 @@ import (
 type Batcher[T any] struct {
 	Max     int // maximum items of a flush
 	Workers int // maximum concurrent flushes
-	Bound   int // maximum waiting items; 0 means no limit, for callers that limit them
+	Bound   int // maximum number of waiting items; 0 means no limit, for callers that limit the items themselves
 	Flush   func(batch []T)
 	Pace    Pace // pauses between flushes that are not full
 
@@ -123,7 +123,7 @@ func (b *Batcher[T]) early() (time.Duration, <-chan struct{}) {
 	return early, b.full
 }
 
-// next takes the next batch. If nothing waits, it returns nil and the worker ends.
+// The method next takes the next batch. If nothing waits, it returns nil and the worker ends.
 func (b *Batcher[T]) next() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()

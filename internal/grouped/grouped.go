@@ -29,7 +29,7 @@ func By[K comparable, V any](items []V, key func(V) K) Groups[K, V] {
 	return g
 }
 
-// Without returns the items that are not in drop.
+// Without returns the items that are not in the slice drop.
 func Without[T comparable](items, drop []T) []T {
 	if len(drop) == 0 {
 		return items

@@ -74,7 +74,8 @@ func (s *shaper) last() rune {
 	return s.out[len(s.out)-1]
 }
 
-// write writes r, but omits repeated spaces. It merges numbers that are joined by one character, as in a time.
+// The method write appends r to the shape, but omits repeated spaces. It merges numbers that are joined by one
+// character, as in a time.
 func (s *shaper) write(r rune) {
 	n := len(s.out)
 	switch {
@@ -87,7 +88,7 @@ func (s *shaper) write(r rune) {
 	s.out = append(s.out, r)
 }
 
-// next consumes a quotation, a word, or one character.
+// The method next consumes a quotation, a word, or one character.
 func (s *shaper) next() {
 	r, size := utf8.DecodeRuneInString(s.rest)
 	switch {
@@ -142,8 +143,8 @@ func quotationEnd(text string, end rune) int {
 	return -1
 }
 
-// word writes a word, or # if it contains a digit. Each Han character is a separate word: 订单12345不存在 becomes
-// 订单#不存在.
+// The method word writes a word, or # if the word contains a digit. Each Han character is a separate word: 订单12345不存在
+// becomes 订单#不存在.
 func (s *shaper) word() {
 	end, digits := uuid(s.rest), false
 	for i, r := range s.rest {

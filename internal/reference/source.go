@@ -148,7 +148,7 @@ func (s *source) least() map[string]string {
 	return found
 }
 
-// span returns a duration as text, as constant does. It returns "" for 0.
+// span returns a duration as text, as the function constant does. It returns "" for 0.
 func span(e ast.Expr) string {
 	if value := constant(e); value != "0" {
 		return value

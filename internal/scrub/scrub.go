@@ -26,11 +26,13 @@ var rules = []struct {
 	{regexp.MustCompile(`(://[^\s/:@"']*):(?:[0-9]*[^\s"'/0-9][^\s"']*|[0-9]+)@`), "${1}:" + gone + "@"},
 	// user:password@tcp(host), not after //
 	{regexp.MustCompile(`((?:^/?|[^/]/|[^A-Za-z0-9._%+/-])[A-Za-z0-9._%+-]+):(?:[^\s"'/@]|/[^\s"'/@])[^\s"']*@`), "${1}:" + gone + "@"},
-	// fields of a form, settings, and both in an escaped URL: password=x, password = x, user[password]=x, password%3Dx
+	// Values in the fields of a form, in settings, and in both within an escaped URL: password=x, password = x,
+	// user[password]=x, password%3Dx
 	{regexp.MustCompile(`(?is)\b((?:` + secret + `)(?:\[[a-z0-9_]*\]|\])*)(=|[ \t]+=[ \t]+|%3D)(?:` + quoted + `|'[^']*'?|[^\s&;,"']+)`), "${1}${2}" + gone},
 	{regexp.MustCompile(`(?is)(\\?")(` + secret + `)\\?"\s*:\s*(?:` + quoted + `|\[[^\]]*\]?|\{[^}]*\}?|-?[0-9][0-9.e+-]*)`), "${1}${2}${1}:${1}" + gone + "${1}"},
 	{regexp.MustCompile(`(?is)'(` + secret + `)'\s*:\s*'[^']*'?`), "'${1}': '" + gone + "'"},
-	// as Go and YAML write them. After a space only values with a digit, because "token: expired" describes an error.
+	// Values as Go and YAML write them. After a space the rule matches only a value with a digit, because "token:
+	// expired" describes an error.
 	{regexp.MustCompile(`(?i)\b(` + secret + `):[^\s&;,"'\]})=:/@]+`), "${1}:" + gone},
 	{regexp.MustCompile(`(?i)\b(` + secret + `):[ \t]+[^\s&;,"'\]})0-9]*[0-9][^\s&;,"'\]})]*`), "${1}: " + gone},
 	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+(?:[A-Za-z0-9._~+/-]{16,}=*|[A-Za-z0-9+/]{6,}=+)`), "${1} " + gone},
@@ -42,7 +44,7 @@ var rules = []struct {
 	{regexp.MustCompile(`[A-Za-z0-9._+-]+%40([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)`), gone + "%40${1}"},
 }
 
-// Text returns text without confidential data. Text of the result is the result itself.
+// Text returns its argument without confidential data. A second call of Text changes nothing more.
 func Text(text string) string {
 	for {
 		was := text

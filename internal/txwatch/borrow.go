@@ -35,7 +35,7 @@ func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	go func() {
 		defer close(borrowed.over)
 		defer conn.Close()
-		_ = conn.Raw(func(driverConn any) error { // Ignore the result of Raw, because it is the error that end has passed to the goroutine.
+		_ = conn.Raw(func(driverConn any) error { // Ignore the result of Raw, because it is the error that the method end has passed to the goroutine.
 			inner <- driverConn.(driver.Conn)
 			return <-borrowed.back
 		})
@@ -50,7 +50,7 @@ type borrowed struct {
 	over chan struct{} // closed when the pool has the connection again
 }
 
-// end gives the connection back. If sound is false, the pool closes the connection.
+// The method end gives the connection back. If its argument is false, the pool closes the connection.
 func (l *borrowed) end(sound bool) {
 	var verdict error
 	if !sound {

@@ -183,9 +183,9 @@ func (c *watchedConn) Close() error {
 	return err
 }
 
-// before returns an error for a statement whose transaction is over. It also refuses a COMMIT that was sent as text,
-// under the same conditions as watchedDriverTx.Commit, and sends a ROLLBACK instead. It refuses an XA commit or prepare
-// too, but sends no ROLLBACK for it, because the XA coordinator must roll back on all servers.
+// The method before returns an error for a statement whose transaction is over. It also refuses a COMMIT that was sent
+// as text, under the same conditions as watchedDriverTx.Commit, and sends a ROLLBACK instead. It refuses an XA commit
+// or prepare too, but sends no ROLLBACK for it, because the XA coordinator must roll back on all servers.
 func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
 	c.touched = true
 	// Always let a ROLLBACK pass. It does no harm in any state, and the caller needs it if the server does not answer.

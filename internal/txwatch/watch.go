@@ -136,7 +136,7 @@ func (t *txWatch) committedImplicitly(err error) {
 // committed updates the state after a COMMIT with the given outcome. It returns the error for the caller.
 func (t *txWatch) committed(err error, outcome Outcome) error {
 	t.discard = t.discard || unfit(err)
-	enlisted := t.watched != nil // Read watched before end sets it to nil.
+	enlisted := t.watched != nil // Read watched before the method end sets it to nil.
 	t.end(outcome)
 	if enlisted && outcome == Unknown {
 		return fmt.Errorf("%w: %w", processlog.ErrCommitUnknown, err)
@@ -177,8 +177,8 @@ func (t *txWatch) end(outcome Outcome) {
 	}
 }
 
-// reset updates the state when the pool hands out the connection. A transaction that was begun by a text and left open
-// is still open on the server. The next user of the connection decides what happens to it.
+// reset updates the state when the pool hands out the connection. A transaction that was begun by a BEGIN in a text and
+// left open is still open on the server. The next user of the connection decides what happens to it.
 func (t *txWatch) reset() {
 	t.ours = nil
 	switch t.state {
@@ -269,7 +269,7 @@ func (t *txWatch) busy(err error) error {
 	return nil
 }
 
-// after updates the state after a statement that was sent as text. It returns the error for the caller.
+// The method after updates the state after a statement that was sent as text. It returns the error for the caller.
 func (t *txWatch) after(kind sqlKind, query string, err error) error {
 	if busy := t.busy(err); busy != nil {
 		return busy

@@ -126,7 +126,7 @@ func As(err error, target any) bool {
 // probed is an error type that occurs in no tree.
 type probed struct{ error }
 
-// nobody is an error that equals no other error. If an Is method matches nobody, the method is ignored.
+// nobody is an error that equals no other error. An Is method that matches the error nobody is ignored.
 var nobody = error(&probed{})
 
 // probe reports whether it could visit a whole tree and call the methods of each error.

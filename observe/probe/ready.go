@@ -105,7 +105,7 @@ func namesOf(logs []Log) []string {
 	return names
 }
 
-// because returns one word for the reason why Health.Ready is not nil.
+// The function because returns one word for the reason why Health.Ready is not nil.
 func because(health observe.Health) string {
 	switch {
 	case health.Ready() == nil:

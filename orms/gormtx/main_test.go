@@ -79,7 +79,7 @@ type world struct {
 	work  func(ctx context.Context, tx *compensator.ScopedTx) error
 }
 
-// each runs the test on every database, with and without a cache of prepared statements.
+// The function each runs the test on every database, with and without a cache of prepared statements.
 func each(t *testing.T, test func(t *testing.T, w *world)) {
 	for name, open := range databases {
 		for cache, prepare := range map[string]bool{"": false, ", statements cached": true} {
@@ -100,7 +100,7 @@ func each(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-// handle runs work as the handler of a new entry and returns the entry afterwards.
+// handle runs the function work as the handler of a new entry, and returns the entry afterwards.
 func (w *world) handle(work func(ctx context.Context, tx *compensator.ScopedTx) error) compensator.Entry {
 	w.t.Helper()
 	w.work = work

@@ -29,7 +29,7 @@ type channelPool struct {
 
 	mu   sync.Mutex // guards the fields below
 	idle []*channel
-	open chan struct{} // closed as long as the broker reads from this connection, and open as long as it does not
+	open chan struct{} // senders wait until this channel is closed. It is closed as long as the broker reads from this connection
 }
 
 func newChannelPool(l *link, channels int) *channelPool {
@@ -53,7 +53,7 @@ func (l *channelPool) block(blocked bool) {
 	}
 }
 
-// end wakes all waiting senders and closes the connection, which unblocks its writers.
+// The method end wakes all waiting senders and closes the connection, which unblocks its writers.
 func (l *channelPool) end() {
 	close(l.dead)
 	l.link.drop()
@@ -89,7 +89,7 @@ func (l *channelPool) awaitOpen(ctx context.Context) error {
 	}
 }
 
-// take takes a slot. deliver gives the slot back.
+// The method take takes a slot. The method deliver gives the slot back.
 func (l *channelPool) take(ctx context.Context) error {
 	if err := l.awaitOpen(ctx); err != nil {
 		return err

@@ -111,7 +111,7 @@ type Consumer struct {
 	work         Work
 	cfg          ConsumerConfig
 	slots        chan struct{} // holds one value for each running function, including functions of earlier connections
-	moving       chan struct{} // holds one value if a refused message is being moved
+	moving       chan struct{} // holds one value as long as a refused message is being moved
 	running      atomic.Bool
 
 	mu  sync.Mutex // guards err

@@ -79,9 +79,9 @@ func (m *message) problem() string {
 	return ""
 }
 
-// beyond returns the reason why a connection with frames of at most limit bytes cannot carry the message. It returns ""
-// if the connection can carry it. A limit of 0 means no limit. The headers must fit one frame. If they did not, the
-// broker would close the connection, which affects all its senders.
+// The method beyond returns the reason why a connection with frames of at most limit bytes cannot carry the message. It
+// returns "" if the connection can carry it. A limit of 0 means no limit. The headers must fit one frame. If they did
+// not, the broker would close the connection, which affects all its senders.
 func (m *message) beyond(limit int) string {
 	p := &m.publishing
 	size := frameEnds + 2 + 2 + 8 + 2 + // class, weight, body size, property flags

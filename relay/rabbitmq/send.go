@@ -101,7 +101,7 @@ func all(messages []*message, err error) []error {
 }
 
 // deliver publishes all messages on one channel and then waits for all confirms. It opens a channel if none is idle. At
-// the end it frees the slot that take has taken.
+// the end it frees the slot that the method take has taken.
 func (l *channelPool) deliver(ctx context.Context, messages []*message) []error {
 	defer func() { <-l.slots }()
 	ch, err := l.channel()

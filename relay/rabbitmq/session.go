@@ -236,9 +236,9 @@ func (s *session) probe() error {
 	return ch.Close()
 }
 
-// admit passes a message to hand unless it comes from a stream. The queue may have been replaced by a stream after the
-// first session checked it. The stream header alone proves nothing, because a message that was moved from a stream into
-// a queue has it too. So admit checks the queue itself.
+// admit passes a message to the method hand, unless the message comes from a stream. The queue may have been replaced
+// by a stream after the first session checked it. The stream header alone proves nothing, because a message that was
+// moved from a stream into a queue has it too. So admit checks the queue itself.
 func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	if _, marked := d.Headers[offsetArgument]; marked && !s.kindKnown {
 		if err := s.refuseStream(); err != nil {
@@ -248,8 +248,8 @@ func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	return s.hand(ctx, d)
 }
 
-// hand starts a function for a message. If no slot is free, because functions of earlier connections still run, hand
-// waits. It returns an error if this connection is lost during the wait.
+// The method hand starts a function for a message. If no slot is free, because functions of earlier connections still
+// run, hand waits. It returns an error if this connection is lost during the wait.
 func (s *session) hand(ctx context.Context, d amqp091.Delivery) error {
 	select {
 	case s.slots <- struct{}{}:

@@ -43,7 +43,7 @@ func (b *topics) Publish(topic string, messages ...*message.Message) error {
 
 func (b *topics) Close() error { return nil }
 
-// of returns the messages of a topic.
+// The method of returns the messages of a topic.
 func (b *topics) of(topic string) []*message.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +79,7 @@ func relayed(t *testing.T, c *compensator.Compensator, p *Publisher, route Route
 	return orders
 }
 
-// each runs a test once with single messages and once with batches.
+// The function each runs a test once with single messages and once with batches.
 func each(t *testing.T, test func(t *testing.T, batch bool)) {
 	for name, batch := range map[string]bool{"single": false, "batch": true} {
 		t.Run(name, func(t *testing.T) {

@@ -287,7 +287,7 @@ func TestMessageThatNoTimeIsLeftForCountsNothing(t *testing.T) {
 	}
 }
 
-// broken is a publisher that sends nothing. It calls tell.
+// broken is a publisher that sends nothing. It calls the function tell.
 type broken struct{ tell func() }
 
 func (b broken) Publish(string, ...*message.Message) error {

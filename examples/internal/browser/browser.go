@@ -66,7 +66,7 @@ func Until(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
 }
 
-// Text waits until the first element that a selector matches has the text is.
+// Text waits until the first element that a selector matches has the text given as `is`.
 func Text(selector, is string) chromedp.Action {
 	return Until(fmt.Sprintf(`document.querySelector(%q)?.textContent === %q`, selector, is))
 }

@@ -46,7 +46,8 @@ const (
 	longestPause = 2 * time.Second
 )
 
-// Ask sends a request until the status of the answer is below 500 or ctx ends. It calls try with every answer.
+// Ask sends a request until the status of the answer is below 500 or ctx ends. It calls the function try with every
+// answer.
 func (c *Client) Ask(ctx context.Context, method, path string, body any, try func(Answered, time.Duration)) (Answered, error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {

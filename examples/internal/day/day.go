@@ -168,7 +168,8 @@ func (d *Day) plan() []faults.Fault {
 	return faults.Plan(d.Kills, processes, d.Faults)
 }
 
-// tell records a fault for the page. It first waits until pieces are in stock, for at most a tenth of the span.
+// The method tell records a fault for the page. It first waits until pieces are in stock, for at most a tenth of the
+// span.
 func (d *Day) tell(ctx context.Context, what string) error {
 	soon := time.Now().Add(d.Span / 10)
 	for left := 0; left < d.Stock/50 && time.Now().Before(soon) && faults.Pause(ctx, 5*time.Millisecond); {

@@ -45,7 +45,8 @@ func Plan(kills int, processes []Process, others []Fault) (all []Fault) {
 	return append(all, others...)
 }
 
-// Strike spreads the faults evenly over a span. It calls tell before each fault. tell may delay the fault.
+// Strike spreads the faults evenly over a span. Before each fault it calls the function tell, which may delay the
+// fault.
 func Strike(ctx context.Context, all []Fault, span time.Duration, tell func(context.Context, string) error) error {
 	began := time.Now()
 	for i, b := range all {

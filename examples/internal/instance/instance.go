@@ -90,7 +90,7 @@ func UntilEOF(ctx context.Context) context.Context {
 	ctx, stop := context.WithCancel(ctx)
 	go func() {
 		defer stop()
-		_, _ = io.Copy(io.Discard, os.Stdin) // An error also ends the context.
+		_, _ = io.Copy(io.Discard, os.Stdin) // An error of Copy also ends the context.
 	}()
 	return ctx
 }

@@ -67,8 +67,8 @@ func (a *answers) timed(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// told is what an instance reports about one second.
-type told struct {
+// report is what one instance has measured in one second.
+type report struct {
 	At     int64  `json:"at"` // Unix time in ms
 	Spread spread `json:"spread"`
 }
@@ -84,7 +84,7 @@ func (a *answers) share(ctx context.Context, c *Counter) {
 		second := a.second
 		a.second = spread{}
 		a.mu.Unlock()
-		text, _ := json.Marshal(told{At: time.Now().UnixMilli(), Spread: second}) // Ignore the error, because numbers can always be encoded.
+		text, _ := json.Marshal(report{At: time.Now().UnixMilli(), Spread: second}) // Ignore the error, because numbers can always be encoded.
 		_ = c.Redis.HSet(ctx, answersKey(c.Name), a.instance, text).Err()
 	}
 	_ = c.Redis.HDel(context.WithoutCancel(ctx), answersKey(c.Name), a.instance).Err()
@@ -94,7 +94,7 @@ func (a *answers) share(ctx context.Context, c *Counter) {
 func lastSecond(ctx context.Context, c *Counter) (all spread, err error) {
 	texts, err := c.Redis.HGetAll(ctx, answersKey(c.Name)).Result()
 	for _, text := range texts {
-		var one told
+		var one report
 		if json.Unmarshal([]byte(text), &one) == nil && time.Since(time.UnixMilli(one.At)) < freshFor {
 			all.merge(one.Spread)
 		}

@@ -103,7 +103,8 @@ func (n Tables) SetPaid(ctx context.Context, tx *compensator.ScopedTx, id uint64
 	return t, nil
 }
 
-// SetClosed closes the ticket's order if it is open and its time is up. It reports whether it did.
+// SetClosed closes the ticket's order if the order is open and its time is up. It reports whether it has closed the
+// order.
 func (n Tables) SetClosed(ctx context.Context, tx compensator.Tx, t Ticket) (bool, error) {
 	return Changed(tx.ExecContext(ctx, n.SQL(`UPDATE shop_orders SET state = 'closed', closed_at = UTC_TIMESTAMP(3) WHERE ticket = ? AND state = 'open' AND due_at <= UTC_TIMESTAMP(3)`), t.ID))
 }

@@ -10,7 +10,7 @@ import (
 // Luck decides which tries to make an order fail, and which tickets never become an order.
 type Luck struct {
 	Seed           uint64
-	Fail, Hopeless float64 // shares between 0 and 1
+	Fail, Hopeless float64 // shares of the tries that fail and of the hopeless tickets, between 0 and 1
 }
 
 var (

@@ -77,7 +77,7 @@ func (t Tables) Drop(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// PutOnSale puts goods on sale. It does nothing if they already are.
+// PutOnSale puts goods on sale. It does nothing if they are on sale already.
 func (t Tables) PutOnSale(ctx context.Context, db *sql.DB, name string, pieces int) error {
 	_, err := db.ExecContext(ctx, t.SQL(`INSERT IGNORE INTO shop_goods (goods, initial, stock) VALUES (?, ?, ?)`), name, pieces, pieces)
 	return err

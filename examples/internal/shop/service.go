@@ -47,7 +47,7 @@ func (s *Settings) Define(flags *flag.FlagSet) {
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed for random failures")
 }
 
-// Arguments returns the flags that Define reads.
+// Arguments returns the flags that the method Define reads.
 func (s Settings) Arguments() []string {
 	share := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 	return []string{"-goods", s.Goods, "-stock", strconv.Itoa(s.Stock), "-window", s.Window.String(), "-resend", s.Resend.String(),
