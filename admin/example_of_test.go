@@ -40,13 +40,13 @@ func ExampleOf() {
 		if err := entries.SettleManually(ctx, e.ID, admin.AuditInfo{Actor: "mei", Reason: "paid in cash"}); err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(compensator.Must(c.Get(ctx, e.ID)).State)
+		fmt.Println(compensator.Must(c.Get(ctx, e.ID)).State == compensator.SettledManually)
 		for _, record := range compensator.Must(entries.History(ctx, e.ID)) {
-			fmt.Println(record.Actor, record.Action, record.Reason)
+			fmt.Println(record.Actor, record.Reason)
 		}
 	}
 	// Output:
 	// refund-42 dead the account is closed
-	// settled by hand
-	// mei settle by hand paid in cash
+	// true
+	// mei paid in cash
 }

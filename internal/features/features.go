@@ -1,8 +1,8 @@
 // Package features attaches the optional parts of the library to an engine.
 //
-// Each feature is a package of its own and has one file here, which is the only place that names it. A feature's file adds
-// a function to the list of features in its init. Without that file and the feature's package everything else still
-// compiles. A call that needs the feature then returns an error, or does nothing.
+// Each feature is a package of its own and has one file here, which is the only place that names it. In its init, the
+// file of a feature adds a function to the list of features. Without that file and the feature's package everything
+// else still compiles. A call that needs the feature then returns an error, or does nothing.
 package features
 
 import (
@@ -17,10 +17,10 @@ import (
 
 // Config is what the features need beyond the engine's own Config.
 type Config struct {
-	// Paused returns the names of the types that people have paused. It is nil where nobody can pause a type.
+	// Paused returns the names of the types that people have paused. It is nil if nobody can pause a type.
 	Paused func(ctx context.Context) (map[string]bool, error)
 
-	// CaseOf returns the case that opens with an outcome that makes its entry dead. It is nil where no cases are kept.
+	// CaseOf returns the case to open when an outcome makes its entry dead. It is nil if no cases are kept.
 	CaseOf func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft
 
 	StopOnLoss bool // whether a database that has gone back stops this process until a person accepts the loss
@@ -93,7 +93,7 @@ type Period struct {
 	Do       func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
 }
 
-// Set is an engine with its features. A function field does nothing where its feature is not built in.
+// Set is an engine with its features. A function field does nothing if its feature is not built in.
 type Set struct {
 	Engine *engine.Engine
 
@@ -114,8 +114,8 @@ type Set struct {
 	// Serialize gives a type an ordering key, before the type is registered. It asks the database.
 	Serialize func(ctx context.Context, businessType string, s Serial) error
 
-	// AdvanceKeys makes the next entry of the ordering keys of ids due. Blocked returns those of ids that wait for
-	// another entry. Both are for tests.
+	// AdvanceKeys takes entries by their ids, and makes the next entry of each of their ordering keys due. Blocked
+	// returns the given entries that wait for another entry. Both are for tests.
 	AdvanceKeys func(ctx context.Context, ids []processlog.ID) (moved bool, err error)
 	Blocked     func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
@@ -123,9 +123,9 @@ type Set struct {
 	Attempt func(ctx context.Context, id processlog.ID) error
 
 	cfg       Config
-	batch     func(t *engine.Type, b Batch)                 // nil where the feature is not built in
-	transact  func(t *engine.Type, run, undo TxHandler)     // nil where the feature is not built in
-	types     []func(t *engine.Type, settings TypeSettings) // called for each type at registration
+	batch     func(t *engine.Type, b Batch)                 // nil if the feature is not built in
+	transact  func(t *engine.Type, run, undo TxHandler)     // nil if the feature is not built in
+	types     []func(t *engine.Type, settings TypeSettings) // each is called for each type, when the type is registered
 	beforeRun []func(ctx context.Context)
 	loops     []func(ctx context.Context)
 }

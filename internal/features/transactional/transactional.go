@@ -1,5 +1,5 @@
-// Package transactional runs handlers in a transaction that also stores their outcome. What such a handler writes in its transaction
-// happens exactly once.
+// Package transactional runs handlers in a transaction that also stores their outcome. So the writes of such a handler
+// in its transaction happen exactly once.
 package transactional
 
 import (
@@ -19,15 +19,15 @@ type Settings struct {
 	// Begin starts the transaction that a handler and its outcome share.
 	Begin func(ctx context.Context) (Transaction, error)
 
-	// ServersFault reports whether a condition of the server may have caused an error of such a transaction, and whether no
-	// statement could have avoided it: it is a condition of the whole server.
+	// ServersFault reports whether a condition of the server may have caused an error of such a transaction. The result
+	// whole says that it is a condition of the whole server, which no statement could have avoided.
 	ServersFault func(err error) (may, whole bool)
 }
 
 // Transaction is a transaction that a handler's effect and its outcome share.
 type Transaction interface {
 	processlog.Tx
-	Over() error // returns an error once the transaction has ended; an unknown state is not an end
+	Over() error // returns an error after the transaction has ended; an unknown state is not an end
 	Commit() error
 	Rollback()
 }
@@ -35,7 +35,7 @@ type Transaction interface {
 // Handler is a handler or a compensation that works in a transaction.
 type Handler func(ctx context.Context, tx Transaction, row *processlog.Row) error
 
-// Transactions runs such handlers for an engine.
+// Transactions runs transactional handlers for an engine.
 type Transactions struct {
 	Settings
 	e *engine.Engine
@@ -44,7 +44,8 @@ type Transactions struct {
 // New makes the transactions of an engine.
 func New(e *engine.Engine, s Settings) *Transactions { return &Transactions{s, e} }
 
-// Attach has the handler and the compensation of a type work in a transaction. Either may be nil. Call it at registration.
+// Attach makes the handler and the compensation of a type work in a transaction. Either may be nil. Call it when the
+// type is registered.
 func (d *Transactions) Attach(t *engine.Type, run, undo Handler) {
 	if run != nil {
 		t.RunAttempt = func(a *engine.Attempt) engine.Result { return d.run(a, run) }
@@ -57,14 +58,14 @@ func (d *Transactions) Attach(t *engine.Type, run, undo Handler) {
 // errMoved means that another process or an admin had changed the entry.
 var errMoved = fmt.Errorf("%w: the transaction was rolled back", processlog.ErrLeaseLost)
 
-// run runs a transactional handler. The transaction's last statement stores the outcome if the row still has the
-// version of the claim. So the outcome and the handler's effect commit together or not at all. The statement of a
+// The method run runs a transactional handler. The transaction's last statement stores the outcome if the row still has
+// the version of the claim. So the outcome and the handler's effect commit together or not at all. The statement of a
 // second attempt would match no row.
 func (d *Transactions) run(a *engine.Attempt, handler Handler) (end engine.Result) {
 	ctx, abandon := context.WithCancel(context.WithoutCancel(a.Context()))
 	defer abandon()
-	// The end of the attempt's context ends the handler's transaction. inTime switches this off before the outcome is
-	// stored.
+	// The end of the attempt's context ends the handler's transaction. The function inTime switches this off before the
+	// outcome is stored.
 	inTime := context.AfterFunc(a.Context(), abandon)
 	tx, err := d.Begin(ctx)
 	if err != nil {
@@ -119,7 +120,7 @@ func (d *Transactions) succeedIn(ctx context.Context, tx Transaction, a *engine.
 	return d.refused(err)
 }
 
-// refused classifies the database's error when a handler has returned nil but its transaction could not commit.
+// refused classifies the error of the database after a handler has returned nil and its transaction could not commit.
 func (d *Transactions) refused(err error) error {
 	_, whole := d.ServersFault(err)
 	return engine.ServersOwn(err, whole)

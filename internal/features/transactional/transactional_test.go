@@ -37,8 +37,8 @@ func (committing) Over() error   { return nil }
 func (committing) Commit() error { return nil }
 func (committing) Rollback()     {}
 
-// attempt runs the entry of oneEntry once, with a Begin that takes so long. It returns an engine that has drained, and when
-// the COMMIT was sent, for each outcome that is stored.
+// attempt runs the entry of oneEntry once. Begin takes as long as beginTakes says. attempt returns the engine, which
+// has no work left, and the time of the COMMIT for each stored outcome.
 func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (e *engine.Engine, stored []time.Time) {
 	t.Helper()
 	e = engine.New(t.Context(), engine.Config{
@@ -65,8 +65,8 @@ func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (e *engine
 	return e, stored
 }
 
-// An attempt that has run out of time passes for stuck, and leaves the place of a suspect to the next one: its handler
-// must not begin after that.
+// An attempt that has run out of time counts as stuck, and the next suspect takes its place. So the handler of the
+// first attempt must not begin after that.
 func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, stored := attempt(t, 2*time.Minute, func(context.Context, Transaction, *processlog.Row) error {
