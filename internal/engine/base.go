@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/compensator-go/compensator/internal/problems"
 	"github.com/compensator-go/compensator/internal/report"
 	"github.com/compensator-go/compensator/internal/usererr"
 )
@@ -15,7 +16,7 @@ const StatementTimeout = 10 * time.Second
 // Base is what every part and every feature works with: the settings, the store, and the list of problems.
 type Base struct {
 	*Config
-	Problems ProblemList
+	Problems *problems.List
 	watchers []*Watcher
 
 	// Work is the context of all work that outlives a call. Close ends it.
@@ -25,7 +26,7 @@ type Base struct {
 
 func newBase(ctx context.Context, cfg *Config) *Base {
 	b := &Base{Config: cfg}
-	b.Problems.log, b.Problems.number, b.Problems.closed = cfg.Log, cfg.ErrorNumber, func() bool { return b.Work.Err() != nil }
+	b.Problems = problems.New(cfg.Log, cfg.ErrorNumber, func() bool { return b.Work.Err() != nil })
 	b.Work, b.endWork = context.WithCancelCause(b.reporting(context.WithoutCancel(ctx)))
 	return b
 }
@@ -49,6 +50,22 @@ func Rest(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
+
+// ProblemReadBack is exported for features that read recorded entries back.
+const ProblemReadBack = "new entries could not be read back"
+
+// These texts say what fails. Each is the key of a Problem, and appears in the log.
+const (
+	problemDue     = "due entries could not be found in the database"
+	problemClaim   = "entries could not be claimed"
+	problemRelease = "leases could not be given back"
+	problemRenew   = "leases could not be renewed"
+	problemStore   = "outcomes could not be stored"
+	problemRound   = "the log could not be searched for forgotten entries"
+	problemContent = "contents cannot be decoded here: their entries wait for a version of the code that can"
+	problemAttempt = "attempts end with nothing counted: something they need is not available"
+	problemFaults  = "attempts fail, and count, for they have met the database's condition too often in a row"
+)
 
 // Saw takes the result of a statement of the library. An error is logged, and stands in Health until the same statement succeeds.
 func (b *Base) Saw(what string, err error) {

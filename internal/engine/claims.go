@@ -5,15 +5,17 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/refusals"
+	"github.com/compensator-go/compensator/internal/releases"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // claims takes leases in the database and gives back leases that ran nothing.
 type claims struct {
 	*Base
-	holdings        *holdings
-	pendingReleases *pendingReleases
-	refusals        *refusals
+	holdings *holdings
+	releases *releases.List
+	refusals *refusals.List
 }
 
 // RefusedRetry is the delay before an entry is offered again that this process must not run now. Examples are a
@@ -39,8 +41,8 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 	if err := c.Held(); err != nil {
 		return claimed{}, err
 	}
-	want, pending := c.pendingReleases.without(want)
-	want, resting := c.refusals.aside(t.Name, want)
+	want, pending := c.releases.Without(want, RefusedRetry)
+	want, resting := c.refusals.Aside(t.Name, want)
 	if len(want) == 0 {
 		return claimed{Claimed: processlog.Claimed{Waiting: pending, Rejected: resting}}, nil
 	}
@@ -61,7 +63,7 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 		// The claim may have committed although it returned an error. Run nothing, and release the leases it may have
 		// taken. A lease that ends by itself counts as lost.
 		p.keepOnly(nil)
-		c.releaseUnknown(want, token)
+		c.releases.ReleaseUnknown(token, want)
 		return claimed{}, err
 	}
 	p.keepOnly(found.Mine)
@@ -77,15 +79,15 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 // noteRefused reports the entries that the database refuses to lease. It forgets earlier refusals of entries that are
 // leased or gone now.
 func (c *claims) noteRefused(t *Type, found processlog.Claimed) {
-	c.refusals.note(problemRefusedClaim, t.Name, found.Rejected)
-	if !c.refusals.some.Load() {
+	c.refusals.Note(refusals.Claim, t.Name, found.Rejected)
+	if !c.refusals.Some() {
 		return
 	}
 	ids := slices.Clone(found.Gone)
 	for i := range found.Mine {
 		ids = append(ids, found.Mine[i].ID)
 	}
-	c.refusals.taken(problemRefusedClaim, t.Name, ids...)
+	c.refusals.Taken(refusals.Claim, t.Name, ids...)
 }
 
 // unleased returns the ids as wanted entries without a lease of this process.
@@ -95,20 +97,4 @@ func unleased(ids []processlog.ID) []processlog.Wanted {
 		want[i] = processlog.Wanted{ID: id}
 	}
 	return want
-}
-
-// release gives back the leases of a claim that ran nothing. It then offers the entries to all processes. If the
-// database cannot release a lease now, its entry is offered after a later try succeeds.
-func (c *claims) release(token processlog.Token, entries ...processlog.QueueEntry) {
-	c.pendingReleases.release(entries, true, token)
-}
-
-// releaseUnknown releases the leases that a failed claim may have taken. The claim may have committed although it
-// returned an error.
-func (c *claims) releaseUnknown(want []processlog.Wanted, token processlog.Token) {
-	entries := make([]processlog.QueueEntry, len(want))
-	for i, w := range want {
-		entries[i].ID = w.ID
-	}
-	c.pendingReleases.release(entries, false, token)
 }

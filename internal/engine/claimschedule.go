@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/readahead"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -39,7 +40,7 @@ func (a *claimSchedule) prepare() {
 		t := a.types.named(name)
 		// Set due one wait from now, as if an entry had just come due. An immediate claim would cut the wait for others short
 		// each time a process starts. The scanner then looks how long the first entry has waited.
-		a.byType[name] = &typeSchedule{due: time.Now().Add(t.Wait()), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead(), wait: t.Wait(), grouping: t.grouping}
+		a.byType[name] = &typeSchedule{due: time.Now().Add(t.Wait()), pace: groupcommit.Pace{Most: claimPace}, ahead: readahead.New(), wait: t.Wait(), grouping: t.grouping}
 	}
 }
 
@@ -239,7 +240,7 @@ func (a *claimSchedule) hasBacklog(t *Type) bool {
 	return a.byType[t.Name].backlog
 }
 
-func (a *claimSchedule) readAhead(t *Type) *readAhead {
+func (a *claimSchedule) readAhead(t *Type) *readahead.List {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.byType[t.Name].ahead

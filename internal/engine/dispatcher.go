@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/releases"
 	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -21,7 +22,7 @@ type dispatcher struct {
 	*Base
 	claimSchedule *claimSchedule
 	holdings      *holdings
-	claims        *claims
+	releases      *releases.List
 	settler       *settler
 	renewer       *renewer
 
@@ -123,7 +124,7 @@ func (d *dispatcher) giveBack(t *Type, attempts []*Attempt, calls int) {
 	// Free the slots first, because the release may wait for the database. Notify the admissions last: while the lease
 	// stands, a crash of this process counts against the entry.
 	d.claimSchedule.free(t, calls)
-	d.claims.release(attempts[0].Row.Token, entries...)
+	d.releases.Release(attempts[0].Row.Token, entries...)
 	for _, a := range attempts {
 		a.left(NotRun)
 		for _, f := range d.settler.settlements {
@@ -283,7 +284,7 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 	Tell(d.Base, d.Observer.AttemptEnded, a.Event(end.Err))
 	s := settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, end.Err, cause), token: end.Token}
 	if !errors.Is(cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
-		d.Problems.attempted(a.Type.Name, end.Err, s.outcome.ProcessCount != a.Row.ProcessCount || s.outcome.CompensateCount != a.Row.CompensateCount)
+		d.sawAttempt(a.Type.Name, end.Err, s.outcome.ProcessCount != a.Row.ProcessCount || s.outcome.CompensateCount != a.Row.CompensateCount)
 	}
 	// From here on a claim sees the entry as held and not as stuck. A dead-lettering of the entry is withdrawn (G8).
 	a.returned.Store(true)
@@ -297,7 +298,7 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 	}
 	switch {
 	case end.Unstarted:
-		d.claims.release(a.Row.Token, processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID})
+		d.releases.Release(a.Row.Token, processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID})
 		d.holdings.forget(a)
 		d.settler.dropped(a)
 	case end.Settled:
@@ -312,6 +313,25 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 	}
 	// Call this after the outcome is in the batcher. A stop that finds no running handler waits only for the batcher.
 	d.holdings.handlerReturned()
+}
+
+// sawAttempt records the error of an attempt for Health. counts reports whether the attempt counts as a failure of its entry. If
+// it does not, the reason would otherwise appear only in the entry itself.
+func (d *dispatcher) sawAttempt(businessType string, err error, counts bool) {
+	v := judged(err)
+	kind := v.kind
+	switch {
+	case v.undecodable:
+		// A success of another entry of the type does not end this problem. A waiting entry is tried again within mostUnavailable.
+		d.Problems.FailedFor(2*mostUnavailable+time.Minute, problemContent, businessType, err)
+	case kind == serverFault && counts:
+		d.Problems.Failed(problemFaults, businessType, err)
+	case kind == serverFault, kind == serverDown, kind == unavailable && !counts:
+		d.Problems.Failed(problemAttempt, businessType, err)
+	default:
+		d.Problems.Passed(problemAttempt, businessType)
+		d.Problems.Passed(problemFaults, businessType)
+	}
 }
 
 // drain waits for running handlers. For two thirds of timeout it leaves them alone, and for the rest their contexts

@@ -8,13 +8,13 @@
 //   - Due (claimschedule.go, typeschedule.go): the claim schedule knows when each type is worth a claim. A source tells it
 //     (source.go): a queue, for example. Without a source the reconciler does.
 //   - Claimed (scanner.go, claims.go): the scanner begins a claim when a type is due. A claim leases rows in the database, and the
-//     picker says which of them may run here while they are locked (picker.go). Readahead.go keeps rows that were found due and not
-//     tried yet. Leases of claims that ran nothing are given back (pending_releases.go).
+//     picker says which of them may run here while they are locked (picker.go). Package readahead keeps rows that were found due and not
+//     tried yet. Leases of claims that ran nothing are given back (package releases).
 //   - Run (dispatcher.go): each attempt (attempt.go) runs in a goroutine. The renewer keeps its lease
 //     (renewer.go). Holdings.go knows what this process holds, from before the handler is called until the outcome is stored.
 //   - Judged (outcome.go): the handler's error becomes an outcome: succeeded, due again, compensated, or dead.
 //   - Settled (settler.go): outcomes are stored together, each guarded by the version that the claim has left. Rows that the
-//     database refuses to change are offered less and less often (refusals.go).
+//     database refuses to change are offered less and less often (package refusals).
 //   - Reconciled (reconciler.go): rounds find entries that are overdue, because a process died or a source forgot them.
 //
 // Features attach through seams and are not known here. An Admission says what may be claimed and started, and an

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/refusals"
+	"github.com/compensator-go/compensator/internal/releases"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -17,20 +19,20 @@ import (
 // before it in the struct. The package comment says what each does.
 type Engine struct {
 	*Base
-	types           *types
-	claimSchedule   *claimSchedule
-	source          *source
-	holdings        *holdings
-	refusals        *refusals
-	pendingReleases *pendingReleases
-	claims          *claims
-	settler         *settler
-	renewer         *renewer
-	dispatcher      *dispatcher
-	starter         Starter
-	poller          CommitPoller
-	scanner         *scanner
-	reconciler      *reconciler
+	types         *types
+	claimSchedule *claimSchedule
+	source        *source
+	holdings      *holdings
+	refusals      *refusals.List
+	releases      *releases.List
+	claims        *claims
+	settler       *settler
+	renewer       *renewer
+	dispatcher    *dispatcher
+	starter       Starter
+	poller        CommitPoller
+	scanner       *scanner
+	reconciler    *reconciler
 
 	// AskQueue asks the queue whether it answers. It returns at once, and answer waits for the result: nil, or why the queue
 	// cannot be used. The queue has its QueueShare of ctx. It is set by the queue, and otherwise finds nothing wrong.
@@ -66,12 +68,21 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.AskQueue = func(context.Context) func() error { return func() error { return nil } }
 	e.source = &source{databaseAlone{e.types, e.claimSchedule}}
 	e.holdings = newHoldings(e.claimSchedule)
-	e.refusals = &refusals{Base: b, answered: make(chan struct{}, 1)}
-	e.pendingReleases = newPendingReleases(b, e.source, e.refusals)
-	e.claims = &claims{Base: b, holdings: e.holdings, pendingReleases: e.pendingReleases, refusals: e.refusals}
+	e.refusals = refusals.New(b.Problems, b.Log, func() bool { return b.Work.Err() != nil })
+	e.releases = releases.New(releases.Config{
+		Release: func(ids []processlog.ID, token processlog.Token) error {
+			ctx, cancel := b.Statement()
+			defer cancel()
+			return b.Store.Release(ctx, ids, token)
+		},
+		Saw:   func(err error) { b.Saw(problemRelease, err) },
+		Offer: func(entries []processlog.QueueEntry) { e.source.Enqueue(entries) },
+		Wait:  b.Wait, Pause: Backoff, Refusals: e.refusals, Longest: StatementTimeout,
+	})
+	e.claims = &claims{Base: b, holdings: e.holdings, releases: e.releases, refusals: e.refusals}
 	e.settler = (&settler{Base: b, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings, refusals: e.refusals}).withBatchers()
 	e.renewer = &renewer{Base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
-	e.dispatcher = &dispatcher{Base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, claims: e.claims, settler: e.settler,
+	e.dispatcher = &dispatcher{Base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, releases: e.releases, settler: e.settler,
 		renewer: e.renewer}
 	e.starter = noStarter{e}
 	e.poller = noPoller{}
@@ -235,8 +246,8 @@ func (e *Engine) Stuck() []processlog.StuckAttempt { return e.holdings.stuck() }
 
 // OpenProblems lists what fails at present, the oldest problem first.
 func (e *Engine) OpenProblems() []observe.Problem {
-	e.refusals.forgetOld()
-	return e.Problems.list()
+	e.refusals.ForgetOld()
+	return e.Problems.Open()
 }
 
 // Refuse has the engine take no more new entries.
@@ -285,7 +296,7 @@ const stopGrace = time.Second
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
 	batchers := []Batcher{&e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused,
-		&e.pendingReleases.batcher}
+		&e.releases.Batcher}
 	batchers = slices.Concat(batchers, e.drainClaims, e.drainLast, e.closeOnly)
 	await(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)

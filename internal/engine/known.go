@@ -56,7 +56,7 @@ func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Know
 		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})
 	}
 	for _, r := range found.Rejected {
-		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: e.refusals.in(t.Name, r.ID)})
+		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: e.refusals.RestLeft(t.Name, r.ID)})
 	}
 	for _, r := range found.Refused {
 		wait = append(wait, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: RefusedRetry})
@@ -84,12 +84,12 @@ func (e *Engine) Enqueue(entries ...processlog.QueueEntry) { e.source.Enqueue(en
 
 // Release releases the leases of entries that have run nothing, and enqueues the entries.
 func (e *Engine) Release(token processlog.Token, entries ...processlog.QueueEntry) {
-	e.claims.release(token, entries...)
+	e.releases.Release(token, entries...)
 }
 
 // ReleaseLater does the same, but has a batcher try. It is for callers that have just got no answer from the database.
 func (e *Engine) ReleaseLater(token processlog.Token, entries ...processlog.QueueEntry) {
-	e.pendingReleases.later(token, entries...)
+	e.releases.Later(token, entries...)
 }
 
 // OfferAgain makes the entry of an attempt due again after in. The attempt must not have called its handler.
@@ -110,10 +110,10 @@ func (e *Engine) Reach() Reach { return e.source.Reach() }
 
 // Refused records that the database refuses a change of the listed entries. Health and the log then name them.
 func (e *Engine) Refused(what, businessType string, list []processlog.Refusal) {
-	e.refusals.note(what, businessType, list)
+	e.refusals.Note(what, businessType, list)
 }
 
 // Taken records that the database has accepted a change of entries that it refused before.
 func (e *Engine) Taken(what, businessType string, ids ...processlog.ID) {
-	e.refusals.taken(what, businessType, ids...)
+	e.refusals.Taken(what, businessType, ids...)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/internal/refusals"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -20,7 +21,7 @@ type renewer struct {
 	*Base
 	types    *types
 	holdings *holdings
-	refusals *refusals
+	refusals *refusals.List
 }
 
 // run renews leases until ctx ends. It renews them for running attempts, and for attempts whose outcome waits to be
@@ -163,34 +164,30 @@ func (r *renewer) renewAll(lease time.Duration, attempts []*Attempt) {
 		switch {
 		case slices.Contains(left.Lost, a.Row.ID):
 			a.loseLocked()
-		case refuses(left.Rejected, a.Row.ID):
+		case refusals.Has(left.Rejected, a.Row.ID):
 			a.unrenewed++
-			a.renewAfter = time.Now().Add(refusalPause(a.unrenewed)) // The lease keeps its old end.
+			a.renewAfter = time.Now().Add(refusals.Pause(a.unrenewed)) // The lease keeps its old end.
 		case !slices.Contains(left.Busy, a.Row.ID): // A locked row's lease keeps its old end, and the next round tries again.
 			a.leaseEnd = asked.Add(lease)
 		}
 	}
 }
 
-func refuses(list []processlog.Refusal, id processlog.ID) bool {
-	return slices.ContainsFunc(list, func(r processlog.Refusal) bool { return r.ID == id })
-}
-
 // noteRefused reports the leases that the database refuses to renew, and clears the refusals of the other attempts.
 func (r *renewer) noteRefused(attempts []*Attempt, rejected []processlog.Refusal) {
-	if len(rejected) == 0 && !r.refusals.some.Load() {
+	if len(rejected) == 0 && !r.refusals.Some() {
 		return
 	}
 	byType := make(map[string][]processlog.Refusal)
 	for _, a := range attempts {
 		i := slices.IndexFunc(rejected, func(r processlog.Refusal) bool { return r.ID == a.Row.ID })
 		if i < 0 {
-			r.refusals.taken(problemRefusedRenewal, a.Type.Name, a.Row.ID)
+			r.refusals.Taken(refusals.Renewal, a.Type.Name, a.Row.ID)
 			continue
 		}
 		byType[a.Type.Name] = append(byType[a.Type.Name], rejected[i])
 	}
 	for name, list := range byType {
-		r.refusals.note(problemRefusedRenewal, name, list)
+		r.refusals.Note(refusals.Renewal, name, list)
 	}
 }

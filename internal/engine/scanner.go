@@ -8,8 +8,13 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/readahead"
 	"github.com/compensator-go/compensator/processlog"
 )
+
+// mostRefusedOutcomes limits the refused outcomes of one type that wait in a process. At this limit the process
+// claims no more entries of the type, because their outcomes could not be stored either.
+const mostRefusedOutcomes = processlog.MaxRows
 
 // behindPause is how long claims pause while too many outcomes wait to be stored.
 const behindPause = 10 * time.Millisecond
@@ -82,7 +87,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 // beginLocked starts as many claims of a type as are worthwhile now. The caller holds claimSchedule.mu.
 func (s *scanner) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time, claims *sync.WaitGroup) {
 	// Claim no more of a type if the database refuses many of its outcomes. More outcomes could not be stored either.
-	for typeSchedule.wants(t, now) && s.claims.refusals.outcomes(t.Name) < mostRefusedOutcomes {
+	for typeSchedule.wants(t, now) && s.claims.refusals.Outcomes(t.Name) < mostRefusedOutcomes {
 		// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that counts
 		// as lost (G16).
 		calls := t.slots.Take(t.callsFor(processlog.MaxRows))
@@ -258,7 +263,7 @@ func (s *scanner) returnToSource(t *Type, leased processlog.Leased, found claime
 		add(id, false, 0) // for any process with a free call, perhaps this one
 	}
 	for _, r := range found.Rejected {
-		add(r.ID, false, s.claims.refusals.in(t.Name, r.ID))
+		add(r.ID, false, s.claims.refusals.RestLeft(t.Name, r.ID))
 	}
 	for i := range found.Refused {
 		// A row of another type under this id does not belong to this queue, so remove the id (G10).
@@ -270,33 +275,33 @@ func (s *scanner) returnToSource(t *Type, leased processlog.Leased, found claime
 func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	ahead := s.claimSchedule.readAhead(t)
 	share, needed, err := s.takeShare(t, ahead, calls)
-	if err != nil || len(share.ids) == 0 {
+	if err != nil || len(share.IDs) == 0 {
 		return claimResult{blind: true, next: processlog.Never, drained: err == nil, err: err}
 	}
 	failpoint.Reach(failpoint.DueRead)
-	found, err := s.claims.claim(t, unleased(share.ids), needed)
+	found, err := s.claims.claim(t, unleased(share.IDs), needed)
 	t.slots.Release(needed - t.calls(found.Mine))
 	if err == nil {
 		_, err = s.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
 	}
-	ahead.tried(share, found.Claimed, err)
+	ahead.Tried(share, found.Claimed, err)
 	if err != nil {
 		return claimResult{next: processlog.Never, err: err}
 	}
 	// These entries were just read, and none could be claimed, so other processes hold them. Asking again at once would
 	// not help.
-	beaten := share.fresh && len(found.Mine) == 0
-	more := share.more || len(found.spare) > 0
+	beaten := share.Fresh && len(found.Mine) == 0
+	more := share.More || len(found.spare) > 0
 	return claimResult{blind: true, full: more && !beaten, beaten: more && beaten, drained: !more, next: processlog.Never}
 }
 
 // takeShare returns due entries to claim, and the number of slots that they hold.
-func (s *scanner) takeShare(t *Type, ahead *readAhead, calls int) (share, int, error) {
-	share, err := ahead.take(t.fits(calls), func(limit int) ([]processlog.ID, bool, error) { return s.findDue(t, limit) })
+func (s *scanner) takeShare(t *Type, ahead *readahead.List, calls int) (readahead.Share, int, error) {
+	share, err := ahead.Take(t.fits(calls), func(limit int) ([]processlog.ID, bool, error) { return s.findDue(t, limit) })
 	// The share may hold more entries than there are slots, because its first entries may not be claimable.
-	needed := s.adjust(t, t.searching(calls), min(calls, t.callsFor(len(share.ids))))
+	needed := s.adjust(t, t.searching(calls), min(calls, t.callsFor(len(share.IDs))))
 	if t.Blocks() {
-		ahead.keep(&share, t.fits(needed))
+		ahead.Keep(&share, t.fits(needed))
 	}
 	return share, needed, err
 }

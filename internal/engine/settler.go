@@ -10,6 +10,7 @@ import (
 	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/refusals"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -33,7 +34,7 @@ type settler struct {
 	claimSchedule *claimSchedule
 	source        *source
 	holdings      *holdings
-	refusals      *refusals
+	refusals      *refusals.List
 
 	batcher groupcommit.Batcher[settlement] // writes outcomes that nothing waits for
 	prompt  groupcommit.Batcher[settlement] // writes outcomes that the next entry of an ordering key waits for
@@ -150,7 +151,7 @@ func (s *settler) noteRefused(batch []settlement, results []processlog.Settled) 
 		}
 	}
 	for name, refused := range list {
-		s.refusals.note(problemRefusedOutcome, name, refused)
+		s.refusals.Note(refusals.Outcome, name, refused)
 	}
 }
 
@@ -219,7 +220,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 		return
 	}
 	s.holdings.forget(a)
-	s.refusals.taken(problemRefusedOutcome, a.Type.Name, o.ID)
+	s.refusals.Taken(refusals.Outcome, a.Type.Name, o.ID)
 	ctx := a.ctx
 	if ctx == nil {
 		ctx = s.Work
@@ -278,7 +279,7 @@ func (s *settler) settleRefused(batch []settlement) {
 		most = max(most, o.refused)
 		stopping = stopping || o.stops < stops
 	}
-	if s.refusing.Swap(false) && !stopping && !s.restRefused(refusalPause(most)) {
+	if s.refusing.Swap(false) && !stopping && !s.restRefused(refusals.Pause(most)) {
 		return
 	}
 	s.settleBatch(batch)
@@ -301,7 +302,7 @@ func (s *settler) restRefused(pause time.Duration) bool {
 // offerRefused retries every refused outcome once when Run stops, because the database may accept it by now. It waits
 // up to stopGrace for the answers. Its error names the outcomes that are still not stored.
 func (s *settler) offerRefused() error {
-	before := s.refusals.outcomesTried()
+	before := s.refusals.OutcomesTried()
 	if len(before) == 0 {
 		return nil
 	}
@@ -312,14 +313,14 @@ func (s *settler) offerRefused() error {
 	}
 	timer := time.NewTimer(stopGrace)
 	defer timer.Stop()
-	for s.refusals.outcomesWait(before) {
+	for s.refusals.OutcomesWait(before) {
 		select {
-		case <-s.refusals.answered:
+		case <-s.refusals.Answered():
 		case <-timer.C:
-			return s.refusals.unstored()
+			return s.refusals.Unstored()
 		}
 	}
-	return s.refusals.unstored()
+	return s.refusals.Unstored()
 }
 
 // completed reports whether a success was not stored because the entry had been completed already, for example by its

@@ -6,6 +6,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/readahead"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -47,7 +48,7 @@ type typeSchedule struct {
 	failures int  // consecutive claims that the database refused
 	offered  int  // entries that the source offered to the last claim of a serial type
 	runnable int  // those of them that no earlier entry of their key blocked
-	ahead    *readAhead
+	ahead    *readahead.List
 	claimBegan
 
 	wait     time.Duration // how long a due entry waits for others to share its call; the next three fields are used if it is not 0

@@ -276,7 +276,7 @@ if false {`},
 			name: "stop-leaves-the-refused", breaks: "G15",
 			what: "Run returns while an outcome that a trigger refused rests, although the database would take it now.",
 			edits: []edit{
-				{"settler.offerRefused", `for $refusals.outcomesWait($before) {`, `for false && $refusals.outcomesWait($before) {`},
+				{"settler.offerRefused", `for $refusals.OutcomesWait($before) {`, `for false && $refusals.OutcomesWait($before) {`},
 			},
 			sees: tests("TestRunStoresOutcomesThatTheDatabaseTakesAgain"),
 		},

@@ -34,6 +34,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/refusals"
 	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -369,7 +370,7 @@ func (o *Ordering) block(t *engine.Type, s Serial, wait []waiter) error {
 	_ = o.sawAdvance(t.Name, advanceErr)
 	for _, w := range wait {
 		if err == nil {
-			o.e.Taken(engine.ProblemRefusedBlock, t.Name, w.Row.ID)
+			o.e.Taken(refusals.Block, t.Name, w.Row.ID)
 		}
 		if err == nil && !slices.Contains(next, w.Row.ID) {
 			o.e.OfferAgain(w.Attempt, processlog.DueIn(w.wait))
@@ -386,7 +387,7 @@ func (o *Ordering) withoutRefused(t *engine.Type, wait []waiter, err error) ([]w
 	if !errors.As(err, &refused) {
 		return wait, err
 	}
-	o.e.Refused(engine.ProblemRefusedBlock, t.Name, refused.Refusals)
+	o.e.Refused(refusals.Block, t.Name, refused.Refusals)
 	var back, rest []waiter
 	for _, w := range wait {
 		if slices.ContainsFunc(refused.Refusals, func(r processlog.Refusal) bool { return r.ID == w.Row.ID }) {

@@ -1,4 +1,8 @@
-package engine
+// Package readahead reads due entries for several claims at once.
+//
+// If each claim read by itself, each would search the backlog from its start. It would pass rows that are claimed but not
+// settled, and rows that the server has not purged yet. Two claims at once would also find the same entries.
+package readahead
 
 import (
 	"slices"
@@ -7,12 +11,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// readAhead holds due entries of one type that were read from the database and that no claim has tried yet. It reads
-// for several claims at once. If each claim read by itself, each would search the backlog from its start. It would pass
-// rows that are claimed but not settled, and rows that the server has not purged yet. Two claims at once would also
-// find the same entries.
-type readAhead struct {
-	guard chan struct{} // full while one claim takes its share and reads; the next claim can use what it has read
+// List holds due entries of one type that were read from the database and that no claim has tried yet.
+// Its methods are safe for concurrent use.
+type List struct {
+	guard chan struct{} // full while one claim takes its Share and reads; the next claim can use what it has read
 
 	mu      sync.Mutex                 // guards the fields below
 	ids     []processlog.ID            // earliest due first
@@ -22,33 +24,34 @@ type readAhead struct {
 	inFront int                        // entries of the last read that cannot run here now and stand in front of others
 }
 
-func newReadAhead() *readAhead {
-	return &readAhead{guard: make(chan struct{}, 1), out: make(map[processlog.ID]struct{}), claims: 1}
+// New returns an empty List.
+func New() *List {
+	return &List{guard: make(chan struct{}, 1), out: make(map[processlog.ID]struct{}), claims: 1}
 }
 
-// mostReadAhead bounds readAhead.claims.
+// mostReadAhead bounds List.claims.
 const mostReadAhead = 16
 
 // mostRejectedInFront limits how many entries that the database refuses to lease are skipped.
 const mostRejectedInFront = 10 * processlog.MaxRows
 
-// share is one claim's part of what was read.
-type share struct {
-	ids   []processlog.ID
-	fresh bool // it was read for this claim
-	more  bool // more entries may remain, here or in the database
+// Share is one claim's part of what was read.
+type Share struct {
+	IDs   []processlog.ID
+	Fresh bool // it was read for this claim
+	More  bool // more entries may remain, here or in the database
 }
 
-// take hands out up to n entries for one claim. If it has to read first, it adds as many entries as stood in front in
+// Take hands out up to n entries for one claim. If it has to read first, it adds as many entries as stood in front in
 // the last read. The function read returns up to limit due entries and reports whether there may be more.
-func (r *readAhead) take(n int, read func(limit int) (ids []processlog.ID, more bool, err error)) (share, error) {
+func (r *List) Take(n int, read func(limit int) (ids []processlog.ID, more bool, err error)) (Share, error) {
 	r.guard <- struct{}{}
 	defer func() { <-r.guard }()
 	limit := r.missing(n)
 	if limit > 0 {
 		found, more, err := read(limit)
 		if err != nil {
-			return share{}, err
+			return Share{}, err
 		}
 		n += r.fill(found, more)
 	}
@@ -56,7 +59,7 @@ func (r *readAhead) take(n int, read func(limit int) (ids []processlog.ID, more 
 }
 
 // missing returns how many entries to read before n can be handed out. It returns 0 while any are left.
-func (r *readAhead) missing(n int) int {
+func (r *List) missing(n int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.ids) > 0 {
@@ -69,7 +72,7 @@ func (r *readAhead) missing(n int) int {
 
 // fill keeps the entries that were read. It returns how many entries of the read before could not run here and stood in
 // front of others.
-func (r *readAhead) fill(found []processlog.ID, more bool) (inFront int) {
+func (r *List) fill(found []processlog.ID, more bool) (inFront int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.more = more
@@ -84,41 +87,41 @@ func (r *readAhead) fill(found []processlog.ID, more bool) (inFront int) {
 	return inFront
 }
 
-// hand gives a claim its share. The entries stay in out until the claim calls tried.
-func (r *readAhead) hand(n int, fresh bool) share {
+// hand gives a claim its Share. The entries stay in out until the claim calls Tried.
+func (r *List) hand(n int, fresh bool) Share {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n = min(n, len(r.ids))
-	ids := r.ids[:n:n] // limit the capacity, so that an append to this share cannot overwrite the next one
+	ids := r.ids[:n:n] // limit the capacity, so that an append to this Share cannot overwrite the next one
 	if r.ids = r.ids[n:]; len(r.ids) == 0 {
 		r.ids = nil // free the memory of a used-up read
 	}
 	for _, id := range ids {
 		r.out[id] = struct{}{}
 	}
-	return share{ids, fresh, r.more || len(r.ids) > 0 || !fresh} // an older read does not include entries that have come due since
+	return Share{ids, fresh, r.more || len(r.ids) > 0 || !fresh} // an older read does not include entries that have come due since
 }
 
-// keep takes back what is more than n entries of a share. The next claim gets them first.
-func (r *readAhead) keep(s *share, n int) {
-	if len(s.ids) <= n {
+// Keep takes back what is more than n entries of a share. The next claim gets them first.
+func (r *List) Keep(s *Share, n int) {
+	if len(s.IDs) <= n {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, id := range s.ids[n:] {
+	for _, id := range s.IDs[n:] {
 		delete(r.out, id)
 	}
-	r.ids = append(s.ids[n:], r.ids...) // append copies here, because a share is cut with a full slice expression
-	s.ids, s.more = s.ids[:n:n], true
+	r.ids = append(s.IDs[n:], r.ids...) // append copies here, because a share is cut with a full slice expression
+	s.IDs, s.More = s.IDs[:n:n], true
 }
 
-// tried records how the claim of a share went. After a successful claim, the next read covers twice as many claims. If
+// Tried records how the claim of a share went. After a successful claim, the next read covers twice as many claims. If
 // other processes got most of the share, they will also get most of the rest, so the rest is dropped.
-func (r *readAhead) tried(s share, found processlog.Claimed, err error) {
+func (r *List) Tried(s Share, found processlog.Claimed, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, id := range s.ids {
+	for _, id := range s.IDs {
 		delete(r.out, id)
 	}
 	// One statement skips at most MaxRows entries. If more stand in front, the entries behind them wait. Rejected
@@ -128,7 +131,7 @@ func (r *readAhead) tried(s share, found processlog.Claimed, err error) {
 		most = mostRejectedInFront
 	}
 	r.inFront = min(r.inFront+standing(found), most)
-	// Other processes have taken most of this share. Further claims of the same read would each bring only a few
+	// Other processes have taken most of this Share. Further claims of the same read would each bring only a few
 	// entries.
 	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Refused)+len(found.Rejected) {
 		r.ids, r.claims = nil, 1

@@ -1,4 +1,9 @@
-package engine
+// Package releases gives back leases of claims that ran nothing. If the database cannot release a lease now, it is tried
+// again until it succeeds.
+//
+// A lease that ends by itself counts as lost. An entry that loses three leases is dead-lettered, as if it had crashed a
+// process each time.
+package releases
 
 import (
 	"errors"
@@ -9,21 +14,30 @@ import (
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/refusals"
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pendingReleases holds leases that must be released and could not be released yet. They belong to claims that ran
-// nothing or whose result is unknown. A lease that ends by itself counts as lost. An entry that loses three leases is
-// dead-lettered, as if it had crashed a process each time.
-type pendingReleases struct {
-	*Base
-	source   *source
-	refusals *refusals
-	batcher  groupcommit.Batcher[pendingRelease]
-	some     atomic.Bool // whether any release is pending; lets a claim skip the mutex
+// List holds leases that must be released and could not be released yet. They belong to claims that ran nothing or whose
+// result is unknown. Its methods are safe for concurrent use.
+type List struct {
+	Config
+	Batcher groupcommit.Batcher[pendingRelease] // tries again; the engine waits for it when it closes
+	some    atomic.Bool                         // whether any release is pending; lets a claim skip the mutex
 
 	mu      sync.Mutex // guards the field below
 	pending map[processlog.ID]int
+}
+
+// Config is what releases need of the engine. All fields are required.
+type Config struct {
+	Release  func(ids []processlog.ID, token processlog.Token) error // sends one statement
+	Saw      func(err error)                                         // takes the result of the releases
+	Offer    func(entries []processlog.QueueEntry)                   // offers entries to all processes
+	Wait     func(d time.Duration) bool                              // returns false if the engine is closed before
+	Pause    func(failures int) time.Duration                        // before the next try
+	Refusals *refusals.List
+	Longest  time.Duration // a run of the batcher begins no try after this time
 }
 
 // pendingRelease is the set of entries that one claim or insert may have leased.
@@ -55,10 +69,10 @@ func (d *pendingRelease) after(err error) []pendingRelease {
 	rest := *d
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
-		refusing := func(e processlog.QueueEntry) bool { return refuses(refused.Refusals, e.ID) }
+		refusing := func(e processlog.QueueEntry) bool { return refusals.Has(refused.Refusals, e.ID) }
 		parts = append(parts, pendingRelease{
 			entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return !refusing(e) }),
-			offered: d.offered, token: d.token, failed: d.failed + 1, rests: time.Now().Add(refusalPause(d.failed + 1)),
+			offered: d.offered, token: d.token, failed: d.failed + 1, rests: time.Now().Add(refusals.Pause(d.failed + 1)),
 		})
 		if !errors.Is(err, processlog.ErrBusy) {
 			return parts
@@ -82,26 +96,27 @@ func (d *pendingRelease) releasedBy(err error) pendingRelease {
 	if !errors.As(err, &refused) || errors.Is(err, processlog.ErrBusy) {
 		return pendingRelease{} // it is unknown which of the other rows are locked
 	}
-	return pendingRelease{entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return refuses(refused.Refusals, e.ID) }), offered: d.offered}
+	return pendingRelease{entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return refusals.Has(refused.Refusals, e.ID) }), offered: d.offered}
 }
 
-func newPendingReleases(b *Base, source *source, r *refusals) *pendingReleases {
-	d := &pendingReleases{Base: b, source: source, refusals: r}
-	d.batcher.Max, d.batcher.Workers, d.batcher.Flush = 100, 1, d.releaseAll
+// New returns an empty List.
+func New(cfg Config) *List {
+	d := &List{Config: cfg, pending: make(map[processlog.ID]int)}
+	d.Batcher.Max, d.Batcher.Workers, d.Batcher.Flush = 100, 1, d.releaseAll
 	return d
 }
 
 // track adds entries to pending. It counts them, because two claims at once may have asked for the same entry.
-func (d *pendingReleases) track(ids []processlog.ID) {
+func (d *List) track(ids []processlog.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
-		setIn(&d.pending, id, d.pending[id]+1)
+		d.pending[id]++
 	}
 	d.some.Store(true)
 }
 
-func (d *pendingReleases) released(ids []processlog.ID) {
+func (d *List) released(ids []processlog.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
@@ -112,9 +127,9 @@ func (d *pendingReleases) released(ids []processlog.ID) {
 	d.some.Store(len(d.pending) > 0)
 }
 
-// without removes entries with a pending release from want. A new claim would give them another token, and the lost
-// lease could no longer be released.
-func (d *pendingReleases) without(want []processlog.Wanted) (rest []processlog.Wanted, pending []processlog.Scheduled) {
+// Without removes entries with a pending release from want. A new claim would give them another token, and the lost
+// lease could no longer be released. pending has these entries as due after in.
+func (d *List) Without(want []processlog.Wanted, in time.Duration) (rest []processlog.Wanted, pending []processlog.Scheduled) {
 	if !d.some.Load() {
 		return want, nil
 	}
@@ -123,18 +138,39 @@ func (d *pendingReleases) without(want []processlog.Wanted) (rest []processlog.W
 	rest = slices.DeleteFunc(slices.Clone(want), func(w processlog.Wanted) bool {
 		out := d.pending[w.ID] > 0
 		if out {
-			pending = append(pending, processlog.Scheduled{ID: w.ID, In: RefusedRetry})
+			pending = append(pending, processlog.Scheduled{ID: w.ID, In: in})
 		}
 		return out
 	})
 	return rest, pending
 }
 
-// release gives leases back. If offered is set, it then offers the entries to all processes. The first try runs in the
-// caller's goroutine, so that the leases are free before the entries are offered. If it fails, the batcher tries again.
-func (d *pendingReleases) release(entries []processlog.QueueEntry, offered bool, token processlog.Token) {
-	pending := pendingRelease{entries: entries, offered: offered, token: token}
-	err := d.tryRelease(&pending)
+// Release gives leases back, and then offers the entries to all processes. The first try runs in the caller's goroutine. If
+// the database cannot release a lease now, its entry is offered after a later try succeeds.
+func (d *List) Release(token processlog.Token, entries ...processlog.QueueEntry) {
+	d.release(pendingRelease{entries: entries, offered: true, token: token})
+}
+
+// ReleaseUnknown gives back the leases that a failed claim may have taken. It offers no entry.
+func (d *List) ReleaseUnknown(token processlog.Token, want []processlog.Wanted) {
+	entries := make([]processlog.QueueEntry, len(want))
+	for i, w := range want {
+		entries[i].ID = w.ID
+	}
+	d.release(pendingRelease{entries: entries, token: token})
+}
+
+// Later does the same as Release, but leaves the first try to the batcher. Callers use it when the database has just failed to
+// answer.
+func (d *List) Later(token processlog.Token, entries ...processlog.QueueEntry) {
+	pending := pendingRelease{entries: entries, offered: true, token: token}
+	d.track(pending.ids())
+	d.Batcher.Add(pending)
+}
+
+// release tries to give leases back in the caller's goroutine. If that fails, the batcher tries again.
+func (d *List) release(pending pendingRelease) {
+	err := d.Config.Release(pending.ids(), pending.token)
 	d.sawRelease(err)
 	if err == nil {
 		d.offer(&pending)
@@ -149,51 +185,37 @@ func (d *pendingReleases) release(entries []processlog.QueueEntry, offered bool,
 	for i := range left {
 		d.track(left[i].ids())
 	}
-	d.batcher.Add(left...)
+	d.Batcher.Add(left...)
 }
 
 // sawRelease records the result of a try. Refused entries are reported by their ids and do not count as a failure of
 // the database.
-func (d *pendingReleases) sawRelease(err error) {
+func (d *List) sawRelease(err error) {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
-		d.refusals.note(problemRefusedRelease, "", refused.Refusals)
+		d.Refusals.Note(refusals.Release, "", refused.Refusals)
 		err = nil
 	}
-	d.Saw(problemRelease, err)
+	d.Saw(err)
 }
 
-// later gives leases back as release does, but leaves the first try to the batcher. Callers use it when the database
-// has just failed to answer.
-func (d *pendingReleases) later(token processlog.Token, entries ...processlog.QueueEntry) {
-	pending := pendingRelease{entries: entries, offered: true, token: token}
-	d.track(pending.ids())
-	d.batcher.Add(pending)
-}
-
-func (d *pendingReleases) tryRelease(pending *pendingRelease) error {
-	ctx, cancel := d.Statement()
-	defer cancel()
-	return d.Store.Release(ctx, pending.ids(), pending.token)
-}
-
-func (d *pendingReleases) offer(released *pendingRelease) {
+func (d *List) offer(released *pendingRelease) {
 	if released.offered {
 		failpoint.Reach(failpoint.ClaimReleased)
-		d.source.Enqueue(released.entries)
+		d.Offer(released.entries)
 	}
 }
 
 // releaseAll tries each pending release once, except those that rest. Releases that fail go to the end of the list. One
 // row may stay locked or refused for any time, and the other releases do not wait for it. A row that another process
 // has claimed since has another token and keeps its lease.
-func (d *pendingReleases) releaseAll(batch []pendingRelease) {
+func (d *List) releaseAll(batch []pendingRelease) {
 	var left []pendingRelease
 	var why error
 	fresh := false // a failed release was split into parts that have not been tried yet
 	began := time.Now()
 	for i := range batch {
-		if time.Since(began) > StatementTimeout {
+		if time.Since(began) > d.Longest {
 			left = append(left, batch[i:]...) // stop waiting for locks in this run
 			break
 		}
@@ -201,7 +223,7 @@ func (d *pendingReleases) releaseAll(batch []pendingRelease) {
 			left = append(left, batch[i])
 			continue
 		}
-		err := d.tryRelease(&batch[i])
+		err := d.Config.Release(batch[i].ids(), batch[i].token)
 		if err == nil {
 			d.settled(&batch[i])
 			continue
@@ -214,7 +236,7 @@ func (d *pendingReleases) releaseAll(batch []pendingRelease) {
 		left = append(left, again...)
 		var refused *processlog.RefusedError
 		if errors.As(err, &refused) {
-			d.refusals.note(problemRefusedRelease, "", refused.Refusals)
+			d.Refusals.Note(refusals.Release, "", refused.Refusals)
 			continue
 		}
 		if why = err; !errors.Is(err, processlog.ErrBusy) {
@@ -223,16 +245,16 @@ func (d *pendingReleases) releaseAll(batch []pendingRelease) {
 			break
 		}
 	}
-	d.Saw(problemRelease, why)
+	d.Saw(why)
 	// Wait returns false after Close. Nothing is added then, and the leases end by themselves and count as lost.
-	if len(left) > 0 && (fresh || d.Wait(delay(settleBackoff, max(1, left[len(left)-1].failed)))) {
-		d.batcher.Add(left...)
+	if len(left) > 0 && (fresh || d.Wait(d.Pause(max(1, left[len(left)-1].failed)))) {
+		d.Batcher.Add(left...)
 	}
 }
 
 // settled records that a pending release has succeeded, and offers its entries.
-func (d *pendingReleases) settled(released *pendingRelease) {
+func (d *List) settled(released *pendingRelease) {
 	d.released(released.ids())
-	d.refusals.taken(problemRefusedRelease, "", released.ids()...)
+	d.Refusals.Taken(refusals.Release, "", released.ids()...)
 	d.offer(released)
 }

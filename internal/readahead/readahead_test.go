@@ -1,4 +1,4 @@
-package engine
+package readahead
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// dueRows is a table whose first rows are due, for readAhead to read.
+// dueRows is a table whose first rows are due, for a List to read.
 type dueRows struct {
 	left  []processlog.ID
 	reads []int // what each reading asked for
@@ -32,24 +32,24 @@ func (d *dueRows) read(limit int) ([]processlog.ID, bool, error) {
 }
 
 // claim takes a share's entries off the table.
-func (d *dueRows) claim(s share) processlog.Claimed {
+func (d *dueRows) claim(s Share) processlog.Claimed {
 	var found processlog.Claimed
-	for _, id := range s.ids {
+	for _, id := range s.IDs {
 		found.Mine = append(found.Mine, processlog.Row{ID: id})
 	}
-	d.left = allBut(d.left, s.ids)
+	d.left = allBut(d.left, s.IDs)
 	return found
 }
 
 func TestBacklogIsReadForManyClaimsAtOnce(t *testing.T) {
-	rows, ahead := newDueRows(10_000), newReadAhead()
+	rows, ahead := newDueRows(10_000), New()
 	claims := 0
 	for more := true; more; claims++ {
-		s, err := ahead.take(100, rows.read)
+		s, err := ahead.Take(100, rows.read)
 		require.NoError(t, err)
-		require.LessOrEqual(t, len(s.ids), 100)
-		ahead.tried(s, rows.claim(s), nil)
-		more = s.more
+		require.LessOrEqual(t, len(s.IDs), 100)
+		ahead.Tried(s, rows.claim(s), nil)
+		more = s.More
 	}
 	require.Empty(t, rows.left)
 	require.Equal(t, 101, claims, "one that finds nothing")
@@ -58,17 +58,17 @@ func TestBacklogIsReadForManyClaimsAtOnce(t *testing.T) {
 }
 
 func TestClaimsAtOnceShareWhatIsRead(t *testing.T) {
-	rows, ahead := newDueRows(10_000), newReadAhead()
+	rows, ahead := newDueRows(10_000), New()
 	ahead.claims = mostReadAhead
 	var group sync.WaitGroup
-	shares := make([]share, mostReadAhead)
+	shares := make([]Share, mostReadAhead)
 	for i := range shares {
-		group.Go(func() { shares[i], _ = ahead.take(100, rows.read) })
+		group.Go(func() { shares[i], _ = ahead.Take(100, rows.read) })
 	}
 	group.Wait()
 	seen := make(map[processlog.ID]bool)
 	for _, s := range shares {
-		for _, id := range s.ids {
+		for _, id := range s.IDs {
 			require.False(t, seen[id])
 			seen[id] = true
 		}
@@ -78,35 +78,35 @@ func TestClaimsAtOnceShareWhatIsRead(t *testing.T) {
 }
 
 func TestWhatOthersAreFasterWithIsReadAnew(t *testing.T) {
-	for name, others := range map[string]func(s share) (processlog.Claimed, error){
-		"gone": func(s share) (processlog.Claimed, error) { return processlog.Claimed{Gone: s.ids}, nil },
-		"leased": func(s share) (processlog.Claimed, error) {
-			return processlog.Claimed{Waiting: slices.Repeat([]processlog.Scheduled{{In: time.Second}}, len(s.ids))}, nil
+	for name, others := range map[string]func(s Share) (processlog.Claimed, error){
+		"gone": func(s Share) (processlog.Claimed, error) { return processlog.Claimed{Gone: s.IDs}, nil },
+		"leased": func(s Share) (processlog.Claimed, error) {
+			return processlog.Claimed{Waiting: slices.Repeat([]processlog.Scheduled{{In: time.Second}}, len(s.IDs))}, nil
 		},
-		"failed": func(share) (processlog.Claimed, error) {
+		"failed": func(Share) (processlog.Claimed, error) {
 			return processlog.Claimed{}, errors.New("the database is away")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rows, ahead := newDueRows(10_000), newReadAhead()
+			rows, ahead := newDueRows(10_000), New()
 			ahead.claims = mostReadAhead
-			s, err := ahead.take(100, rows.read)
+			s, err := ahead.Take(100, rows.read)
 			require.NoError(t, err)
-			ahead.tried(s, rows.claim(s), nil)
-			s, err = ahead.take(100, rows.read)
+			ahead.Tried(s, rows.claim(s), nil)
+			s, err = ahead.Take(100, rows.read)
 			require.NoError(t, err)
-			require.False(t, s.fresh)
+			require.False(t, s.Fresh)
 			found, err := others(s)
-			ahead.tried(s, found, err)
-			s, err = ahead.take(100, rows.read)
+			ahead.Tried(s, found, err)
+			s, err = ahead.Take(100, rows.read)
 			require.NoError(t, err)
-			require.True(t, s.fresh)
+			require.True(t, s.Fresh)
 			require.Equal(t, []int{100 * mostReadAhead, 100}, rows.reads)
 		})
 	}
 }
 
-// What must not run here, and what somebody holds locked, is looked past: also where it is far more than there are slots.
+// A read looks past entries that must not run here and past locked rows, also if these are far more than the free slots.
 func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 	for name, cannot := range map[string]func(ids []processlog.ID) processlog.Claimed{
 		"refused": func(ids []processlog.ID) processlog.Claimed {
@@ -118,22 +118,22 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const stand = 20
-			rows, ahead := newDueRows(30), newReadAhead()
+			rows, ahead := newDueRows(30), New()
 			inFront := slices.Clone(rows.left[:stand])
 			vain := 0
 			for len(rows.left) > stand {
-				s, err := ahead.take(1, rows.read)
+				s, err := ahead.Take(1, rows.read)
 				require.NoError(t, err)
-				runnable := allBut(s.ids, inFront)
-				found := cannot(allBut(s.ids, runnable))
+				runnable := allBut(s.IDs, inFront)
+				found := cannot(allBut(s.IDs, runnable))
 				switch {
-				case len(runnable) == 0 && s.fresh:
+				case len(runnable) == 0 && s.Fresh:
 					vain++ // the next look waits for a poll
 				case len(runnable) > 0:
 					found.Mine = []processlog.Row{{ID: runnable[0]}} // one slot
 					rows.left = allBut(rows.left, runnable[:1])
 				}
-				ahead.tried(s, found, nil)
+				ahead.Tried(s, found, nil)
 			}
 			require.LessOrEqual(t, vain, 4, "each looks twice as far")
 		})
@@ -142,64 +142,64 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 
 func TestFailedReadingIsToldAndForgotten(t *testing.T) {
 	away := errors.New("the database is away")
-	rows, ahead := newDueRows(50), newReadAhead()
-	_, err := ahead.take(10, func(int) ([]processlog.ID, bool, error) { return nil, false, away })
+	rows, ahead := newDueRows(50), New()
+	_, err := ahead.Take(10, func(int) ([]processlog.ID, bool, error) { return nil, false, away })
 	require.ErrorIs(t, err, away)
-	s, err := ahead.take(10, rows.read)
+	s, err := ahead.Take(10, rows.read)
 	require.NoError(t, err)
-	require.Len(t, s.ids, 10)
+	require.Len(t, s.IDs, 10)
 }
 
-// What came due since is not among what was read.
+// An entry that has come due since the read is not in its result.
 func TestLastShareOfAReadingIsNotTheDatabasesLastWord(t *testing.T) {
-	rows, ahead := newDueRows(150), newReadAhead()
+	rows, ahead := newDueRows(150), New()
 	ahead.claims = 2
-	s, err := ahead.take(100, rows.read)
+	s, err := ahead.Take(100, rows.read)
 	require.NoError(t, err)
-	require.True(t, s.more)
-	ahead.tried(s, rows.claim(s), nil)
-	s, err = ahead.take(100, rows.read)
+	require.True(t, s.More)
+	ahead.Tried(s, rows.claim(s), nil)
+	s, err = ahead.Take(100, rows.read)
 	require.NoError(t, err)
-	require.Len(t, s.ids, 50)
-	require.True(t, s.more)
-	ahead.tried(s, rows.claim(s), nil)
-	s, err = ahead.take(100, rows.read)
+	require.Len(t, s.IDs, 50)
+	require.True(t, s.More)
+	ahead.Tried(s, rows.claim(s), nil)
+	s, err = ahead.Take(100, rows.read)
 	require.NoError(t, err)
-	require.Empty(t, s.ids)
-	require.False(t, s.more)
+	require.Empty(t, s.IDs)
+	require.False(t, s.More)
 }
 
 // The database offers what is being claimed until that has been committed.
 func TestReadingLeavesOutWhatAnotherClaimIsAt(t *testing.T) {
-	rows, ahead := newDueRows(1000), newReadAhead()
-	first, err := ahead.take(100, rows.read)
+	rows, ahead := newDueRows(1000), New()
+	first, err := ahead.Take(100, rows.read)
 	require.NoError(t, err)
-	second, err := ahead.take(100, rows.read)
+	second, err := ahead.Take(100, rows.read)
 	require.NoError(t, err)
-	require.Len(t, second.ids, 100)
-	require.Equal(t, second.ids, allBut(second.ids, first.ids))
-	ahead.tried(first, processlog.Claimed{}, errors.New("the database is away"))
-	third, err := ahead.take(100, rows.read)
+	require.Len(t, second.IDs, 100)
+	require.Equal(t, second.IDs, allBut(second.IDs, first.IDs))
+	ahead.Tried(first, processlog.Claimed{}, errors.New("the database is away"))
+	third, err := ahead.Take(100, rows.read)
 	require.NoError(t, err)
-	require.Equal(t, first.ids, third.ids)
+	require.Equal(t, first.IDs, third.IDs)
 }
 
 func TestClaimOfABacklogDoesNotWaitForAnothersReading(t *testing.T) {
-	rows, ahead := newDueRows(1000), newReadAhead()
-	s, err := ahead.take(100, rows.read)
+	rows, ahead := newDueRows(1000), New()
+	s, err := ahead.Take(100, rows.read)
 	require.NoError(t, err)
 	reading, end := make(chan struct{}), make(chan struct{})
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_, _ = ahead.take(100, func(int) ([]processlog.ID, bool, error) {
+		_, _ = ahead.Take(100, func(int) ([]processlog.ID, bool, error) {
 			close(reading)
 			<-end
 			return nil, false, nil
 		})
 	}()
 	<-reading
-	ahead.tried(s, rows.claim(s), nil)
+	ahead.Tried(s, rows.claim(s), nil)
 	close(end)
 	<-over
 }

@@ -1,0 +1,131 @@
+// Package problems keeps failures that have no caller to return them to. Health shows them, and the log names them.
+package problems
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/report"
+	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/observe"
+)
+
+// List keeps open problems. Its methods are safe for concurrent use. It logs a failure at once, and then at most once a
+// minute for each cause. Health shows the failure until the same operation works again.
+type List struct {
+	log    *slog.Logger
+	number func(error) uint16 // returns the server's number of an error, or 0
+	closed func() bool
+
+	some atomic.Bool // a problem is open; a success reads only this flag
+
+	mu   sync.Mutex // guards the fields below
+	open map[key]*problem
+	said map[cause]time.Time
+}
+
+// problem is an open problem. It ends by itself at the time ends, if that is not zero.
+type problem struct {
+	observe.Problem
+	ends time.Time
+}
+
+// New returns an empty List. number returns the server's number of an error, or 0. While closed returns true, nothing is
+// recorded.
+func New(log *slog.Logger, number func(error) uint16, closed func() bool) *List {
+	return &List{log: log, number: number, closed: closed, open: make(map[key]*problem), said: make(map[cause]time.Time)}
+}
+
+type key struct{ what, businessType string }
+
+// cause groups failures that are logged together at most once a minute. Failures with different error numbers have
+// different causes.
+type cause struct {
+	what   string
+	number uint16 // the server's error number; 0: the server did not answer
+}
+
+// Failed records an error of a statement of the library, and logs it.
+func (t *List) Failed(what, businessType string, err error) {
+	if t.closed() {
+		return // Close has ended the statement.
+	}
+	err = usererr.Of(err) // The error comes from a driver, or from a user's Store or Queue.
+	times, since := t.Record(what, businessType, err)
+	t.Complain(what, err, "type", businessType, "times", times, "since", since)
+}
+
+// Record keeps an error for Health. It returns how many times the same operation has failed, and since when.
+func (t *List) Record(what, businessType string, err error) (times int, since time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	about := key{what, businessType}
+	p := t.open[about]
+	if p == nil {
+		p = &problem{Problem: observe.Problem{What: what, BusinessType: businessType, Since: time.Now()}}
+		t.open[about] = p
+		t.some.Store(true)
+	}
+	p.Error = err.Error()
+	p.Times++
+	return p.Times, p.Since
+}
+
+// Passed ends the problem of an operation that works again. It reads only one atomic flag while no problem is open.
+func (t *List) Passed(what, businessType string) {
+	if !t.some.Load() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, key{what, businessType})
+	t.some.Store(len(t.open) > 0)
+}
+
+// Complain logs err, unless the same cause was logged within the last minute.
+func (t *List) Complain(what string, err error, attrs ...any) {
+	now := time.Now()
+	t.mu.Lock()
+	about := cause{what, t.number(err)}
+	last, known := t.said[about]
+	quiet := known && now.Sub(last) < report.Interval
+	if !quiet {
+		t.said[about] = now
+	}
+	t.mu.Unlock()
+	if !quiet {
+		t.log.Warn("compensator: "+what, append([]any{slog.Any("err", err)}, attrs...)...)
+	}
+}
+
+// FailedFor is Failed for a problem that no later success ends. It ends when nothing has failed for the time d.
+func (t *List) FailedFor(d time.Duration, what, businessType string, err error) {
+	t.Failed(what, businessType, err)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.open[key{what, businessType}]; p != nil {
+		p.ends = time.Now().Add(d)
+	}
+}
+
+// Open returns the open problems, the oldest first.
+func (t *List) Open() []observe.Problem {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.open, func(_ key, p *problem) bool { return !p.ends.IsZero() && time.Now().After(p.ends) })
+	t.some.Store(len(t.open) > 0)
+	var list []observe.Problem
+	for _, p := range t.open {
+		list = append(list, p.Problem)
+	}
+	slices.SortFunc(list, func(a, b observe.Problem) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.What, b.What)) })
+	return list
+}
+
+// Any reports whether a problem is open. It reads only one atomic flag.
+func (t *List) Any() bool { return t.some.Load() }

@@ -1,0 +1,74 @@
+package refusals
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/problems"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// empty returns a list of problems, and refusals that report to it.
+func empty() (*problems.List, *List) {
+	closed := func() bool { return false }
+	log := slog.New(slog.DiscardHandler)
+	list := problems.New(log, func(error) uint16 { return 0 }, closed)
+	return list, New(list, log, closed)
+}
+
+// Failure: F75
+func TestRefusedEntriesRestLongerEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list, r := empty()
+		one, two := processlog.RowID(1), processlog.RowID(2)
+		want := []processlog.Wanted{{ID: one}, {ID: two}}
+		rest, resting := r.Aside("order", want)
+		require.Equal(t, want, rest)
+		require.Empty(t, resting)
+		no := errors.New("the auditors say no")
+		for times := 1; times <= 20; times++ {
+			r.Note(Claim, "order", []processlog.Refusal{{ID: one, Err: no}})
+			rest, resting = r.Aside("order", want)
+			require.Equal(t, []processlog.Wanted{{ID: two}}, rest)
+			require.Equal(t, []processlog.Refusal{{ID: one, Err: no}}, resting)
+			most := min(firstPause<<min(times-1, 10), mostPause)
+			in := r.RestLeft("order", one)
+			require.GreaterOrEqual(t, in, most/2)
+			require.LessOrEqual(t, in, most)
+			time.Sleep(most)
+			rest, _ = r.Aside("order", want)
+			require.Equal(t, want, rest, "its rest is over")
+		}
+		other, _ := r.Aside("refund", want)
+		require.Equal(t, want, other)
+		require.Len(t, list.Open(), 1)
+		require.Equal(t, "compensator: the database refuses to change entry 1: the auditors say no", list.Open()[0].Error)
+		r.Taken(Claim, "order", two)
+		require.Len(t, list.Open(), 1)
+		r.Taken(Claim, "order", one, two)
+		require.Empty(t, list.Open())
+		require.False(t, r.some.Load())
+	})
+}
+
+// An entry that is never tried again was purged, or is another process's. An outcome that is held here is not forgotten.
+func TestRefusedEntriesThatNobodyTriesAgainAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list, r := empty()
+		r.Note(Claim, "order", []processlog.Refusal{{ID: processlog.RowID(1), Err: errors.New("no")}})
+		r.Note(Outcome, "order", []processlog.Refusal{{ID: processlog.RowID(2), Err: errors.New("no")}})
+		time.Sleep(mostPause + forgetAfter)
+		r.ForgetOld()
+		open := list.Open()
+		require.Len(t, open, 1)
+		require.Equal(t, Outcome, open[0].What)
+		require.Equal(t, 1, r.Outcomes("order"))
+		require.Zero(t, r.Outcomes("refund"))
+		require.ErrorContains(t, r.Unstored(), "entry 2")
+	})
+}

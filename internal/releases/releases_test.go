@@ -1,0 +1,54 @@
+package releases
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/problems"
+	"github.com/compensator-go/compensator/internal/refusals"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Another transaction holds the row of one entry, and lets nobody wait for it.
+func TestWhatIsGivenBackAtLastIsOfferedToWhoeverIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var offered []processlog.QueueEntry
+		locked, tries := processlog.RowID(77), 0
+		open := func() bool { return false }
+		log := slog.New(slog.DiscardHandler)
+		d := New(Config{
+			Release: func(ids []processlog.ID, _ processlog.Token) error {
+				tries++
+				if slices.Contains(ids, locked) {
+					return fmt.Errorf("release: %w", processlog.ErrBusy)
+				}
+				return nil
+			},
+			Saw:      func(error) {},
+			Offer:    func(entries []processlog.QueueEntry) { offered = append(offered, entries...) },
+			Wait:     func(pause time.Duration) bool { time.Sleep(pause); return true },
+			Pause:    func(int) time.Duration { return time.Second },
+			Refusals: refusals.New(problems.New(log, func(error) uint16 { return 0 }, open), log, open),
+			Longest:  time.Minute,
+		})
+		entries := make([]processlog.QueueEntry, 500)
+		for i := range entries {
+			entries[i] = processlog.QueueEntry{BusinessType: "close_order", ID: processlog.RowID(uint64(i + 1))}
+		}
+		d.Release(processlog.NewToken(), entries...)
+		synctest.Wait()
+		require.Len(t, offered, 499)
+		require.NotContains(t, offered, entries[76])
+		require.LessOrEqual(t, tries, 1+3*releaseParts, "500 in parts of 63, of 8, and of 1")
+		locked = processlog.ID{}
+		<-d.Batcher.Done()
+		require.Len(t, offered, 500)
+		require.Empty(t, d.pending)
+	})
+}
