@@ -418,3 +418,20 @@ func delay(retry func(failures int) time.Duration, failures int) time.Duration {
 
 // boundedWait is a wait that is no hot loop, and that the table and the queues can count.
 func boundedWait(d time.Duration) time.Duration { return min(max(d, minBackoff), processlog.MaxDelay) }
+
+// Judgement is what the error of an attempt says.
+type Judgement struct {
+	Verdict  observe.Verdict
+	Library  bool // the library or its database has failed, and the error says nothing about the handler
+	Uncalled bool // the handler was not called, or could not decode the content
+}
+
+// JudgementOf reads the error of an attempt.
+func JudgementOf(err error) Judgement {
+	v := judged(err)
+	return Judgement{
+		Verdict:  VerdictOf(err),
+		Library:  v.ours || v.kind == serverFault || v.kind == serverDown,
+		Uncalled: v.free || v.undecodable,
+	}
+}

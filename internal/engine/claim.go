@@ -1,0 +1,325 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/refusals"
+	"github.com/compensator-go/compensator/internal/releases"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// claims takes leases in the database and gives back leases that ran nothing.
+type claims struct {
+	*Base
+	holdings *holdings
+	releases *releases.List
+	refusals *refusals.List
+}
+
+// RefusedRetry is the delay before an entry is offered again that this process must not run now. Examples are a
+// suspect, an entry with a pending release, and an entry blocked by an earlier one of its key.
+const RefusedRetry = time.Second
+
+// claimed is the result of a claim. asked is the time just before the claim statement was sent. The leases began at
+// asked or later, so they are valid at least until asked plus the lease time.
+type claimed struct {
+	processlog.Claimed
+	asked time.Time
+	spare []processlog.ID // claimable entries for which no call was left
+}
+
+// claim leases wanted entries of a type in the database. It takes as many as fit into the given number of calls. The
+// caller starts them.
+func (c *claims) claim(t *Type, want []processlog.Wanted, calls int) (claimed, error) {
+	return c.claimOnly(t, want, calls, false)
+}
+
+// claimOnly works like claim. If stuckOnly is set, it leases only entries on which a handler of this process is stuck.
+func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOnly bool) (claimed, error) {
+	if err := c.Held(); err != nil {
+		return claimed{}, err
+	}
+	want, pending := c.releases.Without(want, RefusedRetry)
+	want, resting := c.refusals.Aside(t.Name, want)
+	if len(want) == 0 {
+		return claimed{Claimed: processlog.Claimed{Waiting: pending, Rejected: resting}}, nil
+	}
+	p := picker{t: t, holdings: c.holdings, want: want, room: calls, stuckOnly: stuckOnly}
+	token := processlog.NewToken()
+	ctx, cancel := c.Statement()
+	defer cancel()
+	asked := time.Now() // Read the clock before the claim. The leases already run while the answer is on its way (G16).
+	found, err := c.Store.Claim(ctx, want, token, t.Lease, p.accept)
+	failpoint.Reach(failpoint.ClaimCommitted)
+	c.Saw(problemClaim, err)
+	if err == nil {
+		err = c.sawClaimed(found.Mine, asked)
+	} else {
+		c.sawFailed()
+	}
+	if err != nil {
+		// The claim may have committed although it returned an error. Run nothing, and release the leases it may have
+		// taken. A lease that ends by itself counts as lost.
+		p.keepOnly(nil)
+		c.releases.ReleaseUnknown(token, want)
+		return claimed{}, err
+	}
+	p.keepOnly(found.Mine)
+	c.noteRefused(t, found)
+	found = p.leave(found)
+	found.Waiting = append(found.Waiting, pending...)
+	found.Rejected = append(found.Rejected, resting...)
+	// The spare entries could have been claimed, so they do not count as refused.
+	found.Refused = slices.DeleteFunc(found.Refused, func(row processlog.Row) bool { return slices.Contains(p.spare, row.ID) })
+	return claimed{found, asked, p.spare}, nil
+}
+
+// noteRefused reports the entries that the database refuses to lease. It forgets earlier refusals of entries that are
+// leased or gone now.
+func (c *claims) noteRefused(t *Type, found processlog.Claimed) {
+	c.refusals.Note(refusals.Claim, t.Name, found.Rejected)
+	if !c.refusals.Some() {
+		return
+	}
+	ids := slices.Clone(found.Gone)
+	for i := range found.Mine {
+		ids = append(ids, found.Mine[i].ID)
+	}
+	c.refusals.Taken(refusals.Claim, t.Name, ids...)
+}
+
+// unleased returns the ids as wanted entries without a lease of this process.
+func unleased(ids []processlog.ID) []processlog.Wanted {
+	want := make([]processlog.Wanted, len(ids))
+	for i, id := range ids {
+		want[i] = processlog.Wanted{ID: id}
+	}
+	return want
+}
+
+// picker decides for each claimable row whether the claim takes it. It takes only rows that this process can run or
+// must count. It admits few suspects at a time. A suspect is an entry that may have crashed a process. Its lease would
+// count as lost even if it never ran.
+//
+// The store calls accept while it holds the row locks. accept therefore reads only memory and does not block.
+type picker struct {
+	t         *Type
+	holdings  *holdings
+	want      []processlog.Wanted
+	room      int              // calls that may still begin
+	seats     [companies]int   // free seats in the shared calls that have begun
+	stuckOnly bool             // take only entries on which a handler of this process is stuck
+	spare     []processlog.ID  // entries that came when no seat was left
+	suspects  []processlog.Row // accepted rows that have lost leases
+	counted   []processlog.ID  // entries claimed only to count a lost lease, not to run
+}
+
+func (p *picker) accept(row *processlog.Row) bool {
+	// Check for a free seat first. A suspect without a seat must not take a place in quarantine.
+	with := p.t.company(row.State, p.lost(row))
+	if p.room == 0 && p.seats[with] == 0 {
+		p.spare = append(p.spare, row.ID)
+		return false
+	}
+	if row.BusinessType != p.t.Name || p.t.Paused() || row.State == processlog.Compensating && !p.t.compensates() || !p.mayHave(row) {
+		return false
+	}
+	p.sit(with)
+	return true
+}
+
+// sit takes a seat for an entry. The seat is in a shared call that has begun, or in a new call.
+func (p *picker) sit(with Company) {
+	switch {
+	case p.seats[with] > 0:
+		p.seats[with]--
+		return
+	case with != Alone:
+		p.seats[with] = p.t.Seats() - 1
+	}
+	p.room--
+}
+
+// mayHave reports whether this process may claim a row.
+//
+//   - An entry that this process holds is skipped.
+//   - An entry on which a handler of this process is stuck is left to other processes for one lease time. After that it
+//     is claimed and counted, but not run.
+//   - An entry that has lost three leases is also claimed only to be counted. This leaves one more lease time to a
+//     process that has a success to store and cannot reach the database.
+//   - An entry that has lost more leases is claimed to be dead-lettered.
+func (p *picker) mayHave(row *processlog.Row) bool {
+	held, stuck := p.holdings.holds(row)
+	switch {
+	// The handler has returned meanwhile. A claim would now run the entry, but it has no slot.
+	case p.stuckOnly && !stuck:
+		return false
+	// The entry runs here already, or its success waits to be stored (G8, G16). A stuck entry is left to other processes
+	// for one lease time. That time runs from the end of its lease or from its due time, whichever is later.
+	case held != nil && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
+		return false
+	// The claim dead-letters this entry without running it, so it needs no place in quarantine.
+	case row.DeliveryCount > crashBudget:
+		return true
+	case stuck, row.DeliveryCount == crashBudget:
+		p.counted = append(p.counted, row.ID)
+		return true
+	}
+	lost := p.lost(row)
+	accepted := p.t.accepts(row, lost)
+	if accepted && lost >= SuspectAfter {
+		p.suspects = append(p.suspects, *row)
+	}
+	return accepted
+}
+
+// lost returns how many consecutive leases of the row ended without an outcome. LostLeases does the same for a row
+// after its claim. A lease that this process inserted the entry with and now takes over has not been lost, so it does
+// not count.
+func (p *picker) lost(row *processlog.Row) int {
+	if row.Version == 0 && row.DeliveryCount > 0 && row.Token != (processlog.Token{}) && slices.Contains(p.want, processlog.Wanted{ID: row.ID, Token: row.Token}) {
+		return row.DeliveryCount - 1
+	}
+	return row.DeliveryCount
+}
+
+// keepOnly tells the admissions which accepted suspects were not claimed.
+func (p *picker) keepOnly(mine []processlog.Row) {
+	for i := range p.suspects {
+		s := &p.suspects[i]
+		if !slices.ContainsFunc(mine, func(row processlog.Row) bool { return row.ID == s.ID }) {
+			p.t.left(s, p.lost(s), NotClaimed)
+		}
+	}
+}
+
+// Some entries were claimed only to count their lost leases. leave moves these entries from Mine to Waiting, where they wait
+// for the end of their new lease. Elapsed time alone would not prove that the database accepted writes in the meantime. The
+// written lease proves it.
+func (p *picker) leave(found processlog.Claimed) processlog.Claimed {
+	if len(p.counted) == 0 {
+		return found
+	}
+	found.Mine = slices.DeleteFunc(found.Mine, func(row processlog.Row) bool {
+		counted := slices.Contains(p.counted, row.ID)
+		if counted {
+			found.Waiting = append(found.Waiting, processlog.Scheduled{ID: row.ID, In: p.t.Lease})
+		}
+		return counted
+	})
+	return found
+}
+
+// Known holds entries of a type that were claimed by their ids. RunKnown runs them.
+type Known struct {
+	Type  *Type
+	Mine  []processlog.Row // leased; each call that they need holds a slot
+	Asked time.Time        // before the statement was sent by which this process got the leases
+
+	Gone  []processlog.ID // they do not exist, or have ended
+	Spare []processlog.ID // claimable entries for which no call was left
+
+	Rejected []processlog.Refusal // the database refuses to lease them
+}
+
+// ClaimKnown claims entries by their ids, as many as there are slots for. Entries that are not due yet, or that must not
+// run here now, go to the source.
+//
+// tried is the number of ids that it tried, from the start of the list. It is 0 if the claim failed or could not begin,
+// for example because no slot was free.
+func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, tried int) {
+	t := e.types.accepting(businessType)
+	if t == nil || t.Wait() > 0 || e.Behind() || e.Held() != nil {
+		return Known{}, 0
+	}
+	calls := t.slots.Take(t.callsFor(len(ids)))
+	if calls == 0 {
+		return Known{}, 0
+	}
+	tried = min(len(ids), t.fits(calls))
+	k, err := e.ClaimWanted(t, unleased(ids[:tried]), calls)
+	if err != nil {
+		return Known{}, 0
+	}
+	for _, id := range k.Spare {
+		e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id})
+	}
+	return k, tried
+}
+
+// ClaimWanted claims entries for a number of calls whose slots the caller holds. It frees the slots that are not needed. Entries
+// that are not due yet, or that must not run here now, go to the source. The caller takes care of the spare ones.
+func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Known, error) {
+	found, err := e.claims.claim(t, want, calls)
+	e.claimSchedule.free(t, calls-t.calls(found.Mine))
+	if err != nil {
+		return Known{}, err
+	}
+	var wait []processlog.QueueEntry
+	for _, w := range found.Waiting {
+		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})
+	}
+	for _, r := range found.Rejected {
+		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: e.refusals.RestLeft(t.Name, r.ID)})
+	}
+	for _, r := range found.Refused {
+		wait = append(wait, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: RefusedRetry})
+	}
+	e.source.Enqueue(wait)
+	return Known{Type: t, Mine: found.Mine, Asked: found.asked, Gone: found.Gone, Spare: found.spare, Rejected: found.Rejected}, nil
+}
+
+// RunKnown runs the claimed entries. It returns how many of them turned out to be blocked. The scanner finds those later.
+func (e *Engine) RunKnown(k Known) (blocked int) {
+	if len(k.Mine) > 0 {
+		blocked, _ = e.dispatcher.startClaimed(k.Type, k.Mine, k.Asked, 0)
+	}
+	return blocked
+}
+
+// Behind reports whether so many outcomes wait to be stored that nothing more is to be claimed.
+func (e *Engine) Behind() bool { return e.settler.behind() }
+
+// FreeSlots frees slots of a type, for which due entries may be waiting.
+func (e *Engine) FreeSlots(t *Type, n int) { e.claimSchedule.free(t, n) }
+
+// Enqueue hands entries to the source.
+func (e *Engine) Enqueue(entries ...processlog.QueueEntry) { e.source.Enqueue(entries) }
+
+// Release releases the leases of entries that have run nothing, and enqueues the entries.
+func (e *Engine) Release(token processlog.Token, entries ...processlog.QueueEntry) {
+	e.releases.Release(token, entries...)
+}
+
+// ReleaseLater does the same, but has a batcher try. It is for callers that have just got no answer from the database.
+func (e *Engine) ReleaseLater(token processlog.Token, entries ...processlog.QueueEntry) {
+	e.releases.Later(token, entries...)
+}
+
+// OfferAgain makes the entry of an attempt due again after in. The attempt must not have called its handler.
+func (e *Engine) OfferAgain(a *Attempt, in time.Duration) { e.settler.offerAgain(a, in) }
+
+// Fail ends an attempt with an error without calling a handler.
+func (e *Engine) Fail(a *Attempt, err error) {
+	e.settler.batcher.Add(settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, err, nil)})
+}
+
+// Move moves an entry in the source so that it is due after in.
+func (e *Engine) Move(businessType string, id processlog.ID, in time.Duration) {
+	e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id, In: in})
+}
+
+// Reach returns whose entries the source reports now.
+func (e *Engine) Reach() Reach { return e.source.Reach() }
+
+// Refused records that the database refuses a change of the listed entries. Health and the log then name them.
+func (e *Engine) Refused(what, businessType string, list []processlog.Refusal) {
+	e.refusals.Note(what, businessType, list)
+}
+
+// Taken records that the database has accepted a change of entries that it refused before.
+func (e *Engine) Taken(what, businessType string, ids ...processlog.ID) {
+	e.refusals.Taken(what, businessType, ids...)
+}
