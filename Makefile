@@ -34,7 +34,7 @@ except = $$($(GO) list ./... | grep -v $(foreach package,$(1),-e '/$(package)$$'
 tests/examples := $(call except,$(scenes))
 tests/internal/integration := $(call except,$(databases))
 tests/proof/chaos := ./history/... ./check/... ./report/...
-tests/bench := -short -skip '^Test(Bench|Scale|Order|Delay|Relay|Intake|Admin|Ready|Blocked)$$' ./...
+tests/bench := -short -skip '^Test(Bench|Scale|Order|Lease|Delay|Relay|Intake|Admin|Ready|Blocked)$$' ./...
 
 .PHONY: help
 help: ## list the targets
@@ -197,6 +197,10 @@ bench-blocked: ## count the sessions of four processes while a server blocks the
 .PHONY: bench-order
 bench-order: ## measure what the order of serial types costs: a backlog of 40 keys beside one without order, and calls of 20 ms, a minute; build/order.json
 	cd bench && $(GO) test -count=1 -timeout 30m -run '^TestOrder$$' -v .
+
+.PHONY: bench-lease
+bench-lease: ## measure claims that write one lease row, fused commits, and a VARCHAR ended_by, beside today's statements; PART=drain,fused,varchar,sustained,log,bytes,calm,size,crowd,snapshot; build/lease.json
+	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestLease$$' -v . $(if $(SIZE),-size=$(SIZE)) $(if $(PAIRS),-pairs=$(PAIRS)) $(if $(PART),-only=$(PART))
 
 .PHONY: bench-scale
 bench-scale: ## measure what growth to MOST waiting entries costs (10000000), and recovery

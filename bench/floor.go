@@ -107,6 +107,26 @@ func floorInserted(ctx context.Context, tx *sql.Tx, query string, n int, args []
 // floorRead runs a query and scans every column of its rows, as the library does. It returns a checksum of each row's
 // idempotency key.
 func floorRead(ctx context.Context, db querier, query string) (sums []string, err error) {
+	found, err := floorRows(ctx, db, query)
+	return sumsOf(found), err
+}
+
+// floorFound is what the floors keep of a row that they read.
+type floorFound struct {
+	id, version uint64
+	sum         string // checksum of the idempotency key
+}
+
+func sumsOf(found []floorFound) []string {
+	sums := make([]string, len(found))
+	for i, f := range found {
+		sums[i] = f.sum
+	}
+	return sums
+}
+
+// floorRows works like floorRead, and also returns ids and versions.
+func floorRows(ctx context.Context, db querier, query string) (found []floorFound, err error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
@@ -122,9 +142,9 @@ func floorRead(ctx context.Context, db querier, query string) (sums []string, er
 			&numbers[8], &numbers[9], &blobs[2], &numbers[10], &numbers[11]); err != nil {
 			return nil, err
 		}
-		sums = append(sums, strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(texts[0]))), 10))
+		found = append(found, floorFound{id, uint64(numbers[5]), strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(texts[0]))), 10)})
 	}
-	return sums, rows.Err()
+	return found, rows.Err()
 }
 
 type querier interface {

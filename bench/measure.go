@@ -20,6 +20,7 @@ type contest struct {
 	goal        float64 // smallest acceptable ratio of the library's rate to the other side's (0: no goal)
 	reset       func()  // runs before each run (nil: every table and key is emptied)
 	prepare     func()  // runs after reset and is not measured; may be nil
+	prepareThem func()  // replaces prepare for the other side; nil: both have the same
 	ours        func() float64
 	theirs      func() float64 // runs the other side; nil if a program that it needs is missing
 }
@@ -71,22 +72,25 @@ func (c contest) hold(a *arena, pairs int) row {
 		c.reset = a.empty
 	}
 	a.lost = 0
+	if c.prepareThem == nil {
+		c.prepareThem = c.prepare
+	}
 	var ours, theirs, ratios []float64
 	var oursCost, theirsCost cost
-	side := func(run func() float64, to *[]float64, asked *cost) {
+	side := func(prepare func(), run func() float64, to *[]float64, asked *cost) {
 		c.reset()
-		if c.prepare != nil {
-			c.prepare()
+		if prepare != nil {
+			prepare()
 		}
 		*asked = a.costOf(max(1, c.entries), func() { *to = append(*to, run()) })
 	}
 	for pair := range pairs {
 		if pair%2 == 0 {
-			side(c.ours, &ours, &oursCost)
-			side(c.theirs, &theirs, &theirsCost)
+			side(c.prepare, c.ours, &ours, &oursCost)
+			side(c.prepareThem, c.theirs, &theirs, &theirsCost)
 		} else {
-			side(c.theirs, &theirs, &theirsCost)
-			side(c.ours, &ours, &oursCost)
+			side(c.prepareThem, c.theirs, &theirs, &theirsCost)
+			side(c.prepare, c.ours, &ours, &oursCost)
 		}
 		ratios = append(ratios, ours[pair]/theirs[pair])
 		a.Logf("%-44s %-28s pair %d: ours %.0f, other %.0f %s", c.work, c.other, pair+1, ours[pair], theirs[pair], c.unit)
