@@ -83,7 +83,7 @@ func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]in
 // insertCases opens cases. {again} makes it reopen a case that exists, with the new values and a higher version.
 // {and token} is empty, or limits the rows to those that one UPDATE has changed.
 const insertCases = "INSERT INTO {case} (entry_id, epoch, kind, business_type, business_id, fingerprint, ended_by, error, amount, currency, opened_at, due_at)" +
-	" SELECT id, epoch, {kind}, business_type, business_id, {fingerprint}, ended_by, {error}, {amount}, {currency}, {now}, {now}+{due}" +
+	" SELECT id, epoch, {kind}, business_type, business_id, {fingerprint}, RTRIM(ended_by), {error}, {amount}, {currency}, {now}, {now}+{due}" +
 	" FROM {log}{by id} WHERE id IN ({ids}) AND state+0=-2{and token}{again}, version={case}.version+1, closed_at=0"
 
 // openCases opens, or reopens, the cases of those rows that are dead and match andToken. A reopened case

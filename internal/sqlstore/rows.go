@@ -104,6 +104,7 @@ func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
 	if len(v.headers) > 0 {
 		_ = json.Unmarshal(v.headers, &v.Headers) // The library writes valid headers. An entry must still run if a person has broken its headers.
 	}
+	v.EndedBy = processlog.EndedBy(strings.TrimRight(string(v.EndedBy), " ")) // PAD_CHAR_TO_FULL_LENGTH reads a CHAR with its spaces.
 	v.Token = processlog.Token{}
 	copy(v.Token[:], v.token)
 	v.State, v.Epoch = processlog.State(v.state), uint32(v.epoch)

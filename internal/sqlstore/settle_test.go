@@ -2,8 +2,11 @@ package sqlstore
 
 import (
 	"database/sql"
+	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/testservers"
@@ -40,4 +43,47 @@ func TestOutcomeIsNotJudgedByAnOldSnapshot(t *testing.T) {
 
 	require.NoError(t, s.explain(t.Context(), token, []processlog.ID{id}, map[processlog.ID]int{id: 0}, outcomes, settled))
 	require.Equal(t, processlog.Settled{Applied: true, State: processlog.Succeeded}, settled[0])
+}
+
+// TestASuccessIsWrittenIntoTheRowInPlace reads how much redo log the server writes for successes of entries with 4 KB of
+// content. If a success changed the length of the row, the server would log the whole row again.
+func TestASuccessIsWrittenIntoTheRowInPlace(t *testing.T) {
+	db, err := sql.Open("mysql", testservers.NewSQL(t).Database(t)) // The server is the test's own, because the counter is the server's.
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, Migrate(t.Context(), db, DefaultTable))
+	s, err := Open(t.Context(), db, DefaultTable)
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, s.Check(t.Context()))
+	const n = 500
+	keys, drafts, outcomes := make([]processlog.IdempotencyKey, n), make([]processlog.Draft, n), make([]processlog.Outcome, n)
+	for i := range n {
+		keys[i] = processlog.IdempotencyKey(fmt.Sprint("key ", i))
+		drafts[i] = processlog.Draft{IdempotencyKey: keys[i], BusinessType: "close_order", Content: []byte(strings.Repeat("x", 4096))}
+		outcomes[i] = processlog.Outcome{IdempotencyKey: keys[i], To: processlog.Succeeded, EndedBy: processlog.EndedByHandler, Absorb: true}
+	}
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	_, err = s.Insert(t.Context(), tx, drafts, true)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	ids, err := s.IDs(t.Context(), nil, keys)
+	require.NoError(t, err)
+	for i := range n {
+		outcomes[i].ID = ids[keys[i]]
+	}
+
+	before := redoWritten(t, db)
+	settled, err := s.Settle(t.Context(), processlog.Token{1}, outcomes)
+	require.NoError(t, err)
+	require.NotContains(t, settled, processlog.Settled{})
+	assert.Less(t, (redoWritten(t, db)-before)/n, int64(2048), "bytes of redo an entry")
+}
+
+// redoWritten returns the number of bytes of redo that the server has written.
+func redoWritten(t *testing.T, db *sql.DB) (lsn int64) {
+	var name string
+	require.NoError(t, db.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_current','Innodb_redo_log_current_lsn')").Scan(&name, &lsn))
+	return lsn
 }

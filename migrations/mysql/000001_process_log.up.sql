@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS `common_process_log` (
   `epoch`             INT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'generation; a person starts a new one',
   `delivery_count`    INT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'leases in a row without a recorded outcome',
   `compensate_count`  INT UNSIGNED NOT NULL DEFAULT 0,
-  `ended_by`          VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
+  `ended_by`          CHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '' COMMENT 'CHAR, so that a success is written in place',
   `last_error`        VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
   `created_at`        DATETIME(3) NOT NULL COMMENT 'UTC',
   `updated_at`        DATETIME(3) NOT NULL COMMENT 'UTC',

@@ -65,7 +65,7 @@ var sessionVariables = []sessionVariable{
 	{name: "sql_mode", set: "SET sql_mode='ANSI_QUOTES,STRICT_ALL_TABLES'", changes: "what stands in double quotes is a name", record: anyway},
 	{name: "sql_mode", set: "SET sql_mode='NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES'", changes: "a backslash is a letter", record: anyway},
 	{name: "sql_mode", set: "SET sql_mode='PIPES_AS_CONCAT,IGNORE_SPACE,HIGH_NOT_PRECEDENCE,STRICT_ALL_TABLES'", changes: "what ||, a name before a parenthesis, and NOT mean", record: anyway},
-	{name: "sql_mode", set: "SET sql_mode='PAD_CHAR_TO_FULL_LENGTH,STRICT_ALL_TABLES'", changes: "CHAR columns are read with spaces behind; none of ours is read so", record: anyway},
+	{name: "sql_mode", set: "SET sql_mode='PAD_CHAR_TO_FULL_LENGTH,STRICT_ALL_TABLES'", changes: "CHAR columns are read with spaces behind; ended_by is trimmed", record: anyway},
 	{name: "sql_mode", set: "SET sql_mode='NO_UNSIGNED_SUBTRACTION,NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES'", changes: "results below zero, and what 0 for an id means", record: anyway},
 	{name: "sql_mode", set: "SET sql_mode='ONLY_FULL_GROUP_BY,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,STRICT_ALL_TABLES'", changes: "which statements are refused", record: anyway},
 	{name: "sql_mode", set: "SET sql_mode='TRADITIONAL'", changes: "the same", record: anyway},
@@ -427,6 +427,10 @@ func (s *spoiled) read() {
 	e, err := s.c.Get(s.t.Context(), compensator.IdempotencyKey(text+"-1-0"))
 	require.NoError(s.t, err)
 	assert.Equal(s.t, []string{text, text, text, "bestellung-ü", text}, []string{e.BusinessID, e.BatchID, e.UserName, e.BusinessType, e.Headers["who"]})
+	assert.Equal(s.t, compensator.EndedByHandler, e.EndedBy)
+	page, err = admin.Of(s.c).List(s.t.Context(), admin.Filter{BusinessType: "bestellung-ü", States: []compensator.State{compensator.Succeeded}, EndedBy: compensator.EndedByHandler})
+	require.NoError(s.t, err)
+	assert.Len(s.t, page.Entries, 5)
 	_, err = s.c.Resolve(s.t.Context(), compensator.IdempotencyKey(text+"-3-2"))
 	require.NoError(s.t, err)
 	counts, err := admin.Of(s.c).Count(s.t.Context(), admin.CountFilter{BatchID: text})
