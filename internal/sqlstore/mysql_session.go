@@ -18,9 +18,12 @@ const (
 	// The short wait for row locks keeps one locked row from delaying a whole batch. The short wait for metadata locks
 	// ends a blocked statement on the server before the engine gives the statement up. A statement that is given up
 	// first would hold its session on the server until the statement ends.
+	//
+	// The charset before the text of sql_mode matters if the session's charset has two bytes per character. MySQL reads
+	// the text before SET NAMES takes effect.
 	ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 	ownSettings     = "SET NAMES utf8mb4, SESSION " + txwatch.ShortRowWait + ", lock_wait_timeout=5, autocommit=1, completion_type=0, timestamp=DEFAULT, " +
-		"sql_mode='STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
+		"sql_mode=_ascii'STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
 	ownLeastSettings = "SET SESSION " + txwatch.ShortRowWait + ", autocommit=1, sql_mode='STRICT_ALL_TABLES'"
 )
 
