@@ -181,7 +181,7 @@ func TestNamesWithoutACommentAreFound(t *testing.T) {
 var runnable = map[string][]string{
 	".": {"Handle", "HandleTx", "HandleBatch", "Declare", "Type_Record", "Type_Once", "Permanent", "Snooze", "Unavailable", "Entry_CallKey", "Batch_Wait",
 		"TypeConfig", "Middleware", "ParseDelayLevels"},
-	"admin": {"", "Of"}, "cron": {"Parse"}, "encrypt": {"New"}, "httpcall": {"PostJSON"}, "intake": {"Source"}, "observe/probe": {"Ready"}, "serve": {"Run"}, "ui": {"New"},
+	"admin": {"", "Of"}, "cron": {"Parse"}, "encrypt": {"New"}, "httpcall": {"PostJSON"}, "orms/gormtx": {"WithRetry"}, "intake": {"Source"}, "observe/probe": {"Ready"}, "serve": {"Run"}, "ui": {"New"},
 }
 
 // go test compares the output of an example that has one. An example without output is only compiled.
