@@ -36,7 +36,8 @@ func (c *Compensator) row(ctx context.Context, ref Ref) (processlog.Row, error) 
 	return rows[0], nil
 }
 
-// idOf returns the id of an entry. For an id it asks nobody. It returns ErrNotFound for an unknown idempotency key.
+// idOf returns the id of an entry. If ref is an id, it sends no statement. It returns ErrNotFound for an unknown
+// idempotency key.
 func (c *Compensator) idOf(ctx context.Context, ref Ref) (EntryID, error) {
 	if id, isID := ref.(EntryID); isID {
 		return id, nil

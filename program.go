@@ -129,7 +129,7 @@ func (p program) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]pro
 	return p.features.AcceptLoss(ctx, by)
 }
 
-// typeFacts is what a process knows about a type beyond its handler. Package admin explains with it why an entry does
+// typeFacts is what a process knows about a type beyond its handler. Package admin uses it to explain why an entry does
 // not run.
 type typeFacts struct {
 	decode           func(e *Entry) error // decodes the content and drops the value

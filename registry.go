@@ -93,7 +93,7 @@ func (r *registry) firstOtherContent(name string) bool {
 	return true
 }
 
-// knows stores the facts of a type. The facts of a handler replace those of a declaration.
+// The method knows stores the facts of a type. The facts of a handler replace those of a declaration.
 func (r *registry) knows(name string, facts typeFacts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,14 +107,14 @@ func (r *registry) factsOf(name string) (facts typeFacts, known bool) {
 	return facts, known
 }
 
-// follow stores the AfterBatch of a type.
+// The method follow stores the AfterBatch of a type.
 func (r *registry) follow(name string, of func(e *Entry) string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.after[name] = of
 }
 
-// follows returns the AfterBatch of a type, or nil.
+// The method follows returns the AfterBatch of a type, or nil.
 func (r *registry) follows(name string) func(e *Entry) string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

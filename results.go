@@ -12,7 +12,8 @@ import (
 )
 
 // ErrNoResult says that an entry succeeded without a result. A service completed it, Once recorded it, or a handler
-// without a result ran it. A middleware may also have returned nil in the handler's place, or a person has erased it.
+// without a result ran it. A middleware may also have returned nil in the handler's place, or a person may have erased
+// the entry.
 var ErrNoResult = errors.New("compensator: the entry succeeded without a result")
 
 // ResultType is a Type whose handler returns a result of type R. It has all methods of Type. Where a function wants a
@@ -25,7 +26,7 @@ type ResultType[T, R any] struct {
 // success, so an entry has both or neither. The type's codec encodes the result and seals it, as it does with content. A
 // result may have up to Config.MaxContent bytes. It is purged and erased with its entry.
 //
-// If the result cannot be encoded, or is too long, the attempt has failed with a *FieldError. In all other points
+// If the result cannot be encoded, or is too long, the attempt fails with a *FieldError. In all other respects
 // HandleResult works as Handle does.
 func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) (R, error), cfg *HandlerConfig[T]) (*ResultType[T, R], error) {
 	if handler == nil {
@@ -59,7 +60,7 @@ func withResult[T, R any](t *Type[T], err error) (*ResultType[T, R], error) {
 // result, and the next success may set another one.
 //
 // Result returns one of these errors:
-//   - a *StateError if the entry has not succeeded, or not yet;
+//   - a *StateError if the entry has not succeeded yet, or has ended without success;
 //   - ErrNoResult if it succeeded without a result;
 //   - ErrNotFound if there is no such entry;
 //   - an *OtherTypeError if the entry has another type;
@@ -114,7 +115,7 @@ func (t *ResultType[T, R]) decode(row *processlog.Row) (result R, err error) {
 	return result, nil
 }
 
-// setResult encodes the result of the handler that e was handed to. The engine stores it with the success.
+// setResult encodes the result of the handler that has run the entry e. The engine stores it with the success.
 func (c *Compensator) setResult(e *Entry, codec Codec, v any) (err error) {
 	if e.row == nil {
 		return &FieldError{Field: "result", Reason: "cannot be stored: a middleware has replaced the *Entry of the attempt"}

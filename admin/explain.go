@@ -77,7 +77,7 @@ func (x *explainer) explain(ctx context.Context) error {
 	return x.waits(ctx)
 }
 
-// invalid returns the code of a row that other software wrote wrong. The library never runs such a row.
+// invalid returns the code of an invalid row, which another program has written. The library never runs such a row.
 func invalid(row *processlog.Row) string {
 	const day = 24 * time.Hour
 	switch {
@@ -216,7 +216,7 @@ func (x *explainer) waits(ctx context.Context) error {
 	return nil
 }
 
-// paused adds the pause of the type.
+// The method paused adds the pause of the type.
 func (x *explainer) paused(ctx context.Context) (bool, error) {
 	settings, err := read(ctx, x.d, x.d.log.Operations().Settings)
 	for _, s := range settings {
@@ -306,7 +306,7 @@ func (x *explainer) behindBatch(ctx context.Context) error {
 	return err
 }
 
-// here adds why this process claims no entry of the type, or why it does not claim a due one.
+// The method here adds why this process claims no entry of the type, or why it does not claim a due one.
 func (x *explainer) here(ctx context.Context) {
 	due := x.row.DueIn <= 0
 	for _, b := range x.d.log.OpenBreakers() {

@@ -71,8 +71,8 @@ type Queue interface {
 	Close() error
 }
 
-// QueueInspector is implemented by a Queue that can tell what it holds of one entry. People ask it why an entry does not
-// run. The library decides nothing by the answer.
+// QueueInspector is implemented by a Queue that can tell what it holds of one entry. Package admin asks it in order to
+// explain why an entry does not run. The library does not act on the answer.
 type QueueInspector interface {
 	// Inspect returns what the queue holds of an entry. It changes nothing.
 	Inspect(ctx context.Context, businessType string, id ID) (Queued, error)

@@ -141,7 +141,7 @@ func (v *version) row(now int64) processlog.Row {
 	return row
 }
 
-// whole returns the same as row, with the entry's Faults and its Result.
+// The method whole returns the field row, with the entry's Faults and its Result.
 func (v *version) whole(now int64) processlog.Row {
 	row := v.row(now)
 	if v != nil {
@@ -150,7 +150,7 @@ func (v *version) whole(now int64) processlog.Row {
 	return row
 }
 
-// end returns the same as row, with the entry's Result, and without the content of an entry that has not ended.
+// The method end returns the field row, with the entry's Result. If the entry has not ended, the content is left out.
 func (v *version) end(now int64) processlog.Row {
 	row := v.row(now)
 	if !row.State.Terminal() {

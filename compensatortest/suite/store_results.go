@@ -201,8 +201,8 @@ func (t *storeTest) eraseTakesTheResultToo() {
 	assert.Equal(t, []byte("stays"), ends[stays].Result)
 }
 
-// purgeTakesTheResultToo purges an entry. A new entry that a database gives the same id must not have the old result, so
-// the result must be gone too. A Store shows that only by what Ends returns.
+// purgeTakesTheResultToo purges an entry. A new entry that a database gives the same id must not have the old result,
+// so the result must be gone too. Only the answer of Ends shows whether it is gone.
 func (t *storeTest) purgeTakesTheResultToo() {
 	gone, stays := t.insertOne("results").ID, t.insertOne("others").ID
 	t.succeedWith(gone, []byte("gone"))

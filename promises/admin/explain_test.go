@@ -24,7 +24,7 @@ type explained struct {
 	c     *compensator.Compensator
 	d     *admin.Admin
 	types map[string]*compensator.Type[harness.Order]
-	gate  *harness.Gate // of the types held and deaf
+	gate  *harness.Gate // blocks the handlers of the types held and deaf
 	next  int           // id of the next entry that is inserted by SQL
 }
 
@@ -66,7 +66,7 @@ func newExplained(t *testing.T, w *harness.World, cfg compensator.Config) *expla
 	w.Exec("CREATE TRIGGER refuse BEFORE UPDATE ON common_process_log FOR EACH ROW IF NEW.business_type='refused' AND NEW.state<>OLD.state" +
 		" THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='the auditors say no'; END IF")
 	require.NoError(t, x.d.Pause(t.Context(), mei, "paused", why))
-	t.Cleanup(func() { w.Exec("DELETE FROM common_process_log WHERE id>=5000 AND id<6000") }) // Other programs wrote these rows wrong.
+	t.Cleanup(func() { w.Exec("DELETE FROM common_process_log WHERE id>=5000 AND id<6000") }) // These rows are invalid, as rows of other programs may be.
 	w.Run(x.c)
 	return x
 }

@@ -135,8 +135,8 @@ func (b brokenCodec) Marshal(v any) ([]byte, error) {
 	return nil, nil
 }
 
-// TestResultThatCannotBeStoredIsAFailure has a codec that fails, panics, or encodes too much. An encoding of no bytes is a
-// result all the same.
+// TestResultThatCannotBeStoredIsAFailure has a codec that fails, panics, or encodes too much. An encoding without bytes
+// is a result, too.
 func TestResultThatCannotBeStoredIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -158,7 +158,7 @@ func TestResultThatCannotBeStoredIsAFailure(t *testing.T) {
 	require.ErrorContains(t, err, "decode the result", "JSON cannot decode no bytes")
 }
 
-// sealed is a SealingCodec that turns each byte, behind the key of the entry.
+// sealed is a SealingCodec that changes each byte, and puts the key of the entry before the result.
 type sealed struct{ compensator.Codec }
 
 func (sealed) Seal(content []byte, _, key string) ([]byte, error) { return turned(content, key) }
@@ -247,7 +247,7 @@ func TestResultGoesWithItsEntry(t *testing.T) {
 }
 
 // TestMiddlewareSeesAResultsHandler has middleware around a handler with a result. A middleware that answers in the
-// handler's place has no result. One that hands on an entry of its own gets an error.
+// handler's place has no result. A middleware that passes another entry to the handler gets an error.
 func TestMiddlewareSeesAResultsHandler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
