@@ -25,7 +25,7 @@ type Explanation struct {
 
 // Explain says why an entry does not run now. It needs SeeEntries, like Entry, and returns the same errors. Without
 // SeeOverview it does not say who paused the type, or why. Without SeeErrors it masks errors. Without SeeAuditLog it
-// does not say who ended the entry.
+// does not say who ended the entry. Without SeeContent it does not name the batch that the entry follows.
 //
 // Explain changes nothing. It sends at most six statements, and one command to the queue.
 func (d *Admin) Explain(ctx context.Context, a Actor, ref compensator.Ref) (Explanation, error) {
@@ -71,7 +71,7 @@ func (x *explainer) explain(ctx context.Context) error {
 	}
 	x.local = x.d.log.Local(x.row)
 	if x.local.Held || x.row.LeaseLeft > 0 {
-		x.leased()
+		x.leased(ctx)
 		return nil
 	}
 	return x.waits(ctx)
@@ -152,7 +152,7 @@ func (x *explainer) endedBy(ctx context.Context, r *Reason) error {
 }
 
 // leased explains an entry that a process has claimed.
-func (x *explainer) leased() {
+func (x *explainer) leased(ctx context.Context) {
 	attempt, until := x.row.Attempt(), x.found.At.Add(x.row.LeaseLeft)
 	switch {
 	case x.local.Held && x.local.Returned:
@@ -164,7 +164,7 @@ func (x *explainer) leased() {
 	default:
 		x.because(Reason{Code: "leased", Until: until, N: attempt})
 	}
-	x.problems()
+	x.problems(ctx)
 	x.next(Reason{Code: "next_outcome"})
 	if x.row.LeaseLeft > 0 {
 		x.next(Reason{Code: "next_lease_end", Until: until})
@@ -209,7 +209,7 @@ func (x *explainer) waits(ctx context.Context) error {
 		x.here(ctx)
 		x.queued(ctx)
 	}
-	x.problems()
+	x.problems(ctx)
 	if len(x.found.Reasons) == 0 {
 		x.because(Reason{Code: "due", At: x.row.NextAt})
 	}
@@ -300,8 +300,14 @@ func (x *explainer) behindBatch(ctx context.Context) error {
 	for _, c := range counts {
 		open += c.N
 	}
-	if open > 0 {
+	// The id of the batch may come from the content, and its entries may have any type.
+	seen := x.d.may(ctx, x.a, SeeContent, Subject{Type: x.row.BusinessType}) && x.d.may(ctx, x.a, SeeEntries, Subject{})
+	switch {
+	case open == 0:
+	case seen:
 		x.because(Reason{Code: "after_batch", Name: x.local.AfterBatch, N: open})
+	default:
+		x.because(Reason{Code: "after_some_batch"})
 	}
 	return err
 }
@@ -363,8 +369,9 @@ func (x *explainer) queued(ctx context.Context) {
 }
 
 // problems adds the tasks of the library that fail now in this process.
-func (x *explainer) problems() {
+func (x *explainer) problems(ctx context.Context) {
 	for _, p := range x.local.Problems {
-		x.because(Reason{Code: "problem", Name: p.What, Text: x.masked(errors.New(p.Error)), At: p.Since, N: p.Times})
+		inFull := x.d.may(ctx, x.a, SeeErrors, Subject{Type: p.BusinessType}) // A problem of the whole process may be about other types.
+		x.because(Reason{Code: "problem", Name: p.What, Text: x.d.scrubbed(processlog.FitError(p.Error), inFull), At: p.Since, N: p.Times})
 	}
 }

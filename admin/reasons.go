@@ -68,6 +68,7 @@ var sentences = map[string]string{
 	"lost_leases":          "Its latest attempts ended without an outcome, because their process died or lost the lease. Number: {n}.",
 	"undecodable":          "This process cannot decode its content: {text}",
 	"after_batch":          "Its handler is called when batch {name} has ended. Entries of the batch that have not ended: {n}.",
+	"after_some_batch":     "Its handler is called when the batch that it follows has ended.",
 	"no_handlers":          "This program runs no handlers. So it does not know whether a process has a handler for {name}.",
 	"no_handler":           "This process has no handler for {name}.",
 	"not_running":          "Run is not at work in this process, so it claims nothing.",

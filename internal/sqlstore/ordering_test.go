@@ -58,6 +58,14 @@ func TestPositionsAreReadAlongTheirKey(t *testing.T) {
 			require.Len(t, found, lines)
 		})
 		assert.Less(t, blocked.read, 2*lines*10, "%s statistics: two entries of a thousand keys", statistics)
+		by := b.s.cost(t, func() {
+			for _, id := range ids[lines : lines+10] {
+				first, err := b.s.BlockedBy(t.Context(), "type 1", id, true)
+				require.NoError(t, err)
+				require.Equal(t, processlog.RowID(id.Row()-lines), first)
+			}
+		})
+		assert.Less(t, by.read, 10*10, "%s statistics: the entries that block ten others", statistics)
 		fronts := b.s.cost(t, func() {
 			found, last, err := b.s.Fronts(t.Context(), "type 1", "", 200, true)
 			require.NoError(t, err)
