@@ -172,6 +172,7 @@ func (c *Compensator) Close() error {
 	if c.isClosed.Swap(true) {
 		return nil
 	}
+	c.features.StopWaiting()
 	c.engine.Close()
 	return errors.Join(c.closeQueue(), c.store.Close())
 }

@@ -32,8 +32,9 @@ func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType st
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return withResult[T, R](register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, _ *features.TypeSettings, s *settings) {
+	return withResult[T, R](register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, f *features.TypeSettings, s *settings) {
 		codec := s.Codec
+		f.PublishEnds = true
 		t.Run = c.single(typed(func(ctx context.Context, e *Entry, v T) error {
 			result, err := handler(ctx, e, v)
 			if err != nil {
@@ -83,6 +84,66 @@ func (t *ResultType[T, R]) Result(ctx context.Context, ref Ref) (R, error) {
 		return none, err
 	}
 	return t.decode(&rows[0])
+}
+
+// Wait waits for the end of an entry and returns the entry with its result. See Type.Wait, which says how soon it
+// returns. If the entry has succeeded without a result, Wait returns it with ErrNoResult. Wait may also return an error
+// of the codec.
+func (t *ResultType[T, R]) Wait(ctx context.Context, ref Ref) (*Entry, R, error) {
+	var none R
+	row, err := t.c.await(ctx, ref, t.name)
+	if err != nil {
+		return nil, none, err
+	}
+	e := t.c.entry(&row)
+	if err := t.succeeded(&row, "wait for"); err != nil {
+		return e, none, err
+	}
+	result, err := t.decode(&row)
+	return e, result, err
+}
+
+// Wait waits for the end of an entry and returns the entry. Call it after the commit of the entry. Run need not run in
+// this process. Many calls may wait at once. Each 500 entries that are waited for cost one statement a round.
+//
+// Wait returns at once if the entry ends in this process. It also returns at once if the entry ends in another process,
+// both use Redis, and the type has a result: see HandleResult. Otherwise it reads the entry every 50 ms. After 4 s it
+// reads less often, and after 40 s every second.
+//
+// Wait returns one of these errors:
+//   - a *StateError, together with the entry, if the entry ended without success: it is dead, cancelled, compensated or
+//     settled manually. A dead entry may succeed later, if a person requeues it;
+//   - ErrNotFound if there is no such entry, or its transaction has not committed yet;
+//   - an *OtherTypeError if the entry has another type;
+//   - context.Cause(ctx) if ctx ends;
+//   - ErrClosed after Close;
+//   - an error of the database. Call Wait again.
+func (t *Type[T]) Wait(ctx context.Context, ref Ref) (*Entry, error) {
+	row, err := t.c.await(ctx, ref, t.name)
+	if err != nil {
+		return nil, err
+	}
+	e := t.c.entry(&row)
+	return e, t.succeeded(&row, "wait for")
+}
+
+// await waits until an entry has ended, or was found to have another type.
+func (c *Compensator) await(ctx context.Context, ref Ref, businessType string) (processlog.Row, error) {
+	if c.closed() {
+		return processlog.Row{}, ErrClosed
+	}
+	id, err := c.idOf(ctx, ref)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return processlog.Row{}, err
+	}
+	row, err := c.features.Await(ctx, id, businessType)
+	if errors.Is(err, ErrNotFound) {
+		err = notFound(ref)
+	}
+	return row, err
 }
 
 // succeeded returns nil if a row is of this type and has succeeded. action is for the error.

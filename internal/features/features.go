@@ -61,6 +61,8 @@ type TypeSettings struct {
 	Breaker Breaker // the zero value means no breaker
 	Batch   Batch   // the zero value means that a call of the handler takes one entry
 
+	PublishEnds bool // processes that wait for an entry of the type are notified of its end
+
 	RunTx, UndoTx TxHandler // nil: the handler or the compensation needs no transaction
 }
 
@@ -119,13 +121,25 @@ type Set struct {
 	AdvanceKeys func(ctx context.Context, ids []processlog.ID) (moved bool, err error)
 	Blocked     func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
+	// Await waits for the end of an entry: see waiting.Waiting. StopWaiting ends all calls of Await.
+	Await       func(ctx context.Context, id processlog.ID, businessType string) (processlog.Row, error)
+	StopWaiting func()
+
 	// Attempt makes one attempt of one entry while no Run is under way. It is for tests.
 	Attempt func(ctx context.Context, id processlog.ID) error
 
-	cfg       Config
-	batch     func(t *engine.Type, b Batch)                 // nil if the feature is not built in
-	transact  func(t *engine.Type, run, undo TxHandler)     // nil if the feature is not built in
-	types     []func(t *engine.Type, settings TypeSettings) // each is called for each type, when the type is registered
+	cfg      Config
+	batch    func(t *engine.Type, b Batch)                 // nil if the feature is not built in
+	transact func(t *engine.Type, run, undo TxHandler)     // nil if the feature is not built in
+	types    []func(t *engine.Type, settings TypeSettings) // each is called for each type, when the type is registered
+
+	// notify sends messages to the other processes, and listen receives theirs until its context ends. Both are nil if no
+	// queue carries messages. heard is called for each message. It reports whether the message was for another feature
+	// than the queue.
+	notify func(ctx context.Context, messages []string) error
+	listen func(ctx context.Context)
+	heard  func(message string) bool
+
 	beforeRun []func(ctx context.Context)
 	loops     []func(ctx context.Context)
 }
@@ -152,6 +166,11 @@ func New(ctx context.Context, cfg engine.Config, own Config) *Set {
 		Serialize:   func(context.Context, string, Serial) error { return missing("ordering keys") },
 		AdvanceKeys: func(context.Context, []processlog.ID) (bool, error) { return false, nil },
 		Blocked:     func(context.Context, []processlog.ID) ([]processlog.ID, error) { return nil, nil },
+		Await: func(context.Context, processlog.ID, string) (processlog.Row, error) {
+			return processlog.Row{}, missing("Wait")
+		},
+		StopWaiting: func() {},
+		heard:       func(string) bool { return false },
 		Attempt:     func(context.Context, processlog.ID) error { return missing("single attempts") },
 	}
 	for _, attach := range features {

@@ -20,6 +20,16 @@ func init() {
 		s.Engine.SetSource(q)
 		s.Engine.AskQueue = q.Ask
 		s.beforeRun = append(s.beforeRun, q.BeforeRun)
-		s.loops = append(s.loops, q.Look, q.Restore, func(ctx context.Context) { q.Queue.Listen(ctx, s.Engine.Notify) })
+		listen := func(ctx context.Context) {
+			q.Queue.Listen(ctx, func(message string) {
+				if !s.heard(message) {
+					s.Engine.Notify(message)
+				}
+			})
+		}
+		s.loops = append(s.loops, q.Look, q.Restore, listen)
+		if !local {
+			s.notify, s.listen = q.Notify, listen
+		}
 	})
 }

@@ -53,6 +53,30 @@ func resulting() []mutant {
 			sees: tests("TestResultIsSealedByTheCodecOfItsType"),
 		},
 		{
+			name: "older-read-answers", breaks: "G39",
+			what: "A read that began before a Wait answers it, so the caller does not find an entry that has committed.",
+			edits: []edit{
+				{"Waiting.answer", `if !c.asked || !$ended {`, `if !ended {`},
+			},
+			sees: tests("TestOlderReadAnswersNoLaterWait"),
+		},
+		{
+			name: "end-here-is-not-told", breaks: "G39",
+			what: "A caller learns of an end in its own process only by the next read.",
+			edits: []edit{
+				{"Waiting.Ended", `if !w.some.Load() {`, `if true {`},
+			},
+			sees: tests("TestEndInThisProcessIsSeenAtOnce", "TestEndInAnotherProcessIsPublished"),
+		},
+		{
+			name: "reads-drift-apart", breaks: "G39",
+			what: "Entries are read at times of their own, so a thousand callers cost hundreds of statements a round.",
+			edits: []edit{
+				{"Waiting.after", `return w.start.Add($now.Sub(w.start).Truncate($pause) + $pause)`, `return now.Add(pause)`},
+			},
+			sees: tests("TestThousandWaitsCostTwoStatementsARound"),
+		},
+		{
 			name: "long-result-is-stored", breaks: "G38",
 			what: "A result may be longer than Config.MaxContent.",
 			edits: []edit{

@@ -187,6 +187,14 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 	return err
 }
 
+// Notify sends messages to the other processes, unless the queue does not answer.
+func (q *Queue) Notify(ctx context.Context, messages []string) error {
+	if !q.health.up() {
+		return nil
+	}
+	return q.Queue.Notify(ctx, messages)
+}
+
 // near is how far ahead of their due times each round enqueues entries. A process that has died may have recorded
 // entries that it did not enqueue, and a full queue has left out others. So near is longer than the lead of the process
 // that died plus one round of its successor. A queue in this process gets its entries with each of its own rounds.

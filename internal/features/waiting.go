@@ -1,0 +1,58 @@
+package features
+
+import (
+	"context"
+	"strings"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/features/waiting"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func init() {
+	features = append(features, func(s *Set) {
+		published := make(map[string]bool) // types whose ends are published. Types are registered before any entry ends
+		w := waiting.New(s.Engine, func(t *engine.Type) bool { return published[t.Name] })
+		s.types = append(s.types, func(t *engine.Type, settings TypeSettings) { published[t.Name] = settings.PublishEnds })
+		s.Await, s.StopWaiting = w.Await, w.Close
+		if s.notify == nil {
+			return
+		}
+		w.Carry(func(ctx context.Context, ids []processlog.ID) error {
+			return s.notify(ctx, []string{endsMessage(ids)})
+		}, s.listen)
+		s.heard = func(message string) bool {
+			ids, is := idsOf(message)
+			for _, id := range ids {
+				w.Ended(id)
+			}
+			return is
+		}
+	})
+}
+
+// endsPrefix begins the messages about ended entries. The other messages are business types, which have no control
+// characters.
+const endsPrefix = "\x00ended "
+
+func endsMessage(ids []processlog.ID) string {
+	words := make([]string, len(ids))
+	for i, id := range ids {
+		words[i] = id.String()
+	}
+	return endsPrefix + strings.Join(words, ",")
+}
+
+// idsOf returns the entries that a message is about. is reports whether the message is about ended entries.
+func idsOf(message string) (ids []processlog.ID, is bool) {
+	list, is := strings.CutPrefix(message, endsPrefix)
+	if !is {
+		return nil, false
+	}
+	for word := range strings.SplitSeq(list, ",") {
+		if id, err := processlog.ParseID(word); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, true
+}

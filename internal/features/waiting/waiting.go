@@ -1,0 +1,334 @@
+// Package waiting wakes callers that wait for the end of an entry.
+//
+// An entry that ends in this process wakes its callers at once. Another process may publish the end, if both have a queue
+// that carries messages. Both are hints. The database alone says whether an entry has ended, so one loop reads all entries
+// that somebody waits for. It reads them together, at common times, so that many callers cost few statements.
+package waiting
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// pauses are the pauses between two reads of an entry that has not ended. A caller that has waited for 40 times a pause
+// gets this pause. So a read is late by at most a fortieth of that time, or by 50 ms. Entries are read at multiples of
+// their pauses. Each pause divides a second, so that the reads of many callers fall together.
+var pauses = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
+
+const patience = 40
+
+// linger is how long the loop goes on after the last call.
+const linger = 5 * time.Second
+
+// Waiting holds the calls of Await of one process. Its loop runs only while somebody waits, and for a short time after that.
+type Waiting struct {
+	e *engine.Engine
+
+	// publish notifies other processes that entries have ended. listen calls heard for what others publish, until its
+	// context ends. Both are nil where no queue carries messages.
+	publish func(ctx context.Context, ids []processlog.ID) error
+	listen  func(ctx context.Context)
+
+	some  atomic.Bool   // somebody waits. Without a call, the end of an entry costs a load of this flag
+	start time.Time     // multiples of pauses count from here
+	news  chan struct{} // of capacity 1: holds a token when an entry must be read now
+
+	ends groupcommit.Batcher[processlog.ID] // ends to publish
+
+	ctx  context.Context // ends in Close
+	stop context.CancelCauseFunc
+
+	mu      sync.Mutex // guards the fields below
+	awaited map[processlog.ID]*awaited
+	loops   sync.WaitGroup
+	looping bool
+	closed  bool
+}
+
+// awaited is an entry that somebody waits for.
+type awaited struct {
+	calls []*call
+	began time.Time // when the latest call began
+	next  time.Time // when to read the entry; the zero time: now
+}
+
+// call is one call of Await.
+type call struct {
+	businessType string
+	asked        bool          // a read of the entry began after the call. Only its answer counts: an older one may not show the entry yet
+	done         chan struct{} // closed once the fields below are set
+	row          processlog.Row
+	err          error
+}
+
+// New makes the Waiting of an engine. published reports whether the ends of a type's entries are published.
+func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
+	w := &Waiting{e: e, start: time.Now(), news: make(chan struct{}, 1), awaited: make(map[processlog.ID]*awaited)}
+	w.ctx, w.stop = context.WithCancelCause(e.Work)
+	w.ends.Max, w.ends.Workers, w.ends.Bound, w.ends.Flush = processlog.MaxRows, 1, publishedAtMost, w.publishEnds
+	e.Settle(engine.Settlement{
+		Stored: func(a *engine.Attempt, to processlog.State) {
+			if !to.Terminal() {
+				return
+			}
+			w.Ended(a.Row.ID)
+			if w.publish != nil && published(a.Type) {
+				w.ends.Add(a.Row.ID)
+			}
+		},
+		Moved: func(row *processlog.Row, _ processlog.State) { w.Ended(row.ID) },
+	})
+	e.AwaitInClose(&w.ends)
+	return w
+}
+
+// publishedAtMost is how many ends may wait to be published. Callers in other processes find further ones by reading.
+const publishedAtMost = 10_000
+
+// Carry makes the ends of entries reach other processes. Call it before anything is registered.
+func (w *Waiting) Carry(publish func(ctx context.Context, ids []processlog.ID) error, listen func(ctx context.Context)) {
+	w.publish, w.listen = publish, listen
+}
+
+// problemPublish is what Health and the log say.
+const problemPublish = "callers in other processes could not be notified of ends"
+
+func (w *Waiting) publishEnds(ids []processlog.ID) {
+	ctx, cancel := context.WithTimeout(w.e.Work, publishTimeout)
+	defer cancel()
+	w.e.Saw(problemPublish, w.publish(ctx, ids))
+}
+
+// publishTimeout bounds one notification. A silent queue must not hold up the next ones for good.
+const publishTimeout = 2 * time.Second
+
+// Ended has an entry read now, if somebody waits for it.
+func (w *Waiting) Ended(id processlog.ID) {
+	if !w.some.Load() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a := w.awaited[id]; a != nil {
+		a.next = time.Time{}
+		w.lookNow()
+	}
+}
+
+// lookNow ends a pause of the loop.
+func (w *Waiting) lookNow() {
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
+}
+
+// Await returns the row of an entry once the entry has ended. It returns at once for an entry of another type than
+// businessType. The row has its Result. Await returns processlog.ErrNotFound if there is no such entry, context.Cause(ctx)
+// when ctx ends, ErrClosed after Close, or the error of a read.
+func (w *Waiting) Await(ctx context.Context, id processlog.ID, businessType string) (processlog.Row, error) {
+	c := &call{businessType: businessType, done: make(chan struct{})}
+	if !w.begin(id, c) {
+		return processlog.Row{}, processlog.ErrClosed
+	}
+	select {
+	case <-c.done:
+		return c.row, c.err
+	case <-ctx.Done():
+		w.leave(id, c)
+		return processlog.Row{}, context.Cause(ctx)
+	}
+}
+
+// begin adds a call, and starts the loop if it does not run.
+func (w *Waiting) begin(id processlog.ID, c *call) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false
+	}
+	a := w.awaited[id]
+	if a == nil {
+		a = new(awaited)
+		w.awaited[id] = a
+	}
+	a.calls, a.began, a.next = append(a.calls, c), time.Now(), time.Time{}
+	w.some.Store(true)
+	if !w.looping {
+		w.looping = true
+		w.loops.Go(w.loop)
+	}
+	w.lookNow()
+	return true
+}
+
+// leave removes a call whose context has ended.
+func (w *Waiting) leave(id processlog.ID, c *call) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a := w.awaited[id]
+	if a == nil {
+		return
+	}
+	if a.calls = slices.DeleteFunc(a.calls, func(other *call) bool { return other == c }); len(a.calls) == 0 {
+		w.forget(id)
+	}
+}
+
+// forget removes an entry. The caller holds mu.
+func (w *Waiting) forget(id processlog.ID) {
+	delete(w.awaited, id)
+	w.some.Store(len(w.awaited) > 0)
+}
+
+// loop reads entries until nobody has waited for some time.
+func (w *Waiting) loop() {
+	ctx, cancel := context.WithCancel(w.ctx)
+	var listener sync.WaitGroup
+	if w.listen != nil && !w.e.Running() { // Run listens already.
+		listener.Go(func() { w.listen(ctx) })
+	}
+	defer listener.Wait()
+	defer cancel()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var idle time.Time // since when nobody waits; zero: somebody does
+	for {
+		ids, next := w.due(time.Now())
+		if len(ids) > 0 {
+			w.read(ids)
+			continue
+		}
+		switch now := time.Now(); {
+		case !next.IsZero():
+			idle = time.Time{}
+		case idle.IsZero():
+			idle = now
+			next = now.Add(linger)
+		case now.Sub(idle) < linger:
+			next = idle.Add(linger)
+		case w.end():
+			return
+		}
+		timer.Reset(time.Until(next))
+		select {
+		case <-timer.C:
+		case <-w.news:
+		case <-w.ctx.Done():
+			w.closeAll()
+			return
+		}
+	}
+}
+
+// end reports whether the loop may end, because nobody waits.
+func (w *Waiting) end() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looping = len(w.awaited) > 0
+	return !w.looping
+}
+
+// due returns the entries to read now, and sets when to read them next. If there are none, it returns when the next one is
+// to be read, or the zero time if nobody waits.
+func (w *Waiting) due(now time.Time) (ids []processlog.ID, next time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, a := range w.awaited {
+		if now.Before(a.next) {
+			if next.IsZero() || a.next.Before(next) {
+				next = a.next
+			}
+			continue
+		}
+		ids = append(ids, id)
+		// Set this before the read. An end that is reported during the read then has the entry read again.
+		a.next = w.after(now, now.Sub(a.began))
+		for _, c := range a.calls {
+			c.asked = true
+		}
+	}
+	slices.SortFunc(ids, processlog.ID.Compare)
+	return ids, next
+}
+
+// after returns when to read an entry again that somebody has awaited for some time.
+func (w *Waiting) after(now time.Time, waited time.Duration) time.Time {
+	pause := pauses[0]
+	for _, longer := range pauses {
+		if waited >= patience*longer {
+			pause = longer
+		}
+	}
+	return w.start.Add(now.Sub(w.start).Truncate(pause) + pause)
+}
+
+// read reads entries, and answers the calls for those that have ended.
+func (w *Waiting) read(ids []processlog.ID) {
+	ctx, cancel := context.WithTimeout(w.ctx, engine.StatementTimeout)
+	rows, err := w.e.Store.Ends(ctx, ids)
+	cancel()
+	found := make(map[processlog.ID]processlog.Row, len(rows))
+	for _, row := range rows {
+		found[row.ID] = row
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		row, exists := found[id]
+		switch {
+		case err != nil:
+			w.answer(id, row, err)
+		case !exists:
+			w.answer(id, row, processlog.ErrNotFound)
+		default:
+			w.answer(id, row, nil)
+		}
+	}
+}
+
+// answer ends those calls for an entry that the read answers. The caller holds mu.
+func (w *Waiting) answer(id processlog.ID, row processlog.Row, err error) {
+	a := w.awaited[id]
+	if a == nil {
+		return // All its callers have left.
+	}
+	a.calls = slices.DeleteFunc(a.calls, func(c *call) bool {
+		ended := err != nil || row.State.Terminal() || row.BusinessType != c.businessType
+		if !c.asked || !ended {
+			return false
+		}
+		c.row, c.err = row, err
+		close(c.done)
+		return true
+	})
+	if len(a.calls) == 0 {
+		w.forget(id)
+	}
+}
+
+// Close ends all calls with ErrClosed, and waits for the loop.
+func (w *Waiting) Close() {
+	w.closeAll()
+	w.stop(processlog.ErrClosed)
+	w.loops.Wait()
+}
+
+func (w *Waiting) closeAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for id, a := range w.awaited {
+		for _, c := range a.calls {
+			c.asked = true
+		}
+		w.answer(id, processlog.Row{}, processlog.ErrClosed)
+	}
+}
