@@ -55,15 +55,14 @@ var errLeasedTwice = errors.New("an entry was claimed twice")
 
 // leaseLoop claims and settles in one form on one connection.
 type leaseLoop struct {
-	form   leaseForm
-	conn   *sql.Conn
-	lease  uuid.UUID    // token of the lease row of the last claim; zero before the first claim
-	open   []floorFound // entries that are claimed and not settled
-	ids    []string     // ids of open
-	folded int          // ended lease rows that the reads found
+	form  leaseForm
+	conn  *sql.Conn
+	lease uuid.UUID    // token of the lease row of the last claim; zero before the first claim
+	open  []floorFound // entries that are claimed and not settled
+	ids   []string     // ids of open
 }
 
-func (a *arena) leaseLoop(ctx context.Context, own *sql.DB, form leaseForm) (*leaseLoop, error) {
+func newLeaseLoop(ctx context.Context, own *sql.DB, form leaseForm) (*leaseLoop, error) {
 	conn, err := own.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -129,11 +128,11 @@ func (l *leaseLoop) claim(ctx context.Context, tx *sql.Tx, ids []string) error {
 // writeLease reads the lease rows of others while the entries are locked, and writes the claim's own lease row.
 func (l *leaseLoop) writeLease(ctx context.Context, tx *sql.Tx, token uuid.UUID, found []floorFound) error {
 	first, last := found[0].id, found[len(found)-1].id
-	held, err := l.held(ctx, tx, fmt.Sprintf(leaseRead, last, first, l.lease[:]), found)
+	taken, err := held(ctx, tx, fmt.Sprintf(leaseRead, last, first, l.lease[:]), found)
 	if err != nil {
 		return err
 	}
-	if held {
+	if taken {
 		return errLeasedTwice // No benchmark offers an entry to two loops.
 	}
 	list := packEntries(found)
@@ -151,8 +150,8 @@ func (l *leaseLoop) writeLease(ctx context.Context, tx *sql.Tx, token uuid.UUID,
 	return err
 }
 
-// held reports whether a lease row of another claim names one of the entries at its present version.
-func (l *leaseLoop) held(ctx context.Context, tx *sql.Tx, query string, found []floorFound) (held bool, err error) {
+// held reports whether an unexpired lease row of another claim names one of the entries at its present version.
+func held(ctx context.Context, tx *sql.Tx, query string, found []floorFound) (taken bool, err error) {
 	rows, err := tx.QueryContext(ctx, query)
 	if err != nil {
 		return false, err
@@ -164,12 +163,9 @@ func (l *leaseLoop) held(ctx context.Context, tx *sql.Tx, query string, found []
 		if err := rows.Scan(&list, &ended); err != nil {
 			return false, err
 		}
-		if ended {
-			l.folded++
-		}
-		held = held || namesOne(list, found)
+		taken = taken || !ended && namesOne(list, found)
 	}
-	return held, rows.Err()
+	return taken, rows.Err()
 }
 
 // packEntries encodes ids as differences, and versions, as varints: about two bytes an entry of a backlog. found is in

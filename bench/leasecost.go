@@ -127,7 +127,7 @@ type leaseClaim struct {
 
 // workCalmly claims and settles 1,000 entries a second until ctx ends.
 func (a *arena) workCalmly(ctx context.Context, own *sql.DB, form leaseForm) error {
-	l, err := a.leaseLoop(a.Context(), own, form)
+	l, err := newLeaseLoop(a.Context(), own, form)
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (a *arena) timeOf(form leaseForm, ids []string, entries int) []float64 {
 	a.Helper()
 	own := a.plain(1)
 	defer own.Close()
-	l, err := a.leaseLoop(a.Context(), own, form)
+	l, err := newLeaseLoop(a.Context(), own, form)
 	a.must(err)
 	defer l.conn.Close()
 	began, n := time.Now(), 0
