@@ -1,4 +1,5 @@
-// Reference writes pages of docs/reference from the sources: settings, errors, columns, metrics and refused server settings. It also draws the charts of
+// Reference writes pages of docs/reference from the sources: settings, errors, columns, metrics, DSN parameters and refused server
+// settings. It also draws the charts of
 // the page about performance, and copies code of compiled files into the pages that include it. Run it in the root of the
 // repository: go run ./internal/reference. A test fails while a page is not current.
 package main
@@ -57,6 +58,7 @@ var parts = []struct {
 	make       func(root string) (string, error)
 }{
 	{"docs/reference/telemetry.md", "metrics", metricsTable},
+	{"docs/reference/servers.md", "settings of a DSN", dsnTable},
 	{"docs/reference/servers.md", "refusals", refusalTables},
 }
 
@@ -64,15 +66,19 @@ var parts = []struct {
 func addParts(root string, files map[string]string) error {
 	for _, p := range parts {
 		begin, end := "<!-- "+p.name+": go run ./internal/reference -->\n\n", "\n<!-- end of "+p.name+" -->"
-		text, err := os.ReadFile(filepath.Join(root, p.page))
-		if err != nil {
-			return err
+		text, known := files[p.page] // another part of this page may be written already
+		if !known {
+			read, err := os.ReadFile(filepath.Join(root, p.page))
+			if err != nil {
+				return err
+			}
+			text = string(read)
 		}
 		made, err := p.make(root)
 		if err != nil {
 			return err
 		}
-		before, rest, found := strings.Cut(string(text), begin)
+		before, rest, found := strings.Cut(text, begin)
 		_, after, ended := strings.Cut(rest, end)
 		if !found || !ended {
 			return fmt.Errorf("%s has no place for its %s", p.page, p.name)

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// dsnSetting says what users do with parameters of the DSN of go-sql-driver/mysql. session says that they are variables of
+// the session. All other names are parameters of the driver itself.
+type dsnSetting struct {
+	names   []string
+	session bool
+	advice  string // {name} stands for a constant of the sources
+}
+
+var dsnSettings = []dsnSetting{
+	{[]string{"readTimeout", "writeTimeout"}, false, "Set them longer than your slowest statement, for example 30 s. Go's `Commit` takes no context. Without these timeouts, a COMMIT on a connection that no longer answers waits forever. Do not set them below 3 s, because an outcome may wait up to {RowWait} for a locked row."},
+	{[]string{"rejectReadOnly"}, false, "Set it to `true` on a pool without `Connector`. After a switchover the driver then closes a connection to the former primary at its first error (1290, 1792, 1836). Without the parameter such a connection fails as long as it is open. A `Connector` and the library's own connections need no parameter. `New` warns if a plain pool lacks it and the server has a binary log or is in a Galera cluster."},
+	{[]string{"interpolateParams"}, false, "Set it to `true` to save round trips. A statement with arguments then takes one round trip instead of two."},
+	{[]string{"autocommit"}, true, "Leave it at 1. `New` cannot see a session that your program sets to 0 later. In such a session the server begins a new transaction by itself after a rollback. So if a procedure rolls back and hides the error, the library cannot detect the rollback. Transactions of `InTx` and `HandleTx` are safe."},
+	{[]string{"charset"}, false, "Leave it, or set `utf8mb4`. `New` warns about `utf8` and refuses every other charset. It also refuses a table whose key columns have another charset than `utf8mb4`. If your program sets a charset on a pooled session later, the log is not affected. The library sends texts that are not ASCII as hexadecimal digits, and reads texts as bytes."},
+	{[]string{"sql_mode"}, true, "Keep STRICT_TRANS_TABLES or STRICT_ALL_TABLES, which the servers have by default. `New` refuses a session that has neither of them. It also refuses MariaDB's EMPTY_STRING_IS_NULL."},
+	{[]string{"completion_type", "innodb_lock_wait_timeout", "sql_select_limit", "max_join_size", "unique_checks", "timestamp", "transaction_read_only", "sql_log_bin"}, true, "Leave them. If a value would end transactions in another way, truncate reads or change what is written, `New` refuses it and names the variable."},
+	{[]string{"maxAllowedPacket"}, false, "Leave it, or set it above twice `MaxContent` and to at least 256 KiB. The library stores up to 100 outcomes with one statement of at most {maxSettleBytes}. The statement that opens their cases is a little longer."},
+	{[]string{"parseTime", "loc"}, false, "Set them as you like. The library neither reads nor writes times through the driver."},
+	{[]string{"time_zone"}, true, "Set it as you like, as `loc`."},
+}
+
+// sessionVariable matches the text of a refusal that a DSN can cause.
+var sessionVariable = regexp.MustCompile(`in the session|sql_mode|without STRICT`)
+
+// dsnTable lists the parameters of a DSN, with what New does about a wrong value. It fails if New refuses a variable of the
+// session that the table lacks, or if the table names a variable that New does not look at.
+func dsnTable(root string) (string, error) {
+	store, err := parsePackage(root, "internal/sqlstore")
+	if err != nil {
+		return "", err
+	}
+	watch, err := parsePackage(root, "internal/txwatch")
+	if err != nil {
+		return "", err
+	}
+	refused, warned := store.dsnRefusals(), store.dsnWarnings()
+	var out strings.Builder
+	out.WriteString("| DSN parameter | `New` | what to do |\n|---|---|---|\n")
+	for _, setting := range dsnSettings {
+		does := "does not check"
+		for _, name := range setting.names {
+			switch {
+			case refused[name]:
+				does = "refuses"
+			case warned[name]:
+				does = "warns"
+			case setting.session && name != "time_zone": // New has no reason to look at it
+				return "", fmt.Errorf("internal/reference says that New refuses %s, and internal/sqlstore/check_mysql.go does not", name)
+			}
+			delete(refused, name)
+			delete(warned, name)
+		}
+		advice := setting.advice
+		for name, value := range map[string]string{"RowWait": constantOf(watch, "RowWait"), "maxSettleBytes": constantOf(store, "maxSettleBytes")} {
+			if value == "" {
+				return "", fmt.Errorf("no constant %s", name)
+			}
+			advice = strings.ReplaceAll(advice, "{"+name+"}", value)
+		}
+		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", strings.Join(setting.names, "`, `"), does, advice)
+	}
+	for name := range refused {
+		return "", fmt.Errorf("New refuses %s, and internal/reference/dsn.go does not list it", name)
+	}
+	for name := range warned {
+		return "", fmt.Errorf("New warns about %s, and internal/reference/dsn.go does not list it", name)
+	}
+	return out.String(), nil
+}
+
+// dsnRefusals returns the session variables that New refuses.
+func (s *source) dsnRefusals() map[string]bool {
+	refused := make(map[string]bool)
+	for _, row := range s.refusalsOf("check_mysql.go") {
+		cells := strings.SplitN(row, "|", 4)
+		if !sessionVariable.MatchString(cells[2]) {
+			continue
+		}
+		for _, name := range strings.Split(strings.ReplaceAll(cells[1], "`", ""), ", ") {
+			if name = strings.TrimSpace(name); strings.HasPrefix(name, "character_set_") {
+				name = "charset" // the parameter that sets these variables
+			}
+			refused[name] = true
+		}
+	}
+	return refused
+}
+
+var namedInNote = regexp.MustCompile(`set (\w+)=`)
+
+// dsnWarnings returns the parameters that a note of New names.
+func (s *source) dsnWarnings() map[string]bool {
+	warned := make(map[string]bool)
+	for _, file := range s.files {
+		if !strings.HasSuffix(s.fset.Position(file.Pos()).Filename, "/check_mysql.go") {
+			continue
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			call, ok := node.(*ast.CallExpr)
+			if !ok || s.text(call.Fun) != "append" || s.text(call.Args[0]) != "s.notes" {
+				return true
+			}
+			for _, name := range namedInNote.FindAllStringSubmatch(written(call.Args[1]), -1) {
+				warned[name[1]] = true
+			}
+			return true
+		})
+	}
+	return warned
+}
+
+// constantOf returns the value of a constant of the package as people write it, or "".
+func constantOf(s *source, name string) (value string) {
+	s.specs(token.CONST, func(spec ast.Spec, _ string) {
+		values := spec.(*ast.ValueSpec)
+		if i := slices.IndexFunc(values.Names, func(id *ast.Ident) bool { return id.Name == name }); i >= 0 && i < len(values.Values) {
+			value = constant(values.Values[i])
+		}
+	})
+	return value
+}

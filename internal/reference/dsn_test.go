@@ -1,0 +1,24 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+)
+
+// The driver must know its own parameters, and must pass all other ones to the session.
+func TestDSNSettingsAreThoseOfTheDriver(t *testing.T) {
+	for _, setting := range dsnSettings {
+		for _, name := range setting.names {
+			ofDriver := slices.ContainsFunc([]string{"true", "30s", "utf8mb4", "1024", "UTC"}, func(value string) bool {
+				cfg, err := mysql.ParseDSN("app@tcp(db)/shop?" + name + "=" + value)
+				return err == nil && cfg.Params[name] == ""
+			})
+			if name != "charset" { // Older versions keep it among the parameters of the session, and give it their own meaning.
+				assert.Equal(t, !setting.session, ofDriver, name)
+			}
+		}
+	}
+}
