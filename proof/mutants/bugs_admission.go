@@ -127,6 +127,14 @@ $orderAsGiven($joining)`,
 			inModel: "m:turn-starts-ahead",
 		},
 		{
+			name: "search-holds-every-slot", breaks: "G30",
+			what: "A claim that searches for entries that are not blocked holds every free slot, so keys that move on wait for it.",
+			edits: []edit{
+				{"Type.searching", `return min($calls, 1)`, `return $calls`},
+			},
+			sees: tests("TestNextOfAKeyRunsWhileClaimsSearch", "TestSearchForEntriesThatAreNotBlockedHoldsOneSlot"),
+		},
+		{
 			name: "turn-passes-untold", breaks: "G30",
 			what: "An entry that ends does not start the next one of its key.",
 			edits: []edit{
