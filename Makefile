@@ -104,7 +104,7 @@ check: ## format, vet and lint every module
 	@$(MAKE) --no-print-directory prose
 
 # Leaves out generated code and pages, whose sources are checked, and texts that are not in plain English yet.
-prose_later := ^internal/engine/|^docs/reference/settings[.]md|^examples/orms/ent/|^docs/internals/(performance|testing)[.]md
+prose_later := ^internal/engine/|^docs/reference/settings[.]md|^examples/orms/ent/|^docs/internals/performance[.]md
 
 # A linter finds symptoms. A sentence that it passes may still need a second reading.
 .PHONY: prose
