@@ -64,7 +64,7 @@ func newExplained(t *testing.T, w *harness.World, cfg compensator.Config) *expla
 	x.held("held", compensator.HandlerConfig[harness.Order]{Concurrency: 1}, x.gate.Pass)
 	x.held("deaf", compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond}, func(_ context.Context, e *compensator.Entry) error { return x.gate.PassDeaf(e) })
 	lingers, err := compensator.HandleBatch(t.Context(), x.c, "lingers", func(context.Context, []compensator.Item[harness.Order]) []error { return nil },
-		&compensator.BatchConfig[harness.Order]{Lease: time.Minute, BatchWait: time.Minute, BatchSize: 50})
+		&compensator.BatchConfig[harness.Order]{Lease: time.Hour, BatchWait: time.Hour, BatchSize: 50})
 	require.NoError(t, err)
 	x.types["lingers"] = lingers
 	w.Exec("CREATE TRIGGER refuse BEFORE UPDATE ON common_process_log FOR EACH ROW IF NEW.business_type='refused' AND NEW.state<>OLD.state" +
@@ -239,7 +239,10 @@ var explainCases = []explainCase{
 		x.put("works", compensator.Options{BatchID: "b", Delay: time.Hour})
 		return x.put("follows", compensator.Options{BusinessID: "b"})
 	}, "not_due after_batch", later, "batch b has ended. Entries of the batch that have not ended: 1"},
-	{"it waits for others", func(x *explained) compensator.EntryID { return x.put("lingers", compensator.Options{}) }, "lingers", "next_queue", "share the call"},
+	{"it waits for others", func(x *explained) compensator.EntryID {
+		x.WaitWhole("lingers")
+		return x.put("lingers", compensator.Options{})
+	}, "lingers", "next_queue", "share the call"},
 	{"its content cannot be decoded", func(x *explained) compensator.EntryID {
 		var receipt *compensator.Receipt
 		require.NoError(x.t, x.c.InTx(x.t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
