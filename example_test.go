@@ -135,6 +135,38 @@ func ExampleHandle() {
 	// welcome-nobody compensated
 }
 
+// The caller records an entry, and waits for what its handler returns. Any process may run the handler.
+func ExampleHandleResult() {
+	c, _ := recipe()
+	ctx := context.Background()
+	quote := compensator.Must(compensator.HandleResult(ctx, c, "quote", func(_ context.Context, _ *compensator.Entry, weight int) (price int, err error) {
+		if weight > 30 {
+			return 0, compensator.Permanent(errors.New("too heavy"))
+		}
+		return 5 * weight, nil
+	}, nil))
+	record(c, quote.Type, 3, compensator.Options{IdempotencyKey: "parcel-42"})
+	record(c, quote.Type, 31, compensator.Options{IdempotencyKey: "parcel-43"})
+	working, stop := context.WithCancel(ctx)
+	stopped := make(chan error)
+	go func() { stopped <- c.Run(working) }()
+
+	_, price, err := quote.Wait(ctx, compensator.IdempotencyKey("parcel-42"))
+	fmt.Println(price, err)
+
+	e, _, err := quote.Wait(ctx, compensator.IdempotencyKey("parcel-43"))
+	var failed *compensator.StateError
+	fmt.Println(errors.As(err, &failed), e.State, e.LastError)
+
+	stop()
+	if err := errors.Join(<-stopped, c.Close()); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 15 <nil>
+	// true dead too heavy
+}
+
 // A transaction of database/sql holds the business change and the entry. Both are committed, or neither.
 func ExampleReceipt_Committed() {
 	var db *sql.DB                       // the service's database

@@ -17,7 +17,7 @@ import (
 var ErrNoResult = errors.New("compensator: the entry succeeded without a result")
 
 // ResultType is a Type whose handler returns a result of type R. It has all methods of Type. Where a function wants a
-// *Type, pass the field Type.
+// *Type, pass the field Type. Its methods are safe for concurrent use.
 type ResultType[T, R any] struct {
 	*Type[T]
 }

@@ -179,7 +179,7 @@ func TestNamesWithoutACommentAreFound(t *testing.T) {
 
 // runnable are the names that programs in examples and docs use most, by package. "" stands for the package itself.
 var runnable = map[string][]string{
-	".": {"Handle", "HandleTx", "HandleBatch", "Declare", "Type_Record", "Type_Once", "Permanent", "Snooze", "Unavailable", "Entry_CallKey", "Batch_Wait",
+	".": {"Handle", "HandleTx", "HandleBatch", "HandleResult", "Declare", "Type_Record", "Type_Once", "Permanent", "Snooze", "Unavailable", "Entry_CallKey", "Batch_Wait",
 		"TypeConfig", "Middleware", "ParseDelayLevels"},
 	"admin": {"", "Of"}, "cron": {"Parse"}, "encrypt": {"New"}, "httpcall": {"PostJSON"}, "orms/gormtx": {"WithRetry"}, "intake": {"Source"}, "observe/probe": {"Ready"}, "serve": {"Run"}, "ui": {"New"},
 }
