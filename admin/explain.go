@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -52,8 +53,21 @@ type explainer struct {
 	found  Explanation
 }
 
-func (x *explainer) because(r Reason) { x.found.Reasons = append(x.found.Reasons, r) }
-func (x *explainer) next(r Reason)    { x.found.Next = append(x.found.Next, r) }
+// because adds a reason. It does not repeat an error that an earlier reason has.
+func (x *explainer) because(r Reason) {
+	told := slices.ContainsFunc(x.found.Reasons, func(earlier Reason) bool {
+		return earlier.Text != "" && strings.HasSuffix(r.Text, earlier.Text)
+	})
+	switch {
+	case told && r.Code == "problem":
+		return
+	case told:
+		r.Text = ""
+	}
+	x.found.Reasons = append(x.found.Reasons, r)
+}
+
+func (x *explainer) next(r Reason) { x.found.Next = append(x.found.Next, r) }
 
 // masked returns the text of an error as the actor may see it.
 func (x *explainer) masked(err error) string {
@@ -338,7 +352,7 @@ func (x *explainer) here(ctx context.Context) {
 
 // queued adds what is wrong with the queue, and who finds the entry next.
 func (x *explainer) queued(ctx context.Context) {
-	polls := Reason{Code: "next_poll", Every: x.local.PollInterval * 12 / 10}
+	polls := Reason{Code: "next_poll", Every: x.local.PollInterval * 12 / 10, At: x.row.NextAt}
 	if !x.d.log.SharedQueue() && x.local.Handlers > 0 {
 		x.next(polls)
 		return

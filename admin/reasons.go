@@ -96,7 +96,7 @@ var sentences = map[string]string{
 	"next_queue":          "The queue offers it from {at} on to a process with a handler and a free slot.",
 	"next_enqueue":        "It is in the database. The reconciler enqueues it at most {every} before {at}.",
 	"next_reconciler":     "The reconciler finds it in the database within {every}.",
-	"next_poll":           "Each process with a handler reads due entries from the database, at least once in {every}.",
+	"next_poll":           "Each process with a handler reads due entries from the database, at least once in {every}. This one is due from {at} on.",
 	"next_unknown":        "A process with a handler for its type claims it from {at} on.",
 }
 

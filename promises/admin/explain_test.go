@@ -220,12 +220,12 @@ var explainCases = []explainCase{
 	}, "not_due", "next_enqueue", "in the database"},
 	{"it has failed", func(x *explained) compensator.EntryID { return x.put("fails", compensator.Options{}) }, "not_due_failed", later, "after failure 1: sold out"},
 	{"its compensation has failed", func(x *explained) compensator.EntryID { return x.put("undoes", compensator.Options{}) }, "not_due_compensation", later, "after failed compensation 1: sold out"},
-	{"the other side is away", func(x *explained) compensator.EntryID { return x.put("away", compensator.Options{}) }, "not_due_waits problem", later, "did not count: sold out"},
+	{"the other side is away", func(x *explained) compensator.EntryID { return x.put("away", compensator.Options{}) }, "not_due_waits", later, "did not count: sold out"},
 	{"the breaker is open", func(x *explained) compensator.EntryID {
 		x.put("broken", compensator.Options{})
 		x.Eventually(func() bool { return len(x.d.Broken(x.t.Context(), mei)) > 0 }, "the breaker opens")
 		return x.put("broken", compensator.Options{Delay: 50 * time.Millisecond})
-	}, "breaker problem", "next_queue", "open in this process since"},
+	}, "breaker", "next_queue", "open in this process since"},
 	{"the type is paused", func(x *explained) compensator.EntryID { return x.put("paused", compensator.Options{}) }, "paused", "next_resume", "mei paused the type"},
 	{"an earlier entry of its key comes first", func(x *explained) compensator.EntryID {
 		x.put("serial", compensator.Options{BusinessID: "a"})
@@ -250,7 +250,7 @@ var explainCases = []explainCase{
 			return err
 		}))
 		return receipt.ID()
-	}, "not_due_waits undecodable problem", later, "This process cannot decode its content: json"},
+	}, "not_due_waits undecodable", later, "This process cannot decode its content:"},
 	{"its leases were lost", func(x *explained) compensator.EntryID { return x.inserted("nobody", "delivery_count=2") }, "lost_leases no_handler", "next_queue", "Number: 2"},
 	{"no handler is here", func(x *explained) compensator.EntryID { return x.inserted("nobody", "") }, "no_handler", "next_queue", "This process has no handler for nobody"},
 	{"its row is locked", func(x *explained) compensator.EntryID {
@@ -384,7 +384,7 @@ func TestExplanationKeepsToTheRightsOfItsReader(t *testing.T) {
 	x.require(explainCase{"follows", nil, "not_due after_some_batch", later, "the batch that it follows"}, d, follows)
 	x.require(explainCase{"follows", nil, "not_due after_batch", later, "batch b has ended"}, seeing(admin.SeeEntries, admin.SeeContent), follows)
 	away := x.put("away", compensator.Options{})
-	x.require(explainCase{"away", nil, "not_due_waits problem", later, "did not count: sold out"}, d, away)
+	x.require(explainCase{"away", nil, "not_due_waits", later, "did not count: sold out"}, d, away)
 	x.require(explainCase{"settled", nil, "ended_person", "next_nobody", "mei settled it manually"}, seeing(admin.SeeEntries, admin.SeeAuditLog), settled)
 	_, err = d.Explain(t.Context(), mei, processlog.RowID(1<<40))
 	require.ErrorIs(t, err, compensator.ErrNotFound)

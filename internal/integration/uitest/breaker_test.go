@@ -74,8 +74,11 @@ func TestOpenBreakerIsToldBesideItsType(t *testing.T) {
 	const waits = "The breaker of charge is open: this process does not start its entries · next try from "
 	for path, waits := range map[string]string{"confirm?do=reschedule&seen=" + seen(charge): waits + next,
 		"entries/" + charge.ID.String(): "The breaker of the type is open in this process since " + since + " . This process tries one entry from " + next + " on."} {
-		has(t, plain(w.client("alice").get(path).text), waits+" "+full)
-		has(t, plain(w.client("blind").get(path).text), waits+" "+masked)
+		for who, text := range map[string]string{"alice": full, "blind": masked} {
+			page := plain(w.client(who).get(path).text)
+			has(t, page, waits, who)
+			has(t, page, text, who)
+		}
 	}
 	lacks(t, plain(w.client("alice").get("confirm?do=cancel&seen="+seen(charge)).text), waits, "nothing would run")
 	lacks(t, plain(w.client("alice").get("entries/"+w.entriesOf("refund", compensator.Dead)[0].ID.String()).text), waits)
