@@ -11,6 +11,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/features"
 	"github.com/compensator-go/compensator/internal/sqlstore"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -190,7 +191,7 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 func decode[T any](e *Entry) (T, error) {
 	var v T
 	if err := e.Decode(&v); err != nil {
-		return v, engine.Undecodable(fmt.Errorf("decode content of %s entry: %w", e.BusinessType, err))
+		return v, verdict.Undecodable(fmt.Errorf("decode content of %s entry: %w", e.BusinessType, err))
 	}
 	return v, nil
 }

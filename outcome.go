@@ -6,35 +6,35 @@ import (
 	"strings"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // Permanent returns an error for which no retry helps. The entry is then compensated, or left to a person if its type
 // has no compensation.
-func Permanent(err error) error { return engine.Permanent(err) }
+func Permanent(err error) error { return verdict.Permanent(err) }
 
 // RetryAfter returns a failure whose next attempt is due after d. d is kept between 100 ms and 100 years. If d is 0 or
 // less, the type's schedule decides. RetryAfter around Unavailable is not a failure. It says that a service is down,
 // and d says for how long.
-func RetryAfter(d time.Duration, err error) error { return engine.RetryAfter(d, err) }
+func RetryAfter(d time.Duration, err error) error { return verdict.RetryAfter(d, err) }
 
 // Snooze runs the entry again after d without a failure and without spending an attempt. d is kept between 100 ms and
 // 100 years. If d is 0 or less, the type's schedule decides. The wait is then the one after the entry's latest failure,
 // or after a first failure if there was none. An entry may be snoozed without end: see HandlerConfig.MaxWait.
-func Snooze(d time.Duration) error { return engine.Snooze(d) }
+func Snooze(d time.Duration) error { return verdict.Snooze(d) }
 
 // Unavailable returns an error which says that the handler needs something that is down, for example a service. It
 // spends no attempt. The entry keeps err as its LastError. The entry waits as after Snooze(0), but at least 2 to 4
 // seconds. Each further wait is about twice as long, up to 2 minutes. The number of waits has no limit of its own: see
 // HandlerConfig.MaxWait. Package httpcall returns Unavailable for HTTP answers that say so.
-func Unavailable(err error) error { return engine.Unavailable(err) }
+func Unavailable(err error) error { return verdict.Unavailable(err) }
 
 // VerdictOf returns what err asks the library to do. It is for middleware, metrics, and code between a handler and the
 // library. The outcome of the entry also depends on its attempts and its type. For nil it returns observe.Success.
-func VerdictOf(err error) observe.Verdict { return engine.VerdictOf(err) }
+func VerdictOf(err error) observe.Verdict { return verdict.Observed(err) }
 
 // Retry returns how long to wait after a failure. failures is the number of failures so far, at least 1. The result is
 // kept between 100 ms and 100 years. Retry is called concurrently.

@@ -12,7 +12,8 @@
 //     tried yet. Package releases gives back the leases of claims that ran nothing.
 //   - Run (run.go): each attempt runs in a goroutine. Holdings know what this process holds, from before the handler is called
 //     until the outcome is stored. The renewer keeps the leases of what is held (lease.go).
-//   - Judged (outcome.go): the handler's error becomes an outcome: succeeded, due again, compensated, or dead.
+//   - Judged (outcome.go): package verdict reads what the error of the handler asks for. The outcome follows from this and the
+//     row: succeeded, due again, compensated, or dead.
 //   - Settled (settle.go): outcomes are stored together, each guarded by the version that the claim has left. Package refusals
 //     remembers the rows that the database refuses to change. They are offered less and less often.
 //   - Reconciled (reconcile.go): rounds find entries that are overdue, because a process died or a source forgot them.

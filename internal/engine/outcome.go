@@ -8,193 +8,9 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/jitter"
-	"github.com/compensator-go/compensator/internal/usererr"
-	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/processlog"
 )
-
-// Permanent, RetryAfter, Snooze and Unavailable are what a handler's error can ask for; see the root's.
-func Permanent(err error) error { return &verdict{kind: permanent, err: orUnnamed(err)} }
-
-func RetryAfter(d time.Duration, err error) error {
-	return &verdict{kind: retryAfter, after: d, err: orUnnamed(err)}
-}
-
-func Snooze(d time.Duration) error {
-	return &verdict{kind: snooze, after: d, err: fmt.Errorf("compensator: snoozed for %v", d)}
-}
-
-func Unavailable(err error) error { return &verdict{kind: unavailable, err: orUnnamed(err)} }
-
-// Ours is Unavailable where no handler has said so.
-func Ours(err error) error { return &verdict{kind: unavailable, ours: true, err: orUnnamed(err)} }
-
-// Soon is Ours, for an entry that nothing is wrong with: it is due again soon, here or elsewhere.
-func Soon(err error) error {
-	return &verdict{kind: snooze, after: minBackoff + jitter.N(minBackoff), ours: true, err: err}
-}
-
-// Free is err where it is the library that asks to wait, and not the handler: MaxWait does not bound that.
-func Free(err error) error {
-	v := *judged(err)
-	v.free, v.err = true, err
-	return &v
-}
-
-// Undecodable is Unavailable for content that this process cannot decode. A newer version of the code may run beside it, so it
-// costs no attempt until MaxWait is over. A breaker does not count it, since no call was made.
-func Undecodable(err error) error {
-	return &verdict{kind: unavailable, undecodable: true, err: orUnnamed(err)}
-}
-
-// VerdictOf is what err asks for; see the root's.
-func VerdictOf(err error) observe.Verdict {
-	if err == nil {
-		return observe.Success
-	}
-	switch v := judged(err); v.kind {
-	case permanent:
-		return observe.Permanent
-	case snooze:
-		if v.ours {
-			return observe.Unavailable
-		}
-		return observe.Snooze
-	case unavailable, serverFault, serverDown:
-		return observe.Unavailable
-	}
-	return observe.Failure
-}
-
-// judged returns what err asks for. A failure asks for nothing. RetryAfter around Unavailable is Unavailable with a time of its
-// own. err may be an error of user code that has not been copied.
-func judged(err error) *verdict {
-	if err == nil {
-		return &plain // each success passes here
-	}
-	v := verdictIn(err)
-	if v == nil {
-		return &plain
-	}
-	if v.kind != retryAfter {
-		return v
-	}
-	if within := verdictIn(v.err); within != nil && within.kind == unavailable {
-		return &verdict{kind: unavailable, after: v.after, ours: within.ours, undecodable: within.undecodable, err: v.err}
-	}
-	return v
-}
-
-// verdictIn finds the outermost verdict in an error's tree, or returns nil.
-func verdictIn(err error) *verdict {
-	if v, ok := err.(*verdict); ok {
-		return v
-	}
-	var v *verdict
-	if !usererr.As(err, &v) {
-		return nil
-	}
-	return v
-}
-
-// plain is the verdict of an error that is none.
-var plain verdict
-
-// ServersOwn marks an error that is a condition of the database, as whole says: of the whole server, or perhaps of it.
-//
-// A condition of the whole server never spends an attempt. Any other spends none as many times in a row as the entry has attempts,
-// and counts from then on: a handler that always brings the server into it must reach a person.
-func ServersOwn(err error, whole bool) error {
-	if verdictIn(err) != nil {
-		return err // the handler has said what it asks for
-	}
-	if whole {
-		return &verdict{kind: serverDown, err: err}
-	}
-	return &verdict{kind: serverFault, err: err}
-}
-
-// inARow says in LastError, for people, how many such errors came in a row. The count itself is in processlog.Faults.
-func inARow(row *processlog.Row, kind verdictKind, times int) string {
-	since := ""
-	if row.Epoch > 0 {
-		since = fmt.Sprintf(" in epoch %d", row.Epoch)
-	}
-	if row.State == processlog.Compensating {
-		since += " while compensating"
-	}
-	of := "the server's condition"
-	if kind == serverDown {
-		of = "a condition of the whole server"
-	}
-	return fmt.Sprintf("%d in a row%s, %s: ", times, since, of)
-}
-
-// serverDownPause returns how long an entry waits at least after its times-th error of the whole server in a row: 2 to 4 s at
-// first, twice as long each time, and 30 s to a minute in the end.
-func serverDownPause(times int) time.Duration {
-	d := min(unavailablePause<<min(times-1, 8), 30*time.Second)
-	return d + jitter.N(d)
-}
-
-// unavailablePause is the least pause after Unavailable. The first short delays of a schedule would otherwise come again and
-// again, since Unavailable counts no failure.
-const unavailablePause = 2 * time.Second
-
-// mostUnavailable is where the pauses after Unavailable stop growing.
-const mostUnavailable = 2 * time.Minute
-
-// untilAvailable is how long to wait after Unavailable. Each pause is about twice the one before, up to mostUnavailable. The one
-// before is read from the row: it lies between the time of the last outcome and the time when the entry was due again.
-func (t *Type) untilAvailable(row *processlog.Row, v *verdict) time.Duration {
-	wait := max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
-	if v.after > 0 || v.ours || row.LastError == "" {
-		return wait // the handler knows when, or the database was away, or this is the first
-	}
-	before := min(max(0, row.NextAt.Sub(row.UpdatedAt)), mostUnavailable)
-	longer := min(before*3/2+jitter.N(before+1), mostUnavailable-jitter.N(mostUnavailable/4))
-	if t.MaxWait > 0 {
-		longer = min(longer, t.MaxWait-row.Age()) // it counts from then on, and is not to come late for that
-	}
-	return max(wait, longer)
-}
-
-type verdictKind int
-
-const (
-	failure verdictKind = iota
-	permanent
-	retryAfter
-	snooze
-	unavailable
-	serverFault // of the database a transactional handler works in, or of the handler
-	serverDown  // of that database alone
-)
-
-// verdict is a handler's error with what it asks for.
-type verdict struct {
-	kind  verdictKind
-	after time.Duration // until the next attempt; ≤ 0: the type's schedule
-	ours  bool          // the database's failure, or this process's, not the handler's word
-	free  bool          // see Free
-
-	undecodable bool // see Undecodable
-
-	err error
-}
-
-func (v *verdict) Error() string { return v.err.Error() }
-func (v *verdict) Unwrap() error { return v.err }
-
-// noReason is the text of an error that has none. A LastError is empty only where no attempt has failed.
-const noReason = "compensator: no reason given"
-
-func orUnnamed(err error) error {
-	if err == nil {
-		return errors.New(noReason)
-	}
-	return err
-}
 
 // crashBudget is how many leases in a row may end without an outcome before the entry is run no more. One further lease is
 // left to a success that waits to be stored, and then the entry is dead-lettered.
@@ -217,24 +33,24 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	if err == nil {
 		return succeeded(o, row)
 	}
-	v := judged(err)
-	o.LastError = cmp.Or(err.Error(), noReason)
+	v := verdict.Of(err)
+	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
 	// A server's fault is told while the handler still has time: it may pass before the outcome is made.
-	o.TimedOut = errors.Is(cause, processlog.ErrTimeout) && v.kind != serverFault && v.kind != serverDown
+	o.TimedOut = errors.Is(cause, processlog.ErrTimeout) && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
 	faults := row.Faults.In(row)
 	faults.OutcomeUnknown = faults.OutcomeUnknown || o.TimedOut || LostLeases(row) > 0
 	switch {
 	case interrupted(err, cause), errors.Is(err, processlog.ErrHistoryLost):
 		o.LastError = row.LastError
 		return WithFaults(o, row, faults) // due at once, for somebody else
-	case v.kind == snooze && !t.waitedOut(row, v):
+	case v.Kind == verdict.KindSnooze && !t.waitedOut(row, v):
 		o.After = t.backoff(v, max(1, row.Attempt()-1))
 		if o.LastError = row.LastError; o.TimedOut {
 			o.LastError = t.late(err.Error())
 		}
 		return WithFaults(o, row, faults)
 	}
-	faults.ServerFaults, faults.ServerDowns = serversInARow(faults, v.kind)
+	faults.ServerFaults, faults.ServerDowns = serversInARow(faults, v.Kind)
 	o = t.counted(o, row, v, faults)
 	if o.TimedOut {
 		o.LastError = t.late(o.LastError)
@@ -243,32 +59,32 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 }
 
 // serversInARow returns how many server faults and how many server outages have come in a row, with the one of this kind.
-func serversInARow(before processlog.Faults, kind verdictKind) (faults, downs int) {
+func serversInARow(before processlog.Faults, kind verdict.Kind) (faults, downs int) {
 	switch kind {
-	case serverFault:
+	case verdict.KindServerFault:
 		return min(before.ServerFaults+1, processlog.MaxCount), 0
-	case serverDown:
+	case verdict.KindServerDown:
 		return 0, min(before.ServerDowns+1, processlog.MaxCount)
 	}
 	return 0, 0
 }
 
 // counted decides whether an error spends an attempt. faults has the conditions in a row, this one included.
-func (t *Type) counted(o processlog.Outcome, row *processlog.Row, v *verdict, faults processlog.Faults) processlog.Outcome {
+func (t *Type) counted(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict, faults processlog.Faults) processlog.Outcome {
 	switch {
 	case t.waitedOut(row, v):
 		o.LastError = fmt.Sprintf("waits for longer than MaxWait, %v: %s", t.MaxWait, o.LastError)
-	case v.kind == serverDown:
-		o.LastError = inARow(row, v.kind, faults.ServerDowns) + o.LastError
+	case v.Kind == verdict.KindServerDown:
+		o.LastError = inARow(row, v.Kind, faults.ServerDowns) + o.LastError
 		o.After = max(t.backoff(v, max(1, row.Attempt()-1)), serverDownPause(faults.ServerDowns))
 		return o
-	case v.kind == serverFault:
-		o.LastError = inARow(row, v.kind, faults.ServerFaults) + o.LastError
+	case v.Kind == verdict.KindServerFault:
+		o.LastError = inARow(row, v.Kind, faults.ServerFaults) + o.LastError
 		if faults.ServerFaults <= t.budget(row) {
 			o.After = t.backoff(v, faults.ServerFaults)
 			return o
 		}
-	case v.kind == unavailable:
+	case v.Kind == verdict.KindUnavailable:
 		o.After = t.untilAvailable(row, v)
 		return o
 	}
@@ -276,6 +92,51 @@ func (t *Type) counted(o processlog.Outcome, row *processlog.Row, v *verdict, fa
 		return t.compensationFailed(o, v)
 	}
 	return t.failed(o, row, v)
+}
+
+// inARow says in LastError, for people, how many such errors came in a row. The count itself is in processlog.Faults.
+func inARow(row *processlog.Row, kind verdict.Kind, times int) string {
+	since := ""
+	if row.Epoch > 0 {
+		since = fmt.Sprintf(" in epoch %d", row.Epoch)
+	}
+	if row.State == processlog.Compensating {
+		since += " while compensating"
+	}
+	of := "the server's condition"
+	if kind == verdict.KindServerDown {
+		of = "a condition of the whole server"
+	}
+	return fmt.Sprintf("%d in a row%s, %s: ", times, since, of)
+}
+
+// serverDownPause returns how long an entry waits at least after its times-th error of the whole server in a row: 2 to 4 s at
+// first, twice as long each time, and 30 s to a minute in the end.
+func serverDownPause(times int) time.Duration {
+	d := min(unavailablePause<<min(times-1, 8), 30*time.Second)
+	return d + jitter.N(d)
+}
+
+// unavailablePause is the least pause after Unavailable. The first short delays of a schedule would otherwise come again and
+// again, since Unavailable counts no failure.
+const unavailablePause = 2 * time.Second
+
+// mostUnavailable is where the pauses after Unavailable stop growing.
+const mostUnavailable = 2 * time.Minute
+
+// untilAvailable is how long to wait after Unavailable. Each pause is about twice the one before, up to mostUnavailable. The one
+// before is read from the row: it lies between the time of the last outcome and the time when the entry was due again.
+func (t *Type) untilAvailable(row *processlog.Row, v *verdict.Verdict) time.Duration {
+	wait := max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
+	if v.After > 0 || v.Ours || row.LastError == "" {
+		return wait // the handler knows when, or the database was away, or this is the first
+	}
+	before := min(max(0, row.NextAt.Sub(row.UpdatedAt)), mostUnavailable)
+	longer := min(before*3/2+jitter.N(before+1), mostUnavailable-jitter.N(mostUnavailable/4))
+	if t.MaxWait > 0 {
+		longer = min(longer, t.MaxWait-row.Age()) // it counts from then on, and is not to come late for that
+	}
+	return max(wait, longer)
 }
 
 // WithFaults has faults stored with the outcome if they differ from the row's.
@@ -294,8 +155,8 @@ func (t *Type) late(lastError string) string {
 
 // waitedOut reports whether a handler asks to wait, at no cost, although the entry's MaxWait is over. What the library itself
 // waits for, a database or a batch, no handler has asked for.
-func (t *Type) waitedOut(row *processlog.Row, v *verdict) bool {
-	waits := (v.kind == snooze || v.kind == unavailable) && !v.ours && !v.free
+func (t *Type) waitedOut(row *processlog.Row, v *verdict.Verdict) bool {
+	waits := (v.Kind == verdict.KindSnooze || v.Kind == verdict.KindUnavailable) && !v.Ours && !v.Free
 	return waits && t.HadItsTime(row)
 }
 
@@ -315,7 +176,7 @@ func (t *Type) budget(row *processlog.Row) int {
 func (t *Type) safeOutcomeOf(row *processlog.Row, err, cause error) (o processlog.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			o = t.outcomeOf(row, RetryAfter(unavailablePause, panicked(p)), cause)
+			o = t.outcomeOf(row, verdict.RetryAfter(unavailablePause, panicked(p)), cause)
 		}
 	}()
 	return t.outcomeOf(row, err, cause)
@@ -343,10 +204,10 @@ func succeeded(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
 	return o
 }
 
-func (t *Type) failed(o processlog.Outcome, row *processlog.Row, v *verdict) processlog.Outcome {
+func (t *Type) failed(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict) processlog.Outcome {
 	o.ProcessCount = min(o.ProcessCount+1, processlog.MaxCount)
 	switch {
-	case v.kind == permanent:
+	case v.Kind == verdict.KindPermanent:
 		return t.giveUp(o, processlog.EndedByPermanent)
 	case o.ProcessCount >= t.maxAttempts(row):
 		return t.giveUp(o, processlog.EndedByExhausted)
@@ -356,10 +217,10 @@ func (t *Type) failed(o processlog.Outcome, row *processlog.Row, v *verdict) pro
 	return o
 }
 
-func (t *Type) compensationFailed(o processlog.Outcome, v *verdict) processlog.Outcome {
+func (t *Type) compensationFailed(o processlog.Outcome, v *verdict.Verdict) processlog.Outcome {
 	o.CompensateCount = min(o.CompensateCount+1, processlog.MaxCount)
 	switch {
-	case v.kind == permanent:
+	case v.Kind == verdict.KindPermanent:
 		o.To, o.EndedBy = processlog.Dead, processlog.EndedByPermanent
 	case o.CompensateCount >= t.MaxCompensateAttempts:
 		o.To, o.EndedBy = processlog.Dead, processlog.EndedByExhausted
@@ -402,9 +263,9 @@ func (t *Type) crashed(row *processlog.Row, since time.Time) processlog.Outcome 
 	return WithFaults(o, row, faults)
 }
 
-func (t *Type) backoff(v *verdict, failures int) time.Duration {
-	if v.after > 0 {
-		return boundedWait(v.after)
+func (t *Type) backoff(v *verdict.Verdict, failures int) time.Duration {
+	if v.After > 0 {
+		return boundedWait(v.After)
 	}
 	return delay(t.Retry, failures)
 }
@@ -418,20 +279,3 @@ func delay(retry func(failures int) time.Duration, failures int) time.Duration {
 
 // boundedWait is a wait that is no hot loop, and that the table and the queues can count.
 func boundedWait(d time.Duration) time.Duration { return min(max(d, minBackoff), processlog.MaxDelay) }
-
-// Judgement is what the error of an attempt says.
-type Judgement struct {
-	Verdict  observe.Verdict
-	Library  bool // the library or its database has failed, and the error says nothing about the handler
-	Uncalled bool // the handler was not called, or could not decode the content
-}
-
-// JudgementOf reads the error of an attempt.
-func JudgementOf(err error) Judgement {
-	v := judged(err)
-	return Judgement{
-		Verdict:  VerdictOf(err),
-		Library:  v.ours || v.kind == serverFault || v.kind == serverDown,
-		Uncalled: v.free || v.undecodable,
-	}
-}

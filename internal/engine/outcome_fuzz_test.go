@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -68,13 +69,13 @@ func errorTree(program []byte, d time.Duration) error {
 		case 2:
 			err = errors.New("\xff\x00 not a text " + string(program))
 		case 3:
-			err = Permanent(pop())
+			err = verdict.Permanent(pop())
 		case 4:
-			err = RetryAfter(d, pop())
+			err = verdict.RetryAfter(d, pop())
 		case 5:
-			err = Snooze(d)
+			err = verdict.Snooze(d)
 		case 6:
-			err = Unavailable(pop())
+			err = verdict.Unavailable(pop())
 		case 7:
 			err = fmt.Errorf("wrapped: %w", pop())
 		case 8:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -70,17 +71,17 @@ func outcomeCases() []outcomeCase {
 		{"success after the lease", false, fresh, nil, processlog.ErrLeaseLost, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler}},
 		{"compensation's success", true, undo, nil, nil, processlog.Outcome{To: processlog.Compensated, Absorb: true, EndedBy: processlog.EndedByHandler, ProcessCount: 3}},
 
-		{"server's fault", false, fresh, ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"as many as it has attempts", false, faulted(fresh, 2), ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row in epoch 3, the server's condition: " + failed}},
-		{"more of them count", false, faulted(fresh, 3), ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row in epoch 3, the server's condition: " + failed}},
-		{"the last that counts", false, faulted(last, 5), ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row in epoch 3, the server's condition: " + failed}},
-		{"compensation's server's fault", true, faulted(undo, 2), ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row in epoch 3 while compensating, the server's condition: " + failed}},
-		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row in epoch 2, the server's condition: Error 1205", Faults: processlog.Faults{Epoch: 2, ServerFaults: 9}}, ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"the whole server's condition", false, fresh, ServersOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, a condition of the whole server: " + failed}},
-		{"the whole server's condition never counts", false, downed(last, 500), ServersOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: "501 in a row in epoch 3, a condition of the whole server: " + failed}},
-		{"the whole server's condition while compensating", true, downed(undo, 500), ServersOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 0, After: time.Minute, LastError: "501 in a row in epoch 3 while compensating, a condition of the whole server: " + failed}},
-		{"one condition is not counted as the other", false, downed(fresh, 500), ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"a server's fault that the handler has judged", false, fresh, ServersOwn(Permanent(errDownstream), false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
+		{"server's fault", false, fresh, verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"as many as it has attempts", false, faulted(fresh, 2), verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row in epoch 3, the server's condition: " + failed}},
+		{"more of them count", false, faulted(fresh, 3), verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row in epoch 3, the server's condition: " + failed}},
+		{"the last that counts", false, faulted(last, 5), verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row in epoch 3, the server's condition: " + failed}},
+		{"compensation's server's fault", true, faulted(undo, 2), verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row in epoch 3 while compensating, the server's condition: " + failed}},
+		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row in epoch 2, the server's condition: Error 1205", Faults: processlog.Faults{Epoch: 2, ServerFaults: 9}}, verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"the whole server's condition", false, fresh, verdict.ServersOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, a condition of the whole server: " + failed}},
+		{"the whole server's condition never counts", false, downed(last, 500), verdict.ServersOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: "501 in a row in epoch 3, a condition of the whole server: " + failed}},
+		{"the whole server's condition while compensating", true, downed(undo, 500), verdict.ServersOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 0, After: time.Minute, LastError: "501 in a row in epoch 3 while compensating, a condition of the whole server: " + failed}},
+		{"one condition is not counted as the other", false, downed(fresh, 500), verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"a server's fault that the handler has judged", false, fresh, verdict.ServersOwn(verdict.Permanent(errDownstream), false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
 
 		{"first failure", false, fresh, errDownstream, nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
 		{"last failure", false, last, errDownstream, nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: failed}},
@@ -89,32 +90,32 @@ func outcomeCases() []outcomeCase {
 		{"compensation's failure", true, undo, errDownstream, nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: failed}},
 		{"compensation's last failure", true, lastUndo, errDownstream, nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, CompensateCount: 2, EndedBy: processlog.EndedByExhausted, LastError: failed}},
 
-		{"permanent", false, fresh, Permanent(errDownstream), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
-		{"permanent, compensated", true, fresh, Permanent(errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 1, LastError: failed}},
-		{"permanent, wrapped", true, last, fmt.Errorf("send: %w", Permanent(errDownstream)), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, LastError: "send: " + failed}},
-		{"permanent in the compensation", true, undo, Permanent(errDownstream), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, CompensateCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
+		{"permanent", false, fresh, verdict.Permanent(errDownstream), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
+		{"permanent, compensated", true, fresh, verdict.Permanent(errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 1, LastError: failed}},
+		{"permanent, wrapped", true, last, fmt.Errorf("send: %w", verdict.Permanent(errDownstream)), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, LastError: "send: " + failed}},
+		{"permanent in the compensation", true, undo, verdict.Permanent(errDownstream), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, CompensateCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
 
-		{"retry after", false, fresh, RetryAfter(time.Second, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Second, LastError: failed}},
-		{"retry after, exhausted", false, last, RetryAfter(time.Second, errDownstream), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: failed}},
-		{"retry before", false, fresh, RetryAfter(-time.Hour, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
-		{"retry never", false, fresh, RetryAfter(math.MaxInt64, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: processlog.MaxDelay, LastError: failed}},
-		{"retry in 90 days", false, fresh, RetryAfter(90*24*time.Hour, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: 90 * 24 * time.Hour, LastError: failed}},
-		{"retry in no time", false, fresh, RetryAfter(1, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: minBackoff, LastError: failed}},
-		{"retry after in the compensation", true, undo, RetryAfter(time.Second, errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Second, LastError: failed}},
+		{"retry after", false, fresh, verdict.RetryAfter(time.Second, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Second, LastError: failed}},
+		{"retry after, exhausted", false, last, verdict.RetryAfter(time.Second, errDownstream), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: failed}},
+		{"retry before", false, fresh, verdict.RetryAfter(-time.Hour, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
+		{"retry never", false, fresh, verdict.RetryAfter(math.MaxInt64, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: processlog.MaxDelay, LastError: failed}},
+		{"retry in 90 days", false, fresh, verdict.RetryAfter(90*24*time.Hour, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: 90 * 24 * time.Hour, LastError: failed}},
+		{"retry in no time", false, fresh, verdict.RetryAfter(1, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: minBackoff, LastError: failed}},
+		{"retry after in the compensation", true, undo, verdict.RetryAfter(time.Second, errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Second, LastError: failed}},
 
-		{"snooze", false, last, Snooze(time.Hour), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Hour, LastError: "the failure before"}},
-		{"snooze for 90 days", false, fresh, Snooze(90 * 24 * time.Hour), nil, processlog.Outcome{To: processlog.Pending, After: 90 * 24 * time.Hour, LastError: "the failure before"}},
-		{"snooze for no time", false, fresh, Snooze(1), nil, processlog.Outcome{To: processlog.Pending, After: minBackoff, LastError: "the failure before"}},
-		{"snooze of nothing", false, fresh, Snooze(0), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "the failure before"}},
-		{"snooze backwards", false, fresh, Snooze(-1), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "the failure before"}},
-		{"snooze for ever", false, fresh, Snooze(math.MaxInt64), nil, processlog.Outcome{To: processlog.Pending, After: processlog.MaxDelay, LastError: "the failure before"}},
-		{"snooze in the compensation", true, lastUndo, Snooze(time.Hour), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Hour, LastError: "the failure before"}},
-		{"unavailable", false, last, Unavailable(errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: failed}},
-		{"unavailable in the compensation", true, lastUndo, Unavailable(errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: failed}},
+		{"snooze", false, last, verdict.Snooze(time.Hour), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Hour, LastError: "the failure before"}},
+		{"snooze for 90 days", false, fresh, verdict.Snooze(90 * 24 * time.Hour), nil, processlog.Outcome{To: processlog.Pending, After: 90 * 24 * time.Hour, LastError: "the failure before"}},
+		{"snooze for no time", false, fresh, verdict.Snooze(1), nil, processlog.Outcome{To: processlog.Pending, After: minBackoff, LastError: "the failure before"}},
+		{"snooze of nothing", false, fresh, verdict.Snooze(0), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "the failure before"}},
+		{"snooze backwards", false, fresh, verdict.Snooze(-1), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "the failure before"}},
+		{"snooze for ever", false, fresh, verdict.Snooze(math.MaxInt64), nil, processlog.Outcome{To: processlog.Pending, After: processlog.MaxDelay, LastError: "the failure before"}},
+		{"snooze in the compensation", true, lastUndo, verdict.Snooze(time.Hour), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Hour, LastError: "the failure before"}},
+		{"unavailable", false, last, verdict.Unavailable(errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: failed}},
+		{"unavailable in the compensation", true, lastUndo, verdict.Unavailable(errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: failed}},
 
-		{"unavailable until then", false, last, RetryAfter(time.Hour, Unavailable(errDownstream)), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Hour, LastError: failed}},
-		{"unavailable until then, wrapped", false, last, fmt.Errorf("pay: %w", RetryAfter(time.Hour, fmt.Errorf("bank: %w", Unavailable(errDownstream)))), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Hour, LastError: "pay: bank: " + failed}},
-		{"unavailable around a time is unavailable", false, last, Unavailable(RetryAfter(time.Hour, errDownstream)), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: failed}},
+		{"unavailable until then", false, last, verdict.RetryAfter(time.Hour, verdict.Unavailable(errDownstream)), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Hour, LastError: failed}},
+		{"unavailable until then, wrapped", false, last, fmt.Errorf("pay: %w", verdict.RetryAfter(time.Hour, fmt.Errorf("bank: %w", verdict.Unavailable(errDownstream)))), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Hour, LastError: "pay: bank: " + failed}},
+		{"unavailable around a time is unavailable", false, last, verdict.Unavailable(verdict.RetryAfter(time.Hour, errDownstream)), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: failed}},
 
 		{"stopped", false, last, context.Canceled, processlog.ErrStopping, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, LastError: "the failure before"}},
 		{"stopped, wrapped", false, fresh, fmt.Errorf("call: %w", context.Canceled), processlog.ErrStopping, processlog.Outcome{To: processlog.Pending, LastError: "the failure before"}},
@@ -167,17 +168,17 @@ func TestHandlersWaitsAreFailuresOnceMaxWaitIsOver(t *testing.T) {
 		err  error
 		want processlog.Outcome
 	}{
-		{"in time", aged(fresh, time.Hour-time.Millisecond), Unavailable(errDownstream), waits(time.Minute, failed)},
-		{"over", aged(fresh, time.Hour), Unavailable(errDownstream), counted(time.Minute, failed)},
-		{"until then", aged(fresh, time.Hour), RetryAfter(time.Second, Unavailable(errDownstream)), counted(time.Second, failed)},
-		{"a snooze", aged(fresh, time.Hour), Snooze(time.Second), counted(time.Second, "compensator: snoozed for 1s")},
-		{"in the compensation", aged(undo, time.Hour), Unavailable(errDownstream), processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: over + failed}},
+		{"in time", aged(fresh, time.Hour-time.Millisecond), verdict.Unavailable(errDownstream), waits(time.Minute, failed)},
+		{"over", aged(fresh, time.Hour), verdict.Unavailable(errDownstream), counted(time.Minute, failed)},
+		{"until then", aged(fresh, time.Hour), verdict.RetryAfter(time.Second, verdict.Unavailable(errDownstream)), counted(time.Second, failed)},
+		{"a snooze", aged(fresh, time.Hour), verdict.Snooze(time.Second), counted(time.Second, "compensator: snoozed for 1s")},
+		{"in the compensation", aged(undo, time.Hour), verdict.Unavailable(errDownstream), processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: over + failed}},
 		{"another failure", aged(fresh, time.Hour), errDownstream, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
-		{"permanent", aged(fresh, time.Hour), Permanent(errDownstream), processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
-		{"the server's condition", aged(fresh, time.Hour), ServersOwn(errDownstream, false), waits(time.Minute, "1 in a row in epoch 3, the server's condition: "+failed)},
-		{"the database is away", aged(fresh, time.Hour), Ours(errDownstream), waits(time.Minute, failed)},
-		{"the library waits", aged(fresh, time.Hour), Free(Snooze(time.Second)), waits(time.Second, "the failure before")},
-		{"the library cannot look", aged(fresh, time.Hour), Free(Unavailable(errDownstream)), waits(time.Minute, failed)},
+		{"permanent", aged(fresh, time.Hour), verdict.Permanent(errDownstream), processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
+		{"the server's condition", aged(fresh, time.Hour), verdict.ServersOwn(errDownstream, false), waits(time.Minute, "1 in a row in epoch 3, the server's condition: "+failed)},
+		{"the database is away", aged(fresh, time.Hour), verdict.Ours(errDownstream), waits(time.Minute, failed)},
+		{"the library waits", aged(fresh, time.Hour), verdict.Free(verdict.Snooze(time.Second)), waits(time.Second, "the failure before")},
+		{"the library cannot look", aged(fresh, time.Hour), verdict.Free(verdict.Unavailable(errDownstream)), waits(time.Minute, failed)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			typ := outcomeType(false)
@@ -220,11 +221,11 @@ func TestEntrysMaxAttemptsOverridesTheTypes(t *testing.T) {
 }
 
 func TestVerdictsWithoutAReasonStillHaveOne(t *testing.T) {
-	for _, err := range []error{Permanent(nil), RetryAfter(0, nil), Unavailable(nil), Snooze(0)} {
+	for _, err := range []error{verdict.Permanent(nil), verdict.RetryAfter(0, nil), verdict.Unavailable(nil), verdict.Snooze(0)} {
 		require.NotEmpty(t, err.Error())
 		require.NotEqual(t, processlog.Succeeded, outcomeType(false).outcomeOf(attempted(processlog.Pending, 0, 0), err, nil).To)
 	}
-	for _, wrap := range []func(error) error{Permanent, Unavailable, func(err error) error { return RetryAfter(0, err) }} {
+	for _, wrap := range []func(error) error{verdict.Permanent, verdict.Unavailable, func(err error) error { return verdict.RetryAfter(0, err) }} {
 		require.ErrorIs(t, wrap(errDownstream), errDownstream)
 	}
 }
@@ -240,10 +241,10 @@ func TestNoScheduleMakesAHotLoop(t *testing.T) {
 		failed := typ.outcomeOf(attempted(processlog.Pending, 0, 0), errDownstream, nil).After
 		require.GreaterOrEqual(t, failed, c.least)
 		require.LessOrEqual(t, failed, c.most)
-		snoozed := typ.outcomeOf(attempted(processlog.Pending, 0, 0), Snooze(0), nil).After
+		snoozed := typ.outcomeOf(attempted(processlog.Pending, 0, 0), verdict.Snooze(0), nil).After
 		require.GreaterOrEqual(t, snoozed, c.least)
 		require.LessOrEqual(t, snoozed, c.most)
-		down := typ.outcomeOf(attempted(processlog.Pending, 0, 0), Unavailable(errDownstream), nil).After
+		down := typ.outcomeOf(attempted(processlog.Pending, 0, 0), verdict.Unavailable(errDownstream), nil).After
 		require.GreaterOrEqual(t, down, max(c.least, unavailablePause))
 		require.LessOrEqual(t, down, max(c.most, 2*unavailablePause))
 	}
@@ -258,7 +259,7 @@ func TestUnavailableBacksOffToMinutes(t *testing.T) {
 	row.UpdatedAt, row.NextAt, row.LastError = row.CreatedAt, row.CreatedAt.Add(30*24*time.Hour), ""
 	var waits []time.Duration
 	for range 20 {
-		o := typ.outcomeOf(row, Unavailable(errDownstream), nil)
+		o := typ.outcomeOf(row, verdict.Unavailable(errDownstream), nil)
 		require.Equal(t, processlog.Pending, o.To)
 		waits = append(waits, o.After)
 		row.UpdatedAt = row.NextAt.Add(time.Minute) // it came late, and that is no pause
@@ -270,11 +271,11 @@ func TestUnavailableBacksOffToMinutes(t *testing.T) {
 		require.GreaterOrEqual(t, wait, min(waits[i]*3/2, mostUnavailable*3/4))
 	}
 	require.GreaterOrEqual(t, waits[19], mostUnavailable*3/4)
-	require.Equal(t, time.Hour, typ.outcomeOf(row, RetryAfter(time.Hour, Unavailable(errDownstream)), nil).After, "a service that says until when is believed")
-	require.LessOrEqual(t, typ.outcomeOf(row, RetryAfter(time.Second, Unavailable(errDownstream)), nil).After, 2*unavailablePause)
-	require.LessOrEqual(t, typ.outcomeOf(row, Ours(errDownstream), nil).After, 2*unavailablePause, "the database's own absence")
+	require.Equal(t, time.Hour, typ.outcomeOf(row, verdict.RetryAfter(time.Hour, verdict.Unavailable(errDownstream)), nil).After, "a service that says until when is believed")
+	require.LessOrEqual(t, typ.outcomeOf(row, verdict.RetryAfter(time.Second, verdict.Unavailable(errDownstream)), nil).After, 2*unavailablePause)
+	require.LessOrEqual(t, typ.outcomeOf(row, verdict.Ours(errDownstream), nil).After, 2*unavailablePause, "the database's own absence")
 	typ.MaxWait = row.Age() + 10*time.Second
-	require.LessOrEqual(t, typ.outcomeOf(row, Unavailable(errDownstream), nil).After, 10*time.Second, "not past MaxWait")
+	require.LessOrEqual(t, typ.outcomeOf(row, verdict.Unavailable(errDownstream), nil).After, 10*time.Second, "not past MaxWait")
 }
 
 // TestPauseGrowsAlsoWhereAnErrorHasNoText: LastError shows that an entry has failed before. The pause must grow even if the
@@ -286,7 +287,7 @@ func TestPauseGrowsAlsoWhereAnErrorHasNoText(t *testing.T) {
 	row.UpdatedAt, row.NextAt, row.LastError = row.CreatedAt, row.CreatedAt, ""
 	var wait time.Duration
 	for range 20 {
-		o := typ.outcomeOf(row, Unavailable(errors.New("")), nil)
+		o := typ.outcomeOf(row, verdict.Unavailable(errors.New("")), nil)
 		require.NotEmpty(t, o.LastError)
 		row.UpdatedAt, row.LastError, wait = row.NextAt, o.LastError, o.After
 		row.NextAt = row.UpdatedAt.Add(wait)
@@ -307,13 +308,13 @@ func TestOutcomeRemembersThatTheTimeHadPassed(t *testing.T) {
 	}{
 		"a failure":            {attempted(processlog.Pending, 0, 0), errDownstream, late + "downstream said no"},
 		"the last":             {attempted(processlog.Pending, 2, 0), errDownstream, late + "downstream said no"},
-		"permanent":            {attempted(processlog.Pending, 0, 0), Permanent(errDownstream), late + "downstream said no"},
-		"unavailable":          {attempted(processlog.Pending, 0, 0), Unavailable(errDownstream), late + "downstream said no"},
-		"unavailable, MaxWait": {aged(attempted(processlog.Pending, 2, 0), time.Hour), Unavailable(errDownstream), late + "waits for longer than MaxWait, 1h0m0s: downstream said no"},
-		"snoozed":              {attempted(processlog.Pending, 0, 0), Snooze(time.Minute), late + "compensator: snoozed for 1m0s"},
-		"snoozed, MaxWait":     {aged(attempted(processlog.Pending, 2, 0), time.Hour), Snooze(time.Minute), late + "waits for longer than MaxWait, 1h0m0s: compensator: snoozed for 1m0s"},
+		"permanent":            {attempted(processlog.Pending, 0, 0), verdict.Permanent(errDownstream), late + "downstream said no"},
+		"unavailable":          {attempted(processlog.Pending, 0, 0), verdict.Unavailable(errDownstream), late + "downstream said no"},
+		"unavailable, MaxWait": {aged(attempted(processlog.Pending, 2, 0), time.Hour), verdict.Unavailable(errDownstream), late + "waits for longer than MaxWait, 1h0m0s: downstream said no"},
+		"snoozed":              {attempted(processlog.Pending, 0, 0), verdict.Snooze(time.Minute), late + "compensator: snoozed for 1m0s"},
+		"snoozed, MaxWait":     {aged(attempted(processlog.Pending, 2, 0), time.Hour), verdict.Snooze(time.Minute), late + "waits for longer than MaxWait, 1h0m0s: compensator: snoozed for 1m0s"},
 		"a compensation":       {attempted(processlog.Compensating, 3, 1), errDownstream, late + "downstream said no"},
-		"its schedule panics":  {attempted(processlog.Pending, 0, 0), RetryAfter(0, errDownstream), ""},
+		"its schedule panics":  {attempted(processlog.Pending, 0, 0), verdict.RetryAfter(0, errDownstream), ""},
 	} {
 		typ := *typ
 		if c.text == "" {
@@ -345,7 +346,7 @@ func TestFaultsFollowTheErrors(t *testing.T) {
 	undone.Faults = processlog.Faults{Epoch: 3, ServerFaults: 9, OutcomeUnknown: true}
 	imitates := *fresh
 	imitates.LastError = "7 in a row in epoch 3, the server's condition: compensator: handler timed out after 30s"
-	fault, down := ServersOwn(errDownstream, false), ServersOwn(errDownstream, true)
+	fault, down := verdict.ServersOwn(errDownstream, false), verdict.ServersOwn(errDownstream, true)
 	for name, c := range map[string]struct {
 		row        *processlog.Row
 		err, cause error
@@ -361,8 +362,8 @@ func TestFaultsFollowTheErrors(t *testing.T) {
 		"the text imitates a count":            {&imitates, fault, nil, &processlog.Faults{Epoch: 3, ServerFaults: 1}},
 		"the most":                             {faulted(fresh, processlog.MaxCount), fault, nil, nil},
 		"a failure ends the row":               {faulted(fresh, 4), errDownstream, nil, &processlog.Faults{Epoch: 3}},
-		"so does Unavailable":                  {downed(fresh, 4), Unavailable(errDownstream), nil, &processlog.Faults{Epoch: 3}},
-		"a snooze does not":                    {faulted(fresh, 4), Snooze(time.Minute), nil, nil},
+		"so does Unavailable":                  {downed(fresh, 4), verdict.Unavailable(errDownstream), nil, &processlog.Faults{Epoch: 3}},
+		"a snooze does not":                    {faulted(fresh, 4), verdict.Snooze(time.Minute), nil, nil},
 		"nor does a stop":                      {faulted(fresh, 4), context.Canceled, processlog.ErrStopping, nil},
 		"a success":                            {faulted(fresh, 4), nil, nil, nil},
 		"a plain failure":                      {fresh, errDownstream, nil, nil},
@@ -371,7 +372,7 @@ func TestFaultsFollowTheErrors(t *testing.T) {
 		"a plain failure after it":             {&unsure, errDownstream, nil, nil},
 		"a timeout of the compensation":        {undo, errDownstream, processlog.ErrTimeout, &processlog.Faults{Epoch: 3, Compensating: true, OutcomeUnknown: true}},
 		"a plain failure after a lost lease":   {&lost, errDownstream, nil, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
-		"a snooze after a lost lease":          {&lost, Snooze(time.Minute), nil, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
+		"a snooze after a lost lease":          {&lost, verdict.Snooze(time.Minute), nil, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
 		"a stop after a lost lease":            {&lost, context.Canceled, processlog.ErrStopping, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
 		"a success after a lost lease":         {&lost, nil, nil, nil},
 		"a timeout of the handler's own words": {fresh, fmt.Errorf("%w after 30s: x", processlog.ErrTimeout), nil, nil},

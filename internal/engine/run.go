@@ -14,6 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/releases"
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -250,7 +251,7 @@ func (d *dispatcher) call(a *Attempt) (end Result) {
 	}
 	if a.Type.Ready != nil && !a.compensating() {
 		if err := a.Type.Ready(a.ctx, &a.Row); err != nil {
-			return Result{Err: usererr.Of(Free(err))}
+			return Result{Err: usererr.Of(verdict.Free(err))}
 		}
 	}
 	if run != nil {
@@ -266,7 +267,7 @@ func (d *dispatcher) heldUp(a *Attempt) (end Result, late bool) {
 	case d.stopping():
 		return Result{Err: processlog.ErrStopping, Unstarted: true}, true
 	case a.ctx.Err() != nil:
-		return Result{Err: Ours(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
+		return Result{Err: verdict.Ours(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
 	}
 	return Result{}, false
 }
@@ -320,15 +321,15 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 // sawAttempt records the error of an attempt for Health. counts reports whether the attempt counts as a failure of its entry. If
 // it does not, the reason would otherwise appear only in the entry itself.
 func (d *dispatcher) sawAttempt(businessType string, err error, counts bool) {
-	v := judged(err)
-	kind := v.kind
+	v := verdict.Of(err)
+	kind := v.Kind
 	switch {
-	case v.undecodable:
+	case v.Undecodable:
 		// A success of another entry of the type does not end this problem. A waiting entry is tried again within mostUnavailable.
 		d.Problems.FailedFor(2*mostUnavailable+time.Minute, problemContent, businessType, err)
-	case kind == serverFault && counts:
+	case kind == verdict.KindServerFault && counts:
 		d.Problems.Failed(problemFaults, businessType, err)
-	case kind == serverFault, kind == serverDown, kind == unavailable && !counts:
+	case kind == verdict.KindServerFault, kind == verdict.KindServerDown, kind == verdict.KindUnavailable && !counts:
 		d.Problems.Failed(problemAttempt, businessType, err)
 	default:
 		d.Problems.Passed(problemAttempt, businessType)

@@ -25,7 +25,7 @@ func ordering() []mutant {
 			edits: []edit{
 				{"JudgementOf",
 					`Verdict: $verdictOf($err),`,
-					`Verdict: map[bool]observe.Verdict{true: observe.Failure, false: $verdictOf($err)}[verdictIn($err) != nil && verdictIn($err).kind == retryAfter],`},
+					`Verdict: map[bool]observe.Verdict{true: observe.Failure, false: $verdictOf($err)}[verdictIn($err) != nil && verdictIn($err).Kind == KindRetryAfter],`},
 			},
 			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
 		},

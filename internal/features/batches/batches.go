@@ -13,6 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -175,7 +176,7 @@ func (c *calls) again(a *engine.Attempt, timedOut bool) {
 		return
 	}
 	if !c.t.Readmit(a) {
-		c.e.Finish(a, engine.Result{Err: engine.Soon(errShut)}) // A handler was called under this lease, so settle the entry instead of giving it back (G4, one history).
+		c.e.Finish(a, engine.Result{Err: verdict.Soon(errShut)}) // A handler was called under this lease, so settle the entry instead of giving it back (G4, one history).
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)

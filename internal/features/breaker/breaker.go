@@ -10,6 +10,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -40,15 +41,15 @@ type Breaker struct {
 	// A caller may hold the lock of the type's slots when it locks mu. So never lock the slots while you hold mu. mu
 	// guards the fields below.
 	mu         sync.Mutex
-	latest     []verdict // verdicts of at most Of entries, the oldest first
-	generation int       // number of times the breaker has opened and closed; reports of calls from an earlier generation are ignored
+	latest     []lastCall // verdicts of at most Of entries, the oldest first
+	generation int        // number of times the breaker has opened and closed; reports of calls from an earlier generation are ignored
 	open       *observe.OpenBreaker
 	probing    bool // a probe is running
 	calls      map[*engine.Attempt]*call
 }
 
-// verdict is the report of an entry's last call. A batch counts as its first entry.
-type verdict struct {
+// lastCall is the report of an entry's last call. A batch counts as its first entry.
+type lastCall struct {
 	id     processlog.ID
 	failed bool
 }
@@ -267,11 +268,11 @@ func (b *Breaker) openLocked(open observe.OpenBreaker, pause time.Duration) {
 // countLocked adds an entry's verdict, and reports whether too many of the latest Of entries have failed. Each entry
 // counts once, so that one entry that keeps failing does not stop the others.
 func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
-	b.latest = slices.DeleteFunc(b.latest, func(w verdict) bool { return w.id == id })
+	b.latest = slices.DeleteFunc(b.latest, func(w lastCall) bool { return w.id == id })
 	if len(b.latest) == b.Of {
 		b.latest = slices.Delete(b.latest, 0, 1)
 	}
-	b.latest = append(b.latest, verdict{id, failed})
+	b.latest = append(b.latest, lastCall{id, failed})
 	failures := 0
 	for _, w := range b.latest {
 		if w.failed {
@@ -294,7 +295,7 @@ func (r report) about(attempts ...*engine.Attempt) report {
 // reportOf returns what the end of an attempt shows about the handler's dependency. cause is why the attempt's context
 // ended, or nil.
 func reportOf(err, cause error) report {
-	j := engine.JudgementOf(err)
+	j := verdict.JudgementOf(err)
 	switch {
 	case err == nil:
 		return up

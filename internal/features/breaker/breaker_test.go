@@ -12,11 +12,12 @@ import (
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
-var errDown = engine.Unavailable(errors.New("no route"))
+var errDown = verdict.Unavailable(errors.New("no route"))
 
 // broken is a type whose breaker looks at the latest four entries. It collects the events of the breaker.
 type broken struct {
@@ -82,7 +83,7 @@ func TestBreakerOpensAtItsShareOfTheLatestCallsAndNotBefore(t *testing.T) {
 	require.Equal(t, errDown, b.opened[0].Err)
 
 	b = newBroken(t)
-	b.call(t, errDown, nil, nil, nil, nil, errDown, nil, nil, nil, errDown, errors.New("sold out"), engine.Permanent(errors.New("no such order")))
+	b.call(t, errDown, nil, nil, nil, nil, errDown, nil, nil, nil, errDown, errors.New("sold out"), verdict.Permanent(errors.New("no such order")))
 	require.Empty(t, b.opened, "one of the latest four, each time")
 	b.call(t, nil, errDown, nil)
 	require.Empty(t, b.opened)
@@ -196,7 +197,7 @@ func TestProbeThatMakesNoCallGivesWayAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broken) {
 		b.call(t, errDown, errDown, errDown, errDown)
 		<-time.After(time.Until(b.Current().ProbeAt))
-		b.call(t, engine.Free(engine.Unavailable(errors.New("content of a newer version"))), engine.Free(engine.Snooze(time.Minute)))
+		b.call(t, verdict.Free(verdict.Unavailable(errors.New("content of a newer version"))), verdict.Free(verdict.Snooze(time.Minute)))
 		require.Len(t, b.opened, 1)
 		require.Empty(t, b.closed)
 		b.call(t, nil)
@@ -248,12 +249,12 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 		{nil, nil, up},
 		{nil, processlog.ErrTimeout, up},
 		{errors.New("sold out"), nil, up},
-		{engine.Permanent(errors.New("no such order")), nil, up},
-		{engine.RetryAfter(time.Minute, errors.New("busy")), nil, up},
-		{engine.Snooze(time.Minute), nil, up},
+		{verdict.Permanent(errors.New("no such order")), nil, up},
+		{verdict.RetryAfter(time.Minute, errors.New("busy")), nil, up},
+		{verdict.Snooze(time.Minute), nil, up},
 		{panicky{}, nil, up},
 		{errDown, nil, down},
-		{engine.RetryAfter(time.Minute, errDown), nil, down},
+		{verdict.RetryAfter(time.Minute, errDown), nil, down},
 		{fmt.Errorf("refund: %w", errDown), nil, down},
 		{errors.New("context deadline exceeded"), processlog.ErrTimeout, down},
 		{errDown, processlog.ErrTimeout, down},
@@ -261,8 +262,8 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 		{errDown, processlog.ErrLeaseLost, nothing},
 		{errDown, processlog.ErrCancelled, nothing},
 		{fmt.Errorf("record: %w", processlog.ErrHistoryLost), nil, nothing},
-		{engine.Free(engine.Unavailable(errors.New("content of a newer version"))), nil, uncalled},
-		{engine.Free(engine.Snooze(time.Minute)), processlog.ErrCancelled, uncalled},
+		{verdict.Free(verdict.Unavailable(errors.New("content of a newer version"))), nil, uncalled},
+		{verdict.Free(verdict.Snooze(time.Minute)), processlog.ErrCancelled, uncalled},
 	} {
 		require.Equal(t, c.want, reportOf(c.err, c.cause), "%v, %v", c.err, c.cause)
 	}

@@ -36,6 +36,7 @@ import (
 	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/refusals"
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -245,7 +246,7 @@ func (o *Ordering) separate(t *engine.Type, attempts []*engine.Attempt) (first, 
 		p, err := position(s, &a.Row)
 		switch {
 		case err != nil: // nobody knows beside which entries it may run
-			o.e.Fail(a, engine.Free(engine.Unavailable(err)))
+			o.e.Fail(a, verdict.Free(verdict.Unavailable(err)))
 		case p.Key != "":
 			standing = append(standing, waiter{Attempt: a, position: p})
 		default:

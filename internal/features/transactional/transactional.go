@@ -11,6 +11,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -69,7 +70,7 @@ func (d *Transactions) run(a *engine.Attempt, handler Handler) (end engine.Resul
 	inTime := context.AfterFunc(a.Context(), abandon)
 	tx, err := d.Begin(ctx)
 	if err != nil {
-		return engine.Result{Err: engine.Ours(err)}
+		return engine.Result{Err: verdict.Ours(err)}
 	}
 	open := true
 	defer func() {
@@ -83,7 +84,7 @@ func (d *Transactions) run(a *engine.Attempt, handler Handler) (end engine.Resul
 	if err := handler(a.Context(), tx, &a.Row); err != nil {
 		// After a timeout the handler is responsible for the error, so do not blame the server.
 		if may, whole := d.ServersFault(usererr.Safe(err)); may && a.Context().Err() == nil {
-			err = engine.ServersOwn(err, whole)
+			err = verdict.ServersOwn(err, whole)
 		}
 		return engine.Result{Err: usererr.Of(err)}
 	}
@@ -123,12 +124,12 @@ func (d *Transactions) succeedIn(ctx context.Context, tx Transaction, a *engine.
 // refused classifies the error of the database after a handler has returned nil and its transaction could not commit.
 func (d *Transactions) refused(err error) error {
 	_, whole := d.ServersFault(err)
-	return engine.ServersOwn(err, whole)
+	return verdict.ServersOwn(err, whole)
 }
 
 // committed finds out how a handler's transaction ended. If the reply to COMMIT was lost, it compares the row's token.
 //
-// A rollback counts as a condition of the server: see engine.ServersOwn. An outcome that stays unknown costs no attempt.
+// A rollback counts as a condition of the server: see verdict.ServersOwn. An outcome that stays unknown costs no attempt.
 func (d *Transactions) committed(a *engine.Attempt, err error, token processlog.Token, asked time.Time) engine.Result {
 	if err == nil {
 		failpoint.Reach(failpoint.HandlerCommitted)
@@ -154,5 +155,5 @@ func (d *Transactions) committed(a *engine.Attempt, err error, token processlog.
 	}
 	// The result is unknown. Storing an outcome under the claimed version is safe: if the commit happened, the row has a
 	// later version and the write changes nothing.
-	return engine.Result{Err: engine.Ours(fmt.Errorf("commit: %w; %w", err, readErr))}
+	return engine.Result{Err: verdict.Ours(fmt.Errorf("commit: %w; %w", err, readErr))}
 }
