@@ -26,14 +26,14 @@ type Tx struct {
 	ended chan struct{} // closed when the transaction ends
 
 	// store.mu guards end and the fields below.
-	end   *txEnd       // how the transaction ended (nil: it is open)
-	told  bool         // whether Commit or Rollback has returned the end
-	waits *storedRow   // row that tx waits for because another transaction holds it
-	held  []*storedRow // rows that are held or shared until tx ends
-	steps []rowStep
-	moves []markMove
-	joins []processlog.Position
-	marks []savepoint
+	end      *txEnd       // how the transaction ended (nil: it is open)
+	returned bool         // whether Commit or Rollback has returned the end
+	waits    *storedRow   // row that tx waits for because another transaction holds it
+	held     []*storedRow // rows that are held or shared until tx ends
+	steps    []rowStep
+	moves    []markMove
+	joins    []processlog.Position
+	marks    []savepoint
 }
 
 var _ processlog.Transaction = (*Tx)(nil)
@@ -146,7 +146,7 @@ func (tx *Tx) Commit() error {
 	}
 	tx.store.joinLocked(tx.joins)
 	tx.endLocked(endFinished)
-	tx.told = true
+	tx.returned = true
 	return nil
 }
 
@@ -159,7 +159,7 @@ func (tx *Tx) Rollback() error {
 	}
 	tx.undoLocked(0)
 	tx.endLocked(endFinished)
-	tx.told = true
+	tx.returned = true
 	return nil
 }
 
@@ -270,10 +270,10 @@ func (tx *Tx) endLocked(how *txEnd) {
 
 // answerLocked returns the result of Commit or Rollback after the transaction has ended.
 func (tx *Tx) answerLocked() error {
-	if tx.told {
+	if tx.returned {
 		return sql.ErrTxDone
 	}
-	tx.told = true
+	tx.returned = true
 	return tx.end.answer
 }
 

@@ -22,7 +22,7 @@ type Recording struct {
 	reservations []Reservation                                                                       // nil, or one per draft; nil for a draft that is not inserted with a lease
 	at           time.Time                                                                           // time of the insert
 	watched      bool                                                                                // this process sees the end of the transaction itself, without a report from the caller
-	told         atomic.Bool                                                                         // the caller has reported the commit
+	reported     atomic.Bool                                                                         // the caller has reported the commit
 	once         sync.Once
 }
 
@@ -94,7 +94,7 @@ func (r *Recording) Unseen() {
 			continue
 		}
 		// All entries of one Record call commit together, so polling for one is enough.
-		r.engine.poller.Add(UnseenCommit{Key: d.IdempotencyKey, ID: in.ID, Committed: r.found, Told: &r.told})
+		r.engine.poller.Add(UnseenCommit{Key: d.IdempotencyKey, ID: in.ID, Committed: r.found, Reported: &r.reported})
 		return
 	}
 }
@@ -115,7 +115,7 @@ func (r *Recording) found() {
 
 // Committed routes the entries after the caller or the connection has reported the commit.
 func (r *Recording) Committed() {
-	r.told.Store(true)
+	r.reported.Store(true)
 	r.once.Do(func() {
 		failpoint.Reach(failpoint.CommitReported)
 		r.engine.starter.Committed(r.fresh(0))
@@ -258,7 +258,7 @@ type UnseenCommit struct {
 	Token processlog.Token          // token that a change writes to the row
 
 	Committed func()       // called at most once, when the transaction is found committed
-	Told      *atomic.Bool // set when the caller has reported the commit; nil for a change
+	Reported  *atomic.Bool // set when the caller has reported the commit; nil for a change
 }
 
 // CommitPoller finds out which transactions have committed. Its methods are safe for concurrent use.

@@ -276,7 +276,7 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	ahead := s.claimSchedule.readAhead(t)
 	share, needed, err := s.takeShare(t, ahead, calls)
 	if err != nil || len(share.IDs) == 0 {
-		return claimResult{blind: true, next: processlog.Never, drained: err == nil, err: err}
+		return claimResult{fromDatabase: true, next: processlog.Never, drained: err == nil, err: err}
 	}
 	failpoint.Reach(failpoint.DueRead)
 	found, err := s.claims.claim(t, unleased(share.IDs), needed)
@@ -290,9 +290,9 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	}
 	// These entries were just read, and none could be claimed, so other processes hold them. Asking again at once would
 	// not help.
-	beaten := share.Fresh && len(found.Mine) == 0
+	lostRace := share.Fresh && len(found.Mine) == 0
 	more := share.More || len(found.spare) > 0
-	return claimResult{blind: true, full: more && !beaten, beaten: more && beaten, drained: !more, next: processlog.Never}
+	return claimResult{fromDatabase: true, full: more && !lostRace, lostRace: more && lostRace, drained: !more, next: processlog.Never}
 }
 
 // takeShare returns due entries to claim, and the number of slots that they hold.

@@ -131,9 +131,9 @@ func (a *claimSchedule) freed(t *Type) {
 	a.mu.Lock()
 	typeSchedule := a.byType[t.Name]
 	// Do not wake the scanner for a returned handler when nothing more is due, because it would look at every type.
-	hungry := typeSchedule != nil && (typeSchedule.wants(t, time.Now()) || typeSchedule.lingers(time.Now()))
+	worthwhile := typeSchedule != nil && (typeSchedule.wants(t, time.Now()) || typeSchedule.lingers(time.Now()))
 	a.mu.Unlock()
-	if hungry {
+	if worthwhile {
 		a.Wake()
 	}
 }
@@ -269,13 +269,13 @@ const (
 	claimsInFlight = 2
 
 	// wakeSpread keeps instances that wake for the same entry from claiming in step. For each consecutive claim that
-	// found nothing, the next claim is delayed by up to this much more. At most mostVain claims count.
-	wakeSpread = time.Millisecond
-	mostVain   = 5
+	// found nothing, the next claim is delayed by up to this much more. At most mostLostRaces claims count.
+	wakeSpread    = time.Millisecond
+	mostLostRaces = 5
 
-	// beatenPause is the maximum pause after a claim that got nothing because other processes had claimed all it read.
+	// lostRacePause is the maximum pause after a claim that got nothing because other processes had claimed all it read.
 	// The pause is random. Its maximum doubles with each such claim in a row.
-	beatenPause = 50 * time.Millisecond
+	lostRacePause = 50 * time.Millisecond
 
 	// laterKept is how many future due times are remembered for a queue that may have lost them. An entry that is
 	// enqueued several times has several due times.
@@ -289,19 +289,19 @@ const (
 
 // typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards it.
 type typeSchedule struct {
-	due      time.Time        // when the next claim is worthwhile; far in the future if no entry is known
-	later    []time.Time      // known future due times, sorted, at most laterKept
-	closed   time.Time        // no claim before this time, because the database refused one; zero if it did not
-	pace     groupcommit.Pace // spaces the claims' transactions
-	notified int              // number of events that may have changed due; an answer asked for at a lower number is outdated
-	claiming int
-	vain     int  // consecutive claims that got nothing because others were faster
-	full     bool // a claim took all it asked for, and no later claim found less, so more are due
-	backlog  bool // the database holds due entries that the queue does not hold
-	failures int  // consecutive claims that the database refused
-	offered  int  // entries that the source offered to the last claim of a serial type
-	runnable int  // those of them that no earlier entry of their key blocked
-	ahead    *readahead.List
+	due       time.Time        // when the next claim is worthwhile; far in the future if no entry is known
+	later     []time.Time      // known future due times, sorted, at most laterKept
+	closed    time.Time        // no claim before this time, because the database refused one; zero if it did not
+	pace      groupcommit.Pace // spaces the claims' transactions
+	notified  int              // number of events that may have changed due; an answer asked for at a lower number is outdated
+	claiming  int
+	lostRaces int  // consecutive claims that got nothing because others were faster
+	full      bool // a claim took all it asked for, and no later claim found less, so more are due
+	backlog   bool // the database holds due entries that the queue does not hold
+	failures  int  // consecutive claims that the database refused
+	offered   int  // entries that the source offered to the last claim of a serial type
+	runnable  int  // those of them that no earlier entry of their key blocked
+	ahead     *readahead.List
 	claimBegan
 
 	wait     time.Duration // how long a due entry waits for others to share its call; the next three fields are used if it is not 0
@@ -349,11 +349,11 @@ func (typeSchedule *typeSchedule) ask(n int) int {
 // holdBack returns a random delay before this process claims a type. It grows with the number of recent claims that
 // found nothing. See wakeSpread.
 func (typeSchedule *typeSchedule) holdBack() time.Duration {
-	if typeSchedule.vain == 0 {
+	if typeSchedule.lostRaces == 0 {
 		return 0
 	}
 	// Draw a new value each time, so that processes that run in step separate.
-	return jitter.N(time.Duration(min(typeSchedule.vain, mostVain)) * wakeSpread)
+	return jitter.N(time.Duration(min(typeSchedule.lostRaces, mostLostRaces)) * wakeSpread)
 }
 
 // notify records a due time and reports whether it is the earliest so far.
@@ -437,18 +437,18 @@ func (typeSchedule *typeSchedule) next(got claimResult) {
 	wait := min(max(got.next, 0), 2*peekInterval)
 	switch {
 	case got.nothing:
-		typeSchedule.vain++
+		typeSchedule.lostRaces++
 		wait += typeSchedule.holdBack()
-	case got.beaten:
-		wait = min(wait, jitter.N(beatenPause<<min(typeSchedule.vain, mostVain)))
-		typeSchedule.vain++
+	case got.lostRace:
+		wait = min(wait, jitter.N(lostRacePause<<min(typeSchedule.lostRaces, mostLostRaces)))
+		typeSchedule.lostRaces++
 	default:
-		typeSchedule.vain = 0
+		typeSchedule.lostRaces = 0
 	}
 	due := time.Now().Add(wait + typeSchedule.wait)
 	// A queue that answered will say again what comes next. This claim had no answer from the queue, and the database
 	// lists only entries that are due now. Use the remembered due times instead (G17).
-	if got.blind && len(typeSchedule.later) > 0 && typeSchedule.later[0].Before(due) {
+	if got.fromDatabase && len(typeSchedule.later) > 0 && typeSchedule.later[0].Before(due) {
 		due = typeSchedule.later[0]
 	}
 	typeSchedule.sooner(due)
@@ -458,12 +458,12 @@ var claimBackoff = jitter.Exponential(200*time.Millisecond, 5*time.Second)
 
 // claimResult is the result of one claim.
 type claimResult struct {
-	nothing bool          // the queue had nothing due, because another instance was faster
-	beaten  bool          // other processes had claimed everything this claim read, and the database may hold more
-	full    bool          // as many were due as the claim asked for
-	lost    bool          // the queue has lost entries of the type
-	drained bool          // the database was asked and had less than the claim asked for
-	blind   bool          // the database was asked, which does not say when the next entry is due
-	next    time.Duration // time until the queue has another entry due; Never if it was not asked or has already said so
-	err     error         // error of the database
+	nothing      bool          // the queue had nothing due, because another instance was faster
+	lostRace     bool          // other processes had claimed everything this claim read, and the database may hold more
+	full         bool          // as many were due as the claim asked for
+	lost         bool          // the queue has lost entries of the type
+	drained      bool          // the database was asked and had less than the claim asked for
+	fromDatabase bool          // the database was asked, which does not say when the next entry is due
+	next         time.Duration // time until the queue has another entry due; Never if it was not asked or has already said so
+	err          error         // error of the database
 }

@@ -123,13 +123,13 @@ func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
 	e, typ := waiting(t, 0)
 	typeSchedule := e.claimSchedule.byType[typ.Name]
 	require.Zero(t, typeSchedule.holdBack())
-	for range 2 * mostVain {
+	for range 2 * mostLostRaces {
 		typeSchedule.next(claimResult{nothing: true, next: processlog.Never})
 	}
 	drawn := make(map[time.Duration]bool)
 	for range 100 {
 		wait := typeSchedule.holdBack()
-		require.Less(t, wait, mostVain*wakeSpread)
+		require.Less(t, wait, mostLostRaces*wakeSpread)
 		drawn[wait] = true
 	}
 	require.Greater(t, len(drawn), 50)
@@ -198,8 +198,8 @@ func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
 		e.claimSchedule.expect(typ.Name, time.Duration(i)*apart)
 	}
 	typeSchedule.begin(start)
-	ended := func(blind bool) {
-		e.claimSchedule.claimEnded(typ, claimResult{blind: blind, next: processlog.Never}, typeSchedule.claimBegan)
+	ended := func(fromDatabase bool) {
+		e.claimSchedule.claimEnded(typ, claimResult{fromDatabase: fromDatabase, next: processlog.Never}, typeSchedule.claimBegan)
 	}
 	ended(false)
 	require.True(t, typeSchedule.due.After(start.Add(peekInterval)), "a queue that was asked has the last word")
@@ -235,6 +235,6 @@ func TestSourceThatHasLostATypeDoesNotSayWhenItIsDue(t *testing.T) {
 	e.Expect(typ.Name, processlog.Never)
 	e.Overflow(typ.Name) // has the database asked now
 	typeSchedule.begin(time.Now())
-	e.claimSchedule.claimEnded(typ, claimResult{blind: true, next: processlog.Never}, typeSchedule.claimBegan)
+	e.claimSchedule.claimEnded(typ, claimResult{fromDatabase: true, next: processlog.Never}, typeSchedule.claimBegan)
 	require.LessOrEqual(t, time.Until(typeSchedule.due), peekInterval)
 }

@@ -141,7 +141,7 @@ func (p *Poller) takeDueLocked(now time.Time) (due []transaction) {
 	slow := now.Sub(p.slowAt) >= pollSlowEvery
 	p.waiting = slices.DeleteFunc(p.waiting, func(t transaction) bool {
 		switch {
-		case t.Told != nil && t.Told.Load():
+		case t.Reported != nil && t.Reported.Load():
 			return true
 		case t.slow() && (!slow || t.next.Sub(now) >= pollSlowEvery), !t.slow() && t.next.After(now):
 			return false
@@ -187,7 +187,7 @@ func (p *Poller) waitLocked(polled []transaction) {
 // then, that round logs a warning.
 func (p *Poller) again(t *transaction, now time.Time) bool {
 	switch {
-	case t.gone, t.found && (t.Told == nil || p.warned.Load()):
+	case t.gone, t.found && (t.Reported == nil || p.warned.Load()):
 		return false
 	case t.found:
 		t.next = now.Add(reportedWithin)
@@ -282,7 +282,7 @@ func (p *Poller) tokens(ids []processlog.ID) map[processlog.ID]processlog.Token 
 
 // warn logs once that the application does not report its commits to this process.
 func (p *Poller) warn(t *transaction) {
-	if t.Told == nil || p.warned.Swap(true) {
+	if t.Reported == nil || p.warned.Swap(true) {
 		return
 	}
 	p.e.Log.Warn("compensator: entries are recorded in transactions whose commit the library does not see; it polls for them, and they start up to a second late, "+

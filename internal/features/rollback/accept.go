@@ -55,7 +55,7 @@ func (d *Detector) seekAcceptance(ctx context.Context, loss *loss) (accepted boo
 func (d *Detector) goOn(loss *loss) {
 	d.remembered.forget()
 	d.lost.Store(nil)
-	d.told = time.Time{}
+	d.loggedAt = time.Time{}
 	d.e.Log.Warn("compensator: a person has accepted what the database lost", "lost", loss.Lost)
 	d.e.Wake()
 }

@@ -34,7 +34,7 @@ type Detector struct {
 	lost      atomic.Pointer[loss]         // what is lost and not accepted; nil if nothing is
 
 	guard    chan struct{}            // holds a value while somebody asks the database; guards the fields below
-	told     time.Time                // time at which the loss was last logged
+	loggedAt time.Time                // time at which the loss was last logged
 	accepted map[acceptance]time.Time // time at which each acceptance was written, by this process's clock
 }
 

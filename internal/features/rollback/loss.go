@@ -156,7 +156,7 @@ func (d *Detector) report(found *loss) {
 	if !d.stops {
 		d.remembered.forget()
 	}
-	d.told = time.Time{}
+	d.loggedAt = time.Time{}
 	d.complain(found)
 	engine.Tell(d.e.Base, d.e.Observer.HistoryLost, &found.LossError)
 }
@@ -167,9 +167,9 @@ func (d *Detector) complain(loss *loss) {
 	if d.stops {
 		message, pause = "compensator: stopped until a person calls AcceptLoss", time.Minute
 	}
-	if time.Since(d.told) < pause {
+	if time.Since(d.loggedAt) < pause {
 		return
 	}
-	d.told = time.Now()
+	d.loggedAt = time.Now()
 	d.e.Log.Error(message, "err", &loss.LossError, "lost", loss.Lost)
 }

@@ -47,7 +47,7 @@ func (w *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rule
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.nowLocked()
-	told := make(map[string]bool)
+	notified := make(map[string]bool)
 	for _, item := range items {
 		t := w.types[item.BusinessType]
 		if t == nil {
@@ -57,8 +57,8 @@ func (w *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rule
 		t.turn(now.floor)
 		head := t.head()
 		t.enqueue(item, now, rules)
-		if t.head() < head && !told[item.BusinessType] {
-			told[item.BusinessType] = true
+		if t.head() < head && !notified[item.BusinessType] {
+			notified[item.BusinessType] = true
 			newHeads = append(newHeads, item.BusinessType)
 		}
 	}
