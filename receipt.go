@@ -39,13 +39,13 @@ func (r *Receipt) ID() EntryID {
 func (r *Receipt) Duplicate() bool { return len(r.Entries) > 0 && r.Entries[0].Duplicate }
 
 func (rec *recording) receipt() *Receipt {
-	r := &Receipt{Entries: make([]Recorded, len(rec.place)), rec: rec}
-	for i, p := range rec.place {
-		in, draft := &rec.Inserted[p], &rec.Drafts[p]
+	r := &Receipt{Entries: make([]Recorded, len(rec.places)), rec: rec}
+	for i, p := range rec.places {
+		in, draft := &rec.Inserted[p.draft], &rec.Drafts[p.draft]
 		r.Entries[i] = Recorded{ID: in.ID, IdempotencyKey: draft.IdempotencyKey, Duplicate: in.Duplicate, State: in.State, ContentMatches: in.ContentMatches}
-		if rec.repeated[i] {
+		if p.repeated {
 			r.Entries[i].Duplicate = true
-			r.Entries[i].ContentMatches = rec.alike[i] && (in.ContentMatches || !in.Duplicate)
+			r.Entries[i].ContentMatches = p.alike && (in.ContentMatches || !in.Duplicate)
 		}
 	}
 	return r
@@ -54,11 +54,11 @@ func (rec *recording) receipt() *Receipt {
 // refuseOtherEvents returns an error for each idempotency key that belongs to another event.
 func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
 	var problems []error
-	for i, p := range r.rec.place {
+	for i, p := range r.rec.places {
 		if !r.Entries[i].Duplicate || entries[i].slot {
 			continue
 		}
-		if err := r.rec.otherEvent(p, &entries[i], &r.Entries[i]); err != nil {
+		if err := r.rec.otherEvent(p.draft, &entries[i], &r.Entries[i]); err != nil {
 			problems = append(problems, nameEntry(i, len(entries), err))
 		}
 	}

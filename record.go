@@ -192,16 +192,21 @@ func poison(watch transactionEnd, err error) error {
 // recording is one running Record call.
 type recording struct {
 	engine.Recording
-	c        *Compensator
-	place    []int  // index of each entry in drafts
-	repeated []bool // an earlier entry of this call has the same key
-	alike    []bool // that earlier entry has the same content
+	c      *Compensator
+	places []place // one for each entry of the call
+}
+
+// place is where an entry of a Record call is among the drafts.
+type place struct {
+	draft    int  // index in Drafts
+	repeated bool // an earlier entry of this call has the same key
+	alike    bool // that earlier entry has the same content
 }
 
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
 	carried, err := c.headers(ctx)
 	problems := []error{err}
-	rec := &recording{c: c, place: make([]int, len(entries)), repeated: make([]bool, len(entries)), alike: make([]bool, len(entries))}
+	rec := &recording{c: c, places: make([]place, len(entries))}
 	rec.Drafts = make([]processlog.Draft, 0, len(entries))
 	token := processlog.NewToken()
 	seen := make(map[IdempotencyKey]int, len(entries))
@@ -217,11 +222,11 @@ func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*re
 		}
 		draft.Headers, draft.Token = stored, token
 		if first, found := seen[draft.IdempotencyKey]; found {
-			rec.place[i], rec.repeated[i], rec.alike[i] = first, true, bytes.Equal(draft.Content, rec.Drafts[first].Content)
+			rec.places[i] = place{draft: first, repeated: true, alike: bytes.Equal(draft.Content, rec.Drafts[first].Content)}
 			continue
 		}
 		seen[draft.IdempotencyKey] = len(rec.Drafts)
-		rec.place[i] = len(rec.Drafts)
+		rec.places[i].draft = len(rec.Drafts)
 		rec.Drafts = append(rec.Drafts, draft)
 	}
 	if err := errors.Join(problems...); err != nil {

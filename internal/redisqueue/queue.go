@@ -186,15 +186,24 @@ func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.Enq
 			args := make([]any, 0, 5+2*len(chunk))
 			args = append(args, wholeMark(key), rebuildMark("nobody", key),
 				processlog.Remaining(rules.MaxLease), max(0, rules.Limit), processlog.Remaining(rules.Near))
-			for _, a := range chunk {
-				// Send the id as text, because numbers in Lua are floats, which cannot distinguish large ids.
-				args = append(args, a.ID.String(), processlog.Remaining(a.In))
+			numbers := make([]memberNumbers, len(chunk))
+			for i, a := range chunk {
+				numbers[i] = memberNumbers{id: a.ID.Row(), in: processlog.Remaining(a.In)}
+				args = append(args, &numbers[i].id, &numbers[i].in)
 			}
 			calls = append(calls, scriptCall{enqueueScript, key, args})
 			types = append(types, businessType)
 		}
 	}
 	return calls, types
+}
+
+// memberNumbers are arguments for one member of a zset. A script gets pointers to them, because each number in an []any
+// would be allocated by itself. The client sends decimal text. Scripts must use the id as this text: numbers in Lua are
+// floats, which cannot distinguish large ids.
+type memberNumbers struct {
+	id uint64
+	in int64 // ms
 }
 
 // addIf appends a type if the parameter so is true, unless the type is the last one already.
@@ -245,12 +254,14 @@ func (q *Queue) Settle(ctx context.Context, businessType string, items []process
 	for chunk := range slices.Chunk(items, maxScriptMembers) {
 		args := make([]any, 0, 1+3*len(chunk))
 		args = append(args, wholeMark(key))
-		for _, o := range chunk {
-			again := processlog.Remaining(o.In)
+		numbers := make([]memberNumbers, len(chunk))
+		for i := range chunk {
+			o := &chunk[i]
+			numbers[i] = memberNumbers{id: o.ID.Row(), in: processlog.Remaining(o.In)}
 			if o.Remove {
-				again = -1
+				numbers[i].in = -1
 			}
-			args = append(args, o.ID.String(), o.Token, again)
+			args = append(args, &numbers[i].id, &o.Token, &numbers[i].in)
 		}
 		calls = append(calls, scriptCall{settleScript, key, args})
 	}

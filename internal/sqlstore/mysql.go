@@ -100,11 +100,13 @@ func mysqlAgain(_ string, columns ...string) string {
 func mysqlKeyed(keys []processlog.IdempotencyKey) string {
 	b := make([]byte, 0, len("CRC32(idempotent_id) IN ()")+len("4294967295,")*len(keys))
 	b = append(b, "CRC32(idempotent_id) IN ("...)
+	var text []byte // reused for each key
 	for i, key := range keys {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendUint(b, uint64(crc32.ChecksumIEEE([]byte(key))), 10)
+		text = append(text[:0], key...)
+		b = strconv.AppendUint(b, uint64(crc32.ChecksumIEEE(text)), 10)
 	}
 	return string(append(b, ')'))
 }

@@ -150,9 +150,9 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.Ide
 // scanIDs reads pairs of id and idempotency key into a map, and closes rows.
 func scanIDs(rows *sql.Rows, into map[processlog.IdempotencyKey]processlog.ID) error {
 	defer rows.Close()
+	var id uint64
+	var key string
 	for rows.Next() {
-		var id uint64
-		var key string
 		if err := rows.Scan(&id, &key); err != nil {
 			return err
 		}

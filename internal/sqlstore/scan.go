@@ -109,16 +109,14 @@ func (s *Store) scheduled(ctx context.Context, query string) (found []processlog
 			return err
 		}
 		defer rows.Close()
+		var id uint64
+		var next, free, now int64
 		for rows.Next() {
-			var d processlog.Scheduled
-			var id uint64
-			var free, now int64
-			if err := rows.Scan(&id, &d.NextAt, &free, &now); err != nil {
+			if err := rows.Scan(&id, &next, &free, &now); err != nil {
 				return err
 			}
-			d.ID = processlog.RowID(id)
-			d.In, d.DueIn = remaining(max(d.NextAt, free), now), remaining(d.NextAt, now)
-			found = append(found, d)
+			found = append(found, processlog.Scheduled{
+				ID: processlog.RowID(id), NextAt: next, In: remaining(max(next, free), now), DueIn: remaining(next, now)})
 		}
 		return rows.Err()
 	})
