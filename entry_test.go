@@ -425,3 +425,16 @@ func TestEntryNamesWhatItsCodecRefused(t *testing.T) {
 		require.False(t, errors.Is(err, ErrNoTransaction))
 	}
 }
+
+// Each text of Options has a limit. Otherwise the database would refuse the transaction with an error that names no field.
+func TestEachTextOfAnEntryHasALimit(t *testing.T) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
+		if field.Type.Kind() != reflect.String {
+			continue
+		}
+		e := NewEntry{BusinessType: "t"}
+		require.Empty(t, e.problems(1))
+		reflect.ValueOf(&e.Options).Elem().FieldByIndex(field.Index).SetString(strings.Repeat("x", processlog.MaxText))
+		require.NotEmpty(t, e.problems(1), field.Name)
+	}
+}
