@@ -22,14 +22,14 @@ type List struct {
 	number func(error) uint16 // returns the server's number of an error, or 0
 	closed func() bool
 
-	some atomic.Bool // a problem is open; a success reads only this flag
+	some atomic.Bool // whether a problem is open; a success reads only this flag
 
 	mu   sync.Mutex // guards the fields below
 	open map[key]*problem
 	said map[cause]time.Time
 }
 
-// problem is an open problem. It ends by itself at the time ends, if that is not zero.
+// problem is an open problem. If the field ends is not zero, the problem ends by itself at that time.
 type problem struct {
 	observe.Problem
 	ends time.Time

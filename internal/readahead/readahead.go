@@ -38,8 +38,8 @@ const mostRejectedInFront = 10 * processlog.MaxRows
 // Share is one claim's part of what was read.
 type Share struct {
 	IDs   []processlog.ID
-	Fresh bool // it was read for this claim
-	More  bool // more entries may remain, here or in the database
+	Fresh bool // whether the entries were read for this claim
+	More  bool // whether more entries may remain, here or in the database
 }
 
 // Take hands out up to n entries for one claim. If it has to read first, it adds as many entries as stood in front in
@@ -58,7 +58,7 @@ func (r *List) Take(n int, read func(limit int) (ids []processlog.ID, more bool,
 	return r.hand(n, limit > 0), nil
 }
 
-// missing returns how many entries to read before n can be handed out. It returns 0 while any are left.
+// missing returns how many entries to read before n can be handed out. It returns 0 as long as entries are left.
 func (r *List) missing(n int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +66,7 @@ func (r *List) missing(n int) int {
 		return 0
 	}
 	// A read returns entries first that cannot run here or that another claim of this process is trying. Read that many
-	// more, or the read could bring nothing new.
+	// more. Otherwise the read could bring nothing new.
 	return n*r.claims + r.inFront + len(r.out)
 }
 
@@ -87,7 +87,7 @@ func (r *List) fill(found []processlog.ID, more bool) (inFront int) {
 	return inFront
 }
 
-// hand gives a claim its Share. The entries stay in out until the claim calls Tried.
+// hand gives a claim its Share. The entries stay in the field out until the claim calls Tried.
 func (r *List) hand(n int, fresh bool) Share {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// dueRows is a table whose first rows are due, for a List to read.
+// dueRows is a table from which a List reads. Its first rows are due.
 type dueRows struct {
 	left  []processlog.ID
 	reads []int // what each reading asked for
@@ -31,7 +31,7 @@ func (d *dueRows) read(limit int) ([]processlog.ID, bool, error) {
 	return append([]processlog.ID(nil), d.left[:min(limit, len(d.left))]...), len(d.left) >= limit, nil
 }
 
-// claim takes a share's entries off the table.
+// claim removes the entries of a share from the table.
 func (d *dueRows) claim(s Share) processlog.Claimed {
 	var found processlog.Claimed
 	for _, id := range s.IDs {
@@ -120,7 +120,7 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 			const stand = 20
 			rows, ahead := newDueRows(30), New()
 			inFront := slices.Clone(rows.left[:stand])
-			vain := 0
+			emptyClaims := 0
 			for len(rows.left) > stand {
 				s, err := ahead.Take(1, rows.read)
 				require.NoError(t, err)
@@ -128,14 +128,14 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 				found := cannot(allBut(s.IDs, runnable))
 				switch {
 				case len(runnable) == 0 && s.Fresh:
-					vain++ // the next look waits for a poll
+					emptyClaims++ // the next look waits for a poll
 				case len(runnable) > 0:
 					found.Mine = []processlog.Row{{ID: runnable[0]}} // one slot
 					rows.left = allBut(rows.left, runnable[:1])
 				}
 				ahead.Tried(s, found, nil)
 			}
-			require.LessOrEqual(t, vain, 4, "each looks twice as far")
+			require.LessOrEqual(t, emptyClaims, 4, "each looks twice as far")
 		})
 	}
 }

@@ -274,8 +274,8 @@ func (r *List) OutcomesTried() map[processlog.ID]int {
 	return times
 }
 
-// OutcomesWait reports whether some outcome in before has had no answer from the database since. before is an earlier
-// result of OutcomesTried.
+// OutcomesWait gets an earlier result of OutcomesTried. It reports whether, since then, the database has not answered
+// for one of these outcomes.
 func (r *List) OutcomesWait(before map[processlog.ID]int) bool {
 	for id, times := range r.OutcomesTried() {
 		if asked, found := before[id]; found && asked == times {

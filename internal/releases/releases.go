@@ -34,7 +34,7 @@ type Config struct {
 	Release  func(ids []processlog.ID, token processlog.Token) error // sends one statement
 	Saw      func(err error)                                         // takes the result of the releases
 	Offer    func(entries []processlog.QueueEntry)                   // offers entries to all processes
-	Wait     func(d time.Duration) bool                              // returns false if the engine is closed before
+	Wait     func(d time.Duration) bool                              // returns false if the engine is closed before d has passed
 	Pause    func(failures int) time.Duration                        // before the next try
 	Refusals *refusals.List
 	Longest  time.Duration // a run of the batcher begins no try after this time
@@ -61,9 +61,9 @@ func (d *pendingRelease) ids() []processlog.ID {
 // locked row waits two seconds for the lock. The other parts do not wait.
 const releaseParts = 8
 
-// after returns the pending releases that are left after a try that returned err. Entries that the database refuses
-// form a release of their own, which rests. If a row is locked, the other entries are split into parts, because most
-// parts can be released.
+// The method after returns the pending releases that are left after a try that returned err. Entries that the database
+// refuses form a release of their own, which rests. If a row is locked, the other entries are split into parts, because
+// most parts can be released.
 func (d *pendingRelease) after(err error) []pendingRelease {
 	var parts []pendingRelease
 	rest := *d
@@ -128,7 +128,7 @@ func (d *List) released(ids []processlog.ID) {
 }
 
 // Without removes entries with a pending release from want. A new claim would give them another token, and the lost
-// lease could no longer be released. pending has these entries as due after in.
+// lease could no longer be released. The result pending holds the removed entries, due after the duration in.
 func (d *List) Without(want []processlog.Wanted, in time.Duration) (rest []processlog.Wanted, pending []processlog.Scheduled) {
 	if !d.some.Load() {
 		return want, nil
@@ -168,7 +168,7 @@ func (d *List) Later(token processlog.Token, entries ...processlog.QueueEntry) {
 	d.Batcher.Add(pending)
 }
 
-// release tries to give leases back in the caller's goroutine. If that fails, the batcher tries again.
+// The method release tries to give leases back in the caller's goroutine. If that fails, the batcher tries again.
 func (d *List) release(pending pendingRelease) {
 	err := d.Config.Release(pending.ids(), pending.token)
 	d.sawRelease(err)

@@ -23,18 +23,18 @@ const (
 	KindRetryAfter
 	KindSnooze
 	KindUnavailable
-	KindServerFault // of the database a transactional handler works in, or of the handler
-	KindServerDown  // of that database alone
+	KindServerFault // the cause is the database of a transactional handler, or the handler itself
+	KindServerDown  // the cause is that database alone
 )
 
-// Verdict is a handler's error with what it asks for.
+// Verdict is a handler's error, with what the error asks for.
 type Verdict struct {
 	Kind  Kind
-	After time.Duration // until the next attempt; ≤ 0: the type's schedule
-	Ours  bool          // the database's failure, or this process's, not the handler's word
-	Free  bool          // see Free
+	After time.Duration // time until the next attempt; ≤ 0: the type's schedule decides
+	Ours  bool          // whether the library made the verdict, because its database or this process has failed
+	Free  bool          // whether Free has made the verdict
 
-	Undecodable bool // see Undecodable
+	Undecodable bool // whether Undecodable has made the verdict
 
 	err error
 }
@@ -45,7 +45,7 @@ func (v *Verdict) Error() string { return v.err.Error() }
 // Unwrap returns the error that the handler has judged.
 func (v *Verdict) Unwrap() error { return v.err }
 
-// NoReason is the text of an error that has none. A LastError is empty only where no attempt has failed.
+// NoReason is the text of an error that has none. LastError is empty only if no attempt has failed.
 const NoReason = "compensator: no reason given"
 
 func orUnnamed(err error) error {
@@ -55,7 +55,7 @@ func orUnnamed(err error) error {
 	return err
 }
 
-// Permanent, RetryAfter, Snooze and Unavailable are what a handler's error can ask for; see the root's.
+// Permanent, RetryAfter, Snooze and Unavailable do the same as the functions of these names in the root package.
 func Permanent(err error) error { return &Verdict{Kind: KindPermanent, err: orUnnamed(err)} }
 
 func RetryAfter(d time.Duration, err error) error {
@@ -68,28 +68,30 @@ func Snooze(d time.Duration) error {
 
 func Unavailable(err error) error { return &Verdict{Kind: KindUnavailable, err: orUnnamed(err)} }
 
-// Ours is Unavailable where no handler has said so.
+// Ours returns an Unavailable that the library makes, and not a handler.
 func Ours(err error) error { return &Verdict{Kind: KindUnavailable, Ours: true, err: orUnnamed(err)} }
 
-// Soon is Ours, for an entry that nothing is wrong with: it is due again soon, here or elsewhere.
+// Soon returns a verdict of the library for an entry that has no fault. The entry is soon due again, here or in another
+// process.
 func Soon(err error) error {
 	return &Verdict{Kind: KindSnooze, After: soon + jitter.N(soon), Ours: true, err: err}
 }
 
-// Free is err where it is the library that asks to wait, and not the handler: MaxWait does not bound that.
+// Free returns a verdict with which the library, and not the handler, asks to wait. MaxWait does not limit such a wait.
 func Free(err error) error {
 	v := *Of(err)
 	v.Free, v.err = true, err
 	return &v
 }
 
-// Undecodable is Unavailable for content that this process cannot decode. A newer version of the code may run beside it, so it
-// costs no attempt until MaxWait is over. A breaker does not count it, since no call was made.
+// Undecodable returns an Unavailable for content that this process cannot decode. Another process may run a newer
+// version of the code. So the error costs no attempt until MaxWait is over. A breaker does not count it, because no
+// call was made.
 func Undecodable(err error) error {
 	return &Verdict{Kind: KindUnavailable, Undecodable: true, err: orUnnamed(err)}
 }
 
-// Observed is what err asks for; see the root's.
+// Observed does the same as VerdictOf in the root package.
 func Observed(err error) observe.Verdict {
 	if err == nil {
 		return observe.Success
@@ -108,8 +110,8 @@ func Observed(err error) observe.Verdict {
 	return observe.Failure
 }
 
-// Of returns what err asks for. A failure asks for nothing. RetryAfter around Unavailable is Unavailable with a time of its
-// own. err may be an error of user code that has not been copied.
+// Of returns what err asks for. A failure asks for nothing. RetryAfter around Unavailable becomes an Unavailable with
+// the time of RetryAfter. err may be an error of user code that was not copied.
 func Of(err error) *Verdict {
 	if err == nil {
 		return &plain // each success passes here
@@ -139,13 +141,15 @@ func verdictIn(err error) *Verdict {
 	return v
 }
 
-// plain is the verdict of an error that is none.
+// plain is the verdict of an error that asks for nothing.
 var plain Verdict
 
-// ServersOwn marks an error that is a condition of the database, as whole says: of the whole server, or perhaps of it.
+// ServersOwn marks an error that comes from a condition of the database. whole says whether it is a condition of the
+// whole server.
 //
-// A condition of the whole server never spends an attempt. Any other spends none as many times in a row as the entry has attempts,
-// and counts from then on: a handler that always brings the server into it must reach a person.
+// A condition of the whole server never spends an attempt. Any other condition spends no attempt as many times in a row
+// as the entry has attempts. After that it counts, because a handler that always causes the condition must reach a
+// person.
 func ServersOwn(err error, whole bool) error {
 	if verdictIn(err) != nil {
 		return err // the handler has said what it asks for

@@ -141,7 +141,7 @@ type countingStore struct {
 	*memory.Store
 	calls, statements, most atomic.Int64
 	fails                   atomic.Bool
-	late                    chan struct{} // if it is set, the next read answers with what it has read before it was closed
+	late                    chan struct{} // if it is set, the next read waits until it is closed, and then returns what it read before
 }
 
 var errAway = errors.New("the server is away")
@@ -295,7 +295,7 @@ func TestOlderReadAnswersNoLaterWait(t *testing.T) {
 	})
 }
 
-// TestWaitReportsAFailedRead has the database fail. The caller gets the error, and may wait again.
+// TestWaitReportsAFailedRead lets the database fail. The caller gets the error, and may wait again.
 func TestWaitReportsAFailedRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,9 +17,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pauses are the pauses between two reads of an entry that has not ended. A caller that has waited for 40 times a pause
-// gets this pause. So a read is late by at most a fortieth of that time, or by 50 ms. Entries are read at multiples of
-// their pauses. Each pause divides a second, so that the reads of many callers fall together.
+// pauses are the pauses between two reads of an entry that has not ended. When a caller has waited for 40 times a
+// pause, the loop uses this pause. So a read is late by at most a fortieth of that time, or by 50 ms. Entries are read
+// at multiples of their pauses. Each pause divides a second, so that the reads of many callers fall together.
 var pauses = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
 
 const patience = 40
@@ -31,12 +31,12 @@ const linger = 5 * time.Second
 type Waiting struct {
 	e *engine.Engine
 
-	// publish notifies other processes that entries have ended. listen calls heard for what others publish, until its
-	// context ends. Both are nil where no queue carries messages.
+	// publish notifies other processes that entries have ended. listen calls the function heard with the entries that
+	// other processes publish, until its context ends. Both are nil if no queue carries messages.
 	publish func(ctx context.Context, ids []processlog.ID) error
 	listen  func(ctx context.Context)
 
-	some  atomic.Bool   // somebody waits. Without a call, the end of an entry costs a load of this flag
+	some  atomic.Bool   // whether a caller waits. If none waits, the end of an entry costs one read of this flag
 	start time.Time     // multiples of pauses count from here
 	news  chan struct{} // of capacity 1: holds a token when an entry must be read now
 
@@ -89,7 +89,7 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 	return w
 }
 
-// publishedAtMost is how many ends may wait to be published. Callers in other processes find further ones by reading.
+// publishedAtMost is how many ends may wait to be published. Callers in other processes find further ends by reading.
 const publishedAtMost = 10_000
 
 // Carry makes the ends of entries reach other processes. Call it before anything is registered.
@@ -109,7 +109,7 @@ func (w *Waiting) publishEnds(ids []processlog.ID) {
 // publishTimeout bounds one notification. A silent queue must not hold up the next ones for good.
 const publishTimeout = 2 * time.Second
 
-// Ended has an entry read now, if somebody waits for it.
+// Ended makes the loop read an entry now, if a caller waits for it.
 func (w *Waiting) Ended(id processlog.ID) {
 	if !w.some.Load() {
 		return
@@ -199,7 +199,7 @@ func (w *Waiting) loop() {
 	defer cancel()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var idle time.Time // since when nobody waits; zero: somebody does
+	var idle time.Time // time since which no caller waits; zero: a caller waits
 	for {
 		ids, next := w.due(time.Now())
 		if len(ids) > 0 {
@@ -259,7 +259,7 @@ func (w *Waiting) due(now time.Time) (ids []processlog.ID, next time.Time) {
 	return ids, next
 }
 
-// after returns when to read an entry again that somebody has awaited for some time.
+// The method after returns when to read an entry again for which a caller has waited so long.
 func (w *Waiting) after(now time.Time, waited time.Duration) time.Time {
 	pause := pauses[0]
 	for _, longer := range pauses {
@@ -270,7 +270,7 @@ func (w *Waiting) after(now time.Time, waited time.Duration) time.Time {
 	return w.start.Add(now.Sub(w.start).Truncate(pause) + pause)
 }
 
-// read reads entries, and answers the calls for those that have ended.
+// The method read reads entries, and answers the calls for those that have ended.
 func (w *Waiting) read(ids []processlog.ID) {
 	ctx, cancel := context.WithTimeout(w.ctx, engine.StatementTimeout)
 	rows, err := w.e.Store.Ends(ctx, ids)
@@ -294,7 +294,8 @@ func (w *Waiting) read(ids []processlog.ID) {
 	}
 }
 
-// answer ends those calls for an entry that the read answers. The caller holds mu.
+// answer ends the calls for an entry if its read failed or shows its end. Calls that began after the read go on. The
+// caller of answer holds mu.
 func (w *Waiting) answer(id processlog.ID, row processlog.Row, err error) {
 	a := w.awaited[id]
 	if a == nil {
