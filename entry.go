@@ -48,6 +48,8 @@ type Entry struct {
 	codec Codec
 	from  *Compensator    // the Compensator that gave this entry to a handler; otherwise nil
 	row   *processlog.Row // row of the attempt, if a handler has this entry; otherwise nil
+
+	begin func() (*ScopedTx, error) // begins the transaction of a handler of HandleCall; otherwise nil
 }
 
 // entryOf converts a row into an Entry. A test checks that it copies every field.

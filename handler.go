@@ -223,7 +223,7 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 		t.Ready = c.afterBatch(s.afterBatch, s.Codec)
 		c.types.follow(businessType, s.afterBatch)
 	}
-	c.fitPool(businessType, &s, f.RunTx != nil, f.UndoTx != nil)
+	c.fitPool(businessType, &s, f.RunTx != nil, f.UndoTx != nil, f.RunCall != nil)
 	t.MaxAttempts, t.MaxCompensateAttempts, t.CompensateCrashed = s.maxAttempts, s.maxCompensateAttempts, s.compensateCrashed
 	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = s.timeout, s.lease, s.concurrency, s.retry, s.maxWait
 	if err := c.maintain(ctx, s.Keep); err != nil {
@@ -256,6 +256,24 @@ func (c *Compensator) transactional(handler txHandlerFunc, s *settings) features
 	}
 }
 
+// calling does the same for a handler that begins its transaction late: see HandleCall.
+func (c *Compensator) calling(handler HandlerFunc, s *settings) features.CallHandler {
+	handler, codec := wrap(handler, c.cfg.Middleware, s.middleware), s.Codec
+	return func(ctx context.Context, begin func() (features.Transaction, error), row *processlog.Row) error {
+		e := c.handed(row, codec)
+		e.begin = func() (*ScopedTx, error) {
+			tx, err := begin()
+			if err != nil {
+				return nil, err
+			}
+			scoped := tx.(handlerTx).ScopedTx
+			scoped.handles = row
+			return scoped, nil
+		}
+		return handler(ctx, e)
+	}
+}
+
 func (c *Compensator) batch(handler BatchFunc, s *settings) func(context.Context, []*processlog.Row) []error {
 	handler, codec := wrap(handler, c.cfg.BatchMiddleware, s.batchMiddleware), s.Codec
 	return func(ctx context.Context, rows []*processlog.Row) []error {
@@ -269,7 +287,10 @@ func (c *Compensator) batch(handler BatchFunc, s *settings) func(context.Context
 
 // fitPool lowers a type's Concurrency and raises its Lease as a small connection pool requires. Each transactional
 // handler and compensation holds a connection, and the statement that renews leases needs one, too.
-func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx bool) {
+//
+// A handler of HandleCall holds a connection only after its call, and no other connection then. So it does not lower
+// Concurrency.
+func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx, callsTx bool) {
 	if c.cfg.DB == nil {
 		return
 	}
@@ -277,7 +298,7 @@ func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx
 	if size != 0 && usesTx {
 		c.fitTransactions(businessType, s, runsTx, size)
 	}
-	c.fitLease(businessType, s, usesTx, size)
+	c.fitLease(businessType, s, usesTx || callsTx, size)
 }
 
 // fitTransactions lowers a type's Concurrency to the number of connections that the pool can spare. It warns once if

@@ -45,6 +45,46 @@ func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType st
 	}))
 }
 
+// HandleCall registers a handler in two parts. call works outside the database, for example at a partner, and no
+// transaction is open meanwhile. If call returns nil, the library begins a transaction and calls then in it with the
+// result. The same transaction stores the result and the success, as that of HandleTx does. then has the limits of a
+// handler of HandleTx.
+//
+// then takes effect exactly once for an entry that the handler ended as succeeded. call runs at least once: pass
+// Entry.CallKey to the partner. If then fails, all its writes are rolled back and the attempt has failed with its error.
+// The next attempt runs call again, with the same CallKey, because the result of the earlier call is stored nowhere. So
+// then must not refuse what a retry cannot mend, unless a compensation undoes the call.
+//
+// HandlerConfig.Timeout holds for call and then together. Middleware wraps both at once. The result is encoded after then
+// has returned, so then may complete a result that is a pointer. HandlerConfig.Concurrency is not lowered for the pool:
+// more calls than connections may run, and their transactions wait for each other.
+func HandleCall[T, R any](ctx context.Context, c *Compensator, businessType string, call func(ctx context.Context, e *Entry, v T) (R, error), then func(ctx context.Context, tx *ScopedTx, e *Entry, v T, result R) error, cfg *HandlerConfig[T]) (*ResultType[T, R], error) {
+	if call == nil || then == nil {
+		return nil, &FieldError{Field: "handler", Reason: "call or then is nil"}
+	}
+	return withResult[T, R](register[T](ctx, c, businessType, cfg.settings(), func(_ *engine.Type, f *features.TypeSettings, s *settings) {
+		codec := s.Codec
+		f.PublishEnds = true
+		f.RunCall = c.calling(typed(func(ctx context.Context, e *Entry, v T) error {
+			result, err := call(ctx, e, v)
+			if err != nil {
+				return err
+			}
+			if e.begin == nil {
+				return errReplaced
+			}
+			tx, err := e.begin()
+			if err != nil {
+				return err
+			}
+			if err := then(c.holding(ctx), tx, e, v, result); err != nil {
+				return err
+			}
+			return c.setResult(e, codec, result)
+		}), s)
+	}))
+}
+
 // DeclareResult does the same as Declare for a type whose handler runs in another process and returns a result of type R.
 func DeclareResult[T, R any](ctx context.Context, c *Compensator, businessType string, cfg *TypeConfig) (*ResultType[T, R], error) {
 	return withResult[T, R](Declare[T](ctx, c, businessType, cfg))
@@ -176,10 +216,12 @@ func (t *ResultType[T, R]) decode(row *processlog.Row) (result R, err error) {
 	return result, nil
 }
 
+var errReplaced = &FieldError{Field: "result", Reason: "cannot be stored: a middleware has replaced the *Entry of the attempt"}
+
 // setResult encodes the result of the handler that has run the entry e. The engine stores it with the success.
 func (c *Compensator) setResult(e *Entry, codec Codec, v any) (err error) {
 	if e.row == nil {
-		return &FieldError{Field: "result", Reason: "cannot be stored: a middleware has replaced the *Entry of the attempt"}
+		return errReplaced
 	}
 	encoded, err := c.encodeResult(e.row, codec, v)
 	if err != nil {

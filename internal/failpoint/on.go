@@ -21,13 +21,13 @@ var points = []Point{
 	EntryInserted, CommitNext, CommitDone, CommitReported,
 	CommitFound, IDsResolved, EntryReadBack, FreshClaimed, EnqueueNext, Enqueued, QueueClaimed, DueRead, ClaimLocked, ClaimWritten,
 	ClaimCommitted, ClaimReleased, OverdueClaimed, CrashesCounted,
-	AttemptStarted, BatchStarted, BatchBroken, BatchEnded, HandlerReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
+	AttemptStarted, BatchStarted, BatchBroken, BatchEnded, HandlerReturned, CallReturned, ThenReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
 	OrderingJoined, OrderingRead, OrderingNoted, OrderingBlocked, OrderingLeft, OrderingMoved, OrderingFollowed,
 	OutcomesNext, OutcomesPart, OutcomesStored, QueueSettled,
 	OwnerChecked, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildEnqueued,
 	MessagesClaimed, MessagesRead, MessagesWritten, BatchHalved, AsideSettled, MessagesSettled, MessagesAcknowledged,
 	RowsTaken, RowsAdopted,
-	CaseOpened, CaseClosed, OperationWritten, AuditWritten, ChangeCommitted, FaultsWritten, ResultsWritten, PurgePart, MarksRead, MarkMoved, MigrationPart,
+	CaseOpened, CaseClosed, OperationWritten, AuditWritten, ChangeCommitted, FaultsWritten, ResultInTx, ResultsWritten, PurgePart, MarksRead, MarkMoved, MigrationPart,
 	StopBegun, LoopsEnded, HandlersEnded, OutcomesDrained,
 }
 

@@ -46,6 +46,8 @@ const (
 	BatchBroken          Point = "batch-broken"           // the handler of a batch returned no verdict, but its entries have not run one by one
 	BatchEnded           Point = "batch-ended"            // an entry found that all entries of the batch before it have ended, but its own handler has not run
 	HandlerReturned      Point = "handler-returned"       // the handler has returned, but its outcome is not queued for storing
+	CallReturned         Point = "call-returned"          // a handler has worked outside the database, and its transaction has not begun
+	ThenReturned         Point = "then-returned"          // a handler has written in the transaction that begins after its call, but its outcome is not written
 	OutcomeInTransaction Point = "outcome-in-transaction" // the outcome is written after a transactional handler, not committed
 	HandlerCommitted     Point = "handler-committed"      // the effect and the outcome are committed, but this process does not know it yet
 	LeaseRenewed         Point = "lease-renewed"          // a lease is renewed in the database, but this process does not rely on it yet
@@ -105,6 +107,7 @@ const (
 	OperationWritten Point = "operation-written" // an operation is written before the change that it describes, but not committed
 	AuditWritten     Point = "audit-written"     // a person's action and its audit record are written, not committed
 	ChangeCommitted  Point = "change-committed"  // neither a running attempt nor the queue is notified
+	ResultInTx       Point = "result-in-tx"      // the outcome and its Result are written in the handler's transaction, which is still open
 	ResultsWritten   Point = "results-written"   // the Results of outcomes are written in the transaction that stores the outcomes, but not committed
 	FaultsWritten    Point = "faults-written"    // the Faults of outcomes are written in the transaction that stores the outcomes, but not committed
 	PurgePart        Point = "purge-part"        // one statement has deleted its rows

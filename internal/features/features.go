@@ -47,6 +47,9 @@ type Transaction interface {
 // TxHandler is a handler or a compensation that works in a transaction.
 type TxHandler func(ctx context.Context, tx Transaction, row *processlog.Row) error
 
+// CallHandler is a handler that begins its transaction late. See transactional.CallHandler.
+type CallHandler func(ctx context.Context, begin func() (Transaction, error), row *processlog.Row) error
+
 // Queue holds the settings of the queue.
 type Queue struct {
 	Queue       processlog.Queue // nil: a queue in this process, which knows only the entries of this process
@@ -63,7 +66,8 @@ type TypeSettings struct {
 
 	PublishEnds bool // processes that wait for an entry of the type are notified of its end
 
-	RunTx, UndoTx TxHandler // nil: the handler or the compensation needs no transaction
+	RunTx, UndoTx TxHandler   // nil: the handler or the compensation needs no transaction
+	RunCall       CallHandler // nil: the handler does not begin its transaction late
 }
 
 // Batch is a handler that takes several entries. See batches.Settings.
@@ -130,7 +134,7 @@ type Set struct {
 
 	cfg      Config
 	batch    func(t *engine.Type, b Batch)                 // nil if the feature is not built in
-	transact func(t *engine.Type, run, undo TxHandler)     // nil if the feature is not built in
+	transact func(t *engine.Type, settings TypeSettings)   // nil if the feature is not built in
 	types    []func(t *engine.Type, settings TypeSettings) // each is called for each type, when the type is registered
 
 	// notify sends messages to the other processes, and listen receives theirs until its context ends. Both are nil if no
@@ -187,7 +191,7 @@ func (s *Set) Register(t engine.Type, settings TypeSettings) error {
 	if settings.Batch.Call != nil && s.batch == nil {
 		return missing("handlers of several entries")
 	}
-	transacts := settings.RunTx != nil || settings.UndoTx != nil
+	transacts := settings.RunTx != nil || settings.UndoTx != nil || settings.RunCall != nil
 	if transacts && s.transact == nil {
 		return missing("transactional handlers")
 	}
@@ -196,7 +200,7 @@ func (s *Set) Register(t engine.Type, settings TypeSettings) error {
 			s.batch(t, settings.Batch)
 		}
 		if transacts {
-			s.transact(t, settings.RunTx, settings.UndoTx)
+			s.transact(t, settings)
 		}
 		for _, attach := range s.types {
 			attach(t, settings)

@@ -22,6 +22,13 @@ func init() {
 				return h(ctx, tx, row)
 			}
 		}
-		s.transact = func(t *engine.Type, run, undo TxHandler) { tx.Attach(t, handler(run), handler(undo)) }
+		s.transact = func(t *engine.Type, settings TypeSettings) {
+			tx.Attach(t, handler(settings.RunTx), handler(settings.UndoTx))
+			if call := settings.RunCall; call != nil {
+				tx.AttachCall(t, func(ctx context.Context, begin func() (transactional.Transaction, error), row *processlog.Row) error {
+					return call(ctx, func() (Transaction, error) { return begin() }, row)
+				})
+			}
+		}
 	})
 }

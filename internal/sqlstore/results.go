@@ -48,6 +48,7 @@ func (s *Store) writeResultTx(ctx context.Context, tx processlog.Tx, o *processl
 	case err != nil:
 		return fmt.Errorf("compensator: store the result of entry %s: %w", o.ID, finished(err))
 	}
+	failpoint.Reach(failpoint.ResultInTx)
 	return nil
 }
 

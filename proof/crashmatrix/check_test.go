@@ -106,7 +106,7 @@ func (w *world) checkEffects() {
 		kind  string
 		undo  bool
 		state compensator.State
-	}{{pay, false, compensator.Succeeded}, {sum, false, compensator.Succeeded}, {refund, true, compensator.Compensated}} {
+	}{{pay, false, compensator.Succeeded}, {wire, false, compensator.Succeeded}, {sum, false, compensator.Succeeded}, {refund, true, compensator.Compensated}} {
 		w.none(e.kind+": settled entries without exactly one effect", `common_process_log l WHERE business_type=? AND state=?
 			AND (SELECT COUNT(*) FROM effects f WHERE f.entry=l.id AND f.epoch=l.epoch AND f.undoing=?) <> 1`, e.kind, e.state, e.undo)
 		w.none(e.kind+": effects without a success", `effects f JOIN common_process_log l ON l.id=f.entry
@@ -120,9 +120,9 @@ func (w *world) checkEffects() {
 func (w *world) checkResults() {
 	w.t.Helper()
 	w.none("successes without their results", `common_process_log l LEFT JOIN common_process_log_result r ON r.entry_id=l.id AND r.result_epoch=l.epoch
-		WHERE business_type='ship' AND state=1 AND ended_by='handler' AND COALESCE(headers,'')<>'"erased"' AND COALESCE(r.result,'')<>CONCAT('"',l.id,'-',l.epoch,'"')`)
+		WHERE business_type IN ('ship','wire') AND state=1 AND ended_by='handler' AND COALESCE(headers,'')<>'"erased"' AND COALESCE(r.result,'')<>CONCAT('"',l.id,'-',l.epoch,'"')`)
 	w.none("results without a success", `common_process_log_result r JOIN common_process_log l ON l.id=r.entry_id AND l.epoch=r.result_epoch
-		WHERE business_type<>'ship' OR state<>1 OR ended_by<>'handler'`)
+		WHERE business_type NOT IN ('ship','wire') OR state<>1 OR ended_by<>'handler'`)
 	w.none("results of erased entries", `common_process_log_result r JOIN common_process_log l ON l.id=r.entry_id WHERE COALESCE(headers,'')='"erased"'`)
 	w.none("results without an entry", "common_process_log_result r LEFT JOIN common_process_log l ON l.id=r.entry_id WHERE l.id IS NULL")
 }

@@ -184,7 +184,7 @@ func (l *log) absorbed(undo bool) bool {
 	if undo {
 		return l.kind == recall
 	}
-	return l.kind != pay && l.kind != sum
+	return l.kind != pay && l.kind != wire && l.kind != sum
 }
 
 // explained requires that a handler of this epoch returned the given verdict. The handler must have run under exactly

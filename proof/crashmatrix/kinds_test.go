@@ -24,6 +24,7 @@ const (
 	hand   = "hand"   // fails permanently; succeeds after a person requeues it
 	mail   = "mail"   // succeeds in batches, some of which fail as a whole
 	later  = "later"  // succeeds; has a delay, and may be rescheduled or cancelled
+	wire   = "wire"   // calls outside, then writes an effect; succeeds with its CallKey as the result
 	book   = "book"   // succeeds, one at a time per business id, or is cancelled; only in the surroundings in-line
 	tick   = "tick"   // succeeds; recorded for each slot, only in the surroundings periodic
 	sum    = "sum"    // transactional, succeeds; runs after a batch of mail
@@ -73,6 +74,16 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 		return nil, err
 	}
 	k.of[ship] = shipped.Type
+	wired, err := compensator.HandleCall(context.Background(), c, wire, func(ctx context.Context, e *compensator.Entry, v content) (string, error) {
+		return e.CallKey(), k.plain(ctx, e, v)
+	}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content, _ string) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects (entry, epoch, undoing) VALUES (?,?,?)", e.ID.Row(), e.Epoch, false)
+		return err
+	}, &retry)
+	if err != nil {
+		return nil, err
+	}
+	k.of[wire] = wired.Type
 	for _, name := range []string{slow, fail, hand, later} {
 		add(name)(compensator.Handle(context.Background(), c, name, k.plain, &retry))
 	}

@@ -149,7 +149,7 @@ func (l *victim) put(ctx context.Context, tx compensator.Tx, kind, key string, d
 // recordInTx records in InTx, so an insert can lease its entries.
 func (l *victim) recordInTx(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		for _, kind := range []string{pay, ship} {
+		for _, kind := range []string{pay, ship, wire} {
 			if _, err := l.put(ctx, tx, kind, l.key(), 0); err != nil {
 				return err
 			}

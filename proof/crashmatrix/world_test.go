@@ -107,7 +107,7 @@ func (w *world) makeWhole() {
 	queue, err := redisqueue.Open(w.redis, w.place.Prefix)
 	require.NoError(w.t, err)
 	defer func() { require.NoError(w.t, queue.Close()) }()
-	all, token := []string{pay, ship, slow, fail, refund, recall, hand, mail, later, book, tick, sum}, processlog.NewToken()
+	all, token := []string{pay, ship, slow, fail, refund, recall, hand, mail, later, wire, book, tick, sum}, processlog.NewToken()
 	mine, err := queue.Rebuild(w.t.Context(), all, token, waitTimeout)
 	require.NoError(w.t, err)
 	require.ElementsMatch(w.t, all, mine)

@@ -163,8 +163,8 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			name: "server-fault-counts", breaks: "G7",
 			what: "A lock timeout or a full disk costs a transactional handler an attempt.",
 			edits: []edit{
-				{"Transactions.run",
-					`if $may, $whole := $serversFault(usererr.Safe($err)); $may && $ctxErr() == nil {`,
+				{"settling.settle",
+					`if $may, $whole := $serversFault(usererr.Safe($err)); $may && $ended() == nil {`,
 					`if $may, $whole := $serversFault(usererr.Safe($err)); $may && a == nil {`},
 			},
 			sees: tests("TestServersConditionSpendsNoAttempt").and(simulation, "600"),

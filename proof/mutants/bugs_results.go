@@ -77,6 +77,32 @@ func resulting() []mutant {
 			sees: tests("TestThousandWaitsCostTwoStatementsARound"),
 		},
 		{
+			name: "call-in-the-transaction", breaks: "G40",
+			what: "The transaction is open during the call, and holds a connection.",
+			edits: []edit{
+				{"Transactions.call", `err := handler($a.Context(), $t.beginOnce, &$a.Row)`, `_, _ = t.begin()
+err := handler(a.Context(), func() (Transaction, error) { return t.tx, nil }, &a.Row)`},
+			},
+			sees: tests("TestCallThenAndSuccessCommitTogether", "TestCallNeedsNoConnectionOfItsOwn"),
+		},
+		{
+			name: "late-call-is-free", breaks: "G40",
+			what: "An attempt whose call used up the timeout costs nothing, so the partner is called without end.",
+			edits: []edit{
+				{"Transactions.call", `case $t.failed != nil && $a.Context().Err() != nil:`, `case t.failed != nil && false:`},
+			},
+			sees: tests("TestCallThatTakesTooLongIsAFailure"),
+		},
+		{
+			name: "then-commits-without-success", breaks: "G40",
+			what: "The writes of then stay although the entry had moved on.",
+			edits: []edit{
+				{"settling.settle", `return engine.Result{Err: $err, Moved: $err == errMoved}`, `_ = t.tx.Commit()
+return engine.Result{Err: err, Moved: err == errMoved}`},
+			},
+			sees: tests("TestCallThatLostItsEntryHasNoEffect"),
+		},
+		{
 			name: "long-result-is-stored", breaks: "G38",
 			what: "A result may be longer than Config.MaxContent.",
 			edits: []edit{

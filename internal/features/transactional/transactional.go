@@ -36,6 +36,10 @@ type Transaction interface {
 // Handler is a handler or a compensation that works in a transaction.
 type Handler func(ctx context.Context, tx Transaction, row *processlog.Row) error
 
+// CallHandler is a handler that begins its transaction when its work outside the database is done. It calls begin at most
+// once.
+type CallHandler func(ctx context.Context, begin func() (Transaction, error), row *processlog.Row) error
+
 // Transactions runs transactional handlers for an engine.
 type Transactions struct {
 	Settings
@@ -56,51 +60,123 @@ func (d *Transactions) Attach(t *engine.Type, run, undo Handler) {
 	}
 }
 
+// AttachCall makes the handler of a type begin its transaction late. Call it when the type is registered.
+func (d *Transactions) AttachCall(t *engine.Type, run CallHandler) {
+	t.RunAttempt = func(a *engine.Attempt) engine.Result { return d.call(a, run) }
+}
+
 // errMoved means that another process or an admin had changed the entry.
 var errMoved = fmt.Errorf("%w: the transaction was rolled back", processlog.ErrLeaseLost)
 
 // The method run runs a transactional handler. The transaction's last statement stores the outcome if the row still has
 // the version of the claim. So the outcome and the handler's effect commit together or not at all. The statement of a
 // second attempt would match no row.
-func (d *Transactions) run(a *engine.Attempt, handler Handler) (end engine.Result) {
-	ctx, abandon := context.WithCancel(context.WithoutCancel(a.Context()))
-	defer abandon()
-	// The end of the attempt's context ends the handler's transaction. The function inTime switches this off before the
-	// outcome is stored.
-	inTime := context.AfterFunc(a.Context(), abandon)
-	tx, err := d.Begin(ctx)
+func (d *Transactions) run(a *engine.Attempt, handler Handler) engine.Result {
+	t := d.settling(a)
+	defer t.close()
+	tx, err := t.begin()
 	if err != nil {
 		return engine.Result{Err: verdict.Ours(err)}
 	}
-	open := true
-	defer func() {
-		if open { // Roll back after a panic or runtime.Goexit too.
-			tx.Rollback()
-		}
-	}()
 	if end, late := d.e.HeldUp(a); late { // Begin may have taken long.
 		return end
 	}
-	if err := handler(a.Context(), tx, &a.Row); err != nil {
+	return t.settle(handler(a.Context(), tx, &a.Row))
+}
+
+// The method call runs a handler that begins its transaction late. If the handler never begins it, its verdict is that of
+// a handler without a transaction.
+func (d *Transactions) call(a *engine.Attempt, handler CallHandler) engine.Result {
+	t := d.settling(a)
+	defer t.close()
+	err := handler(a.Context(), t.beginOnce, &a.Row)
+	switch {
+	case t.failed != nil && a.Context().Err() != nil: // The call has used up the time, so this must not be free.
+		return engine.Result{Err: fmt.Errorf("the call returned too late: %w", context.Cause(a.Context()))}
+	case t.failed != nil:
+		return engine.Result{Err: verdict.Ours(t.failed)}
+	case t.tx == nil:
+		return engine.Result{Err: usererr.Of(err)}
+	}
+	failpoint.Reach(failpoint.ThenReturned)
+	return t.settle(err)
+}
+
+// settling is an attempt with the transaction that its outcome shares. Only the goroutine of the attempt uses it.
+type settling struct {
+	*Transactions
+	a       *engine.Attempt
+	ctx     context.Context // context of the transaction
+	abandon context.CancelFunc
+	inTime  func() bool // switches off that the end of the attempt's context ends the transaction
+	tx      Transaction // nil before it has begun
+	failed  error       // why it could not begin
+	open    bool
+}
+
+func (d *Transactions) settling(a *engine.Attempt) *settling {
+	t := &settling{Transactions: d, a: a}
+	t.ctx, t.abandon = context.WithCancel(context.WithoutCancel(a.Context()))
+	t.inTime = context.AfterFunc(a.Context(), t.abandon)
+	return t
+}
+
+// close rolls back a transaction that is still open, also after a panic or runtime.Goexit.
+func (t *settling) close() {
+	if t.open {
+		t.tx.Rollback()
+	}
+	t.abandon()
+}
+
+func (t *settling) begin() (Transaction, error) {
+	tx, err := t.Begin(t.ctx)
+	if err != nil {
+		t.failed = err
+		return nil, err
+	}
+	t.tx, t.open = tx, true
+	return tx, nil
+}
+
+var errBegunTwice = errors.New("compensator: a middleware has called a handler of HandleCall twice in one attempt")
+
+// beginOnce begins the transaction of a call that has returned nil.
+func (t *settling) beginOnce() (Transaction, error) {
+	if t.tx != nil {
+		return nil, errBegunTwice
+	}
+	failpoint.Reach(failpoint.CallReturned)
+	if ctx := t.a.Context(); ctx.Err() != nil {
+		t.failed = context.Cause(ctx)
+		return nil, t.failed
+	}
+	return t.begin()
+}
+
+// settle stores the success in the transaction and commits it, if the handler has returned nil.
+func (t *settling) settle(err error) engine.Result {
+	a, ended := t.a, t.a.Context().Err
+	if err != nil {
 		// After a timeout the handler is responsible for the error, so do not blame the server.
-		if may, whole := d.ServersFault(usererr.Safe(err)); may && a.Context().Err() == nil {
+		if may, whole := t.ServersFault(usererr.Safe(err)); may && ended() == nil {
 			err = verdict.ServersOwn(err, whole)
 		}
 		return engine.Result{Err: usererr.Of(err)}
 	}
-	if a.Context().Err() != nil || !inTime() {
+	if ended() != nil || !t.inTime() {
 		return engine.Result{Err: fmt.Errorf("handler returned too late: %w", context.Cause(a.Context()))}
 	}
-	if err := tx.Over(); err != nil { // The handler returned nil although its transaction had ended.
+	if err := t.tx.Over(); err != nil { // The handler returned nil although its transaction had ended.
 		return engine.Result{Err: fmt.Errorf("handler returned nil: %w", err)}
 	}
 	token := processlog.NewToken()
-	if err := d.succeedIn(ctx, tx, a, token); err != nil {
+	if err := t.succeedIn(t.ctx, t.tx, a, token); err != nil {
 		return engine.Result{Err: err, Moved: err == errMoved}
 	}
-	open = false
+	t.open = false
 	asked := time.Now()
-	return d.committed(a, tx.Commit(), token, asked)
+	return t.committed(a, t.tx.Commit(), token, asked)
 }
 
 // succeedIn stores the success as the transaction's last statement. token identifies this write when the row is read
