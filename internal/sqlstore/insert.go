@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -183,43 +184,81 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 }
 
 func (in *insertion) statement(places []int) (string, []any) {
-	var b strings.Builder
-	args := make([]any, 0, 13*len(places))
-	form := in.s.d.formOf(in.drafts, places)
-	var row string
+	texts, form := in.s.insertTexts(), in.s.d.formOf(in.drafts, places)
+	rows, args := make([]string, len(places)), make([]any, 0, 13*len(places))
 	for n, i := range places {
 		d := &in.drafts[i]
-		last := d
-		if n > 0 {
-			last = &in.drafts[places[n-1]]
-			b.WriteByte(',')
-		}
-		switch {
-		case n == 0:
-			head, key := in.s.sql(insertRows), in.s.guardedKey(form.text, in.proven)
-			row = in.s.rowSQL(form, key, d)
-			b.Grow(len(head) + len(row) + (len(places)-1)*(len(",")+len(row)-len(key)+len(form.text)))
-			b.WriteString(head)
-		case n == 1 || d.Lease != last.Lease || d.Done != last.Done: // Most rows have the same lease and state as the row before, so row seldom changes.
-			row = in.s.rowSQL(form, form.text, d)
-		}
-		b.WriteString(row)
+		rows[n] = texts.row(in.s, rowKind{form: form, lease: processlog.Millis(d.Lease), done: d.Done, first: n == 0, proven: in.proven})
 		args = form.append(args, d)
 	}
-	return b.String(), args
+	return strings.Join(rows, ","), args
 }
 
-// rowSQL returns insertRow for a draft. If the draft has a lease, the INSERT itself writes the lease and counts a
+// rowKind is what the text of a row depends on.
+type rowKind struct {
+	form   draftForm
+	lease  int64 // ms; 0 without a lease
+	done   bool
+	first  bool // the row begins its statement
+	proven bool // the transaction is known to be open
+}
+
+// insertTexts keeps the texts of rows. There is one for each kind of row, and types with different leases are the only
+// reason for more than a few kinds.
+type insertTexts struct {
+	guards [2]string // results of guard: for a transaction that may not be open, and for one that is known to be open
+
+	mu   sync.RWMutex
+	rows map[rowKind]string // guarded by mu
+}
+
+func newInsertTexts(s *Store) *insertTexts {
+	return &insertTexts{guards: [2]string{s.guard(false), s.guard(true)}, rows: make(map[rowKind]string)}
+}
+
+// insertTexts returns the texts that this store keeps. While Check finds out what the guards are, it keeps none.
+func (s *Store) insertTexts() *insertTexts {
+	if texts := s.inserts.Load(); texts != nil {
+		return texts
+	}
+	return newInsertTexts(s)
+}
+
+// row returns the text of a row. The text of a first row includes insertRows.
+func (t *insertTexts) row(s *Store, kind rowKind) string {
+	t.mu.RLock()
+	text, found := t.rows[kind]
+	t.mu.RUnlock()
+	if found {
+		return text
+	}
+	if kind.first {
+		guard := t.guards[0]
+		if kind.proven {
+			guard = t.guards[1]
+		}
+		text = s.sql(insertRows) + s.rowSQL(kind, guardedKey(guard, kind.form.text))
+	} else {
+		text = s.rowSQL(kind, kind.form.text)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rows[kind] = text
+	return text
+}
+
+// rowSQL returns insertRow for a kind of row. If a row has a lease, the INSERT itself writes the lease and counts a
 // delivery, so no further statement is needed. If the process dies right after the commit, that lease is lost like any
 // other.
-func (s *Store) rowSQL(form draftForm, key string, d *processlog.Draft) string {
+func (s *Store) rowSQL(kind rowKind, key string) string {
 	lease, delivered, state, ended := "0", "0", "0", s.d.empty
-	if ms := processlog.Millis(d.Lease); ms > 0 {
-		lease, delivered = s.d.now+" + "+signed(ms), "1"
+	if kind.lease > 0 {
+		lease, delivered = s.d.now+" + "+signed(kind.lease), "1"
 	}
-	if d.Done {
+	if kind.done {
 		state, ended = signed(int64(processlog.Succeeded)), s.d.endedBy(processlog.EndedByComplete)
 	}
+	form := kind.form
 	return s.sql(insertRow, "key", key, "text", form.text, "content", form.content, "headers", form.headers(), "bytes", form.bytes,
 		"lease", lease, "delivery_count", delivered, "state", state, "ended_by", ended)
 }
@@ -299,19 +338,11 @@ func sent(b []byte, placeholder string) any {
 //
 // The guard makes the statement fail by a number out of range. A NULL for a NOT NULL column would make it fail only
 // under a strict sql_mode. Without a strict mode the server would store an empty key if the statement has several rows.
-func (s *Store) guardedKey(placeholder string, proven bool) string {
-	guard := s.guards.Load()
-	if guard == nil {
-		guard = &[2]string{s.guard(false), s.guard(true)}
-	}
-	condition := guard[0]
-	if proven {
-		condition = guard[1]
-	}
-	if condition == "" {
+func guardedKey(guard, placeholder string) string {
+	if guard == "" {
 		return placeholder
 	}
-	return "IF(" + condition + "," + placeholder + ",18446744073709551615+1)"
+	return "IF(" + guard + "," + placeholder + ",18446744073709551615+1)"
 }
 
 // guard returns the condition under which an INSERT may write.

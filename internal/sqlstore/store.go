@@ -48,14 +48,14 @@ type Store struct {
 	connector *txwatch.Connector // the connector that db was opened on, or nil
 
 	// Check sets the following fields.
-	schema       string                    // database in which an unqualified table name is; empty if unknown, or if the name is qualified
-	inSchemaText string                    // the text of inSchema, which each INSERT contains
-	guards       atomic.Pointer[[2]string] // the two results of guard: for a transaction that may not be open, and for one that is known to be open
-	version      string                    // version of the server
-	maxContent   int                       // maximum content in bytes that a packet of the server has room for; 0: no limit
-	bound        time.Duration             // time after which the server ends any read in the user's sessions; 0: the server ends none
-	notes        []string                  // remarks about this server for a person
-	opened       atomic.Int64              // number of connections that own has opened
+	schema       string                      // database in which an unqualified table name is; empty if unknown, or if the name is qualified
+	inSchemaText string                      // the text of inSchema, which each INSERT contains
+	inserts      atomic.Pointer[insertTexts] // texts of INSERTs; nil while Check finds out what they are
+	version      string                      // version of the server
+	maxContent   int                         // maximum content in bytes that a packet of the server has room for; 0: no limit
+	bound        time.Duration               // time after which the server ends any read in the user's sessions; 0: the server ends none
+	notes        []string                    // remarks about this server for a person
+	opened       atomic.Int64                // number of connections that own has opened
 	unanswered   unanswered
 	waitsBounded atomic.Pointer[time.Time] // end of the period in which boundsWaits is true; see boundWaits
 
@@ -138,9 +138,9 @@ func (s *Store) Close() error {
 
 // Check implements Store.
 func (s *Store) Check(ctx context.Context) error {
-	s.guards.Store(nil)
+	s.inserts.Store(nil)
 	problems := s.d.check(ctx, s)
-	s.guards.Store(&[2]string{s.guard(false), s.guard(true)})
+	s.inserts.Store(newInsertTexts(s))
 	return errors.Join(problems...)
 }
 

@@ -129,8 +129,8 @@ return nil`},
 			what: "A repeated idempotency key overwrites the entry that has it.",
 			edits: []edit{
 				{"insertion.statement",
-					`return $string(), $args`,
-					`return $string() + " ON DUPLICATE KEY UPDATE id=LAST_INSERT_ID(id), content=VALUES(content), state=0", $args`},
+					`return strings.Join($rows, ","), $args`,
+					`return strings.Join($rows, ",") + " ON DUPLICATE KEY UPDATE id=LAST_INSERT_ID(id), content=VALUES(content), state=0", $args`},
 				{"Store.insertLocked",
 					`return processlog.Inserted{
 	$id: $rowId, $duplicate: true, $businessType: $entryBusinessType, $state: $entryState, $contentMatches: $erased || bytes.Equal($content, $draftContent)`,
@@ -176,7 +176,11 @@ return processlog.Inserted{
 			name: "done-work-runs", breaks: "G35",
 			what: "An entry recorded as done is pending, and its handler runs.",
 			edits: []edit{
-				{"Store.rowSQL", `if $done {`, `if false {`},
+				{"Store.rowSQL",
+					`if $done {
+	$state, $ended = signed(int64(processlog.Succeeded))`,
+					`if false {
+	$state, $ended = signed(int64(processlog.Succeeded))`},
 				{"newVersion",
 					`if $done {
 	$state, $endedBy = processlog.Succeeded, processlog.EndedByComplete`,
