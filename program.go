@@ -145,7 +145,7 @@ func (p program) Local(row *processlog.Row) operating.Local {
 		local.Held, local.Since, local.Stuck, local.Returned = true, held.Since, held.Stuck, held.Returned
 	}
 	if t := p.engine.Named(row.BusinessType); t != nil {
-		local.Handler, local.Slots, local.Full, local.BatchWait = true, t.Concurrency, p.engine.SlotsLeft(t) == 0, t.Wait()
+		local.Handler, local.Slots, local.Full, local.BatchWait = true, t.Concurrency, t.Slots().Free() == 0, t.Wait()
 	}
 	for _, problem := range p.engine.OpenProblems() {
 		if problem.BusinessType == row.BusinessType || problem.BusinessType == "" {

@@ -80,15 +80,26 @@ func (h *holdings) holds(row *processlog.Row) (a *Attempt, stuck bool) {
 	return a, a != nil && a.stuckLocked()
 }
 
-// since returns the start of the attempt that holds the row's entry in the row's epoch. It returns the zero time if
-// there is none.
-func (h *holdings) since(row *processlog.Row) time.Time {
+// Holding describes an attempt that this process holds.
+type Holding struct {
+	Since    time.Time // when the attempt began; zero if this process does not hold the entry
+	Stuck    bool      // whether the handler still runs after its timeout
+	Returned bool      // whether the handler has returned and its outcome is not stored yet
+}
+
+// Holding returns the attempt that holds the row's entry in the row's epoch. held is false if this process does not
+// hold the entry.
+func (e *Engine) Holding(row *processlog.Row) (h Holding, held bool) { return e.holdings.describe(row) }
+
+// describe returns the attempt that holds the row's entry in the row's epoch.
+func (h *holdings) describe(row *processlog.Row) (of Holding, held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if a := h.held[holding{row.ID, row.Epoch}]; a != nil {
-		return a.started
+	a := h.held[holding{row.ID, row.Epoch}]
+	if a == nil {
+		return of, false
 	}
-	return time.Time{}
+	return Holding{Since: a.started, Stuck: a.stuckLocked(), Returned: a.returned.Load()}, true
 }
 
 // forget ends the holding of an attempt whose outcome is stored or dropped. Do not call it sooner: until then the entry

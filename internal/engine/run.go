@@ -113,7 +113,8 @@ func (d *dispatcher) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
 	// The batcher retries the write until the database answers. The settler withdraws it if a stuck handler returns
 	// first (G8).
-	d.settler.batcher.Add(settlement{a: a, outcome: a.Type.crashed(&a.Row, d.holdings.since(&a.Row)), deadLetters: true})
+	running, _ := d.holdings.describe(&a.Row)
+	d.settler.batcher.Add(settlement{a: a, outcome: a.Type.crashed(&a.Row, running.Since), deadLetters: true})
 	d.claimSchedule.free(a.Type, 1)
 }
 
