@@ -117,7 +117,7 @@ const queueCheckMost = 10 * time.Second
 
 // checkQueue checks that the queue answers and belongs to this log. It uses only a part of ctx's time (see QueueShare),
 // because New still needs time for the database. New refuses a queue that belongs to another log. New accepts a queue
-// that does not answer, and the database is polled until it does.
+// that does not answer. The database is then polled until the queue answers.
 func (c *Compensator) checkQueue(ctx context.Context) (answers bool, err error) {
 	if c.queue == nil {
 		return true, nil

@@ -91,7 +91,7 @@ func (outcome) Answers() []string {
 // Shown returns how many entries the page lists. All may return more.
 func (o outcome) Shown() int { return len(o.List) }
 
-// All returns how many entries the action named.
+// All returns the number of entries that a person chose for the action.
 func (o outcome) All() (n int) {
 	for _, count := range o.Counts {
 		n += count

@@ -66,8 +66,8 @@ func arm(text string) (Point, error) {
 	return Point(name), nil
 }
 
-// Reach ends the process if p is the armed point and has been reached often enough. It then writes Farewell to stderr,
-// so that a parent can recognise this end, and never returns.
+// Reach ends the process if p is the armed point and has been reached often enough. Before the end,
+// Reach writes Farewell to stderr, so that a parent can recognise this end.
 func Reach(p Point) {
 	if p != armed || left.Add(-1) != 0 {
 		return

@@ -40,7 +40,7 @@ func Statement(text string) Match {
 	return func(r Request) bool { return r.Runs() && strings.EqualFold(strings.Trim(r.Text, " \t\r\n;"), text) }
 }
 
-// Contains matches the execution of a text that contains part.
+// Contains matches requests that run a statement whose text contains the string part.
 func Contains(part string) Match {
 	return func(r Request) bool { return r.Runs() && strings.Contains(r.Text, part) }
 }

@@ -71,10 +71,10 @@ func dsnTable(root string) (string, error) {
 		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", strings.Join(setting.names, "`, `"), does, advice)
 	}
 	for name := range refused {
-		return "", fmt.Errorf("New refuses %s, and internal/reference/dsn.go does not list it", name)
+		return "", fmt.Errorf("the check of New refuses %s, and internal/reference/dsn.go does not list it", name)
 	}
 	for name := range warned {
-		return "", fmt.Errorf("New warns about %s, and internal/reference/dsn.go does not list it", name)
+		return "", fmt.Errorf("the check of New warns about %s, and internal/reference/dsn.go does not list it", name)
 	}
 	return out.String(), nil
 }
@@ -120,7 +120,7 @@ func (s *source) dsnWarnings() map[string]bool {
 	return warned
 }
 
-// constantOf returns the value of a constant of the package as people write it, or "".
+// constantOf returns the value of a constant of the package, or "". A duration has the form that people read, such as "30 s".
 func constantOf(s *source, name string) (value string) {
 	s.specs(token.CONST, func(spec ast.Spec, _ string) {
 		values := spec.(*ast.ValueSpec)

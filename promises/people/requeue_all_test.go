@@ -20,7 +20,7 @@ func insertDead(w *harness.World, businessType string, n int) {
 	require.Len(w.T, ids, n)
 }
 
-// soldOut filters the entries with the common error.
+// soldOut selects the dead entries whose last error begins with "100% sold".
 func soldOut(businessType string) admin.Filter {
 	return admin.Filter{States: []compensator.State{compensator.Dead}, BusinessType: businessType, LastError: "100% sold", Limit: 1000}
 }

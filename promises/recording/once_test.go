@@ -17,7 +17,7 @@ import (
 
 var errSpoilt = errors.New("spoilt")
 
-// inbox declares a type whose entries are processed messages.
+// inbox declares a type that has one entry for each message that was processed.
 func inbox(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig) *compensator.Type[harness.Order] {
 	t.Helper()
 	messages, err := compensator.Declare[harness.Order](t.Context(), c, "inbox", &cfg)

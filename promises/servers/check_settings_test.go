@@ -65,7 +65,7 @@ func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	cfg.DB = w.Open(harness.Watched(never))
-	w.New(cfg) // New accepts the pool with a Connector, because the library's own connections wait for locks.
+	w.New(cfg) // With a Connector the library opens connections of its own. Those wait for locks, so New accepts the pool.
 }
 
 // TestSessionsThatCarryUTF8AreTaken connects with every charset that holds UTF-8. New must accept all of them. It must

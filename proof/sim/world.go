@@ -30,7 +30,7 @@ type world struct {
 	gate   *scheduler
 	oracle *oracle
 
-	own    sync.Mutex // guards the fields from here to answered, which the world's goroutine shares with the running step
+	own    sync.Mutex // guards the fields below, down to the field answered. The world's goroutine and the running step share them
 	walk   walk
 	counts [faults]int
 	steps  int

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/servers"
 )
 
-// PoolSize is the size of the pool that requests, the making of orders and the log share. A transactional handler holds
+// PoolSize is the size of the connection pool. Requests, the creation of orders and the log share this pool. A transactional handler holds
 // a connection while it runs.
 const PoolSize = 64
 

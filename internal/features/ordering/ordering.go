@@ -90,7 +90,7 @@ func New(e *engine.Engine) *Ordering {
 	o.gone.Max, o.gone.Workers, o.gone.Bound, o.gone.Flush = processlog.MaxRows, 1, waitBound, o.forget
 	o.gone.Pace.Least = forgetPace
 	o.next.Max, o.next.Workers, o.next.Bound, o.next.Flush = processlog.MaxRows, 2, waitBound, o.claimNext
-	// Each handover comes from one batch of outcomes, and at most two batches are stored at a time.
+	// Each handover comes from one batch of outcomes. At most two such batches are stored at a time, so two workers suffice.
 	o.ahead.Max, o.ahead.Workers, o.ahead.Flush = 1, 2, o.claimAhead
 	o.handed.Max, o.handed.Workers, o.handed.Flush = 1, 2, o.startAhead
 	e.AwaitClaims(&o.ahead, &o.handed)

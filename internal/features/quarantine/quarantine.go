@@ -131,7 +131,7 @@ type few struct {
 	// full is true after all places were taken, until half of them are free again. In this state, claimed entries would
 	// run in calls of one entry.
 	full   bool
-	proven int       // number of suspects that have ended since allowed was raised
+	proven int       // number of suspects that have ended since the field allowed was raised
 	left   time.Time // when a place was last given back
 }
 

@@ -103,7 +103,7 @@ func (q *Queue) end(ctx context.Context, b rebuilding, missed []string) (whole [
 	return whole
 }
 
-// Restore rebuilds types as the queue loses entries of them, until ctx ends.
+// Restore runs until ctx ends. When the queue loses entries of a type, Restore puts them back.
 func (q *Queue) Restore(ctx context.Context) {
 	pause := rebuildPause
 	for engine.Rest(ctx, pause) {

@@ -33,7 +33,7 @@ func writer(t *testing.T, dsn string) (begin, end func()) {
 	return run("BEGIN IMMEDIATE"), run("ROLLBACK")
 }
 
-// passes lets time pass, because an outage has a duration.
+// passes waits for d, the duration of an outage.
 func passes(d time.Duration) { <-time.After(d) }
 
 // A writer keeps the database busy for longer than the leases last. All handlers return in this time. No handler may
