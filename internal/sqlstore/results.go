@@ -65,7 +65,7 @@ const readEnds = "SELECT {columns and result} FROM {log} LEFT JOIN {result} ON e
 // Ends implements Store.
 func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
 	found := make([]processlog.Row, 0, len(ids))
-	columns := s.d.columns("CASE WHEN state+0 IN (0,-1,-3) THEN "+s.d.binary(nil)+" ELSE content END") + ", result"
+	columns := s.d.columns("CASE WHEN state+0 IN (0,-1,-3) THEN "+s.d.binary(nil)+" ELSE content END") + ", result_epoch, result"
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
 		err := s.readLatest(ctx, func(from processlog.Tx) error {
 			rows, err := from.QueryContext(ctx, s.sql(readEnds, "columns and result", columns, "ids", idList(chunk)))
@@ -85,7 +85,8 @@ func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row
 func scanEnds(rows *sql.Rows, found []processlog.Row) ([]processlog.Row, error) {
 	defer rows.Close()
 	scan := newRowScanner()
-	scan.into = append(scan.into, &scan.Result)
+	var epoch sql.NullInt64 // of the result. Some drivers return an empty result as nil, so only the epoch says whether there is one
+	scan.into = append(scan.into, &epoch, &scan.Result)
 	for rows.Next() {
 		row, err := scan.row(rows)
 		if err != nil {
@@ -93,6 +94,9 @@ func scanEnds(rows *sql.Rows, found []processlog.Row) ([]processlog.Row, error) 
 		}
 		if !row.State.Terminal() {
 			row.Content = nil
+		}
+		if epoch.Valid && row.Result == nil {
+			row.Result = []byte{}
 		}
 		found = append(found, row)
 	}

@@ -167,6 +167,7 @@ func bubble(t *testing.T) (*compensator.Compensator, *countingStore) {
 	store := &countingStore{Store: memory.NewStore()}
 	c, err := compensator.New(t.Context(), compensator.Config{Store: store})
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() }) // A test that fails must leave no goroutine in its bubble.
 	return c, store
 }
 
@@ -196,12 +197,14 @@ func TestThousandWaitsCostTwoStatementsARound(t *testing.T) {
 		}
 		ids := put(t, c, entries...)
 		var waits sync.WaitGroup
+		var cancelled atomic.Int64
 		for n, id := range ids {
 			waits.Go(func() {
 				time.Sleep(time.Duration(n) * 40 * time.Microsecond) // Begin at different times.
 				_, err := pay.Type.Wait(t.Context(), id)
-				var state *compensator.StateError
-				assert.ErrorAs(t, err, &state)
+				if errors.As(err, new(*compensator.StateError)) {
+					cancelled.Add(1)
+				}
 			})
 		}
 		time.Sleep(75 * time.Millisecond)
@@ -224,6 +227,7 @@ func TestThousandWaitsCostTwoStatementsARound(t *testing.T) {
 		}
 		began := time.Now()
 		waits.Wait()
+		require.EqualValues(t, 1000, cancelled.Load())
 		require.LessOrEqual(t, time.Since(began), time.Second)
 		require.NoError(t, c.Close())
 	})
@@ -329,6 +333,7 @@ func TestEndInAnotherProcessIsPublished(t *testing.T) {
 		open := func() *compensator.Compensator {
 			c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: queue.Client()})
 			require.NoError(t, err)
+			t.Cleanup(func() { _ = c.Close() })
 			return c
 		}
 		runs, waits := open(), open()

@@ -34,7 +34,7 @@ func resulting() []mutant {
 			edits: []edit{
 				{"sqlstore.Store.erase", `err = s.deleteResults($ctx, $tx, []processlog.ID{row.before.ID})`, `_ = s.deleteResults`},
 			},
-			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/EraseTakesTheResultToo", "TestResultGoesWithItsEntry"),
+			sees: tests("TestResultGoesWithItsEntry"),
 		},
 		{
 			name: "result-survives-the-purge", breaks: "G38",
@@ -83,7 +83,7 @@ func resulting() []mutant {
 				{"Transactions.call", `err := handler($a.Context(), $t.beginOnce, &$a.Row)`, `_, _ = t.begin()
 err := handler(a.Context(), func() (Transaction, error) { return t.tx, nil }, &a.Row)`},
 			},
-			sees: tests("TestCallThenAndSuccessCommitTogether", "TestCallNeedsNoConnectionOfItsOwn"),
+			sees: tests("TestCallNeedsNoConnectionOfItsOwn"),
 		},
 		{
 			name: "late-call-is-free", breaks: "G40",
