@@ -211,7 +211,7 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 	if err := errors.Join(validateType(businessType), s.validate()); err != nil {
 		return nil, err
 	}
-	t, f := engine.Type{Name: businessType}, features.TypeSettings{Breaker: features.Breaker(s.breaker)}
+	t, f := engine.Type{Name: businessType}, features.TypeSettings{Breaker: features.Breaker(s.breaker), Limit: s.Limit.settings(c, businessType, s.Codec)}
 	set(&t, &f, &s)
 	if s.compensate != nil {
 		t.Undo = c.single(s.compensate, &s)
@@ -230,6 +230,9 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 		return nil, err
 	}
 	if err := c.serialize(ctx, businessType, s.TypeConfig); err != nil {
+		return nil, err
+	}
+	if err := c.checkLimits(ctx, &s.Limit); err != nil {
 		return nil, err
 	}
 	if err := c.features.Register(t, f); err != nil {
@@ -391,6 +394,16 @@ func (c *Compensator) serialize(ctx context.Context, businessType string, cfg Ty
 	defer cancel()
 	key := func(row *processlog.Row) string { return cfg.Serial(c.handed(row, cfg.Codec)) }
 	return c.features.Serialize(ctx, businessType, features.Serial{Key: key, PassDead: cfg.PassDead})
+}
+
+// checkLimits returns an error if a type needs the table of limits and it does not exist.
+func (c *Compensator) checkLimits(ctx context.Context, l *Limit) error {
+	if !l.isSet() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
+	defer cancel()
+	return c.features.Engine.Store.ReturnStarts(ctx, processlog.StartLimit{Name: l.Of}, nil)
 }
 
 func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {

@@ -1,12 +1,14 @@
 package compensator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/compensator-go/compensator/internal/features"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -31,6 +33,9 @@ type TypeConfig struct {
 	Serial func(e *Entry) string
 
 	PassDead bool // lets later entries of a key run although an earlier one is dead. It needs Serial
+
+	// Limit limits how many entries of this type start over all processes. Default: no limit.
+	Limit Limit
 
 	// RefuseOtherContent makes Record return ErrOtherContent if an idempotency key comes again with other content. The
 	// transaction then cannot commit. If RefuseOtherContent is false, the receipt reports the difference, and the
@@ -234,6 +239,95 @@ func (b Breaker) validate() (problems []error) {
 	return problems
 }
 
+// Limit limits how many entries of a type start, and how many run at once, over all processes. Set Rate, Concurrent, or both. The zero
+// value means no limit.
+//
+// A claim takes a permit for each entry in its own transaction, by the database's clock. An entry without a permit waits unclaimed, and
+// costs no attempt. A permit ends with the entry's lease, so a process that dies gives its permits back. G41 (limits) in
+// docs/reference/guarantees.md is the exact promise.
+//
+// Every attempt counts as a start, and so does every attempt of a compensation. Give the same Limit to all processes and all types that
+// share it. Limits need the table of limits, which Migrate creates. They do not fit HandleBatch.
+type Limit struct {
+	// Rate is the number of starts in a period of time, for example PerSecond(20).
+	Rate Rate
+
+	// Burst is the number of starts that may follow each other at once after a pause. Default 1. With a Burst of 1, each late claim
+	// loses a part of a start. Set at least 2 to reach the whole Rate.
+	Burst int
+
+	// Concurrent is the number of entries that run at once, from the claim to the stored outcome. At most 1000.
+	Concurrent int
+
+	// Key returns the key of an entry, for example a tenant or a partner. Each key has the whole limit for itself. An entry with the
+	// key "" is not limited. If Key is nil, all entries share the limit. Key gets the entry as it was recorded, without headers, and is
+	// called concurrently. It must return the same key each time, and must not block. The key must hold no personal data.
+	Key func(e *Entry) string
+
+	// Of is the name of the limit. Types with the same name share it. Default: the name of the type.
+	Of string
+}
+
+// Rate is a number of starts in a period of time.
+type Rate struct {
+	Starts int           // number of starts, at least 1
+	Per    time.Duration // period, 1 ms to a year
+}
+
+// PerSecond returns a rate of n starts a second.
+func PerSecond(n int) Rate { return Rate{Starts: n, Per: time.Second} }
+
+// interval returns the time between two starts, rounded up.
+func (r Rate) interval() time.Duration {
+	if r.Starts <= 0 {
+		return 0
+	}
+	return (r.Per + time.Duration(r.Starts) - 1) / time.Duration(r.Starts)
+}
+
+// isSet reports whether any field but Of is set.
+func (l *Limit) isSet() bool {
+	return l.Rate != (Rate{}) || l.Burst != 0 || l.Concurrent != 0 || l.Key != nil || l.Of != ""
+}
+
+func (l *Limit) problems() (problems []error) {
+	refuse := func(bad bool, field, format string, args ...any) {
+		if bad {
+			problems = append(problems, &FieldError{Field: "Limit" + field, Reason: fmt.Sprintf(format, args...)})
+		}
+	}
+	if !l.isSet() {
+		return nil
+	}
+	rated := l.Rate != (Rate{})
+	refuse(!rated && l.Concurrent == 0, "", "has neither Rate nor Concurrent")
+	refuse(rated && l.Rate.Starts < 1, ".Rate", "%d starts: want at least 1", l.Rate.Starts)
+	refuse(rated && (l.Rate.Per < time.Millisecond || l.Rate.Per > processlog.MaxBurstTime), ".Rate", "is for %v: want 1ms to a year", l.Rate.Per)
+	refuse(!rated && l.Burst != 0, ".Burst", "is for limits with a Rate")
+	refuse(l.Burst < 0 || l.Burst > processlog.MaxBurst, ".Burst", "%d: want 0 to %d", l.Burst, processlog.MaxBurst)
+	refuse(rated && l.Rate.interval() > processlog.MaxBurstTime/time.Duration(max(1, l.Burst)), ".Burst", "%d starts take more than a year", l.Burst)
+	refuse(l.Concurrent < 0 || l.Concurrent > processlog.MaxConcurrent, ".Concurrent", "%d: want 0 to %d", l.Concurrent, processlog.MaxConcurrent)
+	if l.Of != "" && validateType(l.Of) != nil {
+		refuse(true, ".Of", "%q is not the name of a limit: want 1 to %d characters, as in a business type", l.Of, processlog.MaxName)
+	}
+	return problems
+}
+
+// settings returns the limit of a type for the feature, or the zero value.
+func (l *Limit) settings(c *Compensator, businessType string, codec Codec) features.Limit {
+	if !l.isSet() {
+		return features.Limit{}
+	}
+	s := features.Limit{Name: cmp.Or(l.Of, businessType), Interval: l.Rate.interval(), Concurrent: l.Concurrent}
+	if s.Interval > 0 {
+		s.Burst = max(1, l.Burst)
+	}
+	if key := l.Key; key != nil {
+		s.Key = func(row *processlog.Row) string { return key(c.handed(row, codec)) }
+	}
+	return s
+}
+
 func (cfg TypeConfig) withDefaults(of Config) TypeConfig {
 	setDefault(&cfg.Keep, of.Keep)
 	if cfg.Codec == nil {
@@ -263,7 +357,7 @@ func (cfg TypeConfig) problems() (problems []error) {
 	if cfg.PassDead && cfg.Serial == nil {
 		problems = append(problems, &FieldError{Field: "PassDead", Reason: "is for types that have Serial"})
 	}
-	return problems
+	return append(problems, cfg.Limit.problems()...)
 }
 
 func (s settings) validate() error {
@@ -299,6 +393,7 @@ func (s settings) batchProblems() (problems []error) {
 	if !s.batch {
 		return nil
 	}
+	refuse(s.Limit.isSet(), "Limit", "is for handlers of single entries: one call with a batch would be many starts")
 	refuse(s.batchSize < 1 || s.batchSize > processlog.MaxRows, "BatchSize", "%d: want 1 to %d, what one claim brings", s.batchSize, processlog.MaxRows)
 	refuse(s.batchWait < 0, "BatchWait", "%v is less than 0", s.batchWait)
 	refuse(s.batchWait > s.lease, "BatchWait", "%v is more than the Lease, %v: no entry is to wait longer for others than after a crash", s.batchWait, s.lease)

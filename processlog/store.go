@@ -32,7 +32,7 @@ type Transaction interface {
 // method works in one short transaction at READ COMMITTED, or in the caller's transaction. A Store computes "now" from
 // the database's clock, so its methods take durations and no times. The slots of a Calendar are the one exception.
 //
-// Store consists of five interfaces, one for each kind of caller. An implementation is right if it passes
+// Store consists of six interfaces, one for each kind of caller. An implementation is right if it passes
 // suite.TestStore of package compensatortest/suite.
 type Store interface {
 	Recorder
@@ -40,6 +40,7 @@ type Store interface {
 	Keeper
 	Calendar
 	Ordering
+	StartLimits
 
 	// Check returns all reasons why this server, session or table is not safe to use.
 	Check(ctx context.Context) error
@@ -357,6 +358,9 @@ type Claimed struct {
 
 	// Rejected lists entries whose rows the database refuses to write, for example by a trigger. They are unchanged.
 	Rejected []Refusal
+
+	Limited []Limited       // entries that got no permit; set by ClaimLimited only
+	Rooms   map[string]Room // by key, for the keys that ClaimLimited has read; otherwise nil
 }
 
 // Held is an entry that the caller holds under a lease.

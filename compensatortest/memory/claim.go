@@ -17,12 +17,20 @@ const lockedRetry = 50 * time.Millisecond
 // Claim implements processlog.Store. It calls accept while it holds the store's lock, so accept must not call the
 // store.
 func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	return s.claim(ctx, want, token, lease, nil, accept)
+}
+
+// claim implements Claim, and ClaimLimited if limit is not nil.
+func (s *Store) claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit *processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if err := ctx.Err(); err != nil {
 		return processlog.Claimed{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := claiming{store: s, now: s.nowLocked(), token: token, lease: lease, accept: accept}
+	if limit != nil {
+		c.permits = s.permitsLocked(*limit, c.now)
+	}
 	held := make(map[processlog.ID]processlog.Token, len(want))
 	for _, w := range want {
 		held[w.ID] = w.Token
@@ -30,6 +38,7 @@ func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token proce
 	for _, id := range slices.SortedFunc(maps.Keys(held), processlog.ID.Compare) {
 		c.oneLocked(id, held[id])
 	}
+	c.found.Rooms = c.permits.rooms()
 	return c.found, nil
 }
 
@@ -41,6 +50,8 @@ type claiming struct {
 	lease  time.Duration
 	accept func(*processlog.Row) bool
 	found  processlog.Claimed
+
+	permits *permits // nil: the claim needs no permits
 }
 
 func (c *claiming) oneLocked(id processlog.ID, held processlog.Token) {
@@ -51,19 +62,28 @@ func (c *claiming) oneLocked(id processlog.ID, held processlog.Token) {
 	}
 	v := row.committed
 	own := held != processlog.Token{} && held == v.token
-	switch before := v.row(c.now); {
+	before := v.row(c.now)
+	if v.due(c.now) && !v.entry.State.Terminal() && row.freeFor(nil) && (before.LeaseLeft <= 0 || own) {
+		c.permits.look(&before)
+		v = row.committed // look may have raised the version
+		before = v.row(c.now)
+	}
+	switch {
 	case !row.freeFor(nil):
 		c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: id, In: lockedRetry})
 	case v.entry.State.Terminal():
 		c.found.Gone = append(c.found.Gone, id)
 	case before.DueIn > 0 || before.LeaseLeft > 0 && !own:
 		c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: id, In: max(before.DueIn, before.LeaseLeft)})
-	case !c.accept(&before):
+	case c.permits.without(&before):
+		c.found.Limited = append(c.found.Limited, c.permits.limited(&before))
+	case c.permits.refuses(&before), !c.accept(&before):
 		c.found.Refused = append(c.found.Refused, v.row(c.now))
 	case c.store.refused[id] != nil:
 		c.found.Rejected = append(c.found.Rejected, processlog.Refusal{ID: id, Err: c.store.refused[id]})
 	default:
 		c.store.writeLocked(nil, row, v.claimed(c.token, c.lease, c.now, own), nil)
+		c.permits.take(row.committed)
 		c.found.Mine = append(c.found.Mine, c.mine(row.committed, before))
 	}
 }

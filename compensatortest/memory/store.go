@@ -45,6 +45,7 @@ type Store struct {
 	marks         map[string]*mark
 	ordering      map[orderingKey]notes
 	ops           operations
+	limits        map[limitKey]limitRow
 	open          []*Tx
 	watch         func(before, after processlog.Row)
 	shift         time.Duration // time that is added to this process's clock
@@ -65,6 +66,7 @@ func NewStore() *Store {
 		marks:    make(map[string]*mark),
 		ordering: make(map[orderingKey]notes),
 		ops:      newOperations(),
+		limits:   make(map[limitKey]limitRow),
 		watch:    func(processlog.Row, processlog.Row) {},
 	}
 }
@@ -110,13 +112,14 @@ type StoreState struct {
 	marks    map[string]int64
 	ordering map[orderingKey]notes
 	ops      operations
+	limits   map[limitKey]limitRow
 }
 
 // Snapshot returns the committed content of the store, as a replica would have it.
 func (s *Store) Snapshot() StoreState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone()} // A shallow clone is enough, because records are only appended.
+	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone(), maps.Clone(s.limits)} // A shallow clone is enough, because records are only appended.
 }
 
 // Restore sets the store back to a snapshot, as if a lagging replica had been promoted. Open transactions end as in
@@ -133,6 +136,7 @@ func (s *Store) Restore(state StoreState) {
 	s.lastID, s.lastCommitted, s.audit = state.lastID, state.lastID, maps.Clone(state.audit)
 	s.ordering = cloneOrdering(state.ordering)
 	s.ops = state.ops.clone()
+	s.limits = maps.Clone(state.limits)
 	s.marks = make(map[string]*mark, len(state.marks))
 	for businessType, at := range state.marks {
 		s.marks[businessType] = &mark{at: at}

@@ -38,13 +38,38 @@ func CallPartner(c *compensator.Compensator) (*compensator.Type[Refund], error) 
 	})
 }
 
-// LimitCalls allows four calls at once in each process.
+// LimitCalls allows 20 starts a second and eight calls at once over all processes, and four calls at once in each.
 func LimitCalls(c *compensator.Compensator) (*compensator.Type[Refund], error) {
 	return compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{
-		Concurrency: 4,
+		TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{
+			Rate: compensator.PerSecond(20), Burst: 5, // starts a second, over all processes
+			Concurrent: 8, // running at once, over all processes
+		}},
+		Concurrency: 4, // calls at once in this process
 		MaxWait:     24 * time.Hour,
 		Breaker:     compensator.Breaker{Of: 20, Share: 0.5, Pause: 5 * time.Second},
 	})
+}
+
+// LimitTenants allows each tenant two calls a second.
+func LimitTenants(c *compensator.Compensator) (*compensator.Type[Refund], error) {
+	return compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{
+		TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{
+			Rate: compensator.PerSecond(2), Burst: 2,
+			Key: func(e *compensator.Entry) string { return e.UserID },
+		}},
+	})
+}
+
+// ShareALimit has two types share 20 calls a second.
+func ShareALimit(c *compensator.Compensator) (refunds, charges *compensator.Type[Refund], err error) {
+	psp := compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.PerSecond(20), Burst: 5, Of: "psp"}}
+	refunds, err = compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{TypeConfig: psp})
+	if err != nil {
+		return nil, nil, err
+	}
+	charges, err = compensator.Handle(context.Background(), c, "charge", callPartner, &compensator.HandlerConfig[Refund]{TypeConfig: psp})
+	return refunds, charges, err
 }
 
 func callPartner(ctx context.Context, e *compensator.Entry, r Refund) error {

@@ -227,6 +227,13 @@ func (t *Type) separate(attempts []*Attempt) (first, blocked []*Attempt, giveUp 
 	return t.order.Separate(attempts)
 }
 
+// Claimer claims entries in the place of the store's Claim, and means the same. It asks the database. Entries that it does not lease
+// although they are due and free are in Claimed.Limited.
+type Claimer func(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error)
+
+// ClaimBy attaches a claimer to the type. Call it at registration.
+func (t *Type) ClaimBy(c Claimer) { t.claimer = c }
+
 // Slots count the calls of a type's handler in this process. A call holds its slot from before its entries are claimed until
 // the handler has returned. A type whose slots nobody counts has as many as it asks for.
 type Slots interface {

@@ -50,8 +50,12 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 	token := processlog.NewToken()
 	ctx, cancel := c.Statement()
 	defer cancel()
+	claim := c.Store.Claim
+	if t.claimer != nil {
+		claim = t.claimer
+	}
 	asked := time.Now() // Read the clock before the claim. The leases already run while the answer is on its way (G16).
-	found, err := c.Store.Claim(ctx, want, token, t.Lease, p.accept)
+	found, err := claim(ctx, want, token, t.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
 	c.Saw(problemClaim, err)
 	if err == nil {
@@ -260,6 +264,9 @@ func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Know
 	var wait []processlog.QueueEntry
 	for _, w := range found.Waiting {
 		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})
+	}
+	for _, l := range found.Limited {
+		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: l.ID, In: l.In})
 	}
 	for _, r := range found.Rejected {
 		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: e.refusals.RestLeft(t.Name, r.ID)})

@@ -16,6 +16,10 @@ import (
 // left to a success that waits to be stored, and then the entry is dead-lettered.
 const crashBudget = 3
 
+// RunsNothing reports whether a claim of an entry only counts a lost lease, or dead-letters the entry. It leaves out entries on
+// which a handler of this process is stuck. row is the row before the claim.
+func RunsNothing(row *processlog.Row) bool { return row.DeliveryCount >= crashBudget }
+
 // LostLeases counts the deliveries before this one that ended with no outcome.
 func LostLeases(row *processlog.Row) int { return row.DeliveryCount - 1 }
 

@@ -148,6 +148,9 @@ func (d *dispatcher) giveUp(t *Type, calls int, blocked []*Attempt, write func()
 	err := write()
 	for _, a := range blocked {
 		a.left(NotRun)
+		for _, f := range d.settler.settlements {
+			f.GivenBack(a)
+		}
 	}
 	return err
 }

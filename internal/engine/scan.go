@@ -194,6 +194,9 @@ func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 	found, err := s.claims.claim(t, unleased(leased.IDs), needed)
 	s.claimSchedule.ended(t, time.Since(began))
 	s.returnToSource(t, leased, found, err)
+	if t.claimer != nil {
+		s.claimSchedule.noteBlocked(t, len(leased.IDs), len(leased.IDs)-found.LimitedLater())
+	}
 	t.slots.Release(needed - t.calls(found.Mine))
 	if err != nil {
 		return claimResult{err: err}, true
@@ -258,6 +261,9 @@ func (s *scanner) returnToSource(t *Type, leased processlog.Leased, found claime
 	}
 	for _, w := range found.Waiting {
 		add(w.ID, false, w.In)
+	}
+	for _, l := range found.Limited {
+		add(l.ID, false, l.In)
 	}
 	for _, id := range found.spare {
 		add(id, false, 0) // for any process with a free call, perhaps this one

@@ -41,6 +41,7 @@ type Type struct {
 	slots      Slots
 	admissions []*Admission
 	order      *Order   // nil: no entry waits for another
+	claimer    Claimer  // nil: the store's Claim
 	grouping   Grouping // nil: each entry has a call of its own
 }
 

@@ -19,8 +19,8 @@ func Points() []Point { return slices.Clone(points) }
 
 var points = []Point{
 	EntryInserted, CommitNext, CommitDone, CommitReported,
-	CommitFound, IDsResolved, EntryReadBack, FreshClaimed, EnqueueNext, Enqueued, QueueClaimed, DueRead, ClaimLocked, ClaimWritten,
-	ClaimCommitted, ClaimReleased, OverdueClaimed, CrashesCounted,
+	CommitFound, IDsResolved, EntryReadBack, FreshClaimed, EnqueueNext, Enqueued, QueueClaimed, DueRead, LimitLocked, ClaimLocked, ClaimWritten,
+	PermitsWritten, ClaimCommitted, ClaimReleased, OverdueClaimed, CrashesCounted,
 	AttemptStarted, BatchStarted, BatchBroken, BatchEnded, HandlerReturned, CallReturned, ThenReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
 	OrderingJoined, OrderingRead, OrderingNoted, OrderingBlocked, OrderingLeft, OrderingMoved, OrderingFollowed,
 	OutcomesNext, OutcomesPart, OutcomesStored, QueueSettled,

@@ -31,8 +31,10 @@ const (
 	Enqueued       Point = "enqueued"        // the queue has the entries, no scanner has been notified
 	QueueClaimed   Point = "queue-claimed"   // entries are leased in the queue, but not in the database
 	DueRead        Point = "due-read"        // due entries were read from the database without the queue, but they are not claimed
+	LimitLocked    Point = "limit-locked"    // the rows of a limit are locked, but no entry is chosen
 	ClaimLocked    Point = "claim-locked"    // rows are locked and chosen, but the leases are not written
 	ClaimWritten   Point = "claim-written"   // the leases are written, but not committed
+	PermitsWritten Point = "permits-written" // the permits of the claimed entries are written, but not committed
 	ClaimCommitted Point = "claim-committed" // entries are leased in the database, but the result is not used yet
 	ClaimReleased  Point = "claim-released"  // a claim that ran nothing is undone, but the queue is not updated
 	OverdueClaimed Point = "overdue-claimed" // the reconciler claimed entries directly from the database, but they are not started

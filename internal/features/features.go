@@ -63,11 +63,21 @@ type Queue struct {
 type TypeSettings struct {
 	Breaker Breaker // the zero value means no breaker
 	Batch   Batch   // the zero value means that a call of the handler takes one entry
+	Limit   Limit   // the zero value means no limit
 
 	PublishEnds bool // processes that wait for an entry of the type are notified of its end
 
 	RunTx, UndoTx TxHandler   // nil: the handler or the compensation needs no transaction
 	RunCall       CallHandler // nil: the handler does not begin its transaction late
+}
+
+// Limit limits how many entries start, over all processes. It has a name. See limits.Settings.
+type Limit struct {
+	Name       string
+	Interval   time.Duration
+	Burst      int
+	Concurrent int
+	Key        func(row *processlog.Row) string
 }
 
 // Batch is a handler that takes several entries. See batches.Settings.
@@ -135,6 +145,7 @@ type Set struct {
 	cfg      Config
 	batch    func(t *engine.Type, b Batch)                 // nil if the feature is not built in
 	transact func(t *engine.Type, settings TypeSettings)   // nil if the feature is not built in
+	limit    func(l Limit) (func(t *engine.Type), error)   // nil if the feature is not built in
 	types    []func(t *engine.Type, settings TypeSettings) // each is called for each type, when the type is registered
 
 	// notify sends messages to the other processes, and listen receives theirs until its context ends. Both are nil if no
@@ -195,6 +206,16 @@ func (s *Set) Register(t engine.Type, settings TypeSettings) error {
 	if transacts && s.transact == nil {
 		return missing("transactional handlers")
 	}
+	limit := func(*engine.Type) {}
+	if settings.Limit.Name != "" {
+		if s.limit == nil {
+			return missing("limits over all processes")
+		}
+		var err error
+		if limit, err = s.limit(settings.Limit); err != nil {
+			return err
+		}
+	}
 	return s.Engine.Register(t, func(t *engine.Type) {
 		if settings.Batch.Call != nil {
 			s.batch(t, settings.Batch)
@@ -202,6 +223,7 @@ func (s *Set) Register(t engine.Type, settings TypeSettings) error {
 		if transacts {
 			s.transact(t, settings)
 		}
+		limit(t)
 		for _, attach := range s.types {
 			attach(t, settings)
 		}

@@ -28,11 +28,13 @@ import (
 // Program configures a child process. The child runs a Compensator and stops at Point, where the test kills the
 // process.
 type Program struct {
-	Record bool          // whether to record one entry first, through a plain pool
-	Point  string        // point at which the child prints "paused" and waits
-	Killer string        // business ids of entries whose handler kills the process, separated by commas
-	Works  time.Duration // how long the other handlers take
-	Every  time.Duration // interval of the periodic type "tick", whose handler writes the slot as its effect (0: not registered)
+	Record     bool          // whether to record one entry first, through a plain pool
+	Point      string        // point at which the child prints "paused" and waits
+	Killer     string        // business ids of entries whose handler kills the process, separated by commas
+	Works      time.Duration // how long the other handlers take
+	Concurrent int           // Limit.Concurrent of the type "ship_order" (0: no limit)
+
+	Every time.Duration // interval of the periodic type "tick", whose handler writes the slot as its effect (0: not registered)
 
 	DSN, Redis, Prefix string
 }
@@ -99,7 +101,7 @@ func (r *childRun) run() {
 		Logger: slog.New(slog.DiscardHandler), Observer: r.observer(),
 	})
 	must(err)
-	types, err := newLifeTypes(c, r.at, r.handler)
+	types, err := newLifeTypes(c, r.Concurrent, r.at, r.handler)
 	must(err)
 	if r.Every > 0 {
 		must(Tick(c, r.Every))

@@ -15,6 +15,7 @@ import (
 type HookedStore struct {
 	processlog.Store
 	OnClaim  func() error
+	OnPermit func() // called after a claim under a limit has committed
 	OnSettle func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error)
 }
 
@@ -25,6 +26,15 @@ func (s *HookedStore) Claim(ctx context.Context, want []processlog.Wanted, token
 		}
 	}
 	return s.Store.Claim(ctx, want, token, lease, accept)
+}
+
+// ClaimLimited calls OnPermit when the claim is committed.
+func (s *HookedStore) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	found, err := s.Store.ClaimLimited(ctx, want, token, lease, limit, accept)
+	if s.OnPermit != nil {
+		s.OnPermit()
+	}
+	return found, err
 }
 
 func (s *HookedStore) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {

@@ -20,7 +20,7 @@ type LifeTypes struct {
 	Mail  *compensator.Type[Order] // batch handler
 }
 
-func newLifeTypes(c *compensator.Compensator, at func(point string), more func(e *compensator.Entry) error) (*LifeTypes, error) {
+func newLifeTypes(c *compensator.Compensator, concurrent int, at func(point string), more func(e *compensator.Entry) error) (*LifeTypes, error) {
 	var types LifeTypes
 	var errs [4]error
 	effect := func(ctx context.Context, tx *compensator.ScopedTx, what string, e *compensator.Entry, point string) error {
@@ -31,7 +31,8 @@ func newLifeTypes(c *compensator.Compensator, at func(point string), more func(e
 	types.Pay, errs[0] = compensator.HandleTx(context.Background(), c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
 		return errors.Join(effect(ctx, tx, "paid ", e, InHandler), more(e))
 	}, nil)
-	types.Ship, errs[1] = compensator.Handle(context.Background(), c, "ship_order", func(_ context.Context, e *compensator.Entry, _ Order) error { return more(e) }, nil)
+	limited := &compensator.HandlerConfig[Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: concurrent}}}
+	types.Ship, errs[1] = compensator.Handle(context.Background(), c, "ship_order", func(_ context.Context, e *compensator.Entry, _ Order) error { return more(e) }, limited)
 	types.Close, errs[2] = compensator.Handle(context.Background(), c, "close_order", func(context.Context, *compensator.Entry, Order) error { return ErrSoldOut }, &compensator.HandlerConfig[Order]{
 		MaxAttempts: 1,
 		CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
@@ -54,7 +55,7 @@ func (w *World) LifeInstance(db *sql.DB) (*compensator.Compensator, *LifeTypes) 
 	cfg := w.Quick()
 	cfg.DB, cfg.Lease = db, time.Second
 	c := w.New(cfg)
-	types, err := newLifeTypes(c, func(string) {}, func(*compensator.Entry) error { return nil })
+	types, err := newLifeTypes(c, 0, func(string) {}, func(*compensator.Entry) error { return nil })
 	require.NoError(w.T, err)
 	return c, types
 }

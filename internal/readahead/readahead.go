@@ -32,7 +32,7 @@ func New() *List {
 // mostReadAhead bounds List.claims.
 const mostReadAhead = 16
 
-// mostRejectedInFront limits how many entries that the database refuses to lease are skipped.
+// mostRejectedInFront limits how many entries are skipped that the database refuses to lease, or that wait for a permit.
 const mostRejectedInFront = 10 * processlog.MaxRows
 
 // Share is one claim's part of what was read.
@@ -125,15 +125,15 @@ func (r *List) Tried(s Share, found processlog.Claimed, err error) {
 		delete(r.out, id)
 	}
 	// One statement skips at most MaxRows entries. If more stand in front, the entries behind them wait. Rejected
-	// entries rest for long and cost no claim, so many more of them may be skipped.
+	// entries rest for long and cost no claim, and so do limited ones. So many more of them may be skipped.
 	most := processlog.MaxRows
-	if len(found.Rejected) > 0 {
+	if len(found.Rejected)+found.LimitedLater() > 0 {
 		most = mostRejectedInFront
 	}
 	r.inFront = min(r.inFront+standing(found), most)
 	// Other processes have taken most of this Share. Further claims of the same read would each bring only a few
 	// entries.
-	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Refused)+len(found.Rejected) {
+	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Refused)+len(found.Rejected)+len(found.Limited) {
 		r.ids, r.claims = nil, 1
 		return
 	}
@@ -144,7 +144,7 @@ func (r *List) Tried(s Share, found processlog.Claimed, err error) {
 // locked. Without this, a claim for a single free slot would meet the same locked row again and again. If the claim got
 // nothing, more such entries may follow, so the number is doubled.
 func standing(found processlog.Claimed) int {
-	n := len(found.Refused) + len(found.Rejected)
+	n := len(found.Refused) + len(found.Rejected) + found.LimitedLater()
 	for _, w := range found.Waiting {
 		if w.In <= processlog.LockedRetry {
 			n++

@@ -135,6 +135,15 @@ var columnMeanings = map[string]string{
 	"_case.due_at":        "When somebody should have looked at it, in milliseconds since 1970, UTC.",
 	"_case.closed_at":     "When it was closed, in milliseconds since 1970, UTC. 0 means open.",
 
+	"_limit.limit_name":     "Name of the limit: `Limit.Of`, or the name of the type.",
+	"_limit.limit_key":      "The key, or the hash of a long key. Not encrypted. Each claim under the limit locks the row with the empty key.",
+	"_limit.tat":            "Theoretical arrival time of the next start, in nanoseconds since 1970, UTC.",
+	"_limit.granted_at":     "When a start was last granted, in milliseconds since 1970, UTC.",
+	"_limit.holders":        "Entries that may hold a permit, as id:version. A permit ends with the lease of its entry.",
+	"_limit.start_interval": "Nanoseconds between two starts at the last grant. 0 means no rate.",
+	"_limit.burst":          "The burst at the last grant.",
+	"_limit.concurrent":     "The number of permits at the last grant. 0 means any number.",
+
 	"_turns.business_type": "Type of the entry.",
 	"_turns.turn_key":      "The ordering key, or the hash of a long key. Not encrypted.",
 	"_turns.place":         "Position among the entries of the key.",

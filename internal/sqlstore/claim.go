@@ -22,10 +22,15 @@ const claimRead = "SELECT {columns} FROM {log}{by id} WHERE id IN ({ids}) ORDER 
 //
 // On a server whose SKIP LOCKED locks nothing (TiDB), that condition still gives each row one owner.
 func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	return s.claim(ctx, want, token, lease, nil, accept)
+}
+
+// claim implements Claim, and ClaimLimited if permits is not nil.
+func (s *Store) claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, permits *permits, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if len(want) == 0 {
 		return processlog.Claimed{}, nil
 	}
-	c := claim{s: s, token: token, lease: lease, held: make(map[processlog.ID]processlog.Token, len(want))}
+	c := claim{s: s, token: token, lease: lease, permits: permits, held: make(map[processlog.ID]processlog.Token, len(want))}
 	for _, w := range want {
 		c.held[w.ID] = w.Token
 		c.ids = append(c.ids, w.ID)
@@ -36,7 +41,12 @@ func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token proce
 	// One transaction reads and writes, so each decision is about a locked row in the state in which it is written.
 	err := s.inOwn(ctx, func(tx processlog.Transaction) error { return c.run(ctx, tx, accept) })
 	if len(c.apart) > 0 {
+		err = c.permitApart(ctx)
+	}
+	if len(c.apart) > 0 && err == nil {
+		chosen := slices.Clone(c.apart)
 		err = c.takeApart(ctx)
+		c.returnApart(ctx, chosen)
 	}
 	if err != nil {
 		return processlog.Claimed{}, fmt.Errorf("compensator: claim %d entries: %w", len(want), err)
@@ -46,14 +56,15 @@ func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token proce
 
 // claim is the state of one Claim call.
 type claim struct {
-	s      *Store
-	ids    []processlog.ID
-	held   map[processlog.ID]processlog.Token
-	token  processlog.Token
-	lease  time.Duration
-	found  processlog.Claimed
-	waited *waitError       // set if a trigger waited for a lock
-	apart  []processlog.Row // rows to claim again: the database refused some of them, or a trigger waited
+	s       *Store
+	ids     []processlog.ID
+	held    map[processlog.ID]processlog.Token
+	token   processlog.Token
+	lease   time.Duration
+	permits *permits // nil: the claim needs no permits
+	found   processlog.Claimed
+	waited  *waitError       // set if a trigger waited for a lock
+	apart   []processlog.Row // rows to claim again: the database refused some of them, or a trigger waited
 }
 
 func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processlog.Row) bool) error {
@@ -74,6 +85,9 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	if err := c.lookAtUnread(ctx, tx, rows); err != nil {
 		return err
 	}
+	if err := c.lockPermits(ctx, tx, rows); err != nil {
+		return err
+	}
 	mine := c.choose(rows, accept)
 	if len(mine) == 0 {
 		return nil
@@ -85,7 +99,10 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	if c.waited = waitIn(err); c.waited != nil || c.s.refusesRow(err) {
 		c.apart = mine
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return c.writePermits(ctx, tx, c.found.Mine)
 }
 
 // choose separates the locked rows that may be claimed from the others. It moves the rows that it returns to the front
@@ -97,16 +114,24 @@ func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool)
 		switch {
 		case row.State.Terminal():
 			c.found.Gone = append(c.found.Gone, row.ID)
-		// No entry runs before it is due (G9) or while another process has its lease (G16), even if the queue offers it.
-		case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):
+		case !c.claimable(row):
 			c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: row.ID, In: max(row.DueIn, row.LeaseLeft)})
-		case !accept(row):
+		case c.permits.without(row):
+			c.found.Limited = append(c.found.Limited, c.permits.limited(row))
+		case c.permits.refuses(row), !accept(row):
 			c.found.Refused = append(c.found.Refused, *row)
 		default:
+			c.permits.take(row)
 			mine = append(mine, *row)
 		}
 	}
 	return mine
+}
+
+// claimable reports whether an entry may be claimed. No entry runs before it is due (G9) or while another process has its lease (G16),
+// even if the queue offers it.
+func (c *claim) claimable(row *processlog.Row) bool {
+	return !row.State.Terminal() && row.DueIn <= 0 && (row.LeaseLeft <= 0 || c.ours(row))
 }
 
 const claimUnread = "SELECT id FROM {log} WHERE id IN ({ids})"

@@ -83,6 +83,8 @@ type dialect struct {
 	unseenEnd  bool // whether a failed statement may end the transaction without the knowledge of a watcher of the connection
 
 	again  func(key string, columns ...string) string                   // suffix: an INSERT whose key exists overwrites these columns
+	offer  func(column string) string                                   // in an INSERT with again: the value that the INSERT brings for a column
+	later  func(a, b string) string                                     // the greater one of two numbers
 	keyed  func(keys []processlog.IdempotencyKey) string                // condition: the row's idempotency key is one of keys
 	groups func(from string, states []processlog.State) string          // query: the states and types that occur, without reading every row; nil: a plain GROUP BY is used
 	ended  func(seconds int, query string) string                       // makes the server end a SELECT after seconds; nil: the context ends it

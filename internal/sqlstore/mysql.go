@@ -56,6 +56,8 @@ func mysqlDialect(version string) *dialect {
 		qualified:  true,
 		insertID:   true,
 		again:      mysqlAgain,
+		offer:      func(column string) string { return "VALUES(" + column + ")" },
+		later:      func(a, b string) string { return "GREATEST(" + a + "," + b + ")" },
 		keyed:      mysqlKeyed,
 		ended:      mysqlEnded,
 		own: func(users *txwatch.Connector, opened *atomic.Int64) *sql.DB {

@@ -45,6 +45,8 @@ func sqliteDialect() *dialect {
 		insertID:     true,
 		unseenEnd:    true,
 		again:        sqliteAgain,
+		offer:        func(column string) string { return "excluded." + column },
+		later:        func(a, b string) string { return "MAX(" + a + "," + b + ")" },
 		keyed:        sqliteKeyed,
 		groups:       sqliteGroups,
 		openOrdering: openOrderingSQLite,

@@ -27,6 +27,7 @@ const (
 	periodic  surroundings = "periodic"   // Victims record one entry for each slot of the periodic type "tick".
 	keeping   surroundings = "keeping"    // Some entries are old enough to be purged, and victims purge them because of Config.Keep.
 	inLine    surroundings = "in-line"    // Victims also record entries with an ordering key.
+	limited   surroundings = "limited"    // The kinds of plain handlers have a limit.
 	staffed   surroundings = "staffed"    // Config.Operations is set, and people act through package admin.
 	recorders surroundings = "recorders"  // Victims only record. A healthy process runs beside them, and the queue is known to hold all entries.
 )
@@ -64,9 +65,12 @@ var matrix = []crash{
 	{point: failpoint.QueueClaimed, most: 10},
 	{point: failpoint.QueueClaimed, most: 5, in: beside},
 	{point: failpoint.DueRead, most: 8, in: noRedis},
+	{point: failpoint.LimitLocked, most: 12, in: limited},
 	{point: failpoint.ClaimLocked, most: 12},
 	{point: failpoint.ClaimWritten, most: 12},
+	{point: failpoint.PermitsWritten, most: 12, in: limited},
 	{point: failpoint.ClaimCommitted, most: 12},
+	{point: failpoint.ClaimCommitted, most: 12, in: limited},
 	{point: failpoint.ClaimCommitted, most: 12, in: wheel},
 	{point: failpoint.ClaimCommitted, most: 12, in: beside},
 	{point: failpoint.ClaimReleased, most: 2},

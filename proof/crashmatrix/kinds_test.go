@@ -56,7 +56,8 @@ type kinds struct {
 	hang  bool // whether some compensations of recall run longer than their lease
 }
 
-func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
+// register registers the kinds. limit is the limit of those with a plain handler.
+func register(c *compensator.Compensator, db *sql.DB, limit compensator.Limit) (*kinds, error) {
 	k := &kinds{db: db, of: make(map[string]*compensator.Type[content])}
 	var problems []error
 	add := func(name string) func(*compensator.Type[content], error) {
@@ -85,7 +86,9 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 	}
 	k.of[wire] = wired.Type
 	for _, name := range []string{slow, fail, hand, later} {
-		add(name)(compensator.Handle(context.Background(), c, name, k.plain, &retry))
+		cfg := retry
+		cfg.Limit = limit
+		add(name)(compensator.Handle(context.Background(), c, name, k.plain, &cfg))
 	}
 	add(refund)(compensator.Handle(context.Background(), c, refund, k.plain, &compensator.HandlerConfig[content]{
 		MaxAttempts: refundFailures, Retry: retry.Retry, CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {

@@ -69,7 +69,11 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	if p.Compensator, err = compensator.New(ctx, config); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	p.kinds, err = register(p.Compensator, p.plain)
+	var limit compensator.Limit
+	if in == limited { // These kinds share a few permits. A permit that a victim leaves behind must come back, or the others never end.
+		limit = compensator.Limit{Rate: compensator.PerSecond(500), Burst: 20, Concurrent: 4, Of: "plain"}
+	}
+	p.kinds, err = register(p.Compensator, p.plain, limit)
 	if err == nil && in == streamed {
 		p.intake, err = openIntake(p, at)
 	}

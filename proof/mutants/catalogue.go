@@ -14,5 +14,6 @@ func catalogue() []mutant {
 		exchanging(),
 		operating(),
 		resulting(),
+		limiting(),
 	)
 }

@@ -34,8 +34,9 @@ type apart struct {
 	absent      bool          // whether no instance runs for most of Config.Keep (outlive)
 	admin       bool          // whether Operations is configured (drawAdmin)
 	visits      []visit
-	pausing     pausing  // pause of a type through package admin (drawPauses)
-	ordering    ordering // entries with ordering keys (drawOrdering)
+	pausing     pausing                      // pause of a type through package admin (drawPauses)
+	ordering    ordering                     // entries with ordering keys (drawOrdering)
+	limits      map[string]compensator.Limit // of types, by name (drawLimits)
 
 	// These properties exist in all seeds:
 	batchCalls int           // Concurrency of the batch type

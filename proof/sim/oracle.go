@@ -55,6 +55,10 @@ type oracle struct {
 	opened     map[breakerOn]*opening         // open breakers
 	looks      map[lookedAt]*opening          // breaker that was open when an entry's attempt checked its batch
 	sights     [sights]int
+
+	grants  map[limitKey][]grant                  // starts that limits have granted since the last loss, oldest first
+	forgot  int                                   // number of losses before these grants
+	permits map[limitKey]map[processlog.Held]bool // leases that were permits when they began
 }
 
 // opKind is the kind of a write.

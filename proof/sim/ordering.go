@@ -99,6 +99,7 @@ func (n *instance) ordered(kind string) (cfg compensator.TypeConfig) {
 		cfg.Serial = func(e *compensator.Entry) string { return l.key(e.BusinessType, string(e.IdempotencyKey)) }
 		cfg.PassDead = l.passDead
 	}
+	cfg.Limit = n.w.apart.limits[kind]
 	return cfg
 }
 
@@ -252,6 +253,9 @@ func (o *oracle) blockedLocked(l *life, before, after processlog.Row) {
 
 // wokenLocked asserts G9 (nothing starts early): an entry is made due only if it was due when it was blocked.
 func (o *oracle) wokenLocked(l *life, before, after processlog.Row) {
+	if o.fencedLocked(l, before, after) {
+		return
+	}
 	o.sights[sawWoken]++
 	last := l.last()
 	blocked := last.op.kind == opRelease && len(l.steps) > 1 && !last.row.NextAt.Equal(l.steps[len(l.steps)-2].row.NextAt)

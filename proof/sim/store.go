@@ -185,6 +185,32 @@ func (s *gatedStore) Resolve(ctx context.Context, ref compensator.Ref) (row proc
 }
 
 func (s *gatedStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (found processlog.Claimed, err error) {
+	return s.claim(ctx, want, token, accept, func(accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+		return s.store.Claim(ctx, want, token, lease, accept)
+	})
+}
+
+func (s *gatedStore) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	return s.claim(ctx, want, token, accept, func(accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+		found, err := s.store.ClaimLimited(ctx, want, token, lease, limit, accept)
+		s.from.w.oracle.granted(&limit, found, err)
+		return found, err
+	})
+}
+
+func (s *gatedStore) ReturnStarts(ctx context.Context, limit processlog.StartLimit, starts map[string]int) error {
+	if len(starts) == 0 { // It only checks that the table exists, when a type is registered.
+		return s.store.ReturnStarts(ctx, limit, starts)
+	}
+	return s.from.step(ctx, classOnce, "return-starts", limit.Name, func() error {
+		err := s.store.ReturnStarts(ctx, limit, starts)
+		s.from.w.oracle.returned(&limit, starts, err)
+		return err
+	})
+}
+
+// claim sends a statement that claims entries.
+func (s *gatedStore) claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, accept func(*processlog.Row) bool, send func(accept func(*processlog.Row) bool) (processlog.Claimed, error)) (found processlog.Claimed, err error) {
 	s.from.w.oracle.goesOn(s.from, "claims")
 	key := idsOf(want, func(w processlog.Wanted) compensator.EntryID { return w.ID })
 	op := &operation{kind: opClaim, from: s.from, want: slices.Clone(want)}
@@ -193,7 +219,7 @@ func (s *gatedStore) Claim(ctx context.Context, want []processlog.Wanted, token 
 	err = s.from.step(ctx, classOnce, "claim", key, func() (err error) {
 		done = time.Now()
 		s.from.w.oracle.claims(op)
-		found, err = s.store.Claim(ctx, want, token, lease, func(row *processlog.Row) bool { return s.from.w.oracle.accepted(s.from, row, accept(row)) })
+		found, err = send(func(row *processlog.Row) bool { return s.from.w.oracle.accepted(s.from, row, accept(row)) })
 		return err
 	})
 	if err != nil {

@@ -52,6 +52,8 @@ const (
 	sawBlocked
 	sawPutBack
 	sawWoken
+	sawLimited
+	sawFenced
 	sawBreakerOpen
 	sawProbe
 	sawBreakerClosed
@@ -93,6 +95,8 @@ var sightNames = [sights]string{
 	sawBatches:        "batches of several entries",
 	sawLingered:       "batches of several entries that may have waited for each other",
 	sawFollowed:       "attempts of entries that run after a batch",
+	sawLimited:        "entries that waited for a permit",
+	sawFenced:         "permits taken away because their leases had ended",
 	sawBreakerOpen:    "breakers that opened, or stayed open",
 	sawProbe:          "breakers that stayed open after a failed probe",
 	sawBreakerClosed:  "breakers that closed",

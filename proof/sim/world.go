@@ -119,6 +119,7 @@ func newWorld(seed uint64) *world {
 	w.drawMaxWait()
 	w.drawMessages()
 	w.drawPauses()
+	w.drawLimits()
 	return w
 }
 
@@ -451,7 +452,7 @@ func (w *world) waitTimeout() time.Duration {
 		}
 	}
 	attempt := cfg.Lease + 2*types.Timeout + 5*time.Second
-	return due + w.oracle.paused() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second + w.orderingTimeout()
+	return due + w.oracle.paused() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second + w.orderingTimeout() + w.limitTimeout()
 }
 
 // inFlight is how long a statement or a call of the queue may take after the healing.
@@ -529,11 +530,19 @@ func (w *world) fillEverySlot() {
 	w.await(time.Minute, func() bool { last = w.worker(); return last != nil })
 	w.endAllBut(last)
 	w.resume(last)
-	w.barrier = newBarrier(w.calls)
+	w.barrier = newBarrier(func(t string) int {
+		if w.apart.limits[t].Concurrent > 0 {
+			return 0 // The limit allows fewer calls than the slots, perhaps for several types together.
+		}
+		return w.calls(t)
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, t := range handledTypes {
 		o := order{way: enqueued}
+		if w.barrier.slots[t] == 0 {
+			continue
+		}
 		for i := range w.atOnce(t) {
 			o.entries = append(o.entries, compensator.NewEntry{BusinessType: t, Options: compensator.Options{
 				IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(barrierPrefix, t, i))}, Content: []byte(`0`)})

@@ -1,0 +1,161 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// limitKey names the row of a limit and key.
+type limitKey struct{ limit, key string }
+
+// limitRow is the state of one key under a limit. A stored row never changes. Each write stores a new one.
+type limitRow struct {
+	tat     int64 // theoretical arrival time of the next start, in unix ns
+	holders []holder
+}
+
+// holder is an entry with the version under which it has its permit.
+type holder struct {
+	id      processlog.ID
+	version uint64
+}
+
+// ClaimLimited implements processlog.Store. It calls accept and limit.Key while it holds the store's lock.
+func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	return s.claim(ctx, want, token, lease, &limit, accept)
+}
+
+// ReturnStarts implements processlog.Store.
+func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, starts map[string]int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, n := range starts {
+		if row, exists := s.limits[limitKey{limit.Name, key}]; exists {
+			row.tat -= int64(n) * int64(limit.Interval)
+			s.limits[limitKey{limit.Name, key}] = row
+		}
+	}
+	return nil
+}
+
+// permits is the state of one limit in a claim, which holds the store's lock. A nil *permits limits nothing.
+type permits struct {
+	s     *Store
+	now   int64 // unix ms
+	limit processlog.StartLimit
+	keyOf map[processlog.ID]keyed
+	asked map[string]bool // keys of the claimable entries
+}
+
+// keyed is what StartLimit.Of has returned for an entry.
+type keyed struct {
+	key         string
+	limited, ok bool
+}
+
+func (s *Store) permitsLocked(limit processlog.StartLimit, now int64) *permits {
+	return &permits{s: s, now: now, limit: limit, keyOf: make(map[processlog.ID]keyed), asked: make(map[string]bool)}
+}
+
+// look asks for the key of a claimable entry. It takes the permits of the key away whose leases have ended.
+func (p *permits) look(row *processlog.Row) {
+	if p == nil {
+		return
+	}
+	key, limited, ok := p.limit.Of(row)
+	p.keyOf[row.ID] = keyed{key, limited && ok, ok}
+	if !limited || !ok || p.asked[key] {
+		return
+	}
+	p.asked[key] = true
+	at := limitKey{p.limit.Name, key}
+	stored := p.s.limits[at]
+	stored.holders = slices.DeleteFunc(slices.Clone(stored.holders), p.endedLocked)
+	p.s.limits[at] = stored
+}
+
+// endedLocked reports whether a permit has ended. It raises the version of an entry whose lease has ended.
+func (p *permits) endedLocked(h holder) bool {
+	row := p.s.rows[h.id]
+	switch {
+	case row == nil || row.committed == nil || row.committed.entry.Version != h.version:
+		return true
+	case row.committed.leased(p.now) || !row.freeFor(nil):
+		return false
+	}
+	p.s.writeLocked(nil, row, row.committed.next(row.committed.token, p.now), nil)
+	return true
+}
+
+// of returns the stored row of an entry's key. limited is false for an entry that needs no permit.
+func (p *permits) of(id processlog.ID) (at limitKey, row limitRow, limited bool) {
+	if p == nil || !p.keyOf[id].limited {
+		return limitKey{}, limitRow{}, false
+	}
+	at = limitKey{p.limit.Name, p.keyOf[id].key}
+	return at, p.s.limits[at], true
+}
+
+// room returns what a key has left.
+func (p *permits) room(row limitRow) processlog.Room {
+	r := processlog.Room{Permits: processlog.Unbounded}
+	r.Starts, r.Next = p.limit.Free(time.Duration(row.tat - p.now*int64(time.Millisecond)))
+	if p.limit.Concurrent > 0 {
+		r.Permits = max(0, p.limit.Concurrent-len(row.holders))
+	}
+	return r
+}
+
+// without reports whether an entry needs a permit and there is none.
+func (p *permits) without(row *processlog.Row) bool {
+	_, stored, limited := p.of(row.ID)
+	if !limited {
+		return false
+	}
+	room := p.room(stored)
+	return room.Starts == 0 || room.Permits == 0
+}
+
+// refuses reports whether StartLimit.Key has said that an entry must not start.
+func (p *permits) refuses(row *processlog.Row) bool { return p != nil && !p.keyOf[row.ID].ok }
+
+// limited describes an entry that gets no permit.
+func (p *permits) limited(row *processlog.Row) processlog.Limited {
+	at, stored, _ := p.of(row.ID)
+	l := processlog.Limited{ID: row.ID, Key: at.key}
+	if room := p.room(stored); room.Starts == 0 {
+		l.In = room.Next
+	}
+	return l
+}
+
+// take takes the permit of an entry that was leased.
+func (p *permits) take(claimed *version) {
+	at, stored, limited := p.of(claimed.entry.ID)
+	if !limited {
+		return
+	}
+	stored.tat = max(stored.tat, p.now*int64(time.Millisecond)) + int64(p.limit.Interval)
+	if p.limit.Concurrent > 0 {
+		stored.holders = append(slices.Clone(stored.holders), holder{claimed.entry.ID, claimed.entry.Version})
+	}
+	p.s.limits[at] = stored
+}
+
+// rooms returns what the keys have left.
+func (p *permits) rooms() map[string]processlog.Room {
+	if p == nil || len(p.asked) == 0 {
+		return nil
+	}
+	rooms := make(map[string]processlog.Room, len(p.asked))
+	for key := range p.asked {
+		rooms[key] = p.room(p.s.limits[limitKey{p.limit.Name, key}])
+	}
+	return rooms
+}

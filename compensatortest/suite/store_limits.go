@@ -1,0 +1,277 @@
+package suite
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// limitPromises are the promises about limits on the starts of entries.
+var limitPromises = []storePromise{
+	{"RateGrantsTheBurstAndThenOneStartEachInterval", false, (*storeTest).rateGrantsTheBurstAndThenOneStartEachInterval},
+	{"KeyHasTheWholeLimitForItself", false, (*storeTest).keyHasTheWholeLimitForItself},
+	{"LimitIsSharedByItsName", false, (*storeTest).limitIsSharedByItsName},
+	{"EntryWithoutAPermitIsUnchanged", false, (*storeTest).entryWithoutAPermitIsUnchanged},
+	{"EntryThatIsNotClaimedTakesNoPermit", false, (*storeTest).entryThatIsNotClaimedTakesNoPermit},
+	{"StartThatIsReturnedIsGrantedAgain", false, (*storeTest).startThatIsReturnedIsGrantedAgain},
+	{"PermitEndsWithTheOutcome", false, (*storeTest).permitEndsWithTheOutcome},
+	{"PermitLastsAsLongAsTheLease", false, (*storeTest).permitLastsAsLongAsTheLease},
+	{"PermitWhoseLeaseHasEndedCannotComeBack", false, (*storeTest).permitWhoseLeaseHasEndedCannotComeBack},
+	{"ClaimsAtOnceNeverGrantMore", false, (*storeTest).claimsAtOnceNeverGrantMore},
+	{"EntryThatTheDatabaseRefusesTakesNoStart", false, (*storeTest).entryThatTheDatabaseRefusesTakesNoStart},
+	{"LimitsAreClaimedBesideALockedEntry", true, (*storeTest).limitsAreClaimedBesideALockedEntry},
+}
+
+// drafts returns n drafts of a type.
+func (t *storeTest) drafts(businessType string, n int) (drafts []processlog.Draft) {
+	for range n {
+		drafts = append(drafts, t.draft(businessType))
+	}
+	return drafts
+}
+
+// claimLimited claims entries under a limit.
+func (t *storeTest) claimLimited(limit processlog.StartLimit, by processlog.Token, lease time.Duration, ids ...processlog.ID) processlog.Claimed {
+	t.Helper()
+	wanted := make([]processlog.Wanted, len(ids))
+	for i, id := range ids {
+		wanted[i].ID = id
+	}
+	found, err := t.Store.ClaimLimited(t.ctx, wanted, by, lease, limit, all)
+	require.NoError(t, err)
+	return found
+}
+
+func limitedIDs(found processlog.Claimed) []processlog.ID {
+	ids := make([]processlog.ID, len(found.Limited))
+	for i, l := range found.Limited {
+		ids[i] = l.ID
+	}
+	return ids
+}
+
+// byBusinessID is a StartLimit.Key.
+func byBusinessID(row *processlog.Row) (key string, limited, ok bool) {
+	return row.BusinessID, row.BusinessID != "", true
+}
+
+func (t *storeTest) rateGrantsTheBurstAndThenOneStartEachInterval() {
+	limit := processlog.StartLimit{Name: "psp", Interval: 300 * time.Millisecond, Burst: 3}
+	ids := idsOf(t.insert(t.drafts("rate", 6)...))
+	began := time.Now()
+	found := t.claimLimited(limit, token(1), time.Minute, ids...)
+	assert.Equal(t, ids[:3], idsOf(found.Mine), "the burst, in the order of the ids")
+	assert.Equal(t, ids[3:], limitedIDs(found))
+	assert.Zero(t, found.Rooms[""].Starts)
+	assert.Equal(t, processlog.Unbounded, found.Rooms[""].Permits)
+	for _, l := range found.Limited {
+		assert.Positive(t, l.In)
+		assert.LessOrEqual(t, l.In, limit.Interval)
+	}
+	// One entry follows with each interval, and none before.
+	left := ids[3:]
+	for n := 1; len(left) > 0; {
+		again := t.claimLimited(limit, token(2), time.Minute, left...)
+		for range again.Mine {
+			// Subtract 1 ms, because a store counts whole milliseconds.
+			assert.GreaterOrEqual(t, time.Since(began), time.Duration(n)*limit.Interval-time.Millisecond, "start %d after the burst", n)
+			n++
+		}
+		left = limitedIDs(again)
+		require.Less(t, time.Since(began), eventually)
+	}
+}
+
+func (t *storeTest) keyHasTheWholeLimitForItself() {
+	limit := processlog.StartLimit{Name: "tenants", Interval: time.Hour, Burst: 2, Concurrent: 5, Key: byBusinessID}
+	drafts := t.drafts("tenants", 8)
+	for i, tenant := range []string{"a", "a", "a", "b", "a", "b", "", ""} {
+		drafts[i].BusinessID = tenant
+	}
+	rows := t.insert(drafts...)
+	found := t.claimLimited(limit, token(1), time.Minute, idsOf(rows)...)
+	assert.Equal(t, []processlog.ID{rows[0].ID, rows[1].ID, rows[3].ID, rows[5].ID, rows[6].ID, rows[7].ID}, idsOf(found.Mine),
+		"two of each tenant, and those without a tenant")
+	assert.Equal(t, []processlog.ID{rows[2].ID, rows[4].ID}, limitedIDs(found))
+	assert.Equal(t, "a", found.Limited[0].Key)
+	assert.NotContains(t, found.Rooms, "", "no row is read for entries that are not limited")
+	assert.Equal(t, 3, found.Rooms["b"].Permits)
+}
+
+func (t *storeTest) limitIsSharedByItsName() {
+	limit := processlog.StartLimit{Name: "shared", Interval: time.Hour, Burst: 3}
+	one, two := idsOf(t.insert(t.drafts("one", 2)...)), idsOf(t.insert(t.drafts("two", 2)...))
+	assert.Len(t, t.claimLimited(limit, token(1), time.Minute, one...).Mine, 2)
+	assert.Len(t, t.claimLimited(limit, token(2), time.Minute, two...).Mine, 1)
+	limit.Name = "Shared"
+	assert.Len(t, t.claimLimited(limit, token(3), time.Minute, two[1]).Mine, 1, "another name is another limit")
+}
+
+func (t *storeTest) entryWithoutAPermitIsUnchanged() {
+	limit := processlog.StartLimit{Name: "unchanged", Concurrent: 1}
+	rows := t.insert(t.drafts("unchanged", 2)...)
+	found := t.claimLimited(limit, token(1), time.Minute, idsOf(rows)...)
+	require.Len(t, found.Mine, 1)
+	t.follows(rows[0], found.Mine[0])
+	require.Equal(t, []processlog.ID{rows[1].ID}, limitedIDs(found))
+	after := t.load(rows[1].ID)
+	assert.Equal(t, []any{rows[1].Version, rows[1].DeliveryCount, rows[1].Token}, []any{after.Version, after.DeliveryCount, after.Token})
+	assert.LessOrEqual(t, after.LeaseLeft, time.Duration(0))
+}
+
+func (t *storeTest) entryThatIsNotClaimedTakesNoPermit() {
+	limit := processlog.StartLimit{Name: "refused", Interval: time.Hour, Burst: 1, Concurrent: 1, Key: func(row *processlog.Row) (string, bool, bool) {
+		return "k", true, row.BusinessID != "bad"
+	}}
+	drafts := t.drafts("refused", 4)
+	drafts[0].BusinessID = "bad"
+	drafts[1].Delay = time.Hour
+	rows := t.insert(drafts...)
+	wanted := make([]processlog.Wanted, len(rows))
+	for i, row := range rows {
+		wanted[i].ID = row.ID
+	}
+	found, err := t.Store.ClaimLimited(t.ctx, wanted, token(1), time.Minute, limit, func(row *processlog.Row) bool { return row.ID != rows[2].ID })
+	require.NoError(t, err)
+	assert.Equal(t, []processlog.ID{rows[3].ID}, idsOf(found.Mine))
+	assert.ElementsMatch(t, []processlog.ID{rows[0].ID, rows[2].ID}, idsOf(found.Refused))
+	assert.Empty(t, found.Limited)
+	none, err := t.Store.ClaimLimited(t.ctx, nil, token(1), time.Minute, limit, all)
+	require.NoError(t, err)
+	assert.Empty(t, none.Rooms)
+}
+
+func (t *storeTest) startThatIsReturnedIsGrantedAgain() {
+	limit := processlog.StartLimit{Name: "returned", Interval: time.Hour, Burst: 2}
+	ids := idsOf(t.insert(t.drafts("returned", 4)...))
+	require.Len(t, t.claimLimited(limit, token(1), time.Minute, ids...).Mine, 2)
+	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]int{"": 1, "without a row": 3}))
+	assert.Len(t, t.claimLimited(limit, token(2), time.Minute, ids[2:]...).Mine, 1)
+	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, nil))
+	assert.Empty(t, t.claimLimited(limit, token(3), time.Minute, ids[2:]...).Mine)
+}
+
+func (t *storeTest) permitEndsWithTheOutcome() {
+	limit := processlog.StartLimit{Name: "outcome", Concurrent: 2}
+	ids := idsOf(t.insert(t.drafts("outcome", 5)...))
+	mine := t.claimLimited(limit, token(1), time.Minute, ids...).Mine
+	require.Len(t, mine, 2)
+	require.True(t, t.settle(token(2), outcome(mine[0], processlog.Succeeded)).Applied)
+	next := t.claimLimited(limit, token(3), time.Minute, ids[2:]...)
+	require.Equal(t, ids[2:3], idsOf(next.Mine), "an outcome frees one permit")
+	require.NoError(t, t.Store.Release(t.ctx, ids[2:3], token(3)))
+	next = t.claimLimited(limit, token(4), time.Minute, ids[2:]...)
+	require.Len(t, next.Mine, 1, "and so does a release")
+	assert.Zero(t, next.Rooms[""].Permits)
+	t.change(mine[1].ID, processlog.ActionCancel)
+	assert.Len(t, t.claimLimited(limit, token(5), time.Minute, ids[3:]...).Mine, 1, "and a person")
+}
+
+func (t *storeTest) permitLastsAsLongAsTheLease() {
+	limit := processlog.StartLimit{Name: "lease", Concurrent: 1}
+	ids := idsOf(t.insert(t.drafts("lease", 2)...))
+	mine := t.claimLimited(limit, token(1), 200*time.Millisecond, ids[0]).Mine
+	require.Len(t, mine, 1)
+	lost, err := t.Store.Renew(t.ctx, []processlog.Held{{ID: ids[0], Version: mine[0].Version}}, 400*time.Millisecond)
+	require.NoError(t, err)
+	require.Empty(t, lost.Lost)
+	renewed := time.Now()
+	t.until(func() bool { return len(t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine) == 1 }, "the lease ends")
+	assert.Greater(t, time.Since(renewed), 300*time.Millisecond, "a renewed lease keeps its permit")
+}
+
+func (t *storeTest) permitWhoseLeaseHasEndedCannotComeBack() {
+	const lease = 50 * time.Millisecond
+	limit := processlog.StartLimit{Name: "fence", Concurrent: 1}
+	ids := idsOf(t.insert(t.drafts("fence", 3)...))
+	old := t.claimLimited(limit, token(1), lease, ids[0]).Mine
+	require.Len(t, old, 1)
+	t.until(func() bool { return len(t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine) == 1 }, "the lease ends")
+	left, err := t.Store.Renew(t.ctx, []processlog.Held{{ID: ids[0], Version: old[0].Version}}, time.Minute)
+	require.NoError(t, err)
+	assert.Equal(t, ids[:1], left.Lost, "two entries would hold one permit")
+	failed := outcome(old[0], processlog.Retrying)
+	failed.LastError, failed.ProcessCount = "late", 1
+	assert.False(t, t.settle(token(3), failed).Applied)
+	success := outcome(old[0], processlog.Succeeded)
+	success.Absorb = true
+	assert.True(t, t.settle(token(4), success).Applied, "a success stays true")
+
+	// The entry whose lease has ended may take its own permit again.
+	alone := processlog.StartLimit{Name: "alone", Concurrent: 1}
+	first := t.claimLimited(alone, token(5), lease, ids[2]).Mine
+	require.Len(t, first, 1)
+	t.until(func() bool { return len(t.claimLimited(alone, token(6), time.Minute, ids[2]).Mine) == 1 }, "the lease ends")
+	assert.Equal(t, 2, t.load(ids[2]).DeliveryCount, "the lost lease counts")
+}
+
+func (t *storeTest) claimsAtOnceNeverGrantMore() {
+	limit := processlog.StartLimit{Name: "at once", Interval: time.Hour, Burst: 7, Concurrent: 5, Key: byBusinessID}
+	drafts := t.drafts("at once", 60)
+	for i := range drafts {
+		drafts[i].BusinessID = fmt.Sprintf("k%d", i%3)
+	}
+	rows := t.insert(drafts...)
+	var mu sync.Mutex
+	granted := make(map[string]int)
+	var claims sync.WaitGroup
+	for by := range 6 {
+		claims.Go(func() {
+			for chunk := range slices.Chunk(rows[by*10:by*10+10], 5) {
+				want := make([]processlog.Wanted, len(chunk))
+				for i := range chunk {
+					want[i].ID = chunk[i].ID
+				}
+				found, err := t.Store.ClaimLimited(t.ctx, want, token(byte(by+1)), time.Minute, limit, all)
+				if !assert.NoError(t, err) {
+					return
+				}
+				mu.Lock()
+				for _, row := range found.Mine {
+					granted[row.BusinessID]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	claims.Wait()
+	assert.Equal(t, map[string]int{"k0": 5, "k1": 5, "k2": 5}, granted)
+}
+
+func (t *storeTest) entryThatTheDatabaseRefusesTakesNoStart() {
+	if t.Refuse == nil {
+		t.Skip("the harness cannot make the database refuse rows")
+	}
+	limit := processlog.StartLimit{Name: "trigger", Interval: time.Hour, Burst: 2, Concurrent: 2}
+	ids := idsOf(t.insert(t.drafts("trigger", 4)...))
+	t.Refuse(t.T, ids[:1])
+	found := t.claimLimited(limit, token(1), time.Minute, ids...)
+	require.Len(t, found.Rejected, 1)
+	assert.Equal(t, ids[0], found.Rejected[0].ID)
+	mine := idsOf(found.Mine)
+	// A store may give up the refused entry only after it has taken its permit, and then returns it.
+	mine = append(mine, idsOf(t.claimLimited(limit, token(1), time.Minute, ids[1:]...).Mine)...)
+	assert.Equal(t, ids[1:3], mine)
+	assert.Empty(t, t.claimLimited(limit, token(2), time.Minute, ids[1:]...).Mine)
+}
+
+func (t *storeTest) limitsAreClaimedBesideALockedEntry() {
+	limit := processlog.StartLimit{Name: "locked", Concurrent: 1}
+	ids := idsOf(t.insert(t.drafts("locked", 2)...))
+	const lease = 50 * time.Millisecond
+	require.Len(t, t.claimLimited(limit, token(1), lease, ids[0]).Mine, 1)
+	tx := t.begin()
+	change := newChange(ids[0], processlog.ActionCancel)
+	_, err := t.Store.Change(t.ctx, tx, false, change)
+	require.NoError(t, err)
+	// The row of the holder is locked, so its permit cannot be taken away. The claim does not wait for it.
+	assert.Empty(t, t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine)
+	require.NoError(t, tx.Commit())
+	t.until(func() bool { return len(t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine) == 1 }, "the cancelled entry has no permit")
+}

@@ -1,0 +1,110 @@
+package limits
+
+import (
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+const (
+	// gatherTime is how long a type whose limit is used up waits at most for several starts, to claim them together.
+	gatherTime = 150 * time.Millisecond
+
+	// mostVainWait is how much longer a process waits at most because others took all starts. Each such claim in a row doubles the wait.
+	mostVainWait = 400 * time.Millisecond
+
+	// permitPoll and mostPermitPoll are how long a process waits for a permit that another process holds.
+	permitPoll     = 50 * time.Millisecond
+	mostPermitPoll = time.Second
+
+	// mostGateWait is how long a gate stays closed at most. Other processes may return starts, or run with a new limit.
+	mostGateWait = 5 * time.Second
+)
+
+// gate says how many entries of a type are worth a claim, for a limit without keys. It goes by the last claim. Its zero value is open for
+// the first claim.
+type gate struct {
+	open bool // the limit has keys, so the type is always worth a claim
+
+	known    bool
+	left     processlog.Room // after the last claim
+	at       time.Time       // when that claim was answered
+	ended    int             // permits that have ended here since
+	rate     time.Time       // no claim before, because the rate is used up
+	permit   time.Time       // no claim before, because all permits are held
+	expected time.Time       // when a limited entry is worth a claim; zero: none waits
+	vain     int             // claims in a row that brought nothing
+}
+
+// until returns when the gate opens.
+func (g *gate) until() time.Time {
+	if g.permit.After(g.rate) {
+		return g.permit
+	}
+	return g.rate
+}
+
+// room returns how many entries are worth a claim now.
+func (g *gate) room(limit *processlog.StartLimit, now time.Time) int {
+	switch {
+	case g.open || !g.known:
+		return engine.Unlimited - 1
+	case now.Before(g.until()):
+		return 0
+	}
+	starts := g.left.Starts
+	if since := now.Sub(g.at) - g.left.Next; limit.Interval > 0 && since >= 0 {
+		starts = min(limit.Burst, starts+1+int(min(since/limit.Interval, processlog.MaxBurst)))
+	}
+	return max(1, min(starts, g.left.Permits+g.ended)) // At least one, because the answer of the last claim may be out of date.
+}
+
+// claimed notes the result of a claim.
+func (g *gate) claimed(found *processlog.Claimed, limit *processlog.StartLimit, now time.Time) {
+	left, read := found.Rooms[""]
+	if !read {
+		return // No entry of the claim needed a permit.
+	}
+	g.known, g.left, g.at, g.ended = true, left, now, 0
+	g.rate, g.permit, g.expected = time.Time{}, time.Time{}, time.Time{}
+	limited := len(found.Limited) > 0
+	if limited && len(found.Mine) == 0 {
+		g.vain++
+	} else {
+		g.vain = 0
+	}
+	if left.Starts == 0 {
+		gathered := time.Duration(gather(limit)-1) * limit.Interval
+		g.rate = now.Add(min(left.Next+gathered, mostGateWait))
+		if g.vain > 0 {
+			g.rate = g.rate.Add(jitter.N(min(mostVainWait, (gathered+limit.Interval)<<min(g.vain, 10))))
+		}
+	}
+	if left.Permits == 0 {
+		g.permit = now.Add(jitter.N(min(mostPermitPoll, permitPoll<<min(g.vain, 10))) + permitPoll)
+	}
+	for i := range found.Limited {
+		found.Limited[i].In = 0 // The gate holds them up. They keep their place.
+	}
+	if limited {
+		g.expected = g.until()
+	}
+}
+
+// gather returns how many starts to wait for. A third of the burst is left, so that a claim that comes late loses no start.
+func gather(limit *processlog.StartLimit) int {
+	if limit.Interval == 0 {
+		return 1
+	}
+	return max(1, min(limit.Burst*2/3, int(gatherTime/limit.Interval)))
+}
+
+// permitEnded notes that a permit of this process has ended. It reports whether an entry may wait for it.
+func (g *gate) permitEnded() bool {
+	g.ended++
+	waited := !g.permit.IsZero()
+	g.permit = time.Time{}
+	return waited
+}

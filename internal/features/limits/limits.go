@@ -1,0 +1,340 @@
+// Package limits implements TypeConfig.Limit: how many entries start, and run at once, over all processes.
+//
+// The store decides which entries get a permit, in the transaction of their claim. See StartLimits in package processlog. This package
+// has each claim of a limited type ask the store, and decides when the next claim is worthwhile:
+//
+//   - A limit without keys holds up its whole type. The type is not claimed until the limit allows a start (gate.go).
+//   - A limit with keys holds up the entries of one key. This process remembers which entries wait for a permit, and claims them
+//     when they may get one (line.go). Entries of other keys are claimed meanwhile.
+//
+// Everything here is a hint, except for one rule: an entry whose permit is older than grantLife does not start.
+//
+//	limits.go   which types have limits, and which claimed entries may start
+//	gate.go     when a type without keys is worth a claim
+//	line.go     when an entry of a key is worth a claim
+package limits
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// The texts of problems in Health and in the log.
+const (
+	problemKey    = "the function Key of a limit panicked"
+	problemReturn = "starts that were not used could not be returned to a limit"
+)
+
+// grantLife is how old a permit may be when its entry starts. A start that comes later could fall into the same window as starts
+// that were granted after it. The time runs from before the claim, so it covers the commit.
+const grantLife = time.Second
+
+// Settings are the settings of TypeConfig.Limit. The fields mean the same as those of processlog.StartLimit. Key is nil, or returns
+// the key of an entry: "" means that the entry is not limited.
+type Settings struct {
+	Name       string
+	Interval   time.Duration
+	Burst      int
+	Concurrent int
+	Key        func(row *processlog.Row) string
+}
+
+// Limits are the limits of all types of an engine.
+type Limits struct {
+	e      *engine.Engine
+	unused groupcommit.Batcher[unused]
+
+	mu       sync.Mutex          // guards the field below
+	settings map[string]Settings // by name
+}
+
+// unused is a start that was granted and that never began.
+type unused struct {
+	limit *limited
+	key   string
+}
+
+// New makes the limits of an engine.
+func New(e *engine.Engine) *Limits {
+	l := &Limits{e: e, settings: make(map[string]Settings)}
+	l.unused.Max, l.unused.Workers, l.unused.Flush = processlog.MaxRows, 1, l.giveBack
+	e.AwaitInDrain(&l.unused)
+	return l
+}
+
+// limited is a type with a limit.
+type limited struct {
+	l     *Limits
+	e     *engine.Engine
+	t     *engine.Type
+	limit processlog.StartLimit
+
+	mu      sync.Mutex // guards the fields below; nothing is called while it is held
+	permits map[holder]*permit
+	gate    gate // used if the limit has no keys
+	line    line // used if the limit has keys
+}
+
+// holder is an entry with the version under which it holds a permit.
+type holder struct {
+	id      processlog.ID
+	version uint64
+}
+
+// permit is a permit that this process holds.
+type permit struct {
+	key   string
+	asked time.Time // before the claim was sent
+	used  bool      // the handler was called
+}
+
+// With returns a function that has a type obey a limit. It returns a *FieldError if another type has another limit of the same name.
+func (l *Limits) With(s Settings) (attach func(t *engine.Type), err error) {
+	if err := l.share(&s); err != nil {
+		return nil, err
+	}
+	return func(t *engine.Type) { l.attach(t, s) }, nil
+}
+
+func (l *Limits) attach(t *engine.Type, s Settings) {
+	lt := &limited{l: l, e: l.e, t: t, permits: make(map[holder]*permit), line: newLine()}
+	lt.limit = processlog.StartLimit{Name: s.Name, Interval: s.Interval, Burst: s.Burst, Concurrent: s.Concurrent, Key: lt.keyOf(s.Key)}
+	if s.Key != nil {
+		lt.gate.open = true
+	}
+	t.ClaimBy(lt.claim)
+	t.Admit(engine.Admission{Room: lt.room, RoomAt: lt.roomAt, Admit: lt.admit, Ended: lt.ended})
+	l.e.Settle(engine.Settlement{
+		Stored:    func(a *engine.Attempt, _ processlog.State) { lt.over(a) },
+		Dropped:   lt.over,
+		GivenBack: lt.over,
+	})
+}
+
+// share notes the settings of a limit, which all types that share it must have.
+func (l *Limits) share(s *Settings) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first, shared := l.settings[s.Name]
+	if shared && (first.Interval != s.Interval || first.Burst != s.Burst || first.Concurrent != s.Concurrent || (first.Key == nil) != (s.Key == nil)) {
+		return &processlog.FieldError{Field: "Limit", Reason: fmt.Sprintf("another type shares the limit %q with other settings", s.Name)}
+	}
+	l.settings[s.Name] = *s
+	return nil
+}
+
+// keyOf returns the StartLimit.Key for a key function, which is the user's or nil. An entry that a claim only counts needs no permit.
+func (lt *limited) keyOf(key func(row *processlog.Row) string) func(row *processlog.Row) (string, bool, bool) {
+	return func(row *processlog.Row) (string, bool, bool) {
+		switch {
+		case engine.RunsNothing(row):
+			return "", false, true
+		case key == nil:
+			return "", true, true
+		}
+		text, err := call(key, row)
+		if err != nil {
+			// Nobody knows beside which entries this one may start.
+			lt.e.Problems.Complain(problemKey, err, "type", lt.t.Name, "entry", row.ID)
+			return "", false, false
+		}
+		return text, text != "", true
+	}
+}
+
+// call calls a user's key function. A key that is too long is replaced by its hash.
+func call(key func(row *processlog.Row) string, row *processlog.Row) (text string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %s", usererr.PanicText(p))
+		}
+	}()
+	draft := row.Draft()
+	recorded := draft.Row() // The function gets what was recorded and nothing else, so that it returns the same key each time.
+	text = key(&recorded)
+	if len(text) >= processlog.MaxOrderingKey {
+		sum := sha256.Sum256([]byte(text)) // also of a key that would just fit, which could be the hash of another key
+		text = hex.EncodeToString(sum[:])
+	}
+	return text, nil
+}
+
+// claim is the engine.Claimer of the type. Entries that are known to wait cost no statement.
+func (lt *limited) claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	asked := time.Now()
+	want, asleep := lt.awake(want, asked)
+	if len(want) == 0 {
+		lt.expect()
+		return processlog.Claimed{Limited: asleep}, nil
+	}
+	found, err := lt.e.Store.ClaimLimited(ctx, want, token, lease, lt.limit, accept)
+	if err != nil {
+		return found, err
+	}
+	woken := lt.claimed(&found, asked)
+	found.Limited = append(found.Limited, asleep...)
+	lt.wake(woken)
+	lt.expect()
+	return found, nil
+}
+
+// awake separates wanted entries from those that still wait for a permit.
+func (lt *limited) awake(want []processlog.Wanted, now time.Time) (rest []processlog.Wanted, asleep []processlog.Limited) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	return lt.line.awake(want, now)
+}
+
+// claimed notes the result of a claim. It sets how long each limited entry waits. woken are entries that may get a permit now.
+func (lt *limited) claimed(found *processlog.Claimed, asked time.Time) (woken []processlog.ID) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	for i := range found.Mine {
+		row := &found.Mine[i]
+		before := *row
+		before.DeliveryCount--
+		if key, needed, ok := lt.limit.Of(&before); needed && ok {
+			lt.permits[holder{row.ID, row.Version}] = &permit{key: key, asked: asked}
+		}
+	}
+	now := time.Now()
+	if lt.gate.open {
+		return lt.line.claimed(found, &lt.limit, now)
+	}
+	lt.gate.claimed(found, &lt.limit, now)
+	return nil
+}
+
+// wake offers entries again that may get a permit now.
+func (lt *limited) wake(ids []processlog.ID) {
+	for _, id := range ids {
+		lt.e.Move(lt.t.Name, id, 0)
+	}
+}
+
+// expect has the scanner claim the type when an entry that waits may get a permit.
+func (lt *limited) expect() {
+	lt.mu.Lock()
+	at := lt.gate.expected
+	if lt.gate.open {
+		at = lt.line.next()
+	}
+	lt.mu.Unlock()
+	if !at.IsZero() {
+		lt.e.Expect(lt.t.Name, max(0, time.Until(at)))
+	}
+}
+
+// room returns how many entries are worth a claim. It is never Unlimited: an entry that is inserted with a lease would have no permit.
+func (lt *limited) room() int {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	return lt.gate.room(&lt.limit, time.Now())
+}
+
+func (lt *limited) roomAt() time.Time {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	return lt.gate.until()
+}
+
+// admit refuses attempts whose permits are too old.
+func (lt *limited) admit(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	for _, a := range attempts {
+		if p := lt.permits[holderOf(a)]; p != nil && time.Since(p.asked) > grantLife {
+			refused = append(refused, a)
+		} else {
+			admitted = append(admitted, a)
+		}
+	}
+	return admitted, refused
+}
+
+func holderOf(a *engine.Attempt) holder { return holder{a.Row.ID, a.Row.Version} }
+
+// ended notes whether an attempt has called its handler.
+func (lt *limited) ended(a *engine.Attempt, r engine.Result) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	if p := lt.permits[holderOf(a)]; p != nil && !r.Unstarted {
+		p.used = true
+	}
+}
+
+// over notes that an attempt holds its permit no more. It returns a start that was not used.
+func (lt *limited) over(a *engine.Attempt) {
+	if a.Type != lt.t {
+		return
+	}
+	lt.mu.Lock()
+	p := lt.permits[holderOf(a)]
+	delete(lt.permits, holderOf(a))
+	var woken []processlog.ID
+	opened := false
+	if p != nil && lt.limit.Concurrent > 0 {
+		if lt.gate.open {
+			woken = lt.line.wake(p.key, 1)
+		} else {
+			opened = lt.gate.permitEnded()
+		}
+	}
+	lt.mu.Unlock()
+	if p == nil {
+		return
+	}
+	if !p.used && lt.limit.Interval > 0 {
+		lt.l.unused.Add(unused{lt, p.key})
+	}
+	lt.wake(woken)
+	if opened {
+		lt.e.Expect(lt.t.Name, 0)
+	}
+}
+
+// returned has entries claimed again that may use starts which were returned.
+func (lt *limited) returned(starts map[string]int) {
+	lt.mu.Lock()
+	var woken []processlog.ID
+	for _, key := range slices.Sorted(maps.Keys(starts)) {
+		woken = append(woken, lt.line.wake(key, starts[key])...)
+	}
+	lt.gate.rate = time.Time{}
+	gated := !lt.gate.open
+	lt.mu.Unlock()
+	lt.wake(woken)
+	if gated {
+		lt.e.Expect(lt.t.Name, 0)
+	}
+}
+
+// giveBack returns starts that were not used. If that fails, the limit allows a little less for a while.
+func (l *Limits) giveBack(batch []unused) {
+	byLimit := grouped.By(batch, func(u unused) *limited { return u.limit })
+	for _, lt := range byLimit.Order {
+		starts := make(map[string]int)
+		for _, u := range byLimit.Groups[lt] {
+			starts[u.key]++
+		}
+		ctx, cancel := l.e.Statement()
+		err := l.e.Store.ReturnStarts(ctx, lt.limit, starts)
+		cancel()
+		l.e.Saw(problemReturn, err)
+		if err == nil {
+			lt.returned(starts)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package limits
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// lookAhead is how many waiting entries of a type a process remembers. While no queue answers, entries behind more waiting ones than
+// that wait with them.
+const lookAhead = 5000
+
+// coarse is how much later an entry may be claimed than its permit is free, so that entries of several keys are claimed together. It is
+// never more than half of what the burst makes up for.
+const coarse = 25 * time.Millisecond
+
+// mostSleep is how long an entry waits at most before it is claimed again. Other processes may return starts, or run with a new limit.
+const mostSleep = time.Minute
+
+// line remembers which entries wait for permits of keys. Each waiting entry of a key has a time of its own, one interval after the
+// entry before it. So an entry is usually claimed once more, and then starts.
+type line struct {
+	asleep map[processlog.ID]sleeper
+	keys   map[string]*keyLine
+}
+
+// sleeper is an entry that waits.
+type sleeper struct {
+	key   string
+	until time.Time
+}
+
+// keyLine are the waiting entries of a key.
+type keyLine struct {
+	ids  []processlog.ID // in order; some may have been woken
+	last time.Time       // time of the last entry
+}
+
+func newLine() line {
+	return line{asleep: make(map[processlog.ID]sleeper), keys: make(map[string]*keyLine)}
+}
+
+// awake separates wanted entries from those that still wait.
+func (l *line) awake(want []processlog.Wanted, now time.Time) (rest []processlog.Wanted, asleep []processlog.Limited) {
+	if len(l.asleep) == 0 {
+		return want, nil
+	}
+	rest = make([]processlog.Wanted, 0, len(want))
+	for _, w := range want {
+		s, sleeps := l.asleep[w.ID]
+		if sleeps && now.Before(s.until) {
+			asleep = append(asleep, processlog.Limited{ID: w.ID, Key: s.key, In: s.until.Sub(now)})
+			continue
+		}
+		delete(l.asleep, w.ID)
+		rest = append(rest, w)
+	}
+	return rest, asleep
+}
+
+// claimed gives each limited entry a time. It returns entries that may get a permit before their times: starts of their keys are
+// unused, because other entries have left the line.
+func (l *line) claimed(found *processlog.Claimed, limit *processlog.StartLimit, now time.Time) (woken []processlog.ID) {
+	for i := range found.Limited {
+		entry := &found.Limited[i]
+		k := l.keys[entry.Key]
+		if k == nil {
+			k = &keyLine{}
+			l.keys[entry.Key] = k
+		}
+		until := now.Add(entry.In)
+		if after := k.last.Add(pace(limit)); after.After(until) {
+			until = after
+		}
+		k.last = until
+		entry.In = min(until.Sub(now)+roundUp(until, limit), mostSleep)
+		if len(l.asleep) < lookAhead {
+			l.asleep[entry.ID] = sleeper{entry.Key, now.Add(entry.In)}
+			k.ids = append(k.ids, entry.ID)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(found.Rooms)) {
+		left := found.Rooms[key]
+		if n := min(left.Starts, left.Permits); n > 0 {
+			woken = append(woken, l.wake(key, n)...)
+		}
+		if k := l.keys[key]; k != nil && len(k.ids) == 0 && k.last.Before(now) {
+			delete(l.keys, key)
+		}
+	}
+	return woken
+}
+
+// pace returns the time between two waiting entries of a key. Nobody knows when a permit ends that another process holds, so entries
+// without a rate are tried one by one.
+func pace(limit *processlog.StartLimit) time.Duration {
+	if limit.Interval > 0 && limit.Concurrent == 0 {
+		return limit.Interval
+	}
+	return max(limit.Interval, permitPoll+jitter.N(permitPoll))
+}
+
+// roundUp returns how much later an entry is claimed, so that it shares a claim.
+func roundUp(at time.Time, limit *processlog.StartLimit) time.Duration {
+	grid := min(coarse, time.Duration(limit.Burst-1)*limit.Interval/2)
+	if grid <= 0 {
+		return 0
+	}
+	return at.Truncate(grid).Add(grid).Sub(at)
+}
+
+// wake takes the first n waiting entries of a key out of the line.
+func (l *line) wake(key string, n int) (ids []processlog.ID) {
+	k := l.keys[key]
+	if k == nil {
+		return nil
+	}
+	for len(k.ids) > 0 && len(ids) < n {
+		id := k.ids[0]
+		k.ids = k.ids[1:]
+		if s, sleeps := l.asleep[id]; sleeps && s.key == key {
+			delete(l.asleep, id)
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) > 0 {
+		k.last = time.Time{}
+	}
+	return ids
+}
+
+// next returns the earliest time of a waiting entry, or the zero time. It forgets entries whose times have long passed: others have
+// claimed them.
+func (l *line) next() (at time.Time) {
+	for id, s := range l.asleep {
+		if time.Since(s.until) > forgetAfter {
+			delete(l.asleep, id)
+			continue
+		}
+		if at.IsZero() || s.until.Before(at) {
+			at = s.until
+		}
+	}
+	return at
+}
+
+// forgetAfter is how long an entry stays in the line after its time.
+const forgetAfter = 10 * time.Second

@@ -1,0 +1,486 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// ClaimLimited implements Store. Between the locks of the entries and the decision about them, it locks the rows of the limit.
+// After the leases it writes them. Both are in the transaction of the claim:
+//
+//   - The first row of a limit has the key "". Every claim locks it first, even if it wants other keys. So claims under one limit
+//     take turns, and a key without a row has a full burst.
+//   - A claim waits for nothing after that lock, because it skips locked entries before. So no two claims deadlock.
+//   - The starts are counted from the clock of the last statement. The lock is held by then, so no start is older than one that was
+//     granted before. The clock that the first statement has read is older, and allows fewer starts.
+func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	p := &permits{s: s, limit: limit}
+	found, err := s.claim(ctx, want, token, lease, p, accept)
+	if err != nil {
+		return found, s.withoutLimits(err)
+	}
+	found.Rooms = p.rooms()
+	return found, nil
+}
+
+// permits is the state of one limit in a claim. A nil *permits limits nothing.
+type permits struct {
+	s     *Store
+	limit processlog.StartLimit
+	keyOf map[processlog.ID]keyed // of the claimable rows
+	keys  map[string]*keyPermits  // the locked rows, by key
+}
+
+// keyed is what StartLimit.Of has returned for an entry.
+type keyed struct {
+	key         string
+	limited, ok bool
+}
+
+// keyPermits is the locked row of one key.
+type keyPermits struct {
+	starts  int           // starts that are left
+	next    time.Duration // time until there is one more
+	holders []holder      // entries that may hold a permit
+	wanted  int           // claimable entries of the key
+	taken   int           // permits that the claim takes
+}
+
+// holder is an entry with the version under which it has its permit.
+type holder struct {
+	id      processlog.ID
+	version uint64
+}
+
+// free returns how many permits Concurrent leaves.
+func (p *permits) free(k *keyPermits) int {
+	if p.limit.Concurrent == 0 {
+		return processlog.Unbounded
+	}
+	return max(0, p.limit.Concurrent-len(k.holders)-k.taken)
+}
+
+// without reports whether an entry needs a permit and there is none.
+func (p *permits) without(row *processlog.Row) bool {
+	k := p.of(row)
+	return k != nil && (k.starts <= k.taken || p.free(k) == 0)
+}
+
+// of returns the permits of a row's key, or nil if the row needs none.
+func (p *permits) of(row *processlog.Row) *keyPermits {
+	if p == nil || !p.keyOf[row.ID].limited {
+		return nil
+	}
+	return p.keys[p.keyOf[row.ID].key]
+}
+
+// refuses reports whether StartLimit.Key has said that an entry must not start.
+func (p *permits) refuses(row *processlog.Row) bool { return p != nil && !p.keyOf[row.ID].ok }
+
+// take takes a permit for a row that the claim is going to lease.
+func (p *permits) take(row *processlog.Row) {
+	if k := p.of(row); k != nil {
+		k.taken++
+	}
+}
+
+// limited describes an entry that gets no permit.
+func (p *permits) limited(row *processlog.Row) processlog.Limited {
+	k, l := p.of(row), processlog.Limited{ID: row.ID, Key: p.keyOf[row.ID].key}
+	if k.starts <= k.taken {
+		l.In = k.next
+	}
+	return l
+}
+
+// rooms returns what the keys have left.
+func (p *permits) rooms() map[string]processlog.Room {
+	if len(p.keys) == 0 {
+		return nil
+	}
+	rooms := make(map[string]processlog.Room, len(p.keys))
+	for key, k := range p.keys {
+		rooms[key] = processlog.Room{Starts: max(0, k.starts-k.taken), Next: k.next, Permits: p.free(k)}
+	}
+	return rooms
+}
+
+// lockPermits locks the limit's rows for the keys of the claimable rows. It sends no statement if no row needs a permit.
+func (c *claim) lockPermits(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
+	if c.permits == nil {
+		return nil
+	}
+	p := c.permits
+	p.keyOf, p.keys = make(map[processlog.ID]keyed, len(rows)), nil
+	wanted := make(map[string]int)
+	for i := range rows {
+		row := &rows[i]
+		if !c.claimable(row) {
+			continue
+		}
+		key, limited, ok := p.limit.Of(row)
+		if limited = limited && ok; limited {
+			wanted[key]++
+		}
+		p.keyOf[row.ID] = keyed{key, limited, ok}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	if err := p.lock(ctx, tx, wanted); err != nil {
+		return fmt.Errorf("lock the limit %q: %w", p.limit.Name, err)
+	}
+	failpoint.Reach(failpoint.LimitLocked)
+	if err := p.dropEnded(ctx, tx, rows); err != nil {
+		return fmt.Errorf("read who holds permits of the limit %q: %w", p.limit.Name, err)
+	}
+	return nil
+}
+
+const (
+	lockLimit  = "SELECT limit_key, tat-{now}*1000000, holders FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
+	beginLimit = "INSERT INTO {limit} (limit_name, limit_key, tat, granted_at, holders) VALUES ({name}, {no bytes}, 0, 0, {no bytes}){again}"
+)
+
+// lock locks and reads the rows of the wanted keys. It creates the first row of the limit if it does not exist.
+func (p *permits) lock(ctx context.Context, tx processlog.Tx, wanted map[string]int) error {
+	name, keys := p.s.d.text(p.limit.Name), []string{p.s.d.binary(nil)}
+	p.keys = make(map[string]*keyPermits, len(wanted))
+	for key, n := range wanted {
+		k := &keyPermits{wanted: n}
+		k.starts, k.next = p.limit.Free(0) // A key without a row has a full burst.
+		p.keys[key] = k
+		if key != "" {
+			keys = append(keys, p.s.d.binary([]byte(key)))
+		}
+	}
+	slices.Sort(keys)
+	query := p.s.sql(lockLimit, "name", name, "keys", strings.Join(keys, ","), "lock", p.s.d.lock)
+	for range 2 {
+		first, err := p.read(ctx, tx, query)
+		if first || err != nil {
+			return err
+		}
+		if _, err := execCount(ctx, tx, p.s.sql(beginLimit, "name", name, "again", p.s.d.again("limit_name, limit_key", "limit_key"))); err != nil {
+			return p.asBusy(err)
+		}
+	}
+	return errors.New("the first row of the limit does not exist")
+}
+
+// read reads the rows of the keys. first reports whether the first row of the limit exists.
+func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (first bool, err error) {
+	rows, err := tx.QueryContext(ctx, query)
+	if err != nil {
+		return false, p.asBusy(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key, holders []byte
+		var ahead int64
+		if err := rows.Scan(&key, &ahead, &holders); err != nil {
+			return false, err
+		}
+		first = first || len(key) == 0
+		if k := p.keys[string(key)]; k != nil {
+			k.starts, k.next = p.limit.Free(time.Duration(ahead))
+			if k.holders, err = parseHolders(holders); err != nil {
+				return false, err
+			}
+		}
+	}
+	return first, p.asBusy(rows.Err())
+}
+
+// asBusy adds ErrBusy to the error of a statement that has waited for another claim in vain.
+func (p *permits) asBusy(err error) error {
+	if p.s.d.fault(err) == faultBusy {
+		return fmt.Errorf("%w: %w", processlog.ErrBusy, err)
+	}
+	return err
+}
+
+// parseHolders reads holders in the form "id:version id:version". A holder that cannot be read is an error, because without it
+// more permits could be granted.
+func parseHolders(text []byte) (holders []holder, err error) {
+	for part := range bytes.FieldsSeq(text) {
+		id, version, found := bytes.Cut(part, []byte(":"))
+		var h holder
+		row, err := strconv.ParseUint(string(id), 10, 64)
+		if err == nil && found {
+			h.version, err = strconv.ParseUint(string(version), 10, 64)
+		}
+		if err != nil || !found {
+			return nil, fmt.Errorf("the holder %q is not an id and a version", part)
+		}
+		h.id = processlog.RowID(row)
+		holders = append(holders, h)
+	}
+	return holders, nil
+}
+
+func formatHolders(holders []holder) string {
+	parts := make([]string, len(holders))
+	for i, h := range holders {
+		parts[i] = h.id.String() + ":" + decimal(h.version)
+	}
+	return strings.Join(parts, " ")
+}
+
+const holdersNow = "SELECT id, version, CASE WHEN lease_until>{now} THEN 1 ELSE 0 END FROM {log}{by id} WHERE id IN ({ids}){every row}"
+
+// permit says what has become of a holder's permit.
+type permit int
+
+const (
+	permitHeld   permit = iota
+	permitEnded         // the entry has moved on, or does not exist any more
+	permitLapsed        // the lease has ended, and nobody has written the entry since
+)
+
+// dropEnded drops holders whose permits have ended, of keys that have fewer free permits than entries want. A permit whose lease has
+// ended is taken away first: see ClaimLimited in the contract.
+func (p *permits) dropEnded(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
+	if p.limit.Concurrent == 0 {
+		return nil
+	}
+	var asked []holder
+	for _, k := range p.keys {
+		if p.free(k) < k.wanted {
+			asked = append(asked, k.holders...)
+		}
+	}
+	state, err := p.states(ctx, tx, asked)
+	if err != nil {
+		return err
+	}
+	var lapsed []processlog.ID
+	for _, h := range asked {
+		if state[h] == permitLapsed {
+			lapsed = append(lapsed, h.id)
+		}
+	}
+	if len(lapsed) > 0 {
+		if err := p.fence(ctx, tx, lapsed, rows); err != nil {
+			return err
+		}
+		if state, err = p.states(ctx, tx, asked); err != nil {
+			return err
+		}
+	}
+	for _, k := range p.keys {
+		k.holders = slices.DeleteFunc(k.holders, func(h holder) bool { return state[h] == permitEnded })
+	}
+	return nil
+}
+
+// states reads what has become of permits. A holder that is missing from the result holds its permit.
+func (p *permits) states(ctx context.Context, tx processlog.Tx, asked []holder) (map[holder]permit, error) {
+	state := make(map[holder]permit, len(asked))
+	for chunk := range slices.Chunk(asked, processlog.MaxRows) {
+		ids := make([]processlog.ID, len(chunk))
+		for i, h := range chunk {
+			ids[i], state[h] = h.id, permitEnded
+		}
+		slices.SortFunc(ids, processlog.ID.Compare)
+		rows, err := tx.QueryContext(ctx, p.s.sql(holdersNow, "ids", idList(ids)))
+		if err != nil {
+			return nil, err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id, version uint64
+			var leased bool
+			if err := rows.Scan(&id, &version, &leased); err != nil {
+				return nil, err
+			}
+			if h := (holder{processlog.RowID(id), version}); state[h] == permitEnded && slices.Contains(chunk, h) {
+				if state[h] = permitLapsed; leased {
+					state[h] = permitHeld
+				}
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return state, nil
+}
+
+const fenceRows = "UPDATE {log}{by id} SET version=version+1, updated_at={stamp} WHERE id IN ({ids}) AND lease_until<={now}{and steady}"
+
+// fence raises the versions of entries whose leases have ended. It skips locked rows, and does not wait. rows are the rows of the
+// claim, whose versions follow.
+func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.ID, rows []processlog.Row) error {
+	slices.SortFunc(ids, processlog.ID.Compare)
+	free, err := p.s.lockFree(ctx, tx, slices.Compact(ids))
+	if err != nil || len(free) == 0 {
+		return err
+	}
+	changed, err := execCount(ctx, tx, p.s.sql(fenceRows, "ids", idList(free)))
+	if p.s.refusesRow(err) {
+		return nil // The holders keep their permits, as long as the database refuses to write their rows.
+	}
+	if err != nil || changed == 0 {
+		return err
+	}
+	for i := range rows {
+		// The claim has locked these rows, so their leases have not been renewed since they were read.
+		if slices.Contains(free, rows[i].ID) {
+			rows[i].Version++
+		}
+	}
+	return nil
+}
+
+// writeLimits moves the time of each key by the starts that it grants, and stores the holders.
+const writeLimits = "INSERT INTO {limit} (limit_name, limit_key, tat, granted_at, holders, start_interval, burst, concurrent) VALUES {values}{again}, tat={moved}"
+
+// writePermits stores the permits of the claimed rows. It is the last statement of the transaction.
+func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []processlog.Row) error {
+	p := c.permits
+	if p == nil {
+		return nil
+	}
+	for _, k := range p.keys {
+		k.taken = 0 // The claim may have leased fewer rows than it chose.
+	}
+	written := make(map[string]*keyPermits)
+	for i := range mine {
+		k := p.of(&mine[i])
+		if k == nil {
+			continue
+		}
+		h := holder{mine[i].ID, mine[i].Version}
+		if p.limit.Concurrent > 0 && !slices.Contains(k.holders, h) {
+			k.holders = append(k.holders, h)
+		}
+		written[p.keyOf[h.id].key] = k
+		k.starts--
+	}
+	if len(written) == 0 {
+		return nil
+	}
+	return p.write(ctx, tx, written, mine)
+}
+
+func (p *permits) write(ctx context.Context, tx processlog.Tx, written map[string]*keyPermits, mine []processlog.Row) error {
+	granted := make(map[string]int, len(written))
+	for i := range mine {
+		if p.of(&mine[i]) != nil {
+			granted[p.keyOf[mine[i].ID].key]++
+		}
+	}
+	now := p.s.sql("{now}*1000000")
+	var values []string
+	for key, k := range written {
+		values = append(values, fmt.Sprintf("(%s, %s, %s+%d, %s, %s, %d, %d, %d)", p.s.d.text(p.limit.Name), p.s.d.binary([]byte(key)), now,
+			int64(granted[key])*int64(p.limit.Interval), p.s.sql("{now}"), p.s.d.binary([]byte(formatHolders(k.holders))), int64(p.limit.Interval), p.limit.Burst, p.limit.Concurrent))
+	}
+	slices.Sort(values)
+	query := p.s.sql(writeLimits, "values", strings.Join(values, ","),
+		"again", p.s.d.again("limit_name, limit_key", "granted_at", "holders", "start_interval", "burst", "concurrent"),
+		"moved", p.s.d.later("tat", now)+"+"+p.s.d.offer("tat")+"-"+now)
+	if _, err := execCount(ctx, tx, query); err != nil {
+		return fmt.Errorf("take %d permits of the limit %q: %w", len(mine), p.limit.Name, err)
+	}
+	failpoint.Reach(failpoint.PermitsWritten)
+	return nil
+}
+
+// permitApart takes the permits of rows that are claimed apart. It does so in a transaction of its own, because each of these rows is
+// leased in another one. Rows without a permit are claimed no more. A process that dies in between has taken starts that it does
+// not use. The permits of rows that nobody leased end at once.
+func (c *claim) permitApart(ctx context.Context) error {
+	if c.permits == nil {
+		return nil
+	}
+	var chosen []processlog.Row
+	err := c.s.inOwn(ctx, func(tx processlog.Transaction) error {
+		if err := c.lockPermits(ctx, tx, c.apart); err != nil {
+			return err
+		}
+		for _, row := range c.apart {
+			if c.permits.without(&row) {
+				c.found.Limited = append(c.found.Limited, c.permits.limited(&row))
+				continue
+			}
+			c.permits.take(&row)
+			chosen = append(chosen, row)
+		}
+		leased := slices.Clone(chosen)
+		for i := range leased {
+			c.own(&leased[i])
+		}
+		return c.writePermits(ctx, tx, leased)
+	})
+	c.apart = chosen
+	return err
+}
+
+// returnApart returns the starts of rows that were not leased after permitApart. If that fails, the limit grants a little less.
+func (c *claim) returnApart(ctx context.Context, chosen []processlog.Row) {
+	if c.permits == nil {
+		return
+	}
+	unused := make(map[string]int)
+	for i := range chosen {
+		row := &chosen[i]
+		if c.permits.of(row) != nil && !slices.ContainsFunc(c.found.Mine, func(mine processlog.Row) bool { return mine.ID == row.ID }) {
+			unused[c.permits.keyOf[row.ID].key]++
+		}
+	}
+	if len(unused) > 0 {
+		_ = c.s.ReturnStarts(ctx, c.permits.limit, unused)
+	}
+}
+
+const returnStarts = "UPDATE {limit}{by id} SET tat=tat-{unused} WHERE limit_name={name} AND limit_key IN ({keys})"
+
+// ReturnStarts implements Store. It locks rows in the order of their keys, as claims do.
+func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, starts map[string]int) error {
+	if len(starts) == 0 {
+		return s.checkLimits(ctx)
+	}
+	if limit.Interval == 0 {
+		return nil
+	}
+	var keys, unused []string
+	for key, n := range starts {
+		literal := s.d.binary([]byte(key))
+		keys = append(keys, literal)
+		unused = append(unused, fmt.Sprintf(" WHEN %s THEN %d", literal, int64(n)*int64(limit.Interval)))
+	}
+	slices.Sort(keys)
+	query := s.sql(returnStarts, "unused", "CASE limit_key"+strings.Join(unused, "")+" ELSE 0 END", "name", s.d.text(limit.Name), "keys", strings.Join(keys, ","))
+	if _, err := execCount(ctx, s.writes(), query); err != nil {
+		return s.withoutLimits(fmt.Errorf("compensator: return starts of the limit %q: %w", limit.Name, s.dropReadOnly(err)))
+	}
+	return nil
+}
+
+// checkLimits returns an error if the _limit table does not exist.
+func (s *Store) checkLimits(ctx context.Context) error {
+	rows, err := s.pool().QueryContext(ctx, s.sql(noRows, "table", s.table.quoted("_limit")))
+	if err != nil {
+		return s.withoutLimits(fmt.Errorf("compensator: read the table %s: %w", s.table.quoted("_limit"), err))
+	}
+	return rows.Close()
+}
+
+// withoutLimits replaces err if the _limit table is missing. The new error names the table and the feature that needs it.
+func (s *Store) withoutLimits(err error) error {
+	if err != nil && s.d.fault(err) == faultNoTable && strings.Contains(err.Error(), "_limit") {
+		return s.withoutTable(err, "_limit", "TypeConfig.Limit needs")
+	}
+	return err
+}

@@ -1,0 +1,14 @@
+-- +goose Up
+-- One row for each limit and key. It says when the next start is due at the full rate, and which entries run. Only TypeConfig.Limit
+-- needs this table. A row whose tat has passed and that has no holders may be deleted, except for the row with the empty key.
+CREATE TABLE IF NOT EXISTS `common_process_log_limit` (
+  `limit_name`     VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  `limit_key`      VARBINARY(64) NOT NULL COMMENT 'as Limit.Key says; the hash of a long one',
+  `tat`            BIGINT NOT NULL COMMENT 'theoretical arrival time of the next start, in nanoseconds since 1970 (UTC)',
+  `granted_at`     BIGINT NOT NULL COMMENT 'time of the last grant, in milliseconds since 1970 (UTC)',
+  `holders`        MEDIUMBLOB NOT NULL COMMENT 'entries that hold a permit, as id:version. A permit ends with the lease of its entry',
+  `start_interval` BIGINT NOT NULL DEFAULT 0 COMMENT 'nanoseconds between two starts at the last grant; 0: no rate',
+  `burst`          INT NOT NULL DEFAULT 0 COMMENT 'the burst at the last grant',
+  `concurrent`     INT NOT NULL DEFAULT 0 COMMENT 'permits at once at the last grant; 0: any number',
+  PRIMARY KEY (`limit_name`, `limit_key`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;

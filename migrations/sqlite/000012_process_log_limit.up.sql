@@ -1,0 +1,13 @@
+-- +goose Up
+-- One row for each limit and key. See the MySQL table.
+CREATE TABLE IF NOT EXISTS `common_process_log_limit` (
+  `limit_name`     TEXT NOT NULL,
+  `limit_key`      BLOB NOT NULL,
+  `tat`            INTEGER NOT NULL,
+  `granted_at`     INTEGER NOT NULL,
+  `holders`        BLOB NOT NULL,
+  `start_interval` INTEGER NOT NULL DEFAULT 0,
+  `burst`          INTEGER NOT NULL DEFAULT 0,
+  `concurrent`     INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (`limit_name`, `limit_key`)
+) WITHOUT ROWID;

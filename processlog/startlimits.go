@@ -1,0 +1,105 @@
+package processlog
+
+import (
+	"context"
+	"time"
+)
+
+// StartLimits is the part of a store for types whose starts are limited over all processes. A separate table has one row
+// for each limit and key. The row holds a time (see StartLimit.Interval), and the entries that hold a permit.
+//
+// A permit is the lease of an entry, under the version that the claim wrote. It ends when the lease ends, and when the
+// entry is written again: by its outcome, by a release, or by a person. So no counter can leak when a process dies.
+type StartLimits interface {
+	// ClaimLimited works like Claim, and leases only entries that get a permit. An entry without a permit is unchanged,
+	// and is in Claimed.Limited. Claimed.Rooms says what is left for each key of the wanted entries.
+	//
+	// Permits are taken in the transaction of the claim, and committed with its leases. All claims under one limit take
+	// turns. They compute the time of each start from the clock of the database, while no other claim can take a permit.
+	//
+	// A permit whose lease has ended goes to another entry. ClaimLimited then also raises the version of the entry that
+	// held it, so that its holder can neither renew the lease nor store a failure.
+	//
+	// If the table is missing, ClaimLimited returns a *FieldError that names it. If another claim under the same limit
+	// takes too long, it returns ErrBusy.
+	ClaimLimited(ctx context.Context, want []Wanted, token Token, lease time.Duration, limit StartLimit, accept func(*Row) bool) (Claimed, error)
+
+	// ReturnStarts takes starts back that ClaimLimited has granted and that never began. starts holds the number for each key.
+	// ReturnStarts changes nothing for a key that has no row. If starts is empty, it only checks that the table exists.
+	ReturnStarts(ctx context.Context, limit StartLimit, starts map[string]int) error
+}
+
+// StartLimit is a limit on the starts of entries. Each key has the whole limit for itself.
+type StartLimit struct {
+	Name string // 1 to MaxName characters; types with the same name share the limit
+
+	// Interval is the time between two starts at the full rate; 0: the rate is not limited. In every window of time no more
+	// than window/Interval + Burst starts are granted, as the database's clock shows. Not negative.
+	Interval time.Duration
+	Burst    int // starts that may follow each other at once after a pause; at least 1 if Interval is set
+
+	Concurrent int // entries that may hold a permit at once, at most MaxConcurrent; 0: any number
+
+	// Key returns the key of an entry, at most MaxOrderingKey bytes. limited is false for an entry that needs no permit. ok is false
+	// for an entry that must not start, and ClaimLimited then refuses it. If Key is nil, all entries share the key "".
+	// Key is called while the row is locked, so it must not block.
+	Key func(row *Row) (key string, limited, ok bool)
+}
+
+// MaxConcurrent is the highest StartLimit.Concurrent.
+const MaxConcurrent = 1000
+
+const (
+	MaxBurst     = 1_000_000            // the highest StartLimit.Burst
+	MaxBurstTime = 365 * 24 * time.Hour // the longest Burst × Interval
+)
+
+// Of returns what Key says of an entry.
+func (l *StartLimit) Of(row *Row) (key string, limited, ok bool) {
+	if l.Key == nil {
+		return "", true, true
+	}
+	return l.Key(row)
+}
+
+// Free returns how many starts are free for a key, and the time until one more is. ahead is the stored time of the key minus
+// the database's current time. Without a rate, any number is free.
+//
+// The stored time is the theoretical arrival time of the generic cell rate algorithm: each start moves it by Interval, from now
+// or from where it stands, whichever is later. It may stand at most Burst × Interval in the future.
+func (l *StartLimit) Free(ahead time.Duration) (starts int, next time.Duration) {
+	if l.Interval == 0 {
+		return Unbounded, 0
+	}
+	left := time.Duration(l.Burst)*l.Interval - max(0, ahead)
+	starts = max(0, int(left/l.Interval))
+	return starts, time.Duration(starts+1)*l.Interval - left
+}
+
+// Unbounded is the number of free starts or permits where nothing limits them.
+const Unbounded = 1 << 30
+
+// Room is what a key has left after a claim.
+type Room struct {
+	Starts  int           // starts that the rate allows now; Unbounded: no rate limits them
+	Next    time.Duration // time until the rate allows one more start
+	Permits int           // permits that are free; Unbounded: Concurrent does not limit them
+}
+
+// Limited is an entry that was due and free, and that got no permit.
+type Limited struct {
+	ID  ID            // id of the entry
+	Key string        // key under the limit
+	In  time.Duration // time after which to claim the entry again
+}
+
+// LimitedLater returns how many limited entries wait for a while. The others wait for the type as a whole, and no entry behind them
+// may start before them.
+func (c *Claimed) LimitedLater() (n int) {
+	for i := range c.Limited {
+		if c.Limited[i].In > 0 {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,303 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// watchGrants has the database itself record each grant and each return of starts, by triggers. It does not use what the library says
+// of them.
+func watchGrants(w *harness.World) {
+	w.T.Helper()
+	w.Exec("CREATE TABLE grants (seq BIGINT AUTO_INCREMENT PRIMARY KEY, limit_name VARCHAR(64) NOT NULL, limit_key VARBINARY(64) NOT NULL, at BIGINT NOT NULL, starts BIGINT NOT NULL) ENGINE=InnoDB")
+	for _, trigger := range []string{
+		"grants_first AFTER INSERT ON common_process_log_limit FOR EACH ROW INSERT INTO grants (limit_name, limit_key, at, starts)" +
+			" SELECT NEW.limit_name, NEW.limit_key, NEW.granted_at, (NEW.tat-NEW.granted_at*1000000) DIV NEW.start_interval FROM DUAL WHERE NEW.start_interval>0",
+		"grants_next AFTER UPDATE ON common_process_log_limit FOR EACH ROW INSERT INTO grants (limit_name, limit_key, at, starts)" +
+			" SELECT NEW.limit_name, NEW.limit_key, IF(NEW.tat>OLD.tat, NEW.granted_at, " + harness.NowMillis + ")," +
+			" IF(NEW.tat>OLD.tat, (NEW.tat-GREATEST(OLD.tat,NEW.granted_at*1000000)) DIV NEW.start_interval, (NEW.tat-OLD.tat) DIV NEW.start_interval) FROM DUAL WHERE NEW.start_interval>0",
+	} {
+		w.Exec("CREATE TRIGGER " + trigger)
+	}
+}
+
+// requireBound asserts that in no window more starts were granted than the rate and the burst allow. It returns how many were granted.
+func requireBound(w *harness.World, name string, interval time.Duration, burst int) (total int) {
+	w.T.Helper()
+	type grant struct {
+		key        string
+		at, starts int64
+	}
+	rows, err := w.DB.Query("SELECT limit_key, at, starts FROM grants WHERE limit_name=? ORDER BY seq", name)
+	require.NoError(w.T, err)
+	defer rows.Close()
+	byKey := make(map[string][]grant)
+	for rows.Next() {
+		var g grant
+		require.NoError(w.T, rows.Scan(&g.key, &g.at, &g.starts))
+		byKey[g.key] = append(byKey[g.key], g)
+		total += int(g.starts)
+	}
+	require.NoError(w.T, rows.Err())
+	for key, grants := range byKey {
+		for from := range grants {
+			sum := int64(0)
+			for to := from; to < len(grants); to++ {
+				sum += grants[to].starts
+				window := time.Duration(grants[to].at-grants[from].at) * time.Millisecond
+				require.LessOrEqual(w.T, time.Duration(sum), window/interval+time.Duration(burst), "key %q: %d starts within %v", key, sum, window)
+			}
+		}
+	}
+	return total
+}
+
+// running counts the calls of handlers that run at once.
+type running struct {
+	mu      sync.Mutex
+	now     map[string]int
+	highest map[string]int
+}
+
+func (r *running) enter(key string) (leave func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now == nil {
+		r.now, r.highest = make(map[string]int), make(map[string]int)
+	}
+	r.now[key]++
+	r.highest[key] = max(r.highest[key], r.now[key])
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.now[key]--
+	}
+}
+
+func TestNoWindowHasMoreStartsThanTheRateAndTheBurstAllow(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		watchGrants(w)
+		limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.PerSecond(50), Burst: 4}}}
+		here, there := w.New(cfg), w.New(cfg)
+		charges, ran := harness.Numbered(t, here, "charge", limited, nil)
+		_, ranThere := harness.Numbered(t, there, "charge", limited, nil)
+		w.PutMany(here, charges, 80, compensator.Options{})
+		began := time.Now()
+		w.Run(here)
+		w.Run(there)
+		w.WaitAllEnded()
+		assert.GreaterOrEqual(t, time.Since(began), 76*20*time.Millisecond-time.Millisecond, "not before the rate allows it")
+		t.Logf("80 entries at 50/s took %v", time.Since(began))
+		require.Equal(t, 80, w.Ended(compensator.Succeeded, 0))
+		require.Equal(t, 80, ran.Total()+ranThere.Total())
+		require.Equal(t, 80, w.Count("common_process_log WHERE delivery_count=0 AND process_count=0"))
+		require.Equal(t, 80, requireBound(w, "charge", 20*time.Millisecond, 4), "each start has one grant, and none is lost")
+	})
+}
+
+func TestNoMoreEntriesRunAtOnceThanConcurrentAllows(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		var at running
+		limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: 3}}}
+		here, there := w.New(cfg), w.New(cfg)
+		work := func(*compensator.Entry, int) error {
+			defer at.enter("")()
+			<-time.After(10 * time.Millisecond)
+			return nil
+		}
+		charges, ran := harness.Numbered(t, here, "charge", limited, work)
+		_, ranThere := harness.Numbered(t, there, "charge", limited, work)
+		w.PutMany(here, charges, 60, compensator.Options{})
+		w.Run(here)
+		w.Run(there)
+		w.Eventually(func() bool {
+			require.LessOrEqual(t, w.Count("common_process_log WHERE lease_until>"+harness.NowMillis), 3)
+			return w.Count("common_process_log WHERE state=0") == 0
+		}, "every entry ends")
+		require.Equal(t, 60, ran.Total()+ranThere.Total())
+		require.LessOrEqual(t, at.highest[""], 3)
+		require.Equal(t, 3, at.highest[""], "all permits are used")
+		require.Equal(t, 60, w.Count("common_process_log WHERE state=1 AND delivery_count=0 AND process_count=0"))
+	})
+}
+
+func TestEntriesOfALimitedKeyHoldUpNoOtherKey(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		watchGrants(w)
+		limit := compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}, Burst: 2, Key: func(e *compensator.Entry) string { return e.UserID }}
+		limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}, Concurrency: 4}
+		c, recorder := w.New(cfg), w.New(cfg) // Without Redis, c finds the entries of the other process in the database.
+		_, ran := harness.Numbered(t, c, "charge", limited, nil)
+		charges, err := compensator.Declare[harness.Order](t.Context(), recorder, "charge", &limited.TypeConfig)
+		require.NoError(t, err)
+		w.PutMany(recorder, charges, 300, compensator.Options{UserID: "slow"}) // they have been due for longest
+		for n := range 20 {
+			w.PutMany(recorder, charges, 1, compensator.Options{UserID: fmt.Sprintf("k%d", n)})
+		}
+		w.PutMany(recorder, charges, 5, compensator.Options{})
+		w.Run(c)
+		w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 27 }, "two of the slow key, and all others")
+		require.Equal(t, 27, ran.Total())
+		require.Equal(t, 298, w.Count("common_process_log WHERE state=0 AND user_id='slow' AND version=0 AND delivery_count=0 AND lease_until=0"), "waiting costs nothing")
+		require.Equal(t, 22, requireBound(w, "charge", time.Hour, 2))
+	})
+}
+
+func TestTypesThatNameTheSameLimitShareIt(t *testing.T) {
+	t.Parallel()
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		watchGrants(w)
+		limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.PerSecond(50), Burst: 2, Of: "psp"}}}
+		here, there := w.New(cfg), w.New(cfg)
+		charges, _ := harness.Numbered(t, here, "charge", limited, nil)
+		refunds, _ := harness.Numbered(t, there, "refund", limited, nil)
+		w.PutMany(here, charges, 30, compensator.Options{})
+		w.PutMany(there, refunds, 30, compensator.Options{})
+		w.Run(here)
+		w.Run(there)
+		w.WaitAllEnded()
+		require.Equal(t, 60, requireBound(w, "psp", 20*time.Millisecond, 2))
+		other := limited
+		other.Limit.Burst = 3
+		_, err := compensator.Handle(t.Context(), here, "payout", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, &other)
+		var field *compensator.FieldError
+		require.ErrorAs(t, err, &field)
+		assert.Equal(t, "Limit", field.Field)
+	})
+}
+
+// A process dies with all permits.
+// Failure: F1
+func TestPermitsOfAKilledProcessComeBackWithItsLeases(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	cfg.Lease = time.Second
+	c := w.New(cfg)
+	var at running
+	orders, ran := harness.Numbered(t, c, "ship_order", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: 2}}},
+		func(*compensator.Entry, int) error { defer at.enter("")(); return nil })
+	w.PutMany(c, orders, 6, compensator.Options{})
+	child := w.StartChild(harness.Program{Point: harness.UntilGo, Concurrent: 2})
+	child.Await("paused")
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE lease_until>0") == 2 }, "the child holds both permits")
+	var first int64
+	require.NoError(t, w.DB.QueryRow("SELECT MAX(lease_until) FROM common_process_log").Scan(&first))
+	w.Run(c)
+	w.Eventually(func() bool {
+		return child.Times("paused") == 2 && w.Count("common_process_log WHERE lease_until>?", first) == 2
+	}, "its leases are renewed")
+	require.Zero(t, ran.Total(), "as long as it lives, it keeps them")
+	child.Kill()
+	w.WaitAllEnded()
+	require.Equal(t, 6, ran.Total())
+	require.LessOrEqual(t, at.highest[""], 2)
+}
+
+func TestLimitIsValidated(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	for field, limit := range map[string]compensator.Limit{
+		"Limit":            {Of: "psp"},
+		"Limit.Rate":       {Rate: compensator.Rate{Starts: 0, Per: time.Second}},
+		"Limit.Burst":      {Concurrent: 1, Burst: 2},
+		"Limit.Concurrent": {Concurrent: 1001},
+		"Limit.Of":         {Concurrent: 1, Of: " psp"},
+	} {
+		_, err := compensator.Handle(t.Context(), c, "charge", func(context.Context, *compensator.Entry, harness.Order) error { return nil },
+			&compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}})
+		var wrong *compensator.FieldError
+		require.ErrorAs(t, err, &wrong, field)
+		assert.Equal(t, field, wrong.Field)
+	}
+	_, err := compensator.HandleBatch(t.Context(), c, "mail", func(context.Context, []compensator.Item[harness.Order]) []error { return nil },
+		&compensator.BatchConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: 1}}})
+	require.ErrorContains(t, err, "Limit")
+	w.Exec("DROP TABLE common_process_log_limit")
+	_, err = compensator.Handle(t.Context(), c, "charge", func(context.Context, *compensator.Entry, harness.Order) error { return nil },
+		&compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: 1}}})
+	require.ErrorContains(t, err, "_limit")
+}
+
+// The handler of one entry panics in Key. It must not run without a limit, and holds up no other.
+func TestEntryWhoseKeyPanicsWaitsAlone(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	var calls atomic.Int64
+	limit := compensator.Limit{Concurrent: 1, Key: func(e *compensator.Entry) string {
+		if e.UserID == "bad" {
+			calls.Add(1)
+			panic("no key")
+		}
+		return e.UserID
+	}}
+	cfg := w.Quick()
+	lines := harness.LogInto(&cfg)
+	c := w.New(cfg)
+	charges, ran := harness.Numbered(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}, nil)
+	bad := w.Put(charges, 0, compensator.Options{UserID: "bad"})
+	w.PutMany(c, charges, 10, compensator.Options{UserID: "good"})
+	w.Run(c)
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 10 && calls.Load() >= 2 }, "all others succeed")
+	require.Equal(t, 10, ran.Total())
+	require.Equal(t, compensator.Pending, w.State(bad))
+	lines.Contains(w, "the function Key of a limit panicked")
+}
+
+// The database answers a claim so late that the entry could start beside entries that were granted later.
+func TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg, hooks := w.OnHooks(w.Quick())
+	cfg.Lease = 10 * time.Second
+	c := w.New(cfg)
+	var claims atomic.Int64
+	hooks.OnPermit = func() {
+		if claims.Add(1) == 1 {
+			<-time.After(1100 * time.Millisecond)
+		}
+	}
+	limit := compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}}
+	charges, ran := harness.Numbered(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}, nil)
+	id := w.Put(charges, 0, compensator.Options{})
+	w.Run(c)
+	w.WaitState(id, compensator.Succeeded)
+	require.Equal(t, 1, ran.Total())
+	require.GreaterOrEqual(t, claims.Load(), int64(2), "the first claim was given back, and the only start of the hour was returned")
+	require.Equal(t, 1, w.Count("common_process_log WHERE delivery_count=0 AND process_count=0"))
+}
+
+// This process sees the commits, has free slots, and could start each entry at once.
+func TestRecordedEntriesNeedPermits(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		watchGrants(w)
+		limit := compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}, Burst: 3}
+		c := w.New(cfg)
+		charges, ran := harness.Numbered(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}, nil)
+		w.Run(c)
+		for n := range 10 {
+			w.Put(charges, n, compensator.Options{})
+		}
+		w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 3 }, "the burst")
+		w.PutMany(c, charges, 10, compensator.Options{})
+		w.Eventually(func() bool { return w.Count("common_process_log") == 20 }, "all are recorded")
+		require.Equal(t, 3, ran.Total())
+		require.Equal(t, 17, w.Count("common_process_log WHERE state=0 AND version=0 AND delivery_count=0 AND lease_until=0"), "none was inserted with a lease")
+		require.Equal(t, 3, requireBound(w, "charge", time.Hour, 3))
+	})
+}

@@ -1,0 +1,81 @@
+package main
+
+// limiting returns the mutants of limits on the starts of entries.
+func limiting() []mutant {
+	const store = "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/"
+	return []mutant{
+		{
+			name: "claims-of-a-limit-beside-each-other", breaks: "G41",
+			what: "Two claims at once read the same time of a limit, and both grant its starts.",
+			edits: []edit{
+				{"sqlstore.permits.lock", `"lock", p.s.d.lock`, `"lock", ""`},
+			},
+			sees: tests(store + "ClaimsAtOnceNeverGrantMore"),
+		},
+		{
+			name: "starts-that-are-not-counted", breaks: "G41",
+			what: "A claim grants starts and does not move the time of the limit.",
+			edits: []edit{
+				{"sqlstore.permits.write", `int64(granted[$key])*int64(p.limit.Interval)`, `0*int64(p.limit.Interval)`},
+			},
+			sees: tests(store+"RateGrantsTheBurstAndThenOneStartEachInterval", "TestNoWindowHasMoreStartsThanTheRateAndTheBurstAllow"),
+		},
+		{
+			name: "burst-after-each-pause-twice", breaks: "G41",
+			what: "The starts after a pause count from the end of the last one, so that the pause is saved up.",
+			edits: []edit{
+				{"processlog.StartLimit.Free", `max(0, ahead)`, `ahead`},
+			},
+			sees: tests("TestLimitNeverSavesMoreThanItsBurst"),
+		},
+		{
+			name: "permit-of-a-lease-that-ended-comes-back", breaks: "G41",
+			what: "A process that stood still renews a lease whose permit another entry has.",
+			edits: []edit{
+				{"fenceRows", `"UPDATE {log}{by id} SET version=version+1, updated_at={stamp} WHERE id IN ({ids}) AND lease_until<={now}{and steady}"`,
+					`"UPDATE {log}{by id} SET updated_at={stamp} WHERE id IN ({ids}) AND lease_until<={now}{and steady}"`},
+			},
+			sees: tests(store + "PermitWhoseLeaseHasEndedCannotComeBack"),
+		},
+		{
+			name: "permits-that-are-not-kept", breaks: "G41",
+			what: "The entries that hold permits are not stored, so that Concurrent limits a single claim only.",
+			edits: []edit{
+				{"sqlstore.claim.writePermits", `p.limit.Concurrent > 0 &&`, `p.limit.Concurrent < 0 &&`},
+			},
+			sees: tests(store+"ClaimsAtOnceNeverGrantMore", "TestNoMoreEntriesRunAtOnceThanConcurrentAllows"),
+		},
+		{
+			name: "old-permit-starts", breaks: "G41",
+			what: "An entry starts long after its permit was granted, beside those that were granted later.",
+			edits: []edit{
+				{"grantLife", `time.Second`, `time.Hour`},
+			},
+			sees: tests("TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned"),
+		},
+		{
+			name: "unused-start-is-lost", breaks: "G41",
+			what: "A start that was granted and that never began is not returned.",
+			edits: []edit{
+				{"limits.limited.over", `!p.used && lt.limit.Interval > 0`, `false && lt.limit.Interval > 0`},
+			},
+			sees: tests("TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned"),
+		},
+		{
+			name: "entries-with-a-lease-and-without-a-permit", breaks: "G41",
+			what: "An entry that is recorded here is inserted with a lease, and starts without a permit.",
+			edits: []edit{
+				{"limits.gate.room", `return engine.Unlimited - 1`, `return engine.Unlimited`},
+			},
+			sees: tests("TestRecordedEntriesNeedPermits"),
+		},
+		{
+			name: "waiting-entries-in-front-of-others", breaks: "G41",
+			what: "While Redis does not answer, entries that wait for a permit hide the entries of other keys behind them.",
+			edits: []edit{
+				{"processlog.Claimed.LimitedLater", `c.Limited[$i].In > 0`, `c.Limited[$i].In < 0`},
+			},
+			sees: tests("TestEntriesBehindThoseThatCannotRunAreRead/limited"),
+		},
+	}
+}

@@ -1,0 +1,170 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// limitStream is the random stream for limits. A separate stream does not change what older seeds do.
+const limitStream = 4113
+
+// drawLimits draws limits for the types without a batch handler. A seed whose database clock jumps has none: while the clock repeats
+// a time, a limit grants no start.
+func (w *world) drawLimits() {
+	rng := rand.New(rand.NewPCG(w.seed, limitStream))
+	if rng.IntN(4) > 0 || w.plan.active[storeJump] {
+		return
+	}
+	limit := compensator.Limit{}
+	if rng.IntN(4) > 0 {
+		limit.Rate, limit.Burst = compensator.Rate{Starts: 1, Per: time.Duration(5+rng.IntN(100)) * time.Millisecond}, 1+rng.IntN(4)
+	}
+	if limit.Rate.Starts == 0 || rng.IntN(2) == 0 {
+		limit.Concurrent = 1 + rng.IntN(3)
+	}
+	if rng.IntN(2) == 0 {
+		limit.Key = func(e *compensator.Entry) string {
+			key := string(e.IdempotencyKey)
+			return string("abc"[int(key[len(key)-1])%3])
+		}
+	}
+	w.apart.limits = make(map[string]compensator.Limit)
+	for _, kind := range []string{plainType, txType, undoType, undoTxType} {
+		if rng.IntN(2) == 0 {
+			of := limit
+			if rng.IntN(2) == 0 {
+				of.Of = "shared"
+			}
+			w.apart.limits[kind] = of
+		}
+	}
+}
+
+// grant is a number of starts that a claim has taken from a limit, or that were returned to it.
+type grant struct {
+	at     time.Time // by the database's clock
+	starts int
+}
+
+// limitKey is a key of a limit.
+type limitKey struct{ limit, key string }
+
+// granted checks a claim under a limit right after the database has made it. It asserts G41 (limits): in no window more starts are
+// granted than the rate and the burst allow, and no more entries than Concurrent hold a lease.
+func (o *oracle) granted(limit *processlog.StartLimit, found processlog.Claimed, err error) {
+	if err != nil {
+		return
+	}
+	starts := make(map[string]int)
+	for i := range found.Mine {
+		row := found.Mine[i]
+		row.DeliveryCount-- // as it was before the claim
+		if key, limited, _ := limit.Of(&row); limited {
+			starts[key]++
+			o.note(func(o *oracle) {
+				if o.permits == nil {
+					o.permits = make(map[limitKey]map[processlog.Held]bool)
+				}
+				at := limitKey{limit.Name, key}
+				if o.permits[at] == nil {
+					o.permits[at] = make(map[processlog.Held]bool)
+				}
+				o.permits[at][processlog.Held{ID: row.ID, Version: row.Version}] = true
+			})
+		}
+	}
+	o.note(func(o *oracle) { o.sights[sawLimited] += len(found.Limited) })
+	o.countStarts(limit, starts)
+	o.countPermits(limit)
+}
+
+// returned notes starts that were returned to a limit.
+func (o *oracle) returned(limit *processlog.StartLimit, starts map[string]int, err error) {
+	back := make(map[string]int, len(starts))
+	for key, n := range starts {
+		back[key] = -n
+	}
+	if err == nil {
+		o.countStarts(limit, back)
+	}
+}
+
+// countStarts asserts the part of G41 about rates. A database that has gone back has forgotten the grants since.
+func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int) {
+	if limit.Interval == 0 {
+		return
+	}
+	now := o.w.store.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.grants == nil || o.forgot != len(o.losses) {
+		o.grants, o.forgot = make(map[limitKey][]grant), len(o.losses)
+	}
+	for key, n := range starts {
+		at := limitKey{limit.Name, key}
+		o.grants[at] = append(o.grants[at], grant{now, n})
+		sum := 0
+		for i := len(o.grants[at]) - 1; i >= 0; i-- {
+			g := o.grants[at][i]
+			sum += g.starts
+			if most := int(now.Sub(g.at)/limit.Interval) + limit.Burst; sum > most {
+				o.failLocked("G41: the limit %q granted %d starts of key %q within %v, instead of %d", limit.Name, sum, key, now.Sub(g.at), most)
+			}
+		}
+	}
+}
+
+// countPermits asserts the part of G41 about entries that run at once.
+func (o *oracle) countPermits(limit *processlog.StartLimit) {
+	if limit.Concurrent == 0 {
+		return
+	}
+	rows := o.w.store.Rows()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for at, holders := range o.permits {
+		held := 0
+		for i := range rows {
+			if holders[processlog.Held{ID: rows[i].ID, Version: rows[i].Version}] && rows[i].LeaseLeft > 0 {
+				held++
+			}
+		}
+		if at.limit == limit.Name && held > limit.Concurrent {
+			o.failLocked("G41: %d entries hold permits of the limit %q, key %q, instead of %d", held, limit.Name, at.key, limit.Concurrent)
+		}
+	}
+}
+
+// fencedLocked reports whether a write took the permit of an entry away whose lease had ended. Only its version changes.
+func (o *oracle) fencedLocked(l *life, before, after processlog.Row) bool {
+	if o.w.apart.limits[l.kind].Concurrent == 0 || before.LeaseLeft > 0 || before.DeliveryCount == 0 {
+		return false
+	}
+	same := before
+	same.Version, same.UpdatedAt = after.Version, after.UpdatedAt
+	if !reflect.DeepEqual(same, after) {
+		return false
+	}
+	o.sights[sawFenced]++
+	return true
+}
+
+// limitTimeout returns how much longer the entries may take to come to rest because of limits. Every attempt is a start, and a stuck
+// attempt holds its permit as long as its lease.
+func (w *world) limitTimeout() (longest time.Duration) {
+	for _, limit := range w.apart.limits {
+		each := time.Duration(0)
+		if limit.Rate.Starts > 0 {
+			each = 2 * limit.Rate.Per
+		}
+		if limit.Concurrent > 0 {
+			each += w.plan.config.Lease + w.plan.types.Timeout
+		}
+		longest = max(longest, time.Duration(4*len(w.store.Rows()))*each)
+	}
+	return longest
+}
