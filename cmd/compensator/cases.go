@@ -151,7 +151,7 @@ func groupListing(groups []admin.Group) listing {
 
 func (p *program) caseTake() *cobra.Command {
 	var why why
-	cmd := p.onLog("take <id>… | -", "Take cases; - reads the lines of cases list -o ids", cobra.MinimumNArgs(1), toOperate,
+	cmd := p.onLog("take <id>… | -", "Take cases. The argument - reads the output of cases list with -o ids", cobra.MinimumNArgs(1), toOperate,
 		func(ctx context.Context, s *session, args []string) error {
 			if err := why.check(); err != nil {
 				return err

@@ -159,7 +159,7 @@ func (p *program) list() *cobra.Command {
 	var conditions []string
 	var limit int
 	var newest bool
-	cmd := p.onLog("list", "List entries, the oldest first. -o ids prints input for the commands that change them", cobra.NoArgs, toRead,
+	cmd := p.onLog("list", "List entries, the oldest first. With -o ids, list prints lines that the commands for changes read", cobra.NoArgs, toRead,
 		func(ctx context.Context, s *session, _ []string) error {
 			w, err := parseWhere(conditions)
 			if err := cmp.Or(err, checkLimit(limit)); err != nil {

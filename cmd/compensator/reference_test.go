@@ -61,4 +61,14 @@ func flagBlock(usages string) string {
 
 var specialInMarkdown = regexp.MustCompile(`[*_<>{}|\[\]]`)
 
-func inMarkdown(text string) string { return specialInMarkdown.ReplaceAllString(text, `\$0`) }
+// flagInText matches a flag in a sentence, with the value of a short flag.
+var flagInText = regexp.MustCompile(`(^|[ (])(--[a-z][a-z-]*|-[a-z](?: [a-z]+)?)\b`)
+
+// inMarkdown marks the flags in a text as code.
+func inMarkdown(text string) string {
+	return flagInText.ReplaceAllString(specialInMarkdown.ReplaceAllString(text, `\$0`), "$1`$2`")
+}
+
+func TestFlagsInTheReferenceAreMarkedAsCode(t *testing.T) {
+	require.Equal(t, "`-o ids` prints ids (`--where`, too), not well-known a - b.", inMarkdown("-o ids prints ids (--where, too), not well-known a - b."))
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"maps"
 	"regexp"
 	"strings"
 )
@@ -21,12 +22,17 @@ func settingsPage(root string) (string, error) {
 	var out strings.Builder
 	out.WriteString("# Settings\n\n" + generated)
 	out.WriteString("Each setting has its type, its default and its effect. The zero value of a field means its default.\n`New` and `Handle` refuse a value out of range. They report all such fields at once.\n\n")
+	packages, known := make([]*source, 0, len(packagesWithSettings)), make(names)
 	for _, dir := range packagesWithSettings {
 		s, err := parsePackage(root, dir)
 		if err != nil {
 			return "", err
 		}
-		text, err := s.settings(dir)
+		packages = append(packages, s)
+		maps.Copy(known, s.exported())
+	}
+	for i, dir := range packagesWithSettings {
+		text, err := packages[i].settings(dir, known)
 		if err != nil {
 			return "", err
 		}
@@ -35,7 +41,8 @@ func settingsPage(root string) (string, error) {
 	return strings.TrimRight(out.String(), "\n") + "\n", nil
 }
 
-func (s *source) settings(dir string) (text string, failed error) {
+// settings describes the structs of one package. known are the names that comments mark as code.
+func (s *source) settings(dir string, known names) (text string, failed error) {
 	var out strings.Builder
 	defaults, least := s.defaults(), s.least()
 	name := s.files[0].Name.Name
@@ -49,7 +56,11 @@ func (s *source) settings(dir string) (text string, failed error) {
 		if dir != "." {
 			title = name + "." + title
 		}
-		fmt.Fprintf(&out, "## %s\n\n`%s`\n\n%s\n\n", title, s.importPath, markdown(doc))
+		words := known.with(fields)
+		describe := func(comment, subject string) string {
+			return markdown(comment, func(text string) string { return words.code(text, subject) })
+		}
+		fmt.Fprintf(&out, "## %s\n\n`%s`\n\n%s\n\n", title, s.importPath, describe(doc, typ.Name.Name))
 		for _, field := range fields.Fields.List {
 			for _, id := range field.Names {
 				if !id.IsExported() {
@@ -65,7 +76,7 @@ func (s *source) settings(dir string) (text string, failed error) {
 				}
 				fmt.Fprintf(&out, "### %s.%s\n\n`%s`%s\n\n", title, id.Name, short(s.text(field.Type)), value)
 				if described := withoutDefault(comment); described != "" {
-					fmt.Fprintf(&out, "%s\n\n", markdown(described))
+					fmt.Fprintf(&out, "%s\n\n", describe(described, id.Name))
 				}
 			}
 		}

@@ -213,14 +213,22 @@ func grouped(n int64) string {
 
 var special = regexp.MustCompile("[\\\\`*_<>{}\\[\\]|]")
 
-// markdown turns the text of a Go comment into Markdown: paragraphs, and no characters with a meaning of their own.
-func markdown(comment string) string {
+// markdown turns the text of a Go comment into Markdown: paragraphs and lists. inline turns the text of one of them into Markdown.
+func markdown(comment string, inline func(text string) string) string {
 	var out []string
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(comment), "\n\n") {
-		paragraph = strings.Join(strings.Fields(paragraph), " ")
-		if paragraph != "" {
-			out = append(out, sentence(special.ReplaceAllString(paragraph, `\$0`)))
+		lead, items, isList := strings.Cut("\n"+paragraph, "\n  - ")
+		if lead = strings.Join(strings.Fields(lead), " "); lead != "" {
+			out = append(out, sentence(inline(lead)))
 		}
+		if !isList {
+			continue
+		}
+		var list []string
+		for item := range strings.SplitSeq(items, "\n  - ") {
+			list = append(list, "- "+inline(strings.Join(strings.Fields(item), " ")))
+		}
+		out = append(out, strings.Join(list, "\n"))
 	}
 	return strings.Join(out, "\n\n")
 }

@@ -29,7 +29,7 @@ func tablesPage(root string) (string, error) {
 	for _, text := range migrations {
 		for _, table := range createdTable.FindAllStringSubmatch(text, -1) {
 			about := strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(table[1], "-- +goose Up\n", ""), "-- ", ""))
-			fmt.Fprintf(&out, "## %s\n\n%s\n\n| column | type | default | meaning |\n|---|---|---|---|\n", table[2], markdown(about))
+			fmt.Fprintf(&out, "## %s\n\n%s\n\n| column | type | default | meaning |\n|---|---|---|---|\n", table[2], markdown(about, escaped))
 			for _, column := range columnLine.FindAllStringSubmatch(table[3], -1) {
 				key := strings.TrimPrefix(table[2], "common_process_log") + "." + column[1]
 				used[key] = true
