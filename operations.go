@@ -21,7 +21,7 @@ import (
 // admin lets people see and close cases. Operations needs the newest tables of Migrate. The zero value works. Every
 // process of a service must have the same Operations.
 type Operations struct {
-	Due   time.Duration         // time that a case may wait for a person, if Types sets no other. Default 24 h, at least a minute
+	Due   time.Duration         // time that a case may wait for a person, unless Types has a CaseConfig.Due for its type. Default 24 h, at least a minute
 	Types map[string]CaseConfig // settings by business type
 
 	// Scrub removes from an error's text what people must not see. It runs before a case stores the text and before

@@ -39,8 +39,8 @@ type Options struct {
 	UserName      string // name of that user. Erase removes it
 
 	// Headers are stored with the entry, also when it is requeued. Entry.Headers, the message of a relay, and
-	// Propagator.Extract get them. As JSON, these headers and those of the propagator may take 2,048 bytes together, in
-	// valid UTF-8. A name that both set is refused.
+	// Propagator.Extract get them. As JSON, these headers and those of the propagator take at most
+	// 2,048 bytes together. They must be valid UTF-8. Record refuses a name that both set.
 	Headers map[string]string
 
 	MaxAttempts     int  // overrides HandlerConfig.MaxAttempts for this entry. If it is 0, the number of the type applies, as it is when an attempt ends

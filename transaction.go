@@ -82,9 +82,8 @@ func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 }
 
 // StmtContext returns stmt for use in this transaction. stmt must be prepared on Config.DB, and Config.DB must have been
-// opened on a Connector. A
-// statement of another database fails when it is used. StmtContext panics if the transactions of Config.Store have no
-// such method.
+// opened on a Connector. A statement of another database fails when it is used. StmtContext panics if the transactions of
+// Config.Store have no method StmtContext.
 func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	tx, ok := s.tx.(interface {
 		StmtContext(context.Context, *sql.Stmt) *sql.Stmt
@@ -95,8 +94,8 @@ func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	return tx.StmtContext(ctx, stmt)
 }
 
-// unlessKnown returns an error if known is false: the transaction comes from a custom Store, is not a *sql.Tx and has
-// no such method.
+// unlessKnown returns an error if known is false. known says whether the transaction has the named method of *sql.Tx. A
+// transaction of a custom Store may lack the method.
 func unlessKnown(known bool, method string) error {
 	if known {
 		return nil

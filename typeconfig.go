@@ -26,7 +26,7 @@ type TypeConfig struct {
 	// An entry blocks the later ones of its key until it has ended. It blocks them while it retries, is snoozed, is
 	// being compensated, or is not due yet. It also blocks them while it is dead, unless PassDead is true.
 	//
-	// Serial gets the entry as it was recorded, without headers. Record and each attempt call Serial, concurrently.
+	// Serial gets the fields that were recorded, but no headers. Record and each attempt call Serial, concurrently.
 	// Record refuses an entry for which Serial panics. Serial must return the same key each time. The key must hold no
 	// personal data. Declare the type in each process that records it. G30 (order of a key) in
 	// docs/reference/guarantees.md is the exact promise.
@@ -211,7 +211,7 @@ const batchConcurrency = 4
 type Breaker struct {
 	Of    int           // number of latest entries that the breaker looks at. It opens when at least that many have ended. Default 20, at most 1000
 	Share float64       // the breaker opens when at least this share of these entries fails. Above 0 and at most 1. Default 0.5
-	Pause time.Duration // first pause. Each failed call after a pause doubles the next one, up to a minute. A random time of up to half of the pause is added. Default 5 s, at least 1 ms
+	Pause time.Duration // first pause. If the call after a pause fails, the next pause is twice as long, up to a minute. A random time of up to half of the pause is added. Default 5 s, at least 1 ms
 }
 
 func (b *Breaker) setDefaults() {

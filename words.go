@@ -17,8 +17,8 @@ type (
 // The states of an entry. Only a person moves an entry out of a terminal state. There is one exception: a service may
 // complete or cancel a dead entry that was never compensated.
 const (
-	Pending         = processlog.Pending         // not attempted yet, or attempted without a recorded failure. Both wait or run
-	Retrying        = processlog.Retrying        // failed at least once, and will be attempted again
+	Pending         = processlog.Pending         // waits or runs, and has no recorded failure
+	Retrying        = processlog.Retrying        // waits or runs, and has failed at least once
 	Dead            = processlog.Dead            // terminal: waits for a person
 	Compensating    = processlog.Compensating    // attempts used up; the compensation runs, with its own count of attempts
 	Succeeded       = processlog.Succeeded       // terminal

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Report counts what a pass of an Import did. After a DryRun it counts what a pass would do. The maps count entries by
-// business type.
+// Report counts what a pass of an Import did. After a DryRun it counts what a pass would do. The keys of Recorded, Known
+// and Refused are business types.
 type Report struct {
 	Rows     int            // rows that Config.Where found
 	Recorded map[string]int // rows that became entries
 	Known    map[string]int // rows whose entries already existed
-	Skipped  map[string]int // rows that Map skipped, by the reason given to Skip
-	Refused  map[string]int // refused rows; under "" if Map returned no entry
+	Skipped  map[string]int // rows that Map skipped; the key is the reason given to Skip
+	Refused  map[string]int // refused rows; the key is "" if Map returned no entry
 	Busy     int            // rows that were locked, or had changed when the pass reached them; the next pass reads them again
 
 	Refusals []*Refusal // the first 1,000 refusals

@@ -150,7 +150,7 @@ func (l *leaseLoop) writeLease(ctx context.Context, tx *sql.Tx, token uuid.UUID,
 	return err
 }
 
-// held reports whether an unexpired lease row of another claim names one of the entries at its present version.
+// held reports whether an unexpired lease row of another claim has the id and the present version of one of the entries.
 func held(ctx context.Context, tx *sql.Tx, query string, found []floorFound) (taken bool, err error) {
 	rows, err := tx.QueryContext(ctx, query)
 	if err != nil {
@@ -180,7 +180,8 @@ func packEntries(found []floorFound) (list []byte) {
 	return list
 }
 
-// namesOne reports whether list names an entry of found. Both are in the order of ids.
+// namesOne reports whether an encoded list of packEntries has the id and the version of one of the entries in found. Both
+// lists are in the order of ids.
 func namesOne(list []byte, found []floorFound) bool {
 	id := uint64(0)
 	for len(list) > 0 {

@@ -128,7 +128,7 @@ type Worker interface {
 	// Outcome.Version. Outcome.Absorb has no effect here. SettleTx returns these errors:
 	//   - ErrLeaseLost: the version has changed.
 	//   - ErrTxAborted: the server rolled the transaction back.
-	//   - another ErrNoTransaction: the handler ended the transaction.
+	//   - ErrNoTransaction, and not ErrTxAborted: the handler ended the transaction.
 	SettleTx(ctx context.Context, tx Tx, token Token, outcome Outcome) error
 }
 

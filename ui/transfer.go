@@ -46,7 +46,7 @@ func (rq *request) has(tag string) bool {
 		return false
 	}
 	for _, ofPages := range []string{"Content-Security-Policy", "Cross-Origin-Opener-Policy", "Cross-Origin-Resource-Policy", "Referrer-Policy"} {
-		h.Del(ofPages) // Remove these headers from the 304. They describe a new page, and a browser would not apply them to the page that it has already.
+		h.Del(ofPages) // Remove these headers from the 304. They describe a new page, and a browser would not apply them to the page that it already has.
 	}
 	rq.w.WriteHeader(http.StatusNotModified)
 	return true

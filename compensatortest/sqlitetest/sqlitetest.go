@@ -55,8 +55,8 @@ func New(tb testing.TB, change ...func(*compensator.Config)) (*compensator.Compe
 // databases counts the databases that this process has opened. The number is part of each database's name.
 var databases atomic.Int64
 
-// Open returns the database of New without any table. Use it in a test that runs the migration and builds the Config
-// itself.
+// Open returns a new SQLite database in memory, as New does, but without tables. Use it in a test that itself calls
+// compensator.Migrate and compensator.New.
 func Open(tb testing.TB) *sql.DB {
 	tb.Helper()
 	dsn := fmt.Sprintf("file:/compensator-%d?vfs=memdb&_txlock=immediate&_pragma=busy_timeout(5000)", databases.Add(1))

@@ -56,7 +56,7 @@ func Service(ctx context.Context, orders, stock *compensator.Compensator, api ht
 	return errors.Join(err, orders.Close(), stock.Close())
 }
 
-// RunShards runs one log for each of any number of databases.
+// RunShards runs several logs in one process, for example one log for each shard of a database.
 func RunShards(ctx context.Context, shards []*compensator.Compensator) error {
 	logs := make([]serve.Log, 0, len(shards))
 	for _, c := range shards {

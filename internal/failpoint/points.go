@@ -25,10 +25,10 @@ const (
 const (
 	CommitFound    Point = "commit-found"    // polling has found a commit that was not reported, but its entries are not yet claimed or enqueued
 	IDsResolved    Point = "ids-resolved"    // the ids of a bulk insert are known
-	EntryReadBack  Point = "entry-read-back" // an entry inserted with a lease has been read back, and is not started
+	EntryReadBack  Point = "entry-read-back" // an entry inserted with a lease has been read back, but has not started
 	FreshClaimed   Point = "fresh-claimed"   // entries are claimed by id after their commit, but entries that must wait are not enqueued
 	EnqueueNext    Point = "enqueue-next"    // the queue does not have the entries yet
-	Enqueued       Point = "enqueued"        // the queue has the entries, no scanner has been notified
+	Enqueued       Point = "enqueued"        // the queue has the entries, but no scanner has been notified
 	QueueClaimed   Point = "queue-claimed"   // entries are leased in the queue, but not in the database
 	DueRead        Point = "due-read"        // due entries were read from the database without the queue, but they are not claimed
 	LimitLocked    Point = "limit-locked"    // the rows of a limit are locked, but no entry is chosen

@@ -81,11 +81,11 @@ var conditions = map[uint16]condition{
 	8001: {Doubtful, "memory limit of a query (TiDB)"},
 	8175: {Doubtful, "query cancelled for the server's memory (TiDB)"},
 
-	// Quotas that all clients of the server share, or all clients of the user.
+	// Quotas that all clients share, or that all clients of one user share.
 	1040: {Server, "too many connections"},
 	1203: {Server, "too many connections of this user"},
 	1226: {Server, "a user's resource limit"},
-	1461: {Server, "max_prepared_stmt_count is used up, by whichever client"},
+	1461: {Server, "max_prepared_stmt_count is used up by all clients together"},
 
 	// Locks, and transactions that lost a conflict.
 	1020: {Doubtful, "record changed since the snapshot (MariaDB)"},

@@ -96,7 +96,7 @@ func TestListenLeavesASilentConnection(t *testing.T) {
 	m.on.Store(true)
 	stop, woken := listen(t, sameQueue(t, client, prefix))
 	defer stop()
-	require.Eventually(t, func() bool { // Wait until the server has the subscription. The reply to it is dropped.
+	require.Eventually(t, func() bool { // Wait until the server has the subscription. The client does not see its reply, because mute drops the reply.
 		counts, err := client.PubSubNumSub(t.Context(), prefix+":v1:wake").Result()
 		return err == nil && counts[prefix+":v1:wake"] == 1
 	}, eventually, time.Millisecond)

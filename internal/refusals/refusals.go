@@ -274,8 +274,8 @@ func (r *List) OutcomesTried() map[processlog.ID]int {
 	return times
 }
 
-// OutcomesWait gets an earlier result of OutcomesTried. It reports whether, since then, the database has not answered
-// for one of these outcomes.
+// OutcomesWait reports whether a refused outcome still waits for the answer to its next try. before is an earlier result of
+// OutcomesTried. An outcome waits if it is in before and is refused exactly as many times now.
 func (r *List) OutcomesWait(before map[processlog.ID]int) bool {
 	for id, times := range r.OutcomesTried() {
 		if asked, found := before[id]; found && asked == times {

@@ -166,10 +166,11 @@ func (s *Store) FingerprintBy(ctx context.Context, tx processlog.Tx) (string, er
 	return fingerprint, err
 }
 
-// inSchema returns the condition that a statement reaches the log's own database, and not a table of the same name in
-// another database. The condition costs nothing. It cannot tell apart two servers whose databases have the same name.
+// inSchema returns an SQL condition that is true if the session's database is the database of the log. The condition
+// prevents writes to a table of the same name in another database, and costs nothing. It cannot distinguish two servers
+// whose databases have the same name.
 //
-// The collation is named because by the collation of DATABASE() shop and Shop are equal.
+// COLLATE is necessary because by the collation of DATABASE() the names shop and Shop are equal.
 func (s *Store) inSchema() string {
 	schema := s.d.text(s.schema)
 	if s.d.foldsNames {

@@ -38,8 +38,8 @@ func Find(ctx context.Context, db *sql.DB) (*Connector, error) {
 	return nil, rows.Err()
 }
 
-// areYouThere is a query that a watched connection replaces by the query iAmThere. So the library recognises a
-// Connector even if a wrapper passes no context to it.
+// Find sends areYouThere. A connection of a Connector sends iAmThere to the server instead. The answer is then 1 and not
+// 0, so Find recognises a Connector even if a wrapper passes no context to it.
 const (
 	areYouThere = "SELECT 0 /* compensator: is a Connector beneath? */"
 	iAmThere    = "SELECT 1"

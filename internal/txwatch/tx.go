@@ -30,7 +30,8 @@ func noTransaction() *Tx {
 	return &Tx{state: processlog.ErrNoTransaction, ended: true, outcome: RolledBack}
 }
 
-// Err returns nil while the transaction is open. After that it returns ErrTxAborted or another ErrNoTransaction.
+// Err returns nil while the transaction is open. After that it returns an error that wraps
+// ErrNoTransaction: ErrTxAborted if the server rolled the transaction back.
 func (w *Tx) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

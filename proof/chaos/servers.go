@@ -46,8 +46,9 @@ type proxies struct {
 	redis *faultproxy.TCP
 }
 
-// sqlFlags have two effects. Audit triggers do not wait for the auto-increment counter of the audit table, which every
-// kind of statement uses. And a lock wait fails while the client still waits for the answer.
+// sqlFlags are the flags of the database server. With innodb-autoinc-lock-mode=2, audit triggers do not wait for each other
+// at the auto-increment counter of the audit table. The time limits of lock waits are shorter than the clients' read
+// timeout, so a client gets the error of its lock wait.
 var sqlFlags = []string{
 	"--innodb-autoinc-lock-mode=2", "--innodb-lock-wait-timeout=3", "--lock-wait-timeout=5",
 	"--innodb-buffer-pool-size=256M", "--max-connections=1000", "--max-connect-errors=1000000000",

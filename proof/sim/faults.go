@@ -222,8 +222,8 @@ func (w *world) fire(e event) {
 	}
 }
 
-// rebuilds notes that a process begins to rebuild types in the queue. It may schedule a second loss during this
-// rebuild.
+// rebuilds is called when a process begins to rebuild the queue of the named types. If the fault rebuildLost was injected
+// for one of them, rebuilds schedules the second loss of this type during the rebuild.
 func (w *world) rebuilds(names string) {
 	if lost := w.loseAgain; lost != "" && slices.Contains(strings.Fields(names), lost) {
 		w.loseAgain = ""

@@ -139,11 +139,11 @@ func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 }
 
 // quarantinedLocked asserts the limits for entries that have lost leases, because their processes may have crashed:
-//   - Few entries with one lost lease run at the same time on an instance. For a batch type, this limit applies to the
-//     entries in all its calls.
+//   - Of one type, at most √Concurrency entries with one lost lease, rounded up, run at the same time on an instance. A batch
+//     type has a limit for the entries in all its calls together.
 //   - An entry with two lost leases runs beside no other entry that has lost a lease.
 //
-// An attempt no longer counts once its outcome is stored, or a trigger has refused the outcome.
+// An attempt stops counting when its outcome is stored, or when a trigger has refused its outcome.
 func (o *oracle) quarantinedLocked(a *attempt) {
 	few := 1
 	for _, id := range o.idsLocked() {

@@ -24,9 +24,9 @@ type Config struct {
 	// tried later, which costs no attempt. Health reports how many calls are active. Only a restart frees the slots.
 	Concurrency int
 
-	// Judge converts an error of Publish into a handler's error. compensator.Permanent, RetryAfter and Unavailable mean
-	// the same as in a handler. Any other error is a failure: the type's schedule decides when to try again, and
-	// MaxAttempts counts the attempt. Nil means success. Judge is called concurrently.
+	// Judge gets an error of Publish and returns the error that the handler returns for it. compensator.Permanent,
+	// RetryAfter and Unavailable mean the same as in a handler. Any other error is a failure: the type's schedule decides
+	// when to try again, and the attempt counts for MaxAttempts. nil means success. Judge is called concurrently.
 	//
 	// Judge also gets ErrNoAnswer, once for each message of a batch. It does not get these:
 	//   - a panic of Publish, which is always a failure

@@ -60,15 +60,15 @@ type ConsumerConfig struct {
 	MessageID func(msg *message.Message) string
 
 	// Redelivered reports whether a message may have been delivered before. The Consumer records such a message in the
-	// log without calling work first. The entry of the message then runs `work`, unless the log already had the message. If the message
-	// crashes its processes, the log stops calling work. Let Redelivered always return true if only the log should call
-	// work. Redelivered is called concurrently. If Redelivered panics, this counts as true.
+	// log and does not call `work` first. The handler of the entry then calls `work`, unless the log already had the
+	// message. If the message crashes its processes, the log stops calling `work`. Let Redelivered always return true if
+	// only the log should call `work`. Redelivered is called concurrently. If Redelivered panics, this counts as true.
 	//
 	// The default uses the flag of watermill-amqp and RabbitMQ's headers x-delivery-count and x-acquired-count. Other
-	// subscribers do not mark redelivered messages, so the Consumer calls work again for these messages.
+	// subscribers do not mark redelivered messages, so for each delivery the Consumer itself calls `work`.
 	Redelivered func(msg *message.Message) bool
 
-	// Middlewares wrap work, both in Handle and when the log calls work. The first middleware is the outermost. The
+	// Middlewares wrap `work`, both in Handle and when the log calls `work`. The first middleware is the outermost. The
 	// middlewares of a router wrap only Handle.
 	Middlewares []message.HandlerMiddleware
 
@@ -85,12 +85,13 @@ type ConsumerConfig struct {
 
 	// Refused moves a message that the log will never accept to a place where a person finds it. Publisher.RefusedTo
 	// returns a Refused that publishes to a topic. msg is the unchanged message, plus RefusedMetadata and
-	// RefusedTopicMetadata. reason wraps ErrRefused. Refused is called concurrently.
+	// RefusedTopicMetadata. `reason` wraps ErrRefused. Refused is called concurrently.
 	//
-	// If Refused returns nil, the message is acknowledged. If it returns reason, Handle returns reason, for example to
-	// watermill's PoisonQueueWithFilter. After any other error the Consumer calls Refused again after a pause.
+	// If Refused returns nil, the message is acknowledged. If it returns `reason`, Handle returns `reason`, for example to
+	// watermill's PoisonQueueWithFilter. If it returns any other error, the Consumer pauses and calls Refused again.
 	//
-	// Without Refused, Handle neither acknowledges such a message nor returns until the message's context ends.
+	// If Refused is nil, Handle does not acknowledge such a message. Handle then returns only when the message's context
+	// ends.
 	Refused func(ctx context.Context, msg *message.Message, reason error) error
 
 	// Logger logs messages that Handle cannot finish yet. The log lines never include the content. The default is

@@ -70,7 +70,7 @@ func (s *Shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensat
 		return s.PutBack(ctx, tx, t)
 	}
 	left, open, err := s.timeLeft(ctx, tx, t)
-	if open { // The entry was recorded before the order, so the order's time to pay is not over yet.
+	if open { // The delay of this entry began before the time to pay, because the entry was recorded before the order.
 		return compensator.Snooze(max(left, time.Millisecond))
 	}
 	return err // The order is paid.

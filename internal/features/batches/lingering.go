@@ -31,8 +31,8 @@ type lingering struct {
 // Wait returns how long an entry lingers at most.
 func (l *lingering) Wait() time.Duration { return l.wait }
 
-// Due counts a due entry. If enough due entries have arrived for a full batch, Due returns true and allows the next
-// look at once.
+// Due counts a due entry. If enough due entries have arrived for a full batch, Due returns true and lets the
+// next look begin at once.
 func (l *lingering) Due() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +43,7 @@ func (l *lingering) Due() bool {
 	return true
 }
 
-// More allows the next look at once.
+// More lets the next look begin at once, because the last claim may have left due entries behind.
 func (l *lingering) More() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

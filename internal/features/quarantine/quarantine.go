@@ -136,15 +136,15 @@ type few struct {
 }
 
 const (
-	// fewGrowth is how many times as many suspects of a batch type may run next.
+	// fewGrowth is the factor by which the places of a batch type grow once as many suspects as places have ended.
 	fewGrowth = 3
 
-	// fewForget is a time without suspects of a batch type. Suspects that come later come from another crash, so they
-	// begin with the fewest places again.
+	// fewForget is the time without suspects after which a batch type has only its first number of places again. Suspects
+	// that come after this time probably come from another crash.
 	fewForget = 10 * time.Second
 )
 
-// fewOf returns how many suspects of a type run at once at first, and at most.
+// fewOf returns the first and the largest number of places for suspects of a type.
 func fewOf(t *engine.Type) (first, most int) {
 	most = t.Concurrency * t.Seats()
 	first = int(math.Ceil(math.Sqrt(float64(most))))

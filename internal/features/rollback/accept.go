@@ -39,7 +39,7 @@ func (d *Detector) acceptedSince(notes []processlog.AuditRecord, moment time.Tim
 	})
 }
 
-// seekAcceptance looks whether a person has accepted the loss. If so, it ends the report.
+// seekAcceptance checks whether a person has accepted the loss. If so, it ends the report.
 func (d *Detector) seekAcceptance(ctx context.Context, loss *loss) (accepted bool, err error) {
 	d.complain(loss)
 	notes, err := d.notes(ctx)

@@ -81,7 +81,7 @@ func (d *Detector) sawRead(rows []processlog.Row, asked time.Time) {
 	}
 }
 
-// sawRecorded takes an entry whose commit is reported. The next check looks whether the entry is there. A process
+// sawRecorded takes an entry whose commit is reported. The next check asks the database whether the entry is there. A process
 // without Run has no rounds, so sawRecorded starts a check in the background once a round would be due. The caller has
 // just committed, so sawRecorded does not wait. When too many entries wait, it drops the oldest, because a database
 // loses the end of its history.
@@ -232,8 +232,8 @@ func (d *Detector) ask(ctx context.Context, more []version) error {
 	return err
 }
 
-// askDatabase looks whether a loss was accepted, and otherwise whether there is one. A process that a loss has stopped looks for no
-// second loss, because a person has not decided about the first.
+// askDatabase checks whether a person has accepted the reported loss. Without a reported loss it looks for one. A process
+// that a loss has stopped looks for no second loss, because a person has not decided about the first.
 func (d *Detector) askDatabase(ctx context.Context, more []version) error {
 	if loss := d.lost.Load(); loss != nil {
 		accepted, err := d.seekAcceptance(ctx, loss)

@@ -128,8 +128,8 @@ func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 		stopped := a.cause == history.CauseStopping || a.cause == history.CauseLeaseLost
 		return stopped == (s.move == movePause)
 	case slices.Contains(explains[s.move], a.outcome):
-		// The handler may have been stopped before its outcome counted. In a batch, or if the cause is unknown, the
-		// history does not tell.
+		// For an attempt in a batch, or with an unknown cause, the history does not say whether the process stopped the
+		// handler. So a stop counts as possible.
 		return true
 	case s.move == movePause && l.outOfTime(e, s, a):
 		return true // The batch timed out, and the process stopped before the entry could run alone.
