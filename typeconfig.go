@@ -103,7 +103,7 @@ type HandlerConfig[T any] struct {
 type BatchConfig[T any] struct {
 	TypeConfig
 
-	// BatchSize is the maximum number of entries of a call. Default 100, at most 500.
+	// BatchSize is the maximum number of entries in a call. Default 100, at most 500.
 	BatchSize int
 
 	// BatchWait is how long a due entry may wait, unclaimed, for others to fill its batch. When BatchSize entries wait,

@@ -61,7 +61,7 @@ type Recorder interface {
 	Probe(ctx context.Context, tx Tx) error
 
 	// Insert writes drafts in the caller's transaction. If no draft is a duplicate, it needs one statement. It returns
-	// one result for each draft, in the order of drafts. If the idempotency key of a draft exists already, Insert
+	// one result for each draft, in the order of drafts. If the idempotency key of a draft already exists, Insert
 	// changes nothing for this draft, and the result is a duplicate. All idempotency keys of drafts must differ.
 	//
 	// If proven is true, the caller guarantees that the transaction is open. If proven is false, Insert checks whether

@@ -53,7 +53,7 @@ func (s *Store) joinLocked(positions []processlog.Position) {
 	}
 }
 
-// noteLocked writes the position of an entry. If the entry has a position already, its orderID stays.
+// noteLocked writes the position of an entry. If the entry already has a position, its orderID stays.
 func (s *Store) noteLocked(t processlog.Position, blocked uint64) {
 	key := orderingKey{t.BusinessType, t.Key}
 	if s.ordering[key] == nil {

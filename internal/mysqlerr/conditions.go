@@ -61,7 +61,7 @@ var conditions = map[uint16]condition{
 	1195: {Doubtful, "table crashed, repair failed"},
 	1712: {Doubtful, "index corrupt"},
 	1812: {Doubtful, "tablespace missing"},
-	1814: {Doubtful, "tablespace discarded, as during an import"},
+	1814: {Doubtful, "tablespace discarded, for example during an import"},
 	1817: {Doubtful, "index corrupt"},
 	1877: {Doubtful, "table corrupt"},
 
@@ -176,7 +176,7 @@ var conditions = map[uint16]condition{
 	9005: {Server, "region unavailable (TiDB)"},
 
 	// A statement that must be prepared again, or a transaction that must be begun again.
-	1243: {Doubtful, "unknown prepared statement, as behind a proxy"},
+	1243: {Doubtful, "unknown prepared statement, for example behind a proxy"},
 	1412: {Doubtful, "table definition changed since the snapshot"},
 	1467: {Doubtful, "cannot read the auto-increment value"},
 	1615: {Doubtful, "the statement must be prepared again"},

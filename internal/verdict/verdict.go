@@ -147,8 +147,8 @@ var plain Verdict
 // ServersOwn marks an error that comes from a condition of the database. whole says whether it is a condition of the
 // whole server.
 //
-// A condition of the whole server never spends an attempt. Any other condition spends no attempt as many times in a row
-// as the entry has attempts. After that it counts, because a handler that always causes the condition must reach a
+// A condition of the whole server never spends an attempt. Any other condition counts only after it has come as often in a
+// row as the entry has attempts. Then it counts, because an entry whose handler always causes the condition must reach a
 // person.
 func ServersOwn(err error, whole bool) error {
 	if verdictIn(err) != nil {

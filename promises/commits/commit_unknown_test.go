@@ -109,7 +109,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 	}
 }
 
-// TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen calls Once for an entry that exists already, and loses the
+// TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen calls Once for an entry that already exists, and loses the
 // COMMIT or the reply to it. The entry existed before, so it does not prove the commit. The work must be done exactly
 // once.
 // Failure: F19
