@@ -275,7 +275,7 @@ func (r *List) OutcomesTried() map[processlog.ID]int {
 }
 
 // OutcomesWait reports whether a refused outcome still waits for the answer to its next try. before is an earlier result of
-// OutcomesTried. An outcome waits if it is in before and is refused exactly as many times now.
+// OutcomesTried. An outcome waits if its count in before is still its count now.
 func (r *List) OutcomesWait(before map[processlog.ID]int) bool {
 	for id, times := range r.OutcomesTried() {
 		if asked, found := before[id]; found && asked == times {
