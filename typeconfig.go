@@ -260,7 +260,7 @@ type Limit struct {
 	Concurrent int
 
 	// Key returns the key of an entry, for example a tenant or a partner. Each key has the whole limit for itself. An entry with the
-	// key "" is not limited. If Key is nil, all entries share the limit. Key gets the entry as it was recorded, without headers, and is
+	// key "" is not limited. If Key is nil, all entries share the limit. Key gets the fields that were recorded, but no headers. It is
 	// called concurrently. It must return the same key each time, and must not block. The key must hold no personal data.
 	Key func(e *Entry) string
 

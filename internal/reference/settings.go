@@ -13,7 +13,7 @@ import (
 var packagesWithSettings = []string{".", "admin", "ui", "serve", "httpcall", "intake", "adopt", "encrypt", "otel", "relay/rabbitmq", "relay/watermill", "cron", "orms/gormtx"}
 
 var (
-	settingStruct = regexp.MustCompile(`(Config|Options|Breaker|Operations)$`)
+	settingStruct = regexp.MustCompile(`(^Limit|^Rate|Config|Options|Breaker|Operations)$`)
 	saidDefault   = regexp.MustCompile(`\b[Dd]efault:? +((?:"[^"]*"|\([^)]*\)|[.,]\S|[^.,;:(])+)`)
 )
 

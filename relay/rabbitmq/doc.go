@@ -33,7 +33,7 @@
 // it acknowledges the message. As long as the log is unavailable, the Consumer keeps its messages unacknowledged and
 // starts no new session.
 //
-// # Limits
+// # Caveats
 //
 //   - Messages may be lost if the queue's settings let the broker drop them. The README lists these settings.
 //   - Messages may arrive in another order.

@@ -26,7 +26,7 @@
 // UUID form the idempotency key. The log calls the same function again by the type's schedule. So a failing message
 // never blocks the topic. [DeliveryOf] decodes the message from an entry.
 //
-// # Limits
+// # Caveats
 //
 //   - Messages may arrive in another order.
 //   - A message may be delivered more than once. Consumers must check the UUID.
