@@ -394,8 +394,9 @@ func ShareSlot(batch []*Attempt, n int) {
 
 // HandlerContext returns the context of a handler call for several entries. It carries no entry's values: with the values of one
 // tenant's entry, the handler would work for all tenants as that tenant.
-func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelCauseFunc) {
-	return e.dispatcher.handlerContext(t, nil)
+func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
+	timeout := e.dispatcher.newTimeout(t, 1)
+	return timeout.ctx, timeout.end
 }
 
 // Stopping reports whether Run's context has ended.
@@ -407,8 +408,8 @@ func (e *Engine) Finish(a *Attempt, r Result) { e.dispatcher.finish(a, r) }
 // RunAlone begins another call of the handler for an attempt, in which it shares nothing. The entry is still held and its
 // handler counted as running, so a drain waits for this call too.
 func (e *Engine) RunAlone(a *Attempt) {
-	a.cancel(nil)
-	e.dispatcher.prepare(a)
+	a.endCall()
+	e.dispatcher.prepare(a, e.dispatcher.newTimeout(a.Type, 1))
 	go e.dispatcher.attempt(a)
 }
 

@@ -47,7 +47,7 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, re
 		// Check everything under one lock, so that only one of two claims of an entry is admitted. Once Run's context has
 		// ended, h.handlers already counts every handler that can still start, and a drain waits for it (G15, G16).
 		if run.Err() != nil || h.held[a.holding()] != nil || now.After(a.leaseEnd) {
-			a.cancel(nil)
+			a.endCall()
 			refused = append(refused, a)
 			continue
 		}

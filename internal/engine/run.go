@@ -158,9 +158,12 @@ func (d *dispatcher) giveUp(t *Type, calls int, blocked []*Attempt, write func()
 // start runs attempts of one type and returns at once. The attempts hold slots for all calls that they need. refused
 // lists the attempts that may not start. spare is the number of calls that are not needed because of them.
 func (d *dispatcher) start(t *Type, attempts []*Attempt) (refused []*Attempt, spare int) {
-	needed := callsOf(t, attempts)
+	if len(attempts) == 0 {
+		return nil, 0
+	}
+	needed, timeout := callsOf(t, attempts), d.newTimeout(t, len(attempts))
 	for _, a := range attempts {
-		d.prepare(a)
+		d.prepare(a, timeout)
 	}
 	run, _ := d.contexts()
 	attempts, refused = d.holdings.admit(run, attempts)
@@ -193,40 +196,55 @@ func callsOf(t *Type, attempts []*Attempt) int {
 
 // prepare gives an attempt the context of its next handler call. The context carries the values of Record's context. It
 // ends at the type's timeout, when the lease is lost, by Cancel, or when Run stops waiting.
-func (d *dispatcher) prepare(a *Attempt) {
-	own := &a.Row
-	if a.Type.Grouped() && !a.compensating() {
-		own = nil // A handler of several entries gets no values of an entry, even if it is called for one only.
+func (d *dispatcher) prepare(a *Attempt, timeout *callTimeout) {
+	ctx := timeout.ctx
+	// A handler of several entries gets no values of an entry, even if it is called for one only.
+	if !a.Type.Grouped() || a.compensating() {
+		ctx = d.Extract(ctx, a.Row.Headers) // Extract is user code, so call it without a mutex.
 	}
-	ctx, cancel := d.handlerContext(a.Type, own)
+	ctx, cancel := context.WithCancelCause(ctx)
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
 	// Reset stuck too: an entry of a broken batch starts a new call, and the old finding was about the batch's handler.
-	a.ctx, a.cancel, a.started, a.stuck = ctx, cancel, time.Now(), false
+	a.ctx, a.cancel, a.timeout, a.started, a.stuck = ctx, cancel, timeout, time.Now(), false
 	a.anew = false
 	a.calls++ // Count the call under the same lock as started, so that the renewer reports the right call as stuck.
 }
 
-// handlerContext returns a handler's context. It carries the values in the headers of own, unless own is nil.
-func (d *dispatcher) handlerContext(t *Type, own *processlog.Row) (context.Context, context.CancelCauseFunc) {
-	_, ctx := d.contexts()
-	if own != nil {
-		ctx = d.Extract(ctx, own.Headers) // Extract is user code, so call it without a mutex.
+// callTimeout is the timeout of handler calls that begin at the same time. They share its context and its timer.
+type callTimeout struct {
+	ctx  context.Context
+	end  context.CancelFunc
+	left atomic.Int32 // calls that have not ended
+}
+
+func (d *dispatcher) newTimeout(t *Type, calls int) *callTimeout {
+	_, handler := d.contexts()
+	timeout := new(callTimeout)
+	timeout.ctx, timeout.end = context.WithTimeoutCause(handler, t.Timeout, processlog.ErrTimeout)
+	timeout.left.Store(int32(calls))
+	return timeout
+}
+
+// callEnded stops the timer after the last call.
+func (t *callTimeout) callEnded() {
+	if t.left.Add(-1) == 0 {
+		t.end()
 	}
-	ctx, endTimeout := context.WithTimeoutCause(ctx, t.Timeout, processlog.ErrTimeout)
-	ctx, cancel := context.WithCancelCause(ctx)
-	return ctx, func(cause error) { cancel(cause); endTimeout() }
 }
 
 // attempt runs one attempt to its end. A deferred call passes the result to finish, so that a handler that calls
 // runtime.Goexit cannot skip it.
 func (d *dispatcher) attempt(a *Attempt) {
-	end := Result{Err: &processlog.PanicError{Stack: []byte("runtime.Goexit")}}
+	end := Result{Err: errGoexit}
 	defer func() { d.finish(a, end) }()
 	Tell(d.Base, d.Observer.AttemptStarted, a.Event(nil))
 	failpoint.Reach(failpoint.AttemptStarted)
 	end = d.call(a)
 }
+
+// errGoexit is the error of a handler that has called runtime.Goexit.
+var errGoexit = &processlog.PanicError{Stack: []byte("runtime.Goexit")}
 
 // Result is how an attempt ended.
 type Result struct {
@@ -285,9 +303,9 @@ func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, 
 // finish judges the handler's result, frees the slot, and passes the outcome to the settler.
 func (d *dispatcher) finish(a *Attempt, end Result) {
 	failpoint.Reach(failpoint.HandlerReturned)
-	// Read the cause before a.cancel, which would set another one.
+	// Read the cause before endCall, which would set another one.
 	cause := cmp.Or(end.Cause, context.Cause(a.ctx))
-	a.cancel(nil)
+	a.endCall()
 	Tell(d.Base, d.Observer.AttemptEnded, a.Event(end.Err))
 	s := settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, end.Err, cause), token: end.Token}
 	if !errors.Is(cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
@@ -376,10 +394,11 @@ type Attempt struct {
 
 	Type *Type
 	slot *sharedSlot // slot shared with the other entries of a call; nil if the attempt has its own slot
-	// The next three fields belong to one handler call. An entry of a broken batch gets new values for its second call.
+	// The next four fields belong to one handler call. An entry of a broken batch gets new values for its second call.
 	// They are written under holdings.mu. The goroutine that runs the attempt may read them without the lock.
 	ctx     context.Context // kept to read its cause; nil if no handler is called, because the entry is dead-lettered
 	cancel  context.CancelCauseFunc
+	timeout *callTimeout
 	started time.Time
 
 	leaseEnd time.Time   // by the monotonic clock of this process; no write depends on it; guarded by holdings.mu once running
@@ -397,6 +416,12 @@ type Attempt struct {
 
 // Context returns the context of the attempt's handler call.
 func (a *Attempt) Context() context.Context { return a.ctx }
+
+// endCall ends the context of the attempt's handler call.
+func (a *Attempt) endCall() {
+	a.cancel(nil)
+	a.timeout.callEnded()
+}
 
 // freesSlot reports whether the end of this attempt frees the slot.
 func (a *Attempt) freesSlot() bool { return a.slot == nil || a.slot.left.Add(-1) == 0 }

@@ -104,7 +104,7 @@ func (c *calls) run(batch []*engine.Attempt) {
 	defer func() {
 		timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout)
 		c.t.CallEnded(batch, verdicts, whole, context.Cause(ctx))
-		cancel(nil)
+		cancel()
 		if whole {
 			engine.ShareSlot(batch, 1) // The first settled entry frees the slot of the call.
 		} else {
