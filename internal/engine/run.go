@@ -327,7 +327,8 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 		d.holdings.forget(a)
 		d.settler.dropped(a)
 	case end.Settled:
-		d.sawStored(&s, end.Asked)
+		stored := s // A copy, because a watcher gets its address and all outcomes would be allocated.
+		d.sawStored(&stored, end.Asked)
 		d.settler.settled(s, processlog.Settled{Applied: true})
 	// The effect and the outcome were rolled back together, so there is nothing to store. Another process or an admin
 	// has already changed the entry (G5).

@@ -17,6 +17,7 @@ func TestSlotIsFreeBeforeTheOutcomeIsStored(t *testing.T) {
 	e.settler.batcher.Flush = func([]settlement) { stored <- typ.slots.Free() }
 	a := &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1), BusinessType: typ.Name, State: processlog.Pending}}
 	a.ctx, a.cancel = context.WithCancelCause(t.Context())
+	a.timeout = new(callTimeout)
 	// What comes after the outcome is on its way takes its time.
 	e.holdings.mu.Lock()
 	finished := make(chan struct{})

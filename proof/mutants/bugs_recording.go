@@ -89,14 +89,13 @@ type unread struct {
 					`d.Lease = t.Lease
 reservations[i] = &unread{reservation, *d}`},
 				{"Starter.verifyFresh",
-					`$start($f, $byID[$id], $asked)`,
+					`$row := $byID[$id]`,
 					`row := $byID[$id]
 if row == nil {
 	draft := f.Reservation.(*unread).draft
 	row = &processlog.Row{Token: f.Token, LeaseLeft: draft.Lease}
 	row.ID, row.IdempotencyKey, row.BusinessType, row.Content, row.DeliveryCount = $id, f.Key, f.BusinessType, draft.Content, 1
-}
-$start($f, row, $asked)`},
+}`},
 			},
 			sees:    tests("TestEntryRolledBackToASavepointNeverRuns").and(simulation, "300"),
 			inModel: "m:fast-unverified",

@@ -246,24 +246,43 @@ func (s *Starter) verifyFresh(batch []engine.Fresh) {
 		byID[rows[i].ID] = &rows[i]
 	}
 	var unfound []engine.Fresh
+	ready := make([]processlog.Row, 0, len(rows))
 	for _, f := range batch {
-		s.start(f, byID[f.ID], asked)
-		if byID[f.ID] == nil {
+		row := byID[f.ID]
+		if s.mayStart(f, row, asked) {
+			ready = append(ready, *row)
+		}
+		if row == nil {
 			unfound = append(unfound, f)
 		}
 	}
+	s.run(ready, asked)
 	s.missing(unfound)
 }
 
-// start runs an unchanged row that was read back. The parameter asked is the time just before the read. A row is
-// claimed again if its lease is too short by now, or if its reservation lapsed.
-func (s *Starter) start(f engine.Fresh, row *processlog.Row, asked time.Time) {
+// run starts rows that hold their slots.
+func (s *Starter) run(rows []processlog.Row, asked time.Time) {
+	byType := grouped.By(rows, func(row processlog.Row) string { return row.BusinessType })
+	for _, name := range byType.Order {
+		t, together := s.e.Named(name), len(rows)
+		if t.Seats() > 1 {
+			together = 1 // Each row holds a slot of its own, so the rows share no call.
+		}
+		for chunk := range slices.Chunk(byType.Groups[name], together) {
+			s.e.RunKnown(engine.Known{Type: t, Mine: chunk, Asked: asked})
+		}
+	}
+}
+
+// mayStart reports whether a row that was read back is unchanged and may start now. The parameter asked is the time just
+// before the read. A row is claimed again if its lease is too short by now, or if its reservation lapsed.
+func (s *Starter) mayStart(f engine.Fresh, row *processlog.Row, asked time.Time) bool {
 	t := s.e.Named(f.BusinessType)
 	// A write since the INSERT, such as a claim or a cancellation, means that the row is no longer this process's. A
 	// different token means that the id was assigned again to another entry (G2, what was rolled back never runs).
 	if row == nil || row.Version != 0 || row.Token != f.Token || row.State != processlog.Pending {
 		s.giveBack(f)
-		return
+		return false
 	}
 	// The lease runs from the INSERT. After a late commit it may end before it is renewed, and another process would
 	// run the entry too (G16, repetitions are counted).
@@ -277,13 +296,14 @@ func (s *Starter) start(f engine.Fresh, row *processlog.Row, asked time.Time) {
 		}
 		s.e.Release(f.Token, entry(f))
 	case slot && inTime:
-		s.e.RunKnown(engine.Known{Type: t, Mine: []processlog.Row{*row}, Asked: asked})
+		return true
 	case slot || t.Slots().TakeRecorded():
 		// Claim it under the token it was inserted with. That lease has run nothing and does not count as lost.
 		s.claim.Add(waiting{f, true})
 	default:
 		s.e.Release(f.Token, entry(f))
 	}
+	return false
 }
 
 // claimFresh claims committed entries by id, for the slots that they hold.
