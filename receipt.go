@@ -38,8 +38,9 @@ func (r *Receipt) ID() EntryID {
 // Duplicate reports whether the first entry is a duplicate.
 func (r *Receipt) Duplicate() bool { return len(r.Entries) > 0 && r.Entries[0].Duplicate }
 
-func (rec *recording) receipt() *Receipt {
-	r := &Receipt{Entries: make([]Recorded, len(rec.places)), rec: rec}
+func (rec *recording) fillReceipt() {
+	r := &rec.receipt
+	r.rec, r.Entries = rec, slice(len(rec.places), rec.one.entries[:])
 	for i, p := range rec.places {
 		in, draft := &rec.Inserted[p.draft], &rec.Drafts[p.draft]
 		r.Entries[i] = Recorded{ID: in.ID, IdempotencyKey: draft.IdempotencyKey, Duplicate: in.Duplicate, State: in.State, ContentMatches: in.ContentMatches}
@@ -48,7 +49,6 @@ func (rec *recording) receipt() *Receipt {
 			r.Entries[i].ContentMatches = p.alike && (in.ContentMatches || !in.Duplicate)
 		}
 	}
-	return r
 }
 
 // refuseOtherEvents returns an error for each idempotency key that belongs to another event.

@@ -192,8 +192,23 @@ func poison(watch transactionEnd, err error) error {
 // recording is one running Record call.
 type recording struct {
 	engine.Recording
-	c      *Compensator
-	places []place // one for each entry of the call
+	c       *Compensator
+	places  []place // one for each entry of the call
+	receipt Receipt
+
+	one struct { // memory for the usual call, which has one entry
+		places  [1]place
+		drafts  [1]processlog.Draft
+		entries [1]Recorded
+	}
+}
+
+// slice returns n elements. They are in room if it is large enough.
+func slice[T any](n int, room []T) []T {
+	if n <= len(room) {
+		return room[:n]
+	}
+	return make([]T, n)
 }
 
 // place is where an entry of a Record call is among the drafts.
@@ -205,9 +220,12 @@ type place struct {
 
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
 	carried, err := c.headers(ctx)
-	problems := []error{err}
-	rec := &recording{c: c, places: make([]place, len(entries))}
-	rec.Drafts = make([]processlog.Draft, 0, len(entries))
+	var problems []error
+	if err != nil {
+		problems = append(problems, err)
+	}
+	rec := &recording{c: c}
+	rec.places, rec.Drafts = slice(len(entries), rec.one.places[:]), slice(len(entries), rec.one.drafts[:])[:0]
 	token := processlog.NewToken()
 	seen := make(map[IdempotencyKey]int, len(entries))
 	for i, e := range entries {
@@ -371,8 +389,8 @@ func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, wat
 	if err := rec.WriteMore(ctx, tx); err != nil {
 		return nil, err
 	}
-	receipt := rec.receipt()
-	return receipt, receipt.refuseOtherEvents(entries)
+	rec.fillReceipt()
+	return &rec.receipt, rec.receipt.refuseOtherEvents(entries)
 }
 
 // newIdempotencyKey draws a UUID of version 7 (RFC 9562). It is unique and ordered by time, so new keys are added at

@@ -133,9 +133,10 @@ func (d Driver) Open(name string) (driver.Conn, error) {
 // Inner returns the wrapped connector. The library uses it for its own pool, whose connections need no watching.
 func (c *Connector) Inner() driver.Connector { return c.inner }
 
-// Question asks which transaction is open on the connection behind a handle. The context of a probe statement carries
-// it. A watched connection fills the Question in and does not send the statement.
+// Question asks which transaction is open on the connection behind a handle. It is the context of a probe statement. A
+// watched connection fills the Question in and does not send the statement.
 type Question struct {
+	context.Context
 	Ours      bool // whether the library began the transaction. In such a transaction, no statement is sent after its end
 	watched   *Tx
 	Connector *Connector // the Connector of this connection
@@ -146,8 +147,16 @@ type enlistmentKey struct{}
 // Ask returns a context with a Question for one probe statement. If the handle is not watched, the server really runs
 // the statement.
 func Ask(ctx context.Context) (context.Context, *Question) {
-	e := new(Question)
-	return context.WithValue(ctx, enlistmentKey{}, e), e
+	e := &Question{Context: ctx}
+	return e, e
+}
+
+// Value makes the Question the value of its own context.
+func (e *Question) Value(key any) any {
+	if key == (enlistmentKey{}) {
+		return e
+	}
+	return e.Context.Value(key)
 }
 
 // Tx returns the transaction that the probe found. On a watched handle it is never nil: without an open transaction its
