@@ -185,13 +185,12 @@ func (r *reconciler) overdue(ctx context.Context, t *Type, state processlog.Stat
 // one lease time. Each claim counts one lost lease. An entry that has lost its last lease is dead-lettered. None of
 // these entries runs.
 func (r *reconciler) countStuck() {
-	stuckOnes := grouped.By(r.holdings.stuckOnes(), func(a *Attempt) *Type { return a.Type })
-	for _, t := range stuckOnes.Order {
+	for t, stuckOnes := range grouped.Each(r.holdings.stuckOnes(), func(a *Attempt) *Type { return a.Type }) {
 		if t.Paused() {
 			continue
 		}
 		var ids []processlog.ID
-		for _, a := range stuckOnes.Groups[t] {
+		for _, a := range stuckOnes {
 			ids = append(ids, a.Row.ID)
 		}
 		// Take no slots, because none of these entries runs. If stuck handlers hold all slots, no other claim would reach

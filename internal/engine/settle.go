@@ -106,13 +106,11 @@ func (s *settler) settle(batch []settlement, failed func()) {
 	}
 	// Retry an outcome with the token of its first try, because that try may have been stored. The token distinguishes
 	// its write from another process's (G8).
-	byToken := grouped.By(batch, func(o settlement) processlog.Token { return o.token })
-	for _, token := range byToken.Order {
-		if group := byToken.Groups[token]; token == (processlog.Token{}) {
-			s.settleUnder(processlog.NewToken(), group, failed)
-		} else {
-			s.settleUnder(token, group, failed)
+	for token, group := range grouped.Each(batch, func(o settlement) processlog.Token { return o.token }) {
+		if token == (processlog.Token{}) {
+			token = processlog.NewToken()
 		}
+		s.settleUnder(token, group, failed)
 	}
 }
 

@@ -1,7 +1,10 @@
 // Package grouped groups items by a key.
 package grouped
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // Groups holds the groups and the order in which their keys first occurred.
 type Groups[K comparable, V any] struct {
@@ -9,16 +12,9 @@ type Groups[K comparable, V any] struct {
 	Groups map[K][]V
 }
 
-// By groups items by key. If all items have the same key, as is common, its group is items itself.
+// By groups items by key.
 func By[K comparable, V any](items []V, key func(V) K) Groups[K, V] {
 	g := Groups[K, V]{Groups: make(map[K][]V)}
-	if len(items) == 0 {
-		return g
-	}
-	if first := key(items[0]); !slices.ContainsFunc(items[1:], func(item V) bool { return key(item) != first }) {
-		g.Order, g.Groups[first] = []K{first}, slices.Clip(items)
-		return g
-	}
 	for _, item := range items {
 		k := key(item)
 		if _, seen := g.Groups[k]; !seen {
@@ -27,6 +23,26 @@ func By[K comparable, V any](items []V, key func(V) K) Groups[K, V] {
 		g.Groups[k] = append(g.Groups[k], item)
 	}
 	return g
+}
+
+// Each yields each key with its group, in the order in which the keys first occurred. If all items have the same key, as
+// is common, its group is items itself.
+func Each[K comparable, V any](items []V, key func(V) K) iter.Seq2[K, []V] {
+	return func(yield func(K, []V) bool) {
+		if len(items) == 0 {
+			return
+		}
+		if first := key(items[0]); !slices.ContainsFunc(items[1:], func(item V) bool { return key(item) != first }) {
+			yield(first, slices.Clip(items))
+			return
+		}
+		g := By(items, key)
+		for _, k := range g.Order {
+			if !yield(k, g.Groups[k]) {
+				return
+			}
+		}
+	}
 }
 
 // Without returns the items that are not in the slice drop.

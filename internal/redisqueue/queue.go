@@ -179,9 +179,8 @@ func (q *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rule
 
 // queueEntries returns the calls that enqueue items, and the type of each call.
 func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.EnqueueRules) (calls []scriptCall, types []string) {
-	byType := grouped.By(items, func(a processlog.QueueEntry) string { return a.BusinessType })
-	for _, businessType := range byType.Order {
-		for chunk := range slices.Chunk(byType.Groups[businessType], maxScriptMembers) {
+	for businessType, entries := range grouped.Each(items, func(a processlog.QueueEntry) string { return a.BusinessType }) {
+		for chunk := range slices.Chunk(entries, maxScriptMembers) {
 			key := q.keys.due(businessType)
 			args := make([]any, 0, 5+2*len(chunk))
 			args = append(args, wholeMark(key), rebuildMark("nobody", key),

@@ -325,8 +325,14 @@ func sent(b []byte, placeholder string) any {
 	if placeholder == hexBytes {
 		return hex.EncodeToString(b)
 	}
-	return nonNil(b)
+	if len(b) == 0 {
+		return noBytes
+	}
+	return b
 }
+
+// noBytes is the argument for empty bytes. The driver would send NULL for a nil slice.
+var noBytes any = []byte{}
 
 // guardedKey returns the placeholder for the key of the first row, wrapped in the guard of the statement. The server
 // evaluates the guard as part of the INSERT, so nothing can change between check and write. The server fails the
@@ -358,13 +364,6 @@ func (s *Store) guard(proven bool) string {
 		conditions = append(conditions, s.d.fit)
 	}
 	return strings.Join(conditions, " AND ")
-}
-
-func nonNil(b []byte) []byte {
-	if b == nil {
-		return []byte{} // The driver would send NULL for a nil slice.
-	}
-	return b
 }
 
 var _ processlog.Tx = (*sql.Tx)(nil)

@@ -21,12 +21,11 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	for i := range places {
 		places[i] = i
 	}
-	groups := grouped.By(places, func(i int) settleGroup { return groupOf(outcomes[i]) })
 	result := make([]processlog.Settled, len(outcomes))
 	write, locked := s.updateRows, false
 	ctx = s.urgently(ctx)
-	for _, g := range groups.Order {
-		for chunk := range s.settleChunks(g, groups.Groups[g], outcomes) {
+	for g, group := range grouped.Each(places, func(i int) settleGroup { return groupOf(&outcomes[i]) }) {
+		for chunk := range s.settleChunks(g, group, outcomes) {
 			if locked && !timeFor(ctx, rowWait) {
 				for _, i := range chunk {
 					result[i] = processlog.Settled{Busy: true}
@@ -60,9 +59,9 @@ type settleGroup struct {
 	result bool   // whether the successes have Results; set only if absorb is true
 }
 
-func groupOf(o processlog.Outcome) settleGroup {
+func groupOf(o *processlog.Outcome) settleGroup {
 	if o.Absorb {
-		return settleGroup{absorb: true, epoch: o.Epoch, undone: o.To == processlog.Compensated, result: hasResult(&o)}
+		return settleGroup{absorb: true, epoch: o.Epoch, undone: o.To == processlog.Compensated, result: hasResult(o)}
 	}
 	return settleGroup{}
 }
@@ -273,7 +272,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 		}
 	}
 	o.Absorb = false // Effect and outcome must both fail if the guard fails, so the guard is the version.
-	g, v := groupOf(o), rowValues{[]processlog.ID{o.ID}, map[processlog.ID]int{o.ID: 0}, []processlog.Outcome{o}}
+	g, v := groupOf(&o), rowValues{[]processlog.ID{o.ID}, map[processlog.ID]int{o.ID: 0}, []processlog.Outcome{o}}
 	changed, err := execCount(ctx, tx, s.settleSQL(settleInTx, token, g, v))
 	switch {
 	case s.d.changed != nil && s.d.changed(err): // MariaDB reports a failed guard by this error.

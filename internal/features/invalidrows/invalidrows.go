@@ -65,13 +65,12 @@ func describe(found []processlog.InvalidRow) error {
 		return nil
 	}
 	var lines []string
-	reasons := grouped.By(found, func(row processlog.InvalidRow) string { return row.Why })
-	for _, why := range reasons.Order {
+	for why, rows := range grouped.Each(found, func(row processlog.InvalidRow) string { return row.Why }) {
 		var names []string
-		for _, row := range reasons.Groups[why][:min(named, len(reasons.Groups[why]))] {
+		for _, row := range rows[:min(named, len(rows))] {
 			names = append(names, fmt.Sprintf("entry %s of type %q", row.ID, row.BusinessType))
 		}
-		if more := len(reasons.Groups[why]) - len(names); more > 0 {
+		if more := len(rows) - len(names); more > 0 {
 			names = append(names, fmt.Sprintf("%d more", more))
 		}
 		lines = append(lines, strings.Join(names, ", ")+": "+why)

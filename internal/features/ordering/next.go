@@ -53,12 +53,11 @@ const nextTries = 5
 
 // findNext finds the next entries behind the positions of a batch.
 func (o *Ordering) findNext(batch []processlog.Position) {
-	byType := grouped.By(batch, func(p processlog.Position) string { return p.BusinessType })
-	for _, businessType := range byType.Order {
+	for businessType, positions := range grouped.Each(batch, func(p processlog.Position) string { return p.BusinessType }) {
 		s, _ := o.of(businessType)
 		for failures := 1; ; failures++ {
 			ctx, cancel := o.e.Statement()
-			next, err := o.e.Store.Advance(ctx, businessType, byType.Groups[businessType], !s.PassDead)
+			next, err := o.e.Store.Advance(ctx, businessType, positions, !s.PassDead)
 			cancel()
 			err = o.sawAdvance(businessType, err)
 			failpoint.Reach(failpoint.OrderingMoved)
@@ -139,9 +138,7 @@ func (o *Ordering) enqueue(businessType string, id processlog.ID) {
 
 // claimNext claims as many of the entries as there are slots for.
 func (o *Ordering) claimNext(batch []nextEntry) {
-	byType := grouped.By(batch, func(e nextEntry) string { return e.businessType })
-	for _, name := range byType.Order {
-		entries := byType.Groups[name]
+	for name, entries := range grouped.Each(batch, func(e nextEntry) string { return e.businessType }) {
 		known, tried := o.claimKnown(name, entries)
 		mine := idsOf(known.Mine)
 		o.e.RunKnown(known)
@@ -221,11 +218,10 @@ func (o *Ordering) Blocked(ctx context.Context, ids []processlog.ID) (blocked []
 		if err != nil {
 			return nil, err
 		}
-		byType := grouped.By(rows, func(row processlog.Row) string { return row.BusinessType })
-		for _, businessType := range byType.Order {
-			ids := make([]processlog.ID, len(byType.Groups[businessType]))
+		for businessType, group := range grouped.Each(rows, func(row processlog.Row) string { return row.BusinessType }) {
+			ids := make([]processlog.ID, len(group))
 			for i := range ids {
-				ids[i] = byType.Groups[businessType][i].ID
+				ids[i] = group[i].ID
 			}
 			some, err := o.blocked(ctx, businessType, ids)
 			if err != nil {

@@ -258,10 +258,9 @@ func (q *Queue) flushSettled(batch []settled) {
 	if !q.health.up() {
 		return // The queue's leases end by themselves, and a claim finds out what has become of the entries.
 	}
-	byType := grouped.By(batch, func(s settled) string { return s.businessType })
-	for _, name := range byType.Order {
-		items := make([]processlog.QueueOutcome, len(byType.Groups[name]))
-		for i, s := range byType.Groups[name] {
+	for name, group := range grouped.Each(batch, func(s settled) string { return s.businessType }) {
+		items := make([]processlog.QueueOutcome, len(group))
+		for i, s := range group {
 			items[i] = s.outcome
 		}
 		ctx, cancel := q.call()

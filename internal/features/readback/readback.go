@@ -262,13 +262,12 @@ func (s *Starter) verifyFresh(batch []engine.Fresh) {
 
 // run starts rows that hold their slots.
 func (s *Starter) run(rows []processlog.Row, asked time.Time) {
-	byType := grouped.By(rows, func(row processlog.Row) string { return row.BusinessType })
-	for _, name := range byType.Order {
-		t, together := s.e.Named(name), len(rows)
+	for name, group := range grouped.Each(rows, func(row processlog.Row) string { return row.BusinessType }) {
+		t, together := s.e.Named(name), len(group)
 		if t.Seats() > 1 {
 			together = 1 // Each row holds a slot of its own, so the rows share no call.
 		}
-		for chunk := range slices.Chunk(byType.Groups[name], together) {
+		for chunk := range slices.Chunk(group, together) {
 			s.e.RunKnown(engine.Known{Type: t, Mine: chunk, Asked: asked})
 		}
 	}
@@ -308,9 +307,8 @@ func (s *Starter) mayStart(f engine.Fresh, row *processlog.Row, asked time.Time)
 
 // claimFresh claims committed entries by id, for the slots that they hold.
 func (s *Starter) claimFresh(batch []waiting) {
-	byType := grouped.By(batch, func(f waiting) string { return f.BusinessType })
-	for _, name := range byType.Order {
-		s.claimType(s.e.Named(name), byType.Groups[name])
+	for name, list := range grouped.Each(batch, func(f waiting) string { return f.BusinessType }) {
+		s.claimType(s.e.Named(name), list)
 	}
 }
 
