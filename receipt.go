@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
@@ -40,7 +41,7 @@ func (r *Receipt) Duplicate() bool { return len(r.Entries) > 0 && r.Entries[0].D
 
 func (rec *recording) fillReceipt() {
 	r := &rec.receipt
-	r.rec, r.Entries = rec, slice(len(rec.places), rec.one.entries[:])
+	r.rec, r.Entries = rec, slices.Grow(rec.one.entries[:0], len(rec.places))[:len(rec.places)]
 	for i, p := range rec.places {
 		in, draft := &rec.Inserted[p.draft], &rec.Drafts[p.draft]
 		r.Entries[i] = Recorded{ID: in.ID, IdempotencyKey: draft.IdempotencyKey, Duplicate: in.Duplicate, State: in.State, ContentMatches: in.ContentMatches}

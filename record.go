@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -203,14 +204,6 @@ type recording struct {
 	}
 }
 
-// slice returns n elements. They are in room if it is large enough.
-func slice[T any](n int, room []T) []T {
-	if n <= len(room) {
-		return room[:n]
-	}
-	return make([]T, n)
-}
-
 // place is where an entry of a Record call is among the drafts.
 type place struct {
 	draft    int  // index in Drafts
@@ -225,7 +218,8 @@ func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*re
 		problems = append(problems, err)
 	}
 	rec := &recording{c: c}
-	rec.places, rec.Drafts = slice(len(entries), rec.one.places[:]), slice(len(entries), rec.one.drafts[:])[:0]
+	rec.Drafts = slices.Grow(rec.one.drafts[:0], len(entries))
+	rec.places = slices.Grow(rec.one.places[:0], len(entries))[:len(entries)]
 	token := processlog.NewToken()
 	seen := make(map[IdempotencyKey]int, len(entries))
 	for i, e := range entries {

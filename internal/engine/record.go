@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +25,7 @@ type Recording struct {
 	watched      bool                                                                                // this process sees the end of the transaction itself, without a report from the caller
 	reported     atomic.Bool                                                                         // the caller has reported the commit
 	once         sync.Once
-	one          [1]Fresh // memory for the result of fresh, if there is one draft
+	one          [1]Fresh // memory for the result of fresh of the usual call, which has one draft
 }
 
 // Of attaches the recording to engine e.
@@ -146,10 +147,7 @@ func (r *Recording) giveBack() {
 // from now. fresh releases the reservations of duplicates.
 func (r *Recording) fresh(atLeast time.Duration) []Fresh {
 	earliest := time.Now().Add(atLeast)
-	list := r.one[:0]
-	if len(r.Drafts) > 1 {
-		list = make([]Fresh, 0, len(r.Drafts))
-	}
+	list := slices.Grow(r.one[:0], len(r.Drafts))
 	for i := range r.Drafts {
 		d, in := &r.Drafts[i], &r.Inserted[i]
 		var reservation Reservation

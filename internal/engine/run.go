@@ -327,7 +327,7 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 		d.holdings.forget(a)
 		d.settler.dropped(a)
 	case end.Settled:
-		stored := s // A copy, because a watcher gets its address and all outcomes would be allocated.
+		stored := s // The watchers get the address of this copy. If they got that of s, each outcome would be allocated.
 		d.sawStored(&stored, end.Asked)
 		d.settler.settled(s, processlog.Settled{Applied: true})
 	// The effect and the outcome were rolled back together, so there is nothing to store. Another process or an admin

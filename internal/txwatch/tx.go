@@ -21,7 +21,6 @@ type Tx struct {
 	ended      bool
 	outcome    Outcome // result of the transaction; valid once ended is true
 	hooks      []func(Outcome)
-	oneHook    [1]func(Outcome) // memory for hooks; most transactions have one
 	tainted    error
 	savepoints []string // names of the savepoints set since Taint, as written in the statements
 }
@@ -45,9 +44,6 @@ func (w *Tx) Err() error {
 func (w *Tx) OnEnd(hook func(Outcome)) {
 	w.mu.Lock()
 	ended, outcome := w.ended, w.outcome
-	if w.hooks == nil {
-		w.hooks = w.oneHook[:0]
-	}
 	if !ended {
 		w.hooks = append(w.hooks, hook)
 	}
