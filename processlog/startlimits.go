@@ -24,9 +24,13 @@ type StartLimits interface {
 	// takes too long, it returns ErrBusy.
 	ClaimLimited(ctx context.Context, want []Wanted, token Token, lease time.Duration, limit StartLimit, accept func(*Row) bool) (Claimed, error)
 
-	// ReturnStarts takes starts back that ClaimLimited has granted and that never began. starts holds the number for each key.
-	// ReturnStarts changes nothing for a key that has no row. If starts is empty, it only checks that the table exists.
-	ReturnStarts(ctx context.Context, limit StartLimit, starts map[string]int) error
+	// ReturnStarts takes starts back that ClaimLimited has granted and that never began. unused holds them for each key.
+	// ReturnStarts changes nothing for a key whose last starts were granted by another claim, and for a key that has no row.
+	// If unused is empty, it only checks that the table exists.
+	//
+	// The condition keeps the limit exact. Assume that a start of an hour ago is returned after a claim has been granted a
+	// whole burst. The next claim could then be granted one start more than the burst.
+	ReturnStarts(ctx context.Context, limit StartLimit, unused map[string]Unused) error
 }
 
 // StartLimit is a limit on the starts of entries. Each key has the whole limit for itself.
@@ -84,6 +88,13 @@ type Room struct {
 	Starts  int           // starts that the rate allows now; Unbounded: no rate limits them
 	Next    time.Duration // time until the rate allows one more start
 	Permits int           // permits that are free; Unbounded: Concurrent does not limit them
+	Granted int64         // number of starts that the key was ever granted, by this claim at the latest
+}
+
+// Unused is starts of one key that one claim was granted and that never began.
+type Unused struct {
+	Starts  int   // number of starts
+	Granted int64 // Room.Granted after the claim
 }
 
 // Limited is an entry that was due and free, and that got no permit.

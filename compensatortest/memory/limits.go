@@ -14,6 +14,7 @@ type limitKey struct{ limit, key string }
 // limitRow is the state of one key under a limit. A stored row never changes. Each write stores a new one.
 type limitRow struct {
 	tat     int64 // theoretical arrival time of the next start, in unix ns
+	granted int64 // number of starts granted so far
 	holders []holder
 }
 
@@ -29,15 +30,15 @@ func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, toke
 }
 
 // ReturnStarts implements processlog.Store.
-func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, starts map[string]int) error {
+func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, unused map[string]processlog.Unused) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, n := range starts {
-		if row, exists := s.limits[limitKey{limit.Name, key}]; exists {
-			row.tat -= int64(n) * int64(limit.Interval)
+	for key, u := range unused {
+		if row, exists := s.limits[limitKey{limit.Name, key}]; exists && row.granted == u.Granted {
+			row.tat -= int64(u.Starts) * int64(limit.Interval)
 			s.limits[limitKey{limit.Name, key}] = row
 		}
 	}
@@ -104,7 +105,7 @@ func (p *permits) of(id processlog.ID) (at limitKey, row limitRow, limited bool)
 
 // room returns what a key has left.
 func (p *permits) room(row limitRow) processlog.Room {
-	r := processlog.Room{Permits: processlog.Unbounded}
+	r := processlog.Room{Permits: processlog.Unbounded, Granted: row.granted}
 	r.Starts, r.Next = p.limit.Free(time.Duration(row.tat - p.now*int64(time.Millisecond)))
 	if p.limit.Concurrent > 0 {
 		r.Permits = max(0, p.limit.Concurrent-len(row.holders))
@@ -142,6 +143,7 @@ func (p *permits) take(claimed *version) {
 		return
 	}
 	stored.tat = max(stored.tat, p.now*int64(time.Millisecond)) + int64(p.limit.Interval)
+	stored.granted++
 	if p.limit.Concurrent > 0 {
 		stored.holders = append(slices.Clone(stored.holders), holder{claimed.entry.ID, claimed.entry.Version})
 	}

@@ -20,6 +20,7 @@ var limitPromises = []storePromise{
 	{"EntryWithoutAPermitIsUnchanged", false, (*storeTest).entryWithoutAPermitIsUnchanged},
 	{"EntryThatIsNotClaimedTakesNoPermit", false, (*storeTest).entryThatIsNotClaimedTakesNoPermit},
 	{"StartThatIsReturnedIsGrantedAgain", false, (*storeTest).startThatIsReturnedIsGrantedAgain},
+	{"StartOfAnEarlierClaimIsNotReturned", false, (*storeTest).startOfAnEarlierClaimIsNotReturned},
 	{"PermitEndsWithTheOutcome", false, (*storeTest).permitEndsWithTheOutcome},
 	{"PermitLastsAsLongAsTheLease", false, (*storeTest).permitLastsAsLongAsTheLease},
 	{"PermitWhoseLeaseHasEndedCannotComeBack", false, (*storeTest).permitWhoseLeaseHasEndedCannotComeBack},
@@ -150,11 +151,28 @@ func (t *storeTest) entryThatIsNotClaimedTakesNoPermit() {
 func (t *storeTest) startThatIsReturnedIsGrantedAgain() {
 	limit := processlog.StartLimit{Name: "returned", Interval: time.Hour, Burst: 2}
 	ids := idsOf(t.insert(t.drafts("returned", 4)...))
-	require.Len(t, t.claimLimited(limit, token(1), time.Minute, ids...).Mine, 2)
-	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]int{"": 1, "without a row": 3}))
+	found := t.claimLimited(limit, token(1), time.Minute, ids...)
+	require.Len(t, found.Mine, 2)
+	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"": {Starts: 1, Granted: found.Rooms[""].Granted}, "without a row": {Starts: 3}}))
 	assert.Len(t, t.claimLimited(limit, token(2), time.Minute, ids[2:]...).Mine, 1)
 	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, nil))
 	assert.Empty(t, t.claimLimited(limit, token(3), time.Minute, ids[2:]...).Mine)
+}
+
+// If an earlier start could be returned, a key could be granted more than its burst at once: the starts of the last claim, and those
+// that were returned.
+func (t *storeTest) startOfAnEarlierClaimIsNotReturned() {
+	limit := processlog.StartLimit{Name: "earlier", Interval: time.Hour, Burst: 3}
+	ids := idsOf(t.insert(t.drafts("earlier", 5)...))
+	first := t.claimLimited(limit, token(1), time.Minute, ids[:1]...)
+	second := t.claimLimited(limit, token(2), time.Minute, ids[1:3]...)
+	require.Equal(t, []int64{1, 3}, []int64{first.Rooms[""].Granted, second.Rooms[""].Granted})
+	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"": {Starts: 1, Granted: first.Rooms[""].Granted}}))
+	assert.Empty(t, t.claimLimited(limit, token(3), time.Minute, ids[3:]...).Mine)
+	for range 2 { // The claim returns its two starts one after the other.
+		require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"": {Starts: 1, Granted: second.Rooms[""].Granted}}))
+	}
+	assert.Len(t, t.claimLimited(limit, token(4), time.Minute, ids[3:]...).Mine, 2)
 }
 
 func (t *storeTest) permitEndsWithTheOutcome() {

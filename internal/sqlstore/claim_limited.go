@@ -49,6 +49,7 @@ type keyed struct {
 // keyPermits is the locked row of one key.
 type keyPermits struct {
 	starts  int           // starts that are left
+	granted int64         // starts that were ever granted
 	next    time.Duration // time until there is one more
 	holders []holder      // entries that may hold a permit
 	wanted  int           // claimable entries of the key
@@ -109,7 +110,7 @@ func (p *permits) rooms() map[string]processlog.Room {
 	}
 	rooms := make(map[string]processlog.Room, len(p.keys))
 	for key, k := range p.keys {
-		rooms[key] = processlog.Room{Starts: max(0, k.starts-k.taken), Next: k.next, Permits: p.free(k)}
+		rooms[key] = processlog.Room{Starts: max(0, k.starts-k.taken), Next: k.next, Permits: p.free(k), Granted: k.granted}
 	}
 	return rooms
 }
@@ -147,7 +148,7 @@ func (c *claim) lockPermits(ctx context.Context, tx processlog.Tx, rows []proces
 }
 
 const (
-	lockLimit  = "SELECT limit_key, tat-{now}*1000000, holders FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
+	lockLimit  = "SELECT limit_key, tat-{now}*1000000, starts, holders FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
 	beginLimit = "INSERT INTO {limit} (limit_name, limit_key, tat, granted_at, holders) VALUES ({name}, {no bytes}, 0, 0, {no bytes}){again}"
 )
 
@@ -186,13 +187,14 @@ func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (fir
 	defer rows.Close()
 	for rows.Next() {
 		var key, holders []byte
-		var ahead int64
-		if err := rows.Scan(&key, &ahead, &holders); err != nil {
+		var ahead, granted int64
+		if err := rows.Scan(&key, &ahead, &granted, &holders); err != nil {
 			return false, err
 		}
 		first = first || len(key) == 0
 		if k := p.keys[string(key)]; k != nil {
 			k.starts, k.next = p.limit.Free(time.Duration(ahead))
+			k.granted = granted
 			if k.holders, err = parseHolders(holders); err != nil {
 				return false, err
 			}
@@ -343,7 +345,7 @@ func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.
 }
 
 // writeLimits moves the time of each key by the starts that it grants, and stores the holders.
-const writeLimits = "INSERT INTO {limit} (limit_name, limit_key, tat, granted_at, holders, start_interval, burst, concurrent) VALUES {values}{again}, tat={moved}"
+const writeLimits = "INSERT INTO {limit} (limit_name, limit_key, tat, granted_at, starts, holders, start_interval, burst, concurrent) VALUES {values}{again}, tat={moved}"
 
 // writePermits stores the permits of the claimed rows. It is the last statement of the transaction.
 func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []processlog.Row) error {
@@ -366,6 +368,7 @@ func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []proce
 		}
 		written[p.keyOf[h.id].key] = k
 		k.starts--
+		k.granted++
 	}
 	if len(written) == 0 {
 		return nil
@@ -383,12 +386,12 @@ func (p *permits) write(ctx context.Context, tx processlog.Tx, written map[strin
 	now := p.s.sql("{now}*1000000")
 	var values []string
 	for key, k := range written {
-		values = append(values, fmt.Sprintf("(%s, %s, %s+%d, %s, %s, %d, %d, %d)", p.s.d.text(p.limit.Name), p.s.d.binary([]byte(key)), now,
-			int64(granted[key])*int64(p.limit.Interval), p.s.sql("{now}"), p.s.d.binary([]byte(formatHolders(k.holders))), int64(p.limit.Interval), p.limit.Burst, p.limit.Concurrent))
+		values = append(values, fmt.Sprintf("(%s, %s, %s+%d, %s, %d, %s, %d, %d, %d)", p.s.d.text(p.limit.Name), p.s.d.binary([]byte(key)), now,
+			int64(granted[key])*int64(p.limit.Interval), p.s.sql("{now}"), k.granted, p.s.d.binary([]byte(formatHolders(k.holders))), int64(p.limit.Interval), p.limit.Burst, p.limit.Concurrent))
 	}
 	slices.Sort(values)
 	query := p.s.sql(writeLimits, "values", strings.Join(values, ","),
-		"again", p.s.d.again("limit_name, limit_key", "granted_at", "holders", "start_interval", "burst", "concurrent"),
+		"again", p.s.d.again("limit_name, limit_key", "granted_at", "starts", "holders", "start_interval", "burst", "concurrent"),
 		"moved", p.s.d.later("tat", now)+"+"+p.s.d.offer("tat")+"-"+now)
 	if _, err := execCount(ctx, tx, query); err != nil {
 		return fmt.Errorf("take %d permits of the limit %q: %w", len(mine), p.limit.Name, err)
@@ -432,11 +435,12 @@ func (c *claim) returnApart(ctx context.Context, chosen []processlog.Row) {
 	if c.permits == nil {
 		return
 	}
-	unused := make(map[string]int)
+	unused := make(map[string]processlog.Unused)
 	for i := range chosen {
 		row := &chosen[i]
-		if c.permits.of(row) != nil && !slices.ContainsFunc(c.found.Mine, func(mine processlog.Row) bool { return mine.ID == row.ID }) {
-			unused[c.permits.keyOf[row.ID].key]++
+		if k := c.permits.of(row); k != nil && !slices.ContainsFunc(c.found.Mine, func(mine processlog.Row) bool { return mine.ID == row.ID }) {
+			key := c.permits.keyOf[row.ID].key
+			unused[key] = processlog.Unused{Starts: unused[key].Starts + 1, Granted: k.granted}
 		}
 	}
 	if len(unused) > 0 {
@@ -447,21 +451,21 @@ func (c *claim) returnApart(ctx context.Context, chosen []processlog.Row) {
 const returnStarts = "UPDATE {limit}{by id} SET tat=tat-{unused} WHERE limit_name={name} AND limit_key IN ({keys})"
 
 // ReturnStarts implements Store. It locks rows in the order of their keys, as claims do.
-func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, starts map[string]int) error {
-	if len(starts) == 0 {
+func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, unused map[string]processlog.Unused) error {
+	if len(unused) == 0 {
 		return s.checkLimits(ctx)
 	}
 	if limit.Interval == 0 {
 		return nil
 	}
-	var keys, unused []string
-	for key, n := range starts {
+	var keys, times []string
+	for key, u := range unused {
 		literal := s.d.binary([]byte(key))
 		keys = append(keys, literal)
-		unused = append(unused, fmt.Sprintf(" WHEN %s THEN %d", literal, int64(n)*int64(limit.Interval)))
+		times = append(times, fmt.Sprintf(" WHEN limit_key=%s AND starts=%d THEN %d", literal, u.Granted, int64(u.Starts)*int64(limit.Interval)))
 	}
 	slices.Sort(keys)
-	query := s.sql(returnStarts, "unused", "CASE limit_key"+strings.Join(unused, "")+" ELSE 0 END", "name", s.d.text(limit.Name), "keys", strings.Join(keys, ","))
+	query := s.sql(returnStarts, "unused", "CASE"+strings.Join(times, "")+" ELSE 0 END", "name", s.d.text(limit.Name), "keys", strings.Join(keys, ","))
 	if _, err := execCount(ctx, s.writes(), query); err != nil {
 		return s.withoutLimits(fmt.Errorf("compensator: return starts of the limit %q: %w", limit.Name, s.dropReadOnly(err)))
 	}

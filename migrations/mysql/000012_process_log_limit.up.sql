@@ -6,6 +6,7 @@ CREATE TABLE IF NOT EXISTS `common_process_log_limit` (
   `limit_key`      VARBINARY(64) NOT NULL COMMENT 'as Limit.Key says; the hash of a long one',
   `tat`            BIGINT NOT NULL COMMENT 'theoretical arrival time of the next start, in nanoseconds since 1970 (UTC)',
   `granted_at`     BIGINT NOT NULL COMMENT 'time of the last grant, in milliseconds since 1970 (UTC)',
+  `starts`         BIGINT NOT NULL DEFAULT 0 COMMENT 'number of starts granted so far',
   `holders`        MEDIUMBLOB NOT NULL COMMENT 'entries that hold a permit, as id:version. A permit ends with the lease of its entry',
   `start_interval` BIGINT NOT NULL DEFAULT 0 COMMENT 'nanoseconds between two starts at the last grant; 0: no rate',
   `burst`          INT NOT NULL DEFAULT 0 COMMENT 'the burst at the last grant',

@@ -5,6 +5,7 @@ CREATE TABLE IF NOT EXISTS `common_process_log_limit` (
   `limit_key`      BLOB NOT NULL,
   `tat`            INTEGER NOT NULL,
   `granted_at`     INTEGER NOT NULL,
+  `starts`         INTEGER NOT NULL DEFAULT 0,
   `holders`        BLOB NOT NULL,
   `start_interval` INTEGER NOT NULL DEFAULT 0,
   `burst`          INTEGER NOT NULL DEFAULT 0,

@@ -62,6 +62,14 @@ func limiting() []mutant {
 			sees: tests("TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned"),
 		},
 		{
+			name: "start-of-an-earlier-claim-comes-back", breaks: "G41",
+			what: "A start is returned although another claim was granted starts since, so that a window has more than the burst.",
+			edits: []edit{
+				{"sqlstore.Store.ReturnStarts", `" WHEN limit_key=%s AND starts=%d THEN %d"`, `" WHEN limit_key=%s AND starts>=%d THEN %d"`},
+			},
+			sees: tests(store + "StartOfAnEarlierClaimIsNotReturned"),
+		},
+		{
 			name: "entries-with-a-lease-and-without-a-permit", breaks: "G41",
 			what: "An entry that is recorded here is inserted with a lease, and starts without a permit.",
 			edits: []edit{

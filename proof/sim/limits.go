@@ -44,10 +44,11 @@ func (w *world) drawLimits() {
 	}
 }
 
-// grant is a number of starts that a claim has taken from a limit, or that were returned to it.
+// grant is a number of starts that a claim has taken from a limit and that were not returned.
 type grant struct {
-	at     time.Time // by the database's clock
-	starts int
+	at      time.Time // by the database's clock
+	starts  int
+	granted int64 // processlog.Room.Granted after the claim
 }
 
 // limitKey is a key of a limit.
@@ -78,23 +79,28 @@ func (o *oracle) granted(limit *processlog.StartLimit, found processlog.Claimed,
 		}
 	}
 	o.note(func(o *oracle) { o.sights[sawLimited] += len(found.Limited) })
-	o.countStarts(limit, starts)
+	o.countStarts(limit, starts, found.Rooms)
 	o.countPermits(limit)
 }
 
-// returned notes starts that were returned to a limit.
-func (o *oracle) returned(limit *processlog.StartLimit, starts map[string]int, err error) {
-	back := make(map[string]int, len(starts))
-	for key, n := range starts {
-		back[key] = -n
+// returned takes starts that were returned to a limit out of the claim that was granted them. The database must ignore starts
+// that are not of the last claim.
+func (o *oracle) returned(limit *processlog.StartLimit, unused map[string]processlog.Unused, err error) {
+	if err != nil {
+		return
 	}
-	if err == nil {
-		o.countStarts(limit, back)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key, u := range unused {
+		grants := o.grants[limitKey{limit.Name, key}]
+		if last := len(grants) - 1; last >= 0 && grants[last].granted == u.Granted {
+			grants[last].starts -= u.Starts
+		}
 	}
 }
 
 // countStarts asserts the part of G41 about rates. A database that has gone back has forgotten the grants since.
-func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int) {
+func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int, rooms map[string]processlog.Room) {
 	if limit.Interval == 0 {
 		return
 	}
@@ -106,7 +112,7 @@ func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int
 	}
 	for key, n := range starts {
 		at := limitKey{limit.Name, key}
-		o.grants[at] = append(o.grants[at], grant{now, n})
+		o.grants[at] = append(o.grants[at], grant{now, n, rooms[key].Granted})
 		sum := 0
 		for i := len(o.grants[at]) - 1; i >= 0; i-- {
 			g := o.grants[at][i]

@@ -198,13 +198,13 @@ func (s *gatedStore) ClaimLimited(ctx context.Context, want []processlog.Wanted,
 	})
 }
 
-func (s *gatedStore) ReturnStarts(ctx context.Context, limit processlog.StartLimit, starts map[string]int) error {
-	if len(starts) == 0 { // It only checks that the table exists, when a type is registered.
-		return s.store.ReturnStarts(ctx, limit, starts)
+func (s *gatedStore) ReturnStarts(ctx context.Context, limit processlog.StartLimit, unused map[string]processlog.Unused) error {
+	if len(unused) == 0 { // It only checks that the table exists, when a type is registered.
+		return s.store.ReturnStarts(ctx, limit, unused)
 	}
 	return s.from.step(ctx, classOnce, "return-starts", limit.Name, func() error {
-		err := s.store.ReturnStarts(ctx, limit, starts)
-		s.from.w.oracle.returned(&limit, starts, err)
+		err := s.store.ReturnStarts(ctx, limit, unused)
+		s.from.w.oracle.returned(&limit, unused, err)
 		return err
 	})
 }

@@ -62,8 +62,9 @@ type Limits struct {
 
 // unused is a start that was granted and that never began.
 type unused struct {
-	limit *limited
-	key   string
+	limit   *limited
+	key     string
+	granted int64
 }
 
 // New makes the limits of an engine.
@@ -95,9 +96,10 @@ type holder struct {
 
 // permit is a permit that this process holds.
 type permit struct {
-	key   string
-	asked time.Time // before the claim was sent
-	used  bool      // the handler was called
+	key     string
+	granted int64     // processlog.Room.Granted after the claim
+	asked   time.Time // before the claim was sent
+	used    bool      // the handler was called
 }
 
 // With returns a function that has a type obey a limit. It returns a *FieldError if another type has another limit of the same name.
@@ -206,7 +208,7 @@ func (lt *limited) claimed(found *processlog.Claimed, asked time.Time) (woken []
 		before := *row
 		before.DeliveryCount--
 		if key, needed, ok := lt.limit.Of(&before); needed && ok {
-			lt.permits[holder{row.ID, row.Version}] = &permit{key: key, asked: asked}
+			lt.permits[holder{row.ID, row.Version}] = &permit{key: key, granted: found.Rooms[key].Granted, asked: asked}
 		}
 	}
 	now := time.Now()
@@ -297,7 +299,7 @@ func (lt *limited) over(a *engine.Attempt) {
 		return
 	}
 	if !p.used && lt.limit.Interval > 0 {
-		lt.l.unused.Add(unused{lt, p.key})
+		lt.l.unused.Add(unused{lt, p.key, p.granted})
 	}
 	lt.wake(woken)
 	if opened {
@@ -306,11 +308,11 @@ func (lt *limited) over(a *engine.Attempt) {
 }
 
 // returned has entries claimed again that may use starts which were returned.
-func (lt *limited) returned(starts map[string]int) {
+func (lt *limited) returned(starts map[string]processlog.Unused) {
 	lt.mu.Lock()
 	var woken []processlog.ID
 	for _, key := range slices.Sorted(maps.Keys(starts)) {
-		woken = append(woken, lt.line.wake(key, starts[key])...)
+		woken = append(woken, lt.line.wake(key, starts[key].Starts)...)
 	}
 	lt.gate.rate = time.Time{}
 	gated := !lt.gate.open
@@ -325,9 +327,14 @@ func (lt *limited) returned(starts map[string]int) {
 func (l *Limits) giveBack(batch []unused) {
 	byLimit := grouped.By(batch, func(u unused) *limited { return u.limit })
 	for _, lt := range byLimit.Order {
-		starts := make(map[string]int)
+		starts := make(map[string]processlog.Unused)
 		for _, u := range byLimit.Groups[lt] {
-			starts[u.key]++
+			switch last := starts[u.key]; {
+			case u.granted > last.Granted: // The starts of earlier claims cannot be returned any more.
+				starts[u.key] = processlog.Unused{Starts: 1, Granted: u.granted}
+			case u.granted == last.Granted:
+				starts[u.key] = processlog.Unused{Starts: last.Starts + 1, Granted: u.granted}
+			}
 		}
 		ctx, cancel := l.e.Statement()
 		err := l.e.Store.ReturnStarts(ctx, lt.limit, starts)
