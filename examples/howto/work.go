@@ -3,8 +3,6 @@ package howto
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -92,51 +90,6 @@ func Priorities(c *compensator.Compensator) (urgent, normal *compensator.Type[Re
 	}
 	normal, err = compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{Concurrency: 5})
 	return urgent, normal, err
-}
-
-// WaitInRequest answers a request with the result of its entry, or says where to ask for it later.
-func WaitInRequest(c *compensator.Compensator, refunds *compensator.Type[Refund]) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		key := compensator.IdempotencyKey("refund-" + r.PathValue("order"))
-		batch := "refund-" + r.PathValue("order")
-		err := c.WithRetry(r.Context(), key, func(ctx context.Context) error {
-			return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-				_, err := refunds.Record(ctx, tx, Refund{OrderID: r.PathValue("order")}, compensator.Options{IdempotencyKey: key, BatchID: batch})
-				return err
-			})
-		})
-		if err != nil {
-			http.Error(w, "try again", http.StatusServiceUnavailable)
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
-		defer cancel()
-		progress, err := c.Batch(batch).Wait(ctx)
-		switch {
-		case err != nil: // not finished within three seconds: the client asks again
-			w.WriteHeader(http.StatusAccepted)
-		case progress.Succeeded == 1:
-			w.WriteHeader(http.StatusOK)
-		default:
-			http.Error(w, "the refund was refused", http.StatusConflict)
-		}
-	}
-}
-
-// ResultLater answers a client that asks for the state of an entry.
-func ResultLater(c *compensator.Compensator) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		entry, err := c.Get(r.Context(), compensator.IdempotencyKey("refund-"+r.PathValue("order")))
-		if errors.Is(err, compensator.ErrNotFound) {
-			http.NotFound(w, r)
-			return
-		}
-		if err != nil {
-			http.Error(w, "try again", http.StatusServiceUnavailable)
-			return
-		}
-		json.NewEncoder(w).Encode(map[string]string{"state": entry.State.String()})
-	}
 }
 
 // Sealed encrypts the contents of a type.
