@@ -148,10 +148,11 @@ func naming(tx Tx, err error) error {
 // lateProbe bounds the probe that runs after the caller's context has ended.
 const lateProbe = 10 * time.Second
 
-// watchOf asks the connection beneath tx for its view of the transaction. If that connection is not a Connector's,
-// there is no watch, and watchOf returns the server's error, if any. If ctx has ended, package sql sends nothing. Then
-// watchOf asks once more with a context that has not ended, because the watch stops the transaction from committing
-// after an entry could not be written.
+// watchOf returns the watch that the connection beneath tx keeps of its transaction. It returns nil if no Connector
+// made the connection. It then returns the error of the server's answer to the probe, if any.
+//
+// If ctx has ended, package sql does not send the probe. watchOf then probes again with a context that has not ended.
+// The caller needs the watch even then: an entry could not be written, and the watch must stop the commit.
 func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	ctx, enlistment := txwatch.Ask(ctx)
 	err := c.store.Probe(ctx, tx)

@@ -203,8 +203,6 @@ func anchors(text string) map[string]bool {
 	return found
 }
 
-// TestDocsLinksResolve requires that each link between files of the repository leads to a file, and each anchor to a
-// heading.
 var (
 	wordOfProse = regexp.MustCompile(`[\p{L}\p{N}][\p{L}\p{N}'’.\-/]*`)
 	hanOfProse  = regexp.MustCompile(`\p{Han}`)
@@ -220,6 +218,8 @@ func TestDocsReadmeHasAtMost600Words(t *testing.T) {
 	assert.LessOrEqual(t, len(hanOfProse.FindAllString(chinese, -1)), 900)
 }
 
+// TestDocsLinksResolve requires that each link between files of the repository leads to a file, and each anchor to a
+// heading.
 func TestDocsLinksResolve(t *testing.T) {
 	for _, source := range markdownPages(t) {
 		for _, match := range markdownLink.FindAllStringSubmatch(fencedBlock.ReplaceAllString(page(t, source), ""), -1) {

@@ -624,8 +624,8 @@ func ExamplePeriodic() {
 	log.Print(c.Run(ctx))
 }
 
-// Succeeded entries are purged after 30 days. Entries of the type "refund" are kept for a year, because their keys may
-// be used again for longer.
+// This example purges succeeded entries after 30 days, and those of the type "refund" after a year. A purged entry no
+// longer protects its idempotency key. A client may repeat a refund for up to a year, so its key must last that long.
 func ExampleConfig_keep() {
 	ctx := context.Background()
 	var db *sql.DB // the service's database

@@ -288,11 +288,12 @@ func (c *Compensator) batch(handler BatchFunc, s *settings) func(context.Context
 	}
 }
 
-// fitPool lowers a type's Concurrency and raises its Lease as a small connection pool requires. Each transactional
-// handler and compensation holds a connection, and the statement that renews leases needs one, too.
+// fitPool adapts a type to the size of the connection pool. It lowers Concurrency, because each transactional handler
+// or compensation holds a connection while it runs, and the renewal of leases needs one more. If the pool has no
+// connection for the renewal, fitPool raises the Lease, so that the lease lasts without one.
 //
-// A handler of HandleCall holds a connection only after its call, and no other connection then. So it does not lower
-// Concurrency.
+// A handler of HandleCall holds a connection only after its outside call, for the transaction that stores the success.
+// It never waits for a second connection, so it does not lower Concurrency.
 func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx, callsTx bool) {
 	if c.cfg.DB == nil {
 		return

@@ -109,11 +109,12 @@ func (c *Compensator) maintenance(ctx context.Context, mark string, every time.D
 		}})
 }
 
-// purgeRound takes one step for each retention in turn, until nothing is left or the time is over. It begins with a
-// random retention, so that a retention with many old entries does not starve the others. A retention that lost no
-// entry in a step waits for the next round. A step that deletes only a few entries does not end the round. Other
-// transactions may have locked some entries, or foreign keys may refer to them, and more old entries may come after
-// these.
+// purgeRound deletes old entries, one step for each retention in turn, until no step deletes anything or end has passed.
+// It begins with a random retention, so that a retention with many old entries does not starve the others.
+//
+// A retention leaves the round when one of its steps fails or deletes nothing. A step that deletes only a few entries
+// keeps it in the round. Such a step may have skipped entries that are locked or that foreign keys refer to, and it may
+// not have reached all entries that can be deleted.
 func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	c.kept.mu.Lock()
 	first := int(jitter.N(time.Duration(len(c.kept.retention) + 1)))

@@ -84,9 +84,10 @@ func SlotKey(businessType string, slot time.Time) IdempotencyKey {
 	return IdempotencyKey(businessType + "@" + slot.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
 }
 
-// recordSlots records the entries of slots. If an entry of t exists under the key of a slot, it counts as the entry of
-// that slot, even if a person recorded it. If another type owns the key, recordSlots skips the slot and returns its key
-// in taken. It must not return an error for the key, because that would block all later slots of the type for good.
+// recordSlots records one entry of type t for each slot. A slot whose key already belongs to an entry of t is done, even
+// if a person recorded that entry. A slot whose key belongs to an entry of another type is skipped, and taken holds an
+// error that names the key. recordSlots does not return that error in err. Otherwise the mark would never move past the
+// slot, and the type would record no later slot.
 func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) (taken []error, err error) {
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {
@@ -105,7 +106,8 @@ func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []
 	return taken, nil
 }
 
-// slotTimeout bounds this transaction. A silent connection must not block the slots of other types for good.
+// slotTimeout limits the transaction that moves a mark, and each step of a purge. One goroutine moves the marks of all
+// types. Without the limit, a connection that stops answering would stop them all.
 const slotTimeout = 10 * time.Second
 
 // atSlot runs work in a transaction that moves a mark. If another process has moved the mark, or is moving it, atSlot

@@ -62,9 +62,11 @@ func (c *Compensator) checkServer(s *sqlstore.Store) error {
 	return nil
 }
 
-// sameLog refuses a transaction of another database, because its entry would go into the log of that database. It asks
-// the server once for each source of transactions. A source is a Connector other than that of Config.DB, or another
-// Compensator, whose table may be in the same database.
+// sameLog returns an error if tx belongs to another database, because an entry recorded in tx would go into a log that
+// this Compensator does not read.
+//
+// from is where tx comes from: a Connector other than that of Config.DB, or another Compensator. Its database may be the
+// same. sameLog asks the server for that once, and remembers the answer for each from.
 func (c *Compensator) sameLog(ctx context.Context, tx Tx, from any) error {
 	s, ok := c.store.(*sqlstore.Store)
 	if _, known := c.homes.Load(from); known || !ok {

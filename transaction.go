@@ -89,7 +89,7 @@ func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 		StmtContext(context.Context, *sql.Stmt) *sql.Stmt
 	})
 	if err := unlessKnown(ok, "StmtContext"); err != nil {
-		panic(err) // a *sql.Stmt that this package creates cannot hold an error
+		panic(err) // Only package sql can put an error into a *sql.Stmt, so StmtContext cannot return this one.
 	}
 	return tx.StmtContext(ctx, stmt)
 }
