@@ -289,8 +289,8 @@ func (c *Compensator) batch(handler BatchFunc, s *settings) func(context.Context
 }
 
 // fitPool adapts a type to the size of the connection pool. It lowers Concurrency, because each transactional handler
-// or compensation holds a connection while it runs, and the renewal of leases needs one more. If the pool has no
-// connection for the renewal, fitPool raises the Lease, so that the lease lasts without one.
+// or compensation holds a connection while it runs, and the renewal of leases needs one more. If handlers can keep the
+// renewal from running at all, fitPool raises the Lease, so that the lease lasts without a renewal.
 //
 // A handler of HandleCall holds a connection only after its outside call, for the transaction that stores the success.
 // It never waits for a second connection, so it does not lower Concurrency.

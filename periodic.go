@@ -106,8 +106,8 @@ func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []
 	return taken, nil
 }
 
-// slotTimeout limits the transaction that moves a mark, and each step of a purge. One goroutine moves the marks of all
-// types. Without the limit, a connection that stops answering would stop them all.
+// slotTimeout limits the transaction that moves a mark. One goroutine moves the marks of all types. Without the limit, a
+// connection that stops answering would stop them all. Other short writes use the same limit.
 const slotTimeout = 10 * time.Second
 
 // atSlot runs work in a transaction that moves a mark. If another process has moved the mark, or is moving it, atSlot

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -390,70 +389,4 @@ func ShareSlot(batch []*Attempt, n int) {
 	for _, a := range batch {
 		a.slot = slot
 	}
-}
-
-// HandlerContext returns the context of a handler call for several entries. It carries no entry's values: with the values of one
-// tenant's entry, the handler would work for all tenants as that tenant.
-func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
-	timeout := e.dispatcher.newTimeout(t, 1)
-	return timeout.ctx, timeout.end
-}
-
-// Stopping reports whether Run's context has ended.
-func (e *Engine) Stopping() bool { return e.dispatcher.stopping() }
-
-// Finish ends an attempt with the result of its call.
-func (e *Engine) Finish(a *Attempt, r Result) { e.dispatcher.finish(a, r) }
-
-// RunAlone begins another call of the handler for an attempt, in which it shares nothing. The entry is still held and its
-// handler counted as running, so a drain waits for this call too.
-func (e *Engine) RunAlone(a *Attempt) {
-	a.endCall()
-	e.dispatcher.prepare(a, e.dispatcher.newTimeout(a.Type, 1))
-	go e.dispatcher.attempt(a)
-}
-
-// Over returns why no handler may be called for an attempt again, or nil.
-func (e *Engine) Over(a *Attempt) error {
-	stopping := e.Stopping()
-	e.holdings.mu.Lock()
-	defer e.holdings.mu.Unlock()
-	switch cause := context.Cause(a.ctx); {
-	case stopping, errors.Is(cause, processlog.ErrStopping):
-		return processlog.ErrStopping
-	case !a.gone && time.Now().After(a.leaseEnd):
-		return processlog.ErrLeaseLost // RenewLapsed did not get a new lease.
-	case !a.gone:
-		return nil
-	// The context keeps its first cause, the timeout. It does not show a lost lease or a cancellation that came later.
-	case errors.Is(cause, processlog.ErrTimeout):
-		return processlog.ErrLeaseLost // Use this error for a cancelled entry too.
-	default:
-		return cause
-	}
-}
-
-// RenewLapsed renews the leases of attempts that ended during the call that the attempts shared. A stuck call may return so late
-// that other processes have run its entries. Their leases cannot be renewed.
-func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
-	if lapsed := e.holdings.lapsed(batch); len(lapsed) > 0 && !e.Stopping() {
-		e.renewer.renewAll(t.Lease, lapsed)
-	}
-}
-
-// HeldFree returns the entries of a type that this process holds and whose leases have ended by its clock. The database reports
-// them as due and free.
-func (e *Engine) HeldFree(t *Type) map[processlog.ID]bool { return e.holdings.expired(t) }
-
-// lapsed returns the attempts of batch whose leases have ended. These attempts no longer count as stuck in their shared call.
-func (h *holdings) lapsed(batch []*Attempt) (lapsed []*Attempt) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := time.Now()
-	for _, a := range batch {
-		if a.anew = now.After(a.leaseEnd); a.anew {
-			lapsed = append(lapsed, a)
-		}
-	}
-	return lapsed
 }

@@ -78,7 +78,7 @@ func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
 		},
 	})
 	row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", DeliveryCount: 1, Token: processlog.Token{1}}
-	h := newHoldings(newClaimSchedule(newTypes(time.Second)))
+	h := newHoldings()
 	claim := func(want processlog.Wanted, mine ...processlog.Row) {
 		p := picker{t: typ, holdings: h, want: []processlog.Wanted{want}, room: 1}
 		require.True(t, p.accept(&row))

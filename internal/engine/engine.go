@@ -104,7 +104,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.ReportMissing = func([]RecordedEntry) {}
 	e.AskQueue = func(context.Context) func() error { return func() error { return nil } }
 	e.source = &source{databaseAlone{e.types, e.claimSchedule}}
-	e.holdings = newHoldings(e.claimSchedule)
+	e.holdings = newHoldings()
 	e.refusals = refusals.New(b.Problems, b.Log, func() bool { return b.Work.Err() != nil })
 	e.releases = releases.New(releases.Config{
 		Release: func(ids []processlog.ID, token processlog.Token) error {
@@ -119,11 +119,10 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.claims = &claims{Base: b, holdings: e.holdings, releases: e.releases, refusals: e.refusals}
 	e.settler = (&settler{Base: b, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings, refusals: e.refusals}).withBatchers()
 	e.renewer = &renewer{Base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
-	e.dispatcher = &dispatcher{Base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, releases: e.releases, settler: e.settler,
-		renewer: e.renewer}
+	e.dispatcher = &dispatcher{Base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, releases: e.releases, settler: e.settler}
 	e.starter = noStarter{e}
 	e.poller = noPoller{}
-	e.scanner = &scanner{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings,
+	e.scanner = &scanner{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.reconciler = &reconciler{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}

@@ -19,8 +19,6 @@ import (
 // outcome is stored or dropped. Within one epoch a process holds an entry at most once. The outcome of a held attempt
 // takes precedence over lost leases that count against its entry.
 type holdings struct {
-	claimSchedule *claimSchedule
-
 	mu       sync.Mutex // guards the fields below
 	held     map[holding]*Attempt
 	handlers int           // number of held attempts whose handler has not returned
@@ -29,8 +27,8 @@ type holdings struct {
 	begun chan struct{} // of capacity 1: holds a token once an attempt was admitted while nothing was held
 }
 
-func newHoldings(a *claimSchedule) *holdings {
-	return &holdings{claimSchedule: a, held: make(map[holding]*Attempt), begun: make(chan struct{}, 1)}
+func newHoldings() *holdings {
+	return &holdings{held: make(map[holding]*Attempt), begun: make(chan struct{}, 1)}
 }
 
 // admit holds the attempts that may start. An attempt may start if Run has not ended, its lease has not ended, and this
@@ -168,6 +166,10 @@ func (h *holdings) expired(t *Type) map[processlog.ID]bool {
 	}
 	return ids
 }
+
+// HeldFree returns the entries of a type that this process holds and whose leases have ended by its clock. The database reports
+// them as due and free.
+func (e *Engine) HeldFree(t *Type) map[processlog.ID]bool { return e.holdings.expired(t) }
 
 // stuckOnes lists the attempts whose handlers are stuck. It sorts them by type and id, so that the same history makes
 // the same claims.
@@ -371,6 +373,27 @@ func (r *renewer) renewAll(lease time.Duration, attempts []*Attempt) {
 			a.leaseEnd = asked.Add(lease)
 		}
 	}
+}
+
+// RenewLapsed renews the leases of attempts that ended during the call that the attempts shared. A stuck call may return so late
+// that other processes have run its entries. Their leases cannot be renewed.
+func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
+	if lapsed := e.holdings.lapsed(batch); len(lapsed) > 0 && !e.Stopping() {
+		e.renewer.renewAll(t.Lease, lapsed)
+	}
+}
+
+// lapsed returns the attempts of batch whose leases have ended. These attempts no longer count as stuck in their shared call.
+func (h *holdings) lapsed(batch []*Attempt) (lapsed []*Attempt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	for _, a := range batch {
+		if a.anew = now.After(a.leaseEnd); a.anew {
+			lapsed = append(lapsed, a)
+		}
+	}
+	return lapsed
 }
 
 // noteRefused reports the leases that the database refuses to renew, and clears the refusals of the other attempts.

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,7 +12,7 @@ import (
 // The answer to a person's requeue may come after the entry has begun to run again in the same process.
 // Failure: F57
 func TestChangeEndsOnlyTheAttemptsThatItHasOvertaken(t *testing.T) {
-	h := newHoldings(newClaimSchedule(newTypes(time.Second)))
+	h := newHoldings()
 	hold := func(epoch uint32, version uint64) *Attempt {
 		a := &Attempt{Row: processlog.Row{ID: processlog.RowID(1), Epoch: epoch, Version: version}}
 		a.ctx, a.cancel = context.WithCancelCause(t.Context())

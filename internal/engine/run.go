@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/internal/releases"
 	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/internal/verdict"
-	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -27,7 +26,6 @@ type dispatcher struct {
 	holdings      *holdings
 	releases      *releases.List
 	settler       *settler
-	renewer       *renewer
 
 	mu      sync.Mutex              // guards the fields below
 	run     context.Context         // context of Run; no handler starts after its end
@@ -54,6 +52,9 @@ func (d *dispatcher) stopping() bool {
 	run, _ := d.contexts()
 	return run.Err() != nil
 }
+
+// Stopping reports whether Run's context has ended.
+func (e *Engine) Stopping() bool { return e.dispatcher.stopping() }
 
 // startClaimed starts the rows that one claim has leased. asked is when the claim statement was sent: the leases run
 // from then. token is the token of the queue's lease, or 0.
@@ -233,6 +234,41 @@ func (t *callTimeout) callEnded() {
 	}
 }
 
+// HandlerContext returns the context of a handler call for several entries. It carries no entry's values: with the values of one
+// tenant's entry, the handler would work for all tenants as that tenant.
+func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
+	timeout := e.dispatcher.newTimeout(t, 1)
+	return timeout.ctx, timeout.end
+}
+
+// RunAlone begins another call of the handler for an attempt, in which it shares nothing. The entry is still held and its
+// handler counted as running, so a drain waits for this call too.
+func (e *Engine) RunAlone(a *Attempt) {
+	a.endCall()
+	e.dispatcher.prepare(a, e.dispatcher.newTimeout(a.Type, 1))
+	go e.dispatcher.attempt(a)
+}
+
+// Over returns why no handler may be called for an attempt again, or nil.
+func (e *Engine) Over(a *Attempt) error {
+	stopping := e.Stopping()
+	e.holdings.mu.Lock()
+	defer e.holdings.mu.Unlock()
+	switch cause := context.Cause(a.ctx); {
+	case stopping, errors.Is(cause, processlog.ErrStopping):
+		return processlog.ErrStopping
+	case !a.gone && time.Now().After(a.leaseEnd):
+		return processlog.ErrLeaseLost // RenewLapsed did not get a new lease.
+	case !a.gone:
+		return nil
+	// The context keeps its first cause, the timeout. It does not show a lost lease or a cancellation that came later.
+	case errors.Is(cause, processlog.ErrTimeout):
+		return processlog.ErrLeaseLost // Use this error for a cancelled entry too.
+	default:
+		return cause
+	}
+}
+
 // attempt runs one attempt to its end. A deferred call passes the result to finish, so that a handler that calls
 // runtime.Goexit cannot skip it.
 func (d *dispatcher) attempt(a *Attempt) {
@@ -341,6 +377,9 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 	d.holdings.handlerReturned()
 }
 
+// Finish ends an attempt with the result of its call.
+func (e *Engine) Finish(a *Attempt, r Result) { e.dispatcher.finish(a, r) }
+
 // sawAttempt records the error of an attempt for Health. counts reports whether the attempt counts as a failure of its entry. If
 // it does not, the reason would otherwise appear only in the entry itself.
 func (d *dispatcher) sawAttempt(businessType string, err error, counts bool) {
@@ -386,84 +425,4 @@ func (d *dispatcher) stuckError() error {
 		return &processlog.StuckError{Stuck: running}
 	}
 	return nil
-}
-
-// Attempt is one run of a handler on one entry, or one entry's part of a batch.
-type Attempt struct {
-	Row   processlog.Row
-	token int64 // token of the queue lease that the claim used; 0 without a queue lease
-
-	Type *Type
-	slot *sharedSlot // slot shared with the other entries of a call; nil if the attempt has its own slot
-	// The next four fields belong to one handler call. An entry of a broken batch gets new values for its second call.
-	// They are written under holdings.mu. The goroutine that runs the attempt may read them without the lock.
-	ctx     context.Context // kept to read its cause; nil if no handler is called, because the entry is dead-lettered
-	cancel  context.CancelCauseFunc
-	timeout *callTimeout
-	started time.Time
-
-	leaseEnd time.Time   // by the monotonic clock of this process; no write depends on it; guarded by holdings.mu once running
-	stuck    bool        // reported as stuck; guarded by holdings.mu
-	anew     bool        // the call that it shared returned after the lease had ended, so RenewLapsed renews the lease; guarded by holdings.mu
-	returned atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
-	lapsed   bool        // the row has moved on, so no lease is left to renew; guarded by holdings.mu
-	gone     bool        // this process no longer owns the entry; guarded by holdings.mu
-
-	unrenewed  int       // number of times the database has refused to renew the lease; guarded by holdings.mu
-	renewAfter time.Time // earliest time of the next renewal after a refusal; guarded by holdings.mu
-
-	calls uint32 // number of handler calls that have begun for the attempt; guarded by holdings.mu
-}
-
-// Context returns the context of the attempt's handler call.
-func (a *Attempt) Context() context.Context { return a.ctx }
-
-// endCall ends the context of the attempt's handler call.
-func (a *Attempt) endCall() {
-	a.cancel(nil)
-	a.timeout.callEnded()
-}
-
-// freesSlot reports whether the end of this attempt frees the slot.
-func (a *Attempt) freesSlot() bool { return a.slot == nil || a.slot.left.Add(-1) == 0 }
-
-// holding identifies an entry within one epoch. A process holds at most one attempt for each holding. A manual Requeue
-// starts another epoch.
-type holding struct {
-	id    processlog.ID
-	epoch uint32
-}
-
-func (a *Attempt) holding() holding { return holding{a.Row.ID, a.Row.Epoch} }
-
-func (a *Attempt) compensating() bool { return a.Row.State == processlog.Compensating }
-
-// stuckLocked reports whether the handler was found stuck and has not returned since.
-func (a *Attempt) stuckLocked() bool { return a.stuck && !a.anew && !a.returned.Load() }
-
-// endLocked ends the attempt of an entry that this process no longer owns. It sets gone because a context that has
-// already timed out keeps its first cause.
-func (a *Attempt) endLocked(cause error) {
-	a.gone = true
-	a.cancel(cause)
-}
-
-// loseLocked marks the attempt's lease as lost.
-func (a *Attempt) loseLocked() {
-	if a.returned.Load() {
-		a.lapsed = true // The outcome is being stored, or the settler will find it out of date. The entry stays held until then.
-	} else {
-		a.endLocked(processlog.ErrLeaseLost)
-	}
-}
-
-// left notifies the admissions that the entry can no longer crash this process.
-func (a *Attempt) left(why Leaving) { a.Type.left(&a.Row, LostLeases(&a.Row), why) }
-
-// Event returns what observers are told of the attempt.
-func (a *Attempt) Event(err error) observe.AttemptEvent {
-	return observe.AttemptEvent{
-		Context: a.ctx, ID: a.Row.ID, IdempotencyKey: a.Row.IdempotencyKey, BusinessType: a.Row.BusinessType, BusinessID: a.Row.BusinessID,
-		Attempt: a.Row.Attempt(), Compensation: a.compensating(), Late: -a.Row.DueIn, Duration: time.Since(a.started), Err: usererr.Original(err),
-	}
 }

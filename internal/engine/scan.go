@@ -26,7 +26,6 @@ type scanner struct {
 	types         *types
 	claimSchedule *claimSchedule
 	source        *source
-	holdings      *holdings
 	claims        *claims
 	settler       *settler
 	dispatcher    *dispatcher

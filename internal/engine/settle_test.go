@@ -2,7 +2,6 @@ package engine
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,7 +11,7 @@ import (
 // An entry is dead-lettered by an outcome, which waits for the database like any other. The entry's stuck handler may return
 // meanwhile.
 func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
-	h := newHoldings(newClaimSchedule(newTypes(time.Second)))
+	h := newHoldings()
 	s := &settler{holdings: h}
 	stuck := &Attempt{Row: processlog.Row{ID: processlog.RowID(1)}, stuck: true}
 	h.held[stuck.holding()] = stuck

@@ -107,10 +107,7 @@ func (r *types) accepting(name string) *Type {
 	if !r.accepts.Load() {
 		return nil
 	}
-	if t := r.named(name); t != nil {
-		return t
-	}
-	return nil
+	return r.named(name)
 }
 
 func (r *types) add(t *Type) error {

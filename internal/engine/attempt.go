@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Attempt is one run of a handler on one entry, or one entry's part of a batch.
+type Attempt struct {
+	Row   processlog.Row
+	token int64 // token of the queue lease that the claim used; 0 without a queue lease
+
+	Type *Type
+	slot *sharedSlot // slot shared with the other entries of a call; nil if the attempt has its own slot
+	// The next four fields belong to one handler call. An entry of a broken batch gets new values for its second call.
+	// They are written under holdings.mu. The goroutine that runs the attempt may read them without the lock.
+	ctx     context.Context // kept to read its cause; nil if no handler is called, because the entry is dead-lettered
+	cancel  context.CancelCauseFunc
+	timeout *callTimeout
+	started time.Time
+
+	leaseEnd time.Time   // by the monotonic clock of this process; no write depends on it; guarded by holdings.mu once running
+	stuck    bool        // reported as stuck; guarded by holdings.mu
+	anew     bool        // the call that it shared returned after the lease had ended, so RenewLapsed renews the lease; guarded by holdings.mu
+	returned atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
+	lapsed   bool        // the row has moved on, so no lease is left to renew; guarded by holdings.mu
+	gone     bool        // this process no longer owns the entry; guarded by holdings.mu
+
+	unrenewed  int       // number of times the database has refused to renew the lease; guarded by holdings.mu
+	renewAfter time.Time // earliest time of the next renewal after a refusal; guarded by holdings.mu
+
+	calls uint32 // number of handler calls that have begun for the attempt; guarded by holdings.mu
+}
+
+// Context returns the context of the attempt's handler call.
+func (a *Attempt) Context() context.Context { return a.ctx }
+
+// endCall ends the context of the attempt's handler call.
+func (a *Attempt) endCall() {
+	a.cancel(nil)
+	a.timeout.callEnded()
+}
+
+// freesSlot reports whether the end of this attempt frees the slot.
+func (a *Attempt) freesSlot() bool { return a.slot == nil || a.slot.left.Add(-1) == 0 }
+
+// holding identifies an entry within one epoch. A process holds at most one attempt for each holding. A manual Requeue
+// starts another epoch.
+type holding struct {
+	id    processlog.ID
+	epoch uint32
+}
+
+func (a *Attempt) holding() holding { return holding{a.Row.ID, a.Row.Epoch} }
+
+func (a *Attempt) compensating() bool { return a.Row.State == processlog.Compensating }
+
+// stuckLocked reports whether the handler was found stuck and has not returned since.
+func (a *Attempt) stuckLocked() bool { return a.stuck && !a.anew && !a.returned.Load() }
+
+// endLocked ends the attempt of an entry that this process no longer owns. It sets gone because a context that has
+// already timed out keeps its first cause.
+func (a *Attempt) endLocked(cause error) {
+	a.gone = true
+	a.cancel(cause)
+}
+
+// loseLocked marks the attempt's lease as lost.
+func (a *Attempt) loseLocked() {
+	if a.returned.Load() {
+		a.lapsed = true // The outcome is being stored, or the settler will find it out of date. The entry stays held until then.
+	} else {
+		a.endLocked(processlog.ErrLeaseLost)
+	}
+}
+
+// left notifies the admissions that the entry can no longer crash this process.
+func (a *Attempt) left(why Leaving) { a.Type.left(&a.Row, LostLeases(&a.Row), why) }
+
+// Event returns what observers are told of the attempt.
+func (a *Attempt) Event(err error) observe.AttemptEvent {
+	return observe.AttemptEvent{
+		Context: a.ctx, ID: a.Row.ID, IdempotencyKey: a.Row.IdempotencyKey, BusinessType: a.Row.BusinessType, BusinessID: a.Row.BusinessID,
+		Attempt: a.Row.Attempt(), Compensation: a.compensating(), Late: -a.Row.DueIn, Duration: time.Since(a.started), Err: usererr.Original(err),
+	}
+}
