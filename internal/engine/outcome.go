@@ -12,23 +12,25 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// crashBudget is how many leases in a row may end without an outcome before the entry is run no more. One further lease is
-// left to a success that waits to be stored, and then the entry is dead-lettered.
+// crashBudget is how many consecutive leases an entry may lose before no handler is called for it any more. The next
+// claim then only counts, and its lease gives one more lease time to a process that has a success to store. The claim
+// after that dead-letters the entry.
 const crashBudget = 3
 
-// RunsNothing reports whether a claim of an entry only counts a lost lease, or dead-letters the entry. It leaves out entries on
-// which a handler of this process is stuck. row is the row before the claim.
+// RunsNothing reports whether a claim of the row would run no handler, because it only counts a lost lease or dead-letters
+// the entry. row is the row before the claim. RunsNothing does not know whether a handler of this process is stuck.
 func RunsNothing(row *processlog.Row) bool { return row.DeliveryCount >= crashBudget }
 
-// LostLeases counts the deliveries before this one that ended with no outcome.
+// LostLeases returns how many consecutive leases of a claimed row ended without an outcome before this claim.
 func LostLeases(row *processlog.Row) int { return row.DeliveryCount - 1 }
 
-// noOutcome is the LastError of an entry whose first attempts ended without an outcome. A LastError that is not empty makes
-// the next claim read the entry's Faults.
+// noOutcome is the LastError of an entry that has Faults to store and no error of a handler. A claim reads the Faults of a
+// row only if its LastError is not empty.
 const noOutcome = "compensator: an attempt ended with no outcome: its process died, or lost its lease"
 
-// outcomeOf is what an attempt's error means for its entry. cause is why the handler's context ended, if it
-// did. Nothing here is computed from anything but the row as claimed.
+// outcomeOf returns the outcome of an attempt. err is the handler's error. cause is why the handler's context ended, or
+// nil. Apart from these, outcomeOf uses only the settings of the type and the row as the claim returned it. The write is
+// guarded by the row's version, so the outcome cannot rest on an outdated row.
 func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
 	o := processlog.Outcome{
 		ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: row.State,
@@ -39,14 +41,15 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	}
 	v := verdict.Of(err)
 	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
-	// A server's fault is told while the handler still has time: it may pass before the outcome is made.
+	// An error of the server came from a statement that was answered, so the timeout did not interrupt the handler's work.
+	// The context may have timed out after that, while the handler returned.
 	o.TimedOut = errors.Is(cause, processlog.ErrTimeout) && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
 	faults := row.Faults.In(row)
 	faults.OutcomeUnknown = faults.OutcomeUnknown || o.TimedOut || LostLeases(row) > 0
 	switch {
 	case interrupted(err, cause), errors.Is(err, processlog.ErrHistoryLost):
 		o.LastError = row.LastError
-		return WithFaults(o, row, faults) // due at once, for somebody else
+		return WithFaults(o, row, faults) // After is zero, so another process can claim the entry at once.
 	case v.Kind == verdict.KindSnooze && !t.waitedOut(row, v):
 		o.After = t.backoff(v, max(1, row.Attempt()-1))
 		if o.LastError = row.LastError; o.TimedOut {
@@ -62,7 +65,8 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	return WithFaults(o, row, faults)
 }
 
-// serversInARow returns how many server faults and how many server outages have come in a row, with the one of this kind.
+// serversInARow returns how many consecutive attempts ended with a server fault, and how many with a server outage. The
+// counts include the attempt that has just ended with an error of the given kind. Any other kind resets both to 0.
 func serversInARow(before processlog.Faults, kind verdict.Kind) (faults, downs int) {
 	switch kind {
 	case verdict.KindServerFault:
@@ -73,7 +77,8 @@ func serversInARow(before processlog.Faults, kind verdict.Kind) (faults, downs i
 	return 0, 0
 }
 
-// counted decides whether an error spends an attempt. faults has the conditions in a row, this one included.
+// counted decides whether an error costs the entry an attempt, and completes the outcome. faults already counts this
+// error.
 func (t *Type) counted(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict, faults processlog.Faults) processlog.Outcome {
 	switch {
 	case t.waitedOut(row, v):
@@ -98,7 +103,8 @@ func (t *Type) counted(o processlog.Outcome, row *processlog.Row, v *verdict.Ver
 	return t.failed(o, row, v)
 }
 
-// inARow says in LastError, for people, how many such errors came in a row. The count itself is in processlog.Faults.
+// inARow returns the start of a LastError that tells people how many such errors came in a row. The program itself reads
+// the count from processlog.Faults.
 func inARow(row *processlog.Row, kind verdict.Kind, times int) string {
 	since := ""
 	if row.Epoch > 0 {
@@ -114,36 +120,40 @@ func inARow(row *processlog.Row, kind verdict.Kind, times int) string {
 	return fmt.Sprintf("%d in a row%s, %s: ", times, since, of)
 }
 
-// serverDownPause returns how long an entry waits at least after its times-th error of the whole server in a row: 2 to 4 s at
-// first, twice as long each time, and 30 s to a minute in the end.
+// serverDownPause returns the minimum delay after a number of consecutive outages of the whole server. It is random
+// between 2 and 4 s after the first outage. It doubles with each further one, up to between 30 and 60 s.
 func serverDownPause(times int) time.Duration {
 	d := min(unavailablePause<<min(times-1, 8), 30*time.Second)
 	return d + jitter.N(d)
 }
 
-// unavailablePause is the least pause after Unavailable. The first short delays of a schedule would otherwise come again and
-// again, since Unavailable counts no failure.
+// unavailablePause is the minimum delay after Unavailable. Unavailable counts no failure, so the retry schedule would
+// return its first, short delay every time.
 const unavailablePause = 2 * time.Second
 
-// mostUnavailable is where the pauses after Unavailable stop growing.
+// mostUnavailable is the maximum to which the delays after Unavailable grow.
 const mostUnavailable = 2 * time.Minute
 
-// untilAvailable is how long to wait after Unavailable. Each pause is about twice the one before, up to mostUnavailable. The one
-// before is read from the row: it lies between the time of the last outcome and the time when the entry was due again.
+// untilAvailable returns the delay after Unavailable. Each delay is about twice the previous one, up to mostUnavailable.
+// The previous delay is not stored. It is the time from the row's UpdatedAt, when the last outcome was stored, to its
+// NextAt, when the entry was due again.
 func (t *Type) untilAvailable(row *processlog.Row, v *verdict.Verdict) time.Duration {
 	wait := max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
 	if v.After > 0 || v.Ours || row.LastError == "" {
-		return wait // the handler knows when, or the database was away, or this is the first
+		// The handler has named a delay, or the library's own database was not available, or nothing came before.
+		return wait
 	}
 	before := min(max(0, row.NextAt.Sub(row.UpdatedAt)), mostUnavailable)
 	longer := min(before*3/2+jitter.N(before+1), mostUnavailable-jitter.N(mostUnavailable/4))
 	if t.MaxWait > 0 {
-		longer = min(longer, t.MaxWait-row.Age()) // it counts from then on, and is not to come late for that
+		// When MaxWait has passed, Unavailable counts as a failure. Do not delay the attempt that counts beyond that time.
+		longer = min(longer, t.MaxWait-row.Age())
 	}
 	return max(wait, longer)
 }
 
-// WithFaults has faults stored with the outcome if they differ from the row's.
+// WithFaults returns the outcome with faults added, if they differ from those of the row. Without a change, the write of
+// the outcome leaves the column alone.
 func WithFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Faults) processlog.Outcome {
 	if faults != row.Faults.In(row) {
 		o.Faults = &faults
@@ -152,22 +162,23 @@ func WithFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Fau
 	return o
 }
 
-// late is the LastError of an attempt whose time had passed.
+// late returns the LastError of an attempt that exceeded its timeout.
 func (t *Type) late(lastError string) string {
 	return fmt.Sprintf("%v after %v: %s", processlog.ErrTimeout, t.Timeout, lastError)
 }
 
-// waitedOut reports whether a handler asks to wait, at no cost, although the entry's MaxWait is over. What the library itself
-// waits for, a database or a batch, no handler has asked for.
+// waitedOut reports whether a handler asks to wait without a counted failure although the entry is older than MaxWait.
+// It returns false if the library itself has to wait, for example for the database or for a batch. MaxWait limits only
+// the waits that a handler asks for.
 func (t *Type) waitedOut(row *processlog.Row, v *verdict.Verdict) bool {
 	waits := (v.Kind == verdict.KindSnooze || v.Kind == verdict.KindUnavailable) && !v.Ours && !v.Free
 	return waits && t.HadItsTime(row)
 }
 
-// HadItsTime reports whether an entry's MaxWait is over.
+// HadItsTime reports whether an entry is older than its type's MaxWait.
 func (t *Type) HadItsTime(row *processlog.Row) bool { return t.MaxWait > 0 && row.Age() >= t.MaxWait }
 
-// budget is how many failures the entry may have as it stands.
+// budget returns the maximum number of failures of the row's handler, or of its compensation if the row is compensating.
 func (t *Type) budget(row *processlog.Row) int {
 	if row.State == processlog.Compensating {
 		return t.MaxCompensateAttempts
@@ -175,8 +186,8 @@ func (t *Type) budget(row *processlog.Row) int {
 	return t.maxAttempts(row)
 }
 
-// safeOutcomeOf is outcomeOf where the user's code in it, the error's own methods or the type's Retry, may
-// panic: that is a failure, too.
+// safeOutcomeOf calls outcomeOf, and turns a panic in it into a failure of the attempt. outcomeOf calls code of the user
+// that may panic: the methods of the error and the type's Retry.
 func (t *Type) safeOutcomeOf(row *processlog.Row, err, cause error) (o processlog.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -186,20 +197,27 @@ func (t *Type) safeOutcomeOf(row *processlog.Row, err, cause error) (o processlo
 	return t.outcomeOf(row, err, cause)
 }
 
-// interrupted reports whether a handler failed only because it was told to stop: Run is ending, the database could not
-// be reached to renew the lease, or somebody has cancelled the entry, which matters where that was undone by a savepoint: what has
-// happened drops any outcome. It is no failure of the entry's.
+// interrupted reports whether a handler failed only because the library ended its context. That is not a failure of the
+// entry, so it costs no attempt. The library ends the context for one of these reasons:
+//
+//   - Run stops.
+//   - The lease was lost, for example because the database did not answer in time.
+//   - A change such as Cancel or Requeue has made the attempt obsolete. If that change stands, the outcome is dropped
+//     anyway. If a rollback to a savepoint undid the change, the entry still runs under this lease, and the error must
+//     not count.
 func interrupted(err, cause error) bool {
 	return toldToStop(cause) && (toldToStop(err) || errors.Is(err, context.Canceled))
 }
 
+// toldToStop reports whether err is one of the causes with which the library ends a handler's context early.
 func toldToStop(err error) bool {
 	return errors.Is(err, processlog.ErrStopping) || errors.Is(err, processlog.ErrLeaseLost) || errors.Is(err, processlog.ErrCancelled)
 }
 
-// Succeeded is the outcome of an attempt that has succeeded.
+// Succeeded returns the outcome of an attempt without an error.
 func (t *Type) Succeeded(row *processlog.Row) processlog.Outcome { return t.outcomeOf(row, nil, nil) }
 
+// succeeded completes the outcome of a handler or compensation that returned nil.
 func succeeded(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
 	o.To, o.EndedBy, o.Absorb, o.Result = processlog.Succeeded, processlog.EndedByHandler, true, row.Result
 	if row.State == processlog.Compensating {
@@ -208,6 +226,7 @@ func succeeded(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
 	return o
 }
 
+// failed counts a failure of the handler. The last one allowed, or a permanent error, gives the entry up.
 func (t *Type) failed(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict) processlog.Outcome {
 	o.ProcessCount = min(o.ProcessCount+1, processlog.MaxCount)
 	switch {
@@ -221,6 +240,8 @@ func (t *Type) failed(o processlog.Outcome, row *processlog.Row, v *verdict.Verd
 	return o
 }
 
+// compensationFailed counts a failure of the compensation. The last one allowed, or a permanent error, ends the entry as
+// dead.
 func (t *Type) compensationFailed(o processlog.Outcome, v *verdict.Verdict) processlog.Outcome {
 	o.CompensateCount = min(o.CompensateCount+1, processlog.MaxCount)
 	switch {
@@ -234,7 +255,8 @@ func (t *Type) compensationFailed(o processlog.Outcome, v *verdict.Verdict) proc
 	return o
 }
 
-// giveUp hands the entry to its compensation, which is due at once, or to a person.
+// giveUp ends the attempts of the handler. If the type has a compensation, the compensation is due at once. Otherwise the
+// entry is dead, and a person has to decide.
 func (t *Type) giveUp(o processlog.Outcome, why processlog.EndedBy) processlog.Outcome {
 	if t.compensates() {
 		o.To = processlog.Compensating
@@ -244,8 +266,10 @@ func (t *Type) giveUp(o processlog.Outcome, why processlog.EndedBy) processlog.O
 	return o
 }
 
-// crashed takes an entry out whose leases keep ending with no outcome. Whether the handler's effect happened
-// is unknown, so compensating it is the type's choice. since is when the attempt began that this process still runs; zero: none.
+// crashed returns the outcome that dead-letters an entry whose leases keep ending without an outcome. Nobody knows
+// whether the handler had an effect. So crashed compensates the entry only if the type's CompensateCrashed says so.
+//
+// since is when this process began the attempt of the entry that still runs here. It is zero if no attempt runs here.
 func (t *Type) crashed(row *processlog.Row, since time.Time) processlog.Outcome {
 	why := "the process died, before its handler began or in it, or the handler never returned"
 	if !since.IsZero() {
@@ -257,7 +281,8 @@ func (t *Type) crashed(row *processlog.Row, since time.Time) processlog.Outcome 
 		LastError: fmt.Sprintf("%d leases in a row ended with no outcome: %s", crashBudget, why),
 	}
 	if row.State == processlog.Compensating {
-		o.CompensateCount++ // it has begun, and nothing else in the row tells: see processlog.Change
+		// Count the compensation, because it has begun. processlog.Change reads from this count whether one has begun.
+		o.CompensateCount++
 	}
 	if t.CompensateCrashed && t.compensates() && row.State != processlog.Compensating {
 		o.To, o.EndedBy = processlog.Compensating, ""
@@ -267,6 +292,7 @@ func (t *Type) crashed(row *processlog.Row, since time.Time) processlog.Outcome 
 	return WithFaults(o, row, faults)
 }
 
+// backoff returns the delay that the handler asked for, or the one of the type's Retry schedule.
 func (t *Type) backoff(v *verdict.Verdict, failures int) time.Duration {
 	if v.After > 0 {
 		return boundedWait(v.After)
@@ -274,12 +300,15 @@ func (t *Type) backoff(v *verdict.Verdict, failures int) time.Duration {
 	return delay(t.Retry, failures)
 }
 
+// minBackoff is the shortest delay before another attempt.
 const minBackoff = 100 * time.Millisecond
 
-// delay is a schedule's answer within the bounds of a wait, so that no arithmetic of a schedule makes a hot loop.
+// delay returns the delay of a retry schedule, limited by boundedWait. A schedule is code of the user, whose arithmetic
+// may overflow and return a delay below zero.
 func delay(retry func(failures int) time.Duration, failures int) time.Duration {
 	return boundedWait(retry(failures))
 }
 
-// boundedWait is a wait that is no hot loop, and that the table and the queues can count.
+// boundedWait limits a delay to at least minBackoff and at most MaxDelay. A shorter delay would be a busy loop. The table
+// and the queues cannot store a longer one.
 func boundedWait(d time.Duration) time.Duration { return min(max(d, minBackoff), processlog.MaxDelay) }
