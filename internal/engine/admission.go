@@ -10,37 +10,39 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Admission is a feature's say in which entries of one type this process claims and starts. The feature attaches it to the
-// type at registration. Admit gives a function that is nil the answer of a feature that has no say.
+// Admission is a set of functions by which a feature decides which entries of one type this process claims and starts.
+// The feature attaches it with Type.Admit at registration. Type.Admit replaces a nil function by one that allows
+// everything.
 //
-// Many goroutines call the functions at once. A function returns at once, unless its comment says that it may ask the
-// database.
+// The functions are safe for concurrent use and do not block.
 type Admission struct {
 	// Room returns how many calls of the handler may begin now. Unlimited means that the feature does not limit them. While
-	// Room returns less, one claim at a time brings one entry, and entries recorded here wait behind those that are due.
+	// Room returns less than Unlimited, the type is limited: one claim runs at a time, it leases at most Room entries, and
+	// entries recorded here wait behind those that are due.
 	Room func() int
 
-	// RoomAt returns when Room may return more without a call of Engine.Wake. The zero time means never.
+	// RoomAt returns the time from which Room may return more although the feature did not call Engine.Wake. The zero time
+	// means that there is no such time.
 	RoomAt func() time.Time
 
-	// Paused reports whether nothing of the type is claimed: not even an entry that only has a lost lease counted.
+	// Paused reports whether the type is paused. No entry of a paused type is claimed, not even to count a lost lease.
 	Paused func() bool
 
 	// Accept is called for each entry that a claim could lease, while the entry's row is locked. It returns false for an entry
 	// that must not run here now. lost is how many leases in a row the entry has lost.
 	Accept func(row *processlog.Row, lost int) bool
 
-	// Left is called for an entry that has lost leases and that Accept has accepted, once the entry can kill this process no
-	// more. It may be called several times for one acceptance.
+	// Left is called when a suspect that Accept has accepted can no longer crash this process. It may be called several
+	// times for one acceptance.
 	Left func(row *processlog.Row, why Leaving)
 
-	// Admit returns which of the claimed attempts may start. The engine gives back the others.
+	// Admit returns which of the claimed attempts may start. The engine gives back the leases and slots of the others.
 	Admit func(attempts []*Attempt) (admitted, refused []*Attempt)
 
 	// Joined is called before one call of the handler begins for several attempts.
 	Joined func(batch []*Attempt)
 
-	// Readmit reports whether an attempt may run alone after the call that it shared has come to no verdict.
+	// Readmit reports whether an attempt may run alone. It is called after a shared call without a verdict for each entry.
 	Readmit func(a *Attempt) bool
 
 	// CallEnded is called when a shared call ends, before the attempts end. The call has a verdict for each attempt if whole
@@ -50,27 +52,27 @@ type Admission struct {
 	// Ended is called when an attempt ends, before its slot is free.
 	Ended func(a *Attempt, r Result)
 
-	// Stuck is called when a handler has not returned after its timeout. call is the number of the attempt's call: the handler
-	// may have returned meanwhile, and the attempt have begun another call.
+	// Stuck is called when a handler has not returned after its timeout. call is the number of the handler call that is
+	// stuck. When Stuck is called, that call may have returned, and the attempt may have begun another one.
 	Stuck func(a *Attempt, call uint32)
 
 	// RunBegins is called when Run begins.
 	RunBegins func()
 }
 
-// Leaving is why an accepted entry can kill this process no more.
+// Leaving is the reason why an accepted suspect can no longer crash this process.
 type Leaving int
 
 const (
-	NotClaimed Leaving = iota // the claim has not leased it after all
-	NotRun                    // it was given back, or its handler is stuck
-	Ended                     // its outcome is stored, or dropped
+	NotClaimed Leaving = iota // the claim did not lease the entry
+	NotRun                    // the entry was given back, its handler is stuck, or the database refuses its outcome
+	Ended                     // the entry's outcome is stored or dropped
 )
 
 // Unlimited is the Room of a feature that does not limit a type.
 const Unlimited = math.MaxInt
 
-// noSay is the Admission of a feature that has no say.
+// noSay is an Admission that allows everything.
 var noSay = Admission{
 	Room:      func() int { return Unlimited },
 	RoomAt:    func() time.Time { return time.Time{} },
@@ -101,7 +103,8 @@ func (t *Type) Room() int {
 // limited reports whether an admission limits the type now.
 func (t *Type) limited() bool { return t.Room() < Unlimited }
 
-// roomAt returns when an admission may allow more calls, if that is after now and before until.
+// roomAt returns the earliest time between now and until at which an admission may allow more calls. Without such a time
+// it returns until.
 func (t *Type) roomAt(now, until time.Time) time.Time {
 	for _, a := range t.admissions {
 		if at := a.RoomAt(); now.Before(at) && at.Before(until) {
@@ -121,7 +124,7 @@ func (t *Type) accepts(row *processlog.Row, lost int) bool {
 	return !slices.ContainsFunc(t.admissions, func(a *Admission) bool { return !a.Accept(row, lost) })
 }
 
-// If the entry has lost leases, left tells the admissions that this entry can no longer kill the process.
+// left tells the admissions that a suspect can no longer crash this process. It does nothing for other entries.
 func (t *Type) left(row *processlog.Row, lost int, why Leaving) {
 	if lost < SuspectAfter {
 		return
@@ -167,22 +170,26 @@ func (t *Type) ended(attempt *Attempt, r Result) {
 	}
 }
 
-// Order is a feature that has entries of a type wait for other entries of the type.
+// Order is a set of functions by which a feature blocks entries of a type until other entries of the type have ended.
 type Order struct {
 	// Blocked returns those of ids that may not run yet, because they wait for other entries. It may ask the database.
 	Blocked func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
-	// Find reads entries from the database that are due and not blocked, in the place of the store's Due. more reports whether
-	// there may be further ones. FindAgain allows Find to look again at entries that it has looked at before.
-	Find      func(ctx context.Context) (due []processlog.ID, more bool, err error)
+	// Find reads entries from the database that are due and not blocked. The engine calls it instead of Store.Due. more
+	// reports whether there may be further ones. Each call continues where the last one stopped.
+	Find func(ctx context.Context) (due []processlog.ID, more bool, err error)
+
+	// FindAgain makes a Find that has read all entries start again with the first.
 	FindAgain func()
 
 	// Reason returns an error that says why an entry is blocked, or nil. It may ask the database.
 	Reason func(ctx context.Context, row *processlog.Row) error
 
-	// Separate returns which claimed attempts may start, and which are blocked after all. It may ask the database. The engine
-	// frees the slots of the others, and then calls giveUp, which gives up the leases of the blocked ones. An error of giveUp means
-	// that they are due still. Separate has ended attempts that it does not return, by Engine.Fail.
+	// Separate splits claimed attempts into those that may start and those that turn out to be blocked. It may ask the
+	// database. An attempt in neither list has ended: Separate has passed it to Engine.Fail.
+	//
+	// The engine frees the slots of all attempts that are not in first. Then it calls giveUp, which gives up the leases of
+	// the blocked attempts. If giveUp returns an error, these entries are still due.
 	Separate func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error)
 }
 
@@ -200,9 +207,11 @@ func (t *Type) Blocked(ctx context.Context, ids []processlog.ID) ([]processlog.I
 	return t.order.Blocked(ctx, ids)
 }
 
-// searching returns how many slots a claim of a number of calls holds until it knows which entries may run. A claim of a
-// serial type holds one, because most entries that it finds may be blocked. The next entries of keys whose entries end
-// meanwhile need the others. The one slot lets the entry run that has been due for longest, however fast other keys move on.
+// searching returns how many slots a claim for the given number of calls holds until it knows which entries may run.
+//
+// A claim of a serial type holds only one slot, because most entries that it finds may be blocked. The other slots stay
+// free for the next entry of a key whose entry ends meanwhile. The claim keeps the one slot, so that such entries cannot
+// take every slot from the entry that has been due for longest.
 func (t *Type) searching(calls int) int {
 	if t.Blocks() {
 		return min(calls, 1)
@@ -226,15 +235,35 @@ func (t *Type) separate(attempts []*Attempt) (first, blocked []*Attempt, giveUp 
 	return t.order.Separate(attempts)
 }
 
-// Claimer claims entries in the place of the store's Claim, and means the same. It asks the database. Entries that it does not lease
-// although they are due and free are in Claimed.Limited.
+// Claimer claims entries of one type in place of Store.Claim, and has the same contract. It asks the database. Entries
+// that are due and free, but that it does not lease, go to Claimed.Limited.
 type Claimer func(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error)
 
 // ClaimBy attaches a claimer to the type. Call it at registration.
 func (t *Type) ClaimBy(c Claimer) { t.claimer = c }
 
-// Slots count the calls of a type's handler in this process. A call holds its slot from before its entries are claimed until
-// the handler has returned. A type whose slots nobody counts has as many as it asks for.
+// Slots count the handler calls of one type in this process, so that no more than Concurrency of them run at once.
+// Without an implementation the number of calls is unlimited.
+//
+// Each slot that is taken has one owner at any time, and is released exactly once. So when Drain has returned nil, every
+// slot is free. The owner changes in this order:
+//
+//   - A claim takes a slot for each call that it may start, before it leases rows. The callers of Take are the scanner, the
+//     reconciler, and ClaimKnown. A lease without a slot would end unused and count as lost.
+//   - The claim adjusts its slots. A claim of a serial type keeps one slot while it searches (Type.searching). When it
+//     knows how many calls it needs, it takes more slots or releases some (scanner.adjust). After its statement it releases
+//     the slots of calls for which it has leased no row.
+//   - The calls of the leased rows own the slots from then on. Type.calls counts these calls. The dispatcher frees the slot
+//     of a call that does not start, in deadLetter, giveBack and giveUp.
+//   - The call of one entry frees its slot in dispatcher.finish. Attempts of one call share a slot. ShareSlot says how many
+//     of them must end before finish frees it. After a shared call without a verdict, its entries run alone under the slot
+//     of that call, all at the same time.
+//
+// Two kinds of slots are taken in another way:
+//
+//   - An open transaction owns the slots that it has reserved. After its commit, Reservation.Use passes slots on to the
+//     calls of its entries. After a rollback, or when the reservation lapses, they are free.
+//   - Overdraw takes slots although none is free. These slots then belong to calls, like all others.
 type Slots interface {
 	// Take occupies up to n slots for entries found due, and returns how many.
 	Take(n int) int
@@ -245,7 +274,8 @@ type Slots interface {
 	// Free returns how many slots Take would give.
 	Free() int
 
-	// Overdraw occupies n slots even where none is free, for entries that run nothing.
+	// Overdraw occupies n slots even if none is free. It is for entries that cannot wait for a slot: entries whose stuck
+	// handlers hold all slots, and an entry that is run by its id.
 	Overdraw(n int)
 
 	// Release frees n slots.
@@ -254,24 +284,24 @@ type Slots interface {
 	// Reserve sets up to n slots aside for entries that an open transaction records, or returns nil.
 	Reserve(n int) Reservation
 
-	// Recorded is called when entries are recorded that are to run at once and for which no slot is reserved.
+	// Recorded is called when entries are recorded that should run at once but have no reserved slot.
 	Recorded()
 }
 
 // A Reservation is slots that an open transaction has reserved.
 type Reservation interface {
-	// Use turns keep of the reserved slots into occupied ones and frees the rest. It returns false if the reservation has
-	// lapsed or was used before.
+	// Use occupies keep of the reserved slots and frees the rest. It returns false, and changes nothing, if the reservation
+	// has lapsed or was used before.
 	Use(keep int) bool
 }
 
-// Slots returns what counts the calls of the type.
+// Slots returns the slots of the type.
 func (t *Type) Slots() Slots { return t.slots }
 
-// CountSlots has the type's calls counted. Call it at registration.
+// CountSlots makes s count the calls of the type. Call it at registration.
 func (t *Type) CountSlots(s Slots) { t.slots = s }
 
-// unlimited are the slots of a type whose calls nobody counts.
+// unlimited implements Slots for a type that has no limit.
 type unlimited struct{}
 
 func (unlimited) Take(n int) int          { return n }
@@ -282,47 +312,56 @@ func (unlimited) Release(int)             {}
 func (unlimited) Reserve(int) Reservation { return nil }
 func (unlimited) Recorded()               {}
 
-// Grouping has one call of a type's handler take several entries. A feature attaches it to the type at registration. Without
-// it each entry has a call of its own.
+// Grouping makes one call of a type's handler take several entries. A feature attaches it with Type.Group at registration.
+// Without a Grouping each entry has its own call.
 //
 // The claim schedule calls Wait, Due, Look and More while it holds its mutex. All methods return at once.
 type Grouping interface {
 	// Seats returns how many entries one call takes at most.
 	Seats() int
 
-	// Company returns with which entries an entry may share a call: with those of the same company. lost is how many leases in
-	// a row the entry has lost.
+	// Company returns which entries may share a call with an entry: those for which Company returns the same value, unless
+	// that is Alone. lost is how many consecutive leases the entry has lost.
+	//
+	// Company must return Alone for a compensation, and for an entry that has lost MostSharedLosses leases or more. A crash
+	// counts as a lost lease of every entry in the call. An entry that does not crash the process would otherwise use up
+	// its crash budget in the company of one that does, and would be dead-lettered.
 	Company(state processlog.State, lost int) Company
 
-	// Start begins one call for several attempts in a goroutine of its own. The goroutine ends each attempt with Engine.Finish
-	// or Engine.RunAlone.
+	// Start begins one call for several attempts in a new goroutine. The goroutine passes each attempt to Engine.Finish or
+	// Engine.RunAlone, after it has called ShareSlot.
 	Start(batch []*Attempt)
 
-	// Wait returns how long a due entry may stay unclaimed to share its call with others. It always returns the same value. If
-	// it returns 0, Due, Look and More are not called.
+	// Wait returns how long a due entry may stay unclaimed while it waits for others to share its call. It returns the same
+	// value each time. If it returns 0, Due, Look and More are not called.
 	Wait() time.Duration
 
 	// Due is called for each entry that is reported as due now. It returns true if the scanner must look at the type now.
 	Due() bool
 
-	// Look is called while entries of the type wait and a claim could begin. It returns when to call it again, or a function
-	// that finds out in the database how much longer the entries may wait: Never if none is due. The engine calls that function in a
-	// goroutine, and calls Look again only after it has returned.
+	// Look is called while entries of the type wait for others and a claim could begin. It returns a function, or the time
+	// at which to call Look again. The function asks the database how much longer the entries may wait. It returns Never if
+	// no entry is due. The engine calls it in a goroutine, and calls Look again only after it has returned.
 	Look(now time.Time) (look func() time.Duration, next time.Time)
 
-	// More is called when a claim took as many entries as it asked for. It allows a look at once.
+	// More is called when a claim got as many entries as it asked for. The next Look then returns a function.
 	More()
 }
 
-// Company says which other entries share an entry's handler call.
+// Company is a class of entries that may share a handler call.
 type Company int
 
 const (
-	Alone        Company = iota
-	WithOthers           // entries that have lost no lease
-	WithSuspects         // entries that have lost leases
+	Alone        Company = iota // shares its call with no entry
+	WithOthers                  // shares with entries that have lost no lease
+	WithSuspects                // shares with entries that have lost leases
 	companies
 )
+
+// MostSharedLosses is the number of lost leases from which on an entry must run alone. An entry loses no more leases than
+// this by crashes of other entries in its call. At least one of the leases that crashBudget allows is then left for the
+// run alone, whose crash is the entry's own.
+const MostSharedLosses = crashBudget - 1
 
 // Group attaches a grouping to the type. Call it at registration.
 func (t *Type) Group(g Grouping) { t.grouping = g }
@@ -338,6 +377,7 @@ func (t *Type) Seats() int {
 	return t.grouping.Seats()
 }
 
+// company returns the Company of an entry that has lost the given number of leases.
 func (t *Type) company(state processlog.State, lost int) Company {
 	if t.grouping == nil {
 		return Alone
@@ -345,7 +385,7 @@ func (t *Type) company(state processlog.State, lost int) Company {
 	return t.grouping.Company(state, lost)
 }
 
-// Wait returns how long a due entry may stay unclaimed to share its call with others.
+// Wait returns how long a due entry may stay unclaimed while it waits for others to share its call.
 func (t *Type) Wait() time.Duration {
 	if t.grouping == nil {
 		return 0
@@ -371,6 +411,7 @@ func (t *Type) calls(rows []processlog.Row) int {
 	return t.callsOf(len(rows), func(i int) *processlog.Row { return &rows[i] })
 }
 
+// callsOf returns how many calls n rows need. row returns the i-th one.
 func (t *Type) callsOf(n int, row func(i int) *processlog.Row) int {
 	var entries [companies]int
 	for i := range n {
@@ -382,7 +423,7 @@ func (t *Type) callsOf(n int, row func(i int) *processlog.Row) int {
 // sharedSlot is the slot of a call that several attempts share.
 type sharedSlot struct{ left atomic.Int32 } // number of attempts that must end before the slot is free
 
-// ShareSlot has the attempts of one call share its slot. The slot is free once n of them have ended.
+// ShareSlot makes the attempts of one call share its slot. The end of the n-th of them frees the slot.
 func ShareSlot(batch []*Attempt, n int) {
 	slot := new(sharedSlot)
 	slot.left.Store(int32(n))

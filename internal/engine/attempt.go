@@ -10,13 +10,34 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Attempt is one run of a handler on one entry, or one entry's part of a batch.
+// Attempt is the work on one entry under one lease: a handler call, or the entry's part of a shared call. After a shared
+// call without a verdict, the attempt has a second call, in which the entry runs alone.
+//
+// This table says who sets the flags. All but returned are guarded by holdings.mu.
+//
+//	stuck       needRenewal sets it when the handler has exceeded its timeout by stuckAfter. prepare resets it.
+//	anew        lapsed sets it when a shared call returns after the lease has ended. prepare resets it.
+//	returned    finish sets it when the last handler call has returned. It is atomic and stays set.
+//	lapsed      loseLocked sets it when the lease is lost after the handler has returned. It stays set.
+//	gone        endLocked sets it when the lease is lost before the handler has returned, or when a change has made the
+//	            attempt obsolete. It stays set.
+//	unrenewed   renewAll counts the renewals that the database has refused.
+//	renewAfter  renewAll sets it after each refused renewal. It has no effect once it has passed.
+//	calls       prepare counts the handler calls.
+//
+// These combinations need an explanation. All others follow from the table:
+//
+//   - lapsed is set only if returned is set. The entry stays held until the settler finds the outcome outdated.
+//   - stuck may be set together with anew or returned. Then the stuck call has returned, and stuckLocked is false.
+//   - anew is set only between two handler calls. If no second call may begin, returned is set next, and anew stays.
+//   - gone may be set together with returned, in either order. A change may end an attempt whose outcome waits.
 type Attempt struct {
 	Row   processlog.Row
 	token int64 // token of the queue lease that the claim used; 0 without a queue lease
 
 	Type *Type
 	slot *sharedSlot // slot shared with the other entries of a call; nil if the attempt has its own slot
+
 	// The next four fields belong to one handler call. An entry of a broken batch gets new values for its second call.
 	// They are written under holdings.mu. The goroutine that runs the attempt may read them without the lock.
 	ctx     context.Context // kept to read its cause; nil if no handler is called, because the entry is dead-lettered
@@ -25,16 +46,16 @@ type Attempt struct {
 	started time.Time
 
 	leaseEnd time.Time   // by the monotonic clock of this process; no write depends on it; guarded by holdings.mu once running
-	stuck    bool        // reported as stuck; guarded by holdings.mu
-	anew     bool        // the call that it shared returned after the lease had ended, so RenewLapsed renews the lease; guarded by holdings.mu
+	stuck    bool        // the handler call was reported as stuck
+	anew     bool        // the shared call has returned after the lease had ended, and RenewLapsed renews the lease
 	returned atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
-	lapsed   bool        // the row has moved on, so no lease is left to renew; guarded by holdings.mu
-	gone     bool        // this process no longer owns the entry; guarded by holdings.mu
+	lapsed   bool        // the row has moved on, so no lease is left to renew
+	gone     bool        // this process no longer owns the entry
 
-	unrenewed  int       // number of times the database has refused to renew the lease; guarded by holdings.mu
-	renewAfter time.Time // earliest time of the next renewal after a refusal; guarded by holdings.mu
+	unrenewed  int       // number of times the database has refused to renew the lease
+	renewAfter time.Time // earliest time of the next renewal after a refusal
 
-	calls uint32 // number of handler calls that have begun for the attempt; guarded by holdings.mu
+	calls uint32 // number of handler calls that have begun for the attempt
 }
 
 // Context returns the context of the attempt's handler call.
@@ -46,7 +67,7 @@ func (a *Attempt) endCall() {
 	a.timeout.callEnded()
 }
 
-// freesSlot reports whether the end of this attempt frees the slot.
+// freesSlot reports whether the end of this attempt frees its slot. Call it once, when the attempt ends.
 func (a *Attempt) freesSlot() bool { return a.slot == nil || a.slot.left.Add(-1) == 0 }
 
 // holding identifies an entry within one epoch. A process holds at most one attempt for each holding. A manual Requeue
@@ -82,7 +103,7 @@ func (a *Attempt) loseLocked() {
 // left notifies the admissions that the entry can no longer crash this process.
 func (a *Attempt) left(why Leaving) { a.Type.left(&a.Row, LostLeases(&a.Row), why) }
 
-// Event returns what observers are told of the attempt.
+// Event returns the event that describes the attempt to an observer. err is the handler's error, if it has returned.
 func (a *Attempt) Event(err error) observe.AttemptEvent {
 	return observe.AttemptEvent{
 		Context: a.ctx, ID: a.Row.ID, IdempotencyKey: a.Row.IdempotencyKey, BusinessType: a.Row.BusinessType, BusinessID: a.Row.BusinessID,

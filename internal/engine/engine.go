@@ -71,30 +71,31 @@ type Engine struct {
 	scanner       *scanner
 	reconciler    *reconciler
 
-	// AskQueue asks the queue whether it answers. It returns at once, and answer waits for the result: nil, or why the queue
-	// cannot be used. The queue has its QueueShare of ctx. It is set by the queue, and otherwise finds nothing wrong.
+	// AskQueue asks the queue whether it answers, and returns at once. The function answer waits for the result: nil, or an
+	// error that says why the queue cannot be used. The queue may use its QueueShare of the time that ctx has left. The queue
+	// feature sets AskQueue. Without that feature the result is always nil.
 	AskQueue func(ctx context.Context) (answer func() error)
 
-	// Ordered reports whether entries of a type, whether it runs here or not, may wait for others of their type. It is set by the
-	// ordering of entries, and otherwise always false.
+	// Ordered reports whether entries of a type may be blocked by others of their type. The type need not run here. The
+	// ordering feature sets Ordered. Without that feature the result is always false.
 	Ordered func(businessType string) bool
 
-	// ReportMissing reports those of the entries that are really missing: no entry has their idempotency key. The caller has looked
-	// for their ids in vain. ReportMissing asks the database. It is set by a Starter, and otherwise does nothing.
+	// ReportMissing takes recorded entries whose ids are not in the database. It searches the database for their idempotency
+	// keys, and reports each entry whose key is not found either. A Starter sets ReportMissing. Otherwise it does nothing.
 	ReportMissing func(entries []RecordedEntry)
 
 	recorders []Recorder // of features
 
 	drainFirst  []Batcher // of features; Drain waits for them before it waits for handlers
-	drainClaims []Batcher // of features; Drain waits for them when outcomes are stored, because they may hold claims, and Close
-	drainLast   []Batcher // of features; Drain waits for them at its end, and Close
-	closeOnly   []Batcher // of features; Close waits for them
+	drainClaims []Batcher // of features; they may hold claims; Drain waits for them after outcomes are stored, and so does Close
+	drainLast   []Batcher // of features; Drain waits for them at its end, and so does Close
+	closeOnly   []Batcher // of features; only Close waits for them
 
 	mu      sync.Mutex // guards running
 	running bool
 }
 
-// New makes an engine. The engine keeps the values of ctx, and not its end. Close the engine when you are done.
+// New makes an engine. The engine keeps the values of ctx, but does not end with it. Close the engine when you are done.
 func New(ctx context.Context, cfg Config) *Engine {
 	e := &Engine{Base: newBase(ctx, &cfg)}
 	b := e.Base
@@ -162,8 +163,8 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	}
 }
 
-// ChangedUnseen is Changed for a transaction whose end this process does not see. It polls the database for the commit, if Changed
-// would have anything to do.
+// ChangedUnseen is Changed for a transaction whose end this process does not see. It polls the database for the commit,
+// unless Changed would do nothing.
 func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 	after, err := ch.After(before)
 	if err != nil || after.Version == before.Version {
@@ -175,13 +176,14 @@ func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 	e.poller.Add(UnseenCommit{ID: before.ID, Token: ch.Token, Committed: func() { e.Changed(before, ch) }})
 }
 
-// AwaitInDrain has Drain wait at its end, and Close, until batchers of a feature hold nothing.
+// AwaitInDrain registers batchers of a feature. Drain waits at its end until they are empty, and so does Close.
 func (e *Engine) AwaitInDrain(batchers ...Batcher) { e.drainLast = append(e.drainLast, batchers...) }
 
-// AwaitClaims has Drain wait, once outcomes are stored, and Close, until batchers of a feature hold no claims.
+// AwaitClaims registers batchers of a feature that may hold claims. Drain waits until they are empty, after outcomes are
+// stored. Close waits for them, too.
 func (e *Engine) AwaitClaims(batchers ...Batcher) { e.drainClaims = append(e.drainClaims, batchers...) }
 
-// AwaitInClose has Close wait until batchers of a feature hold nothing.
+// AwaitInClose registers batchers of a feature. Close waits until they are empty.
 func (e *Engine) AwaitInClose(batchers ...Batcher) { e.closeOnly = append(e.closeOnly, batchers...) }
 
 // Named returns a registered type, or nil.
@@ -202,12 +204,13 @@ func (e *Engine) LongestLease() time.Duration { return e.types.leaseRange().long
 // LookEvery returns how often a source is asked at least when entries are due.
 func (e *Engine) LookEvery() time.Duration { return e.types.peekEvery() }
 
-// Expect has the scanner claim a type when an entry of it is due.
+// Expect schedules a claim of a type, because an entry of the type is due after the duration in.
 func (e *Engine) Expect(businessType string, in time.Duration) {
 	e.claimSchedule.expect(businessType, in)
 }
 
-// Notify takes the news from another process that an entry of a type is due. Every process hears it.
+// Notify schedules a claim of a type, because another process has reported a due entry of the type. All processes that
+// run the type get the same report.
 func (e *Engine) Notify(businessType string) {
 	if e.claimSchedule.notify(businessType) {
 		e.source.LookSoon()
@@ -217,29 +220,31 @@ func (e *Engine) Notify(businessType string) {
 // CanClaim reports whether a claim of a type could begin now.
 func (e *Engine) CanClaim(t *Type) bool { return e.claimSchedule.canClaim(t) }
 
-// Heard returns the names of the types that run here, and how much was heard of each. Call it before a source is asked.
-func (e *Engine) Heard() (names []string, heard []int) { return e.claimSchedule.heard() }
+// Notified returns the names of the types that run here. For each type it also returns the number of events that may have
+// made an entry due. Call it before you ask a source, and pass the number to Postpone.
+func (e *Engine) Notified() (names []string, notified []int) { return e.claimSchedule.counts() }
 
-// Postpone has a type wait for what a source has said, unless something was heard of the type since the source was asked.
-func (e *Engine) Postpone(businessType string, heard int, wait time.Duration) {
-	e.claimSchedule.postpone(businessType, heard, wait)
+// Postpone delays the next claim of a type by wait, because a source has answered that no entry is due sooner. It does
+// nothing if the type was notified since the source was asked. notified is the number that Notified returned then.
+func (e *Engine) Postpone(businessType string, notified int, wait time.Duration) {
+	e.claimSchedule.postpone(businessType, notified, wait)
 }
 
 // OverdueAfter returns how long an entry may be due before the source counts as having forgotten it.
 func (e *Engine) OverdueAfter() time.Duration { return e.reconciler.grace() }
 
-// ReadHeads reads the earliest entry of each type and state. ReadWindow reads entries in the order in which they are due. Both
-// report their errors to Health.
+// ReadHeads reads the earliest entry of each type and state. It reports its error to Health.
 func (e *Engine) ReadHeads(ctx context.Context) (Heads, error) { return e.reconciler.heads(ctx) }
 
+// ReadWindow reads entries in the order of their due times. It reports its error to Health.
 func (e *Engine) ReadWindow(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
 	return e.reconciler.scan(ctx, w)
 }
 
-// Wake has the scanner look at all types now.
+// Wake makes the scanner look at all types now.
 func (e *Engine) Wake() { e.claimSchedule.Wake() }
 
-// Overflow has a type claimed from the database now: it holds due entries that nothing else tells of.
+// Overflow schedules a claim of a type from the database, which holds due entries that the source does not report.
 func (e *Engine) Overflow(businessType string) { e.claimSchedule.overflow(businessType) }
 
 // Types returns the registered types, sorted by name.
@@ -277,16 +282,16 @@ func (e *Engine) Running() bool {
 	return e.running
 }
 
-// Stuck lists the handlers that still run although their time is over.
+// Stuck lists the handlers that still run after their timeout.
 func (e *Engine) Stuck() []processlog.StuckAttempt { return e.holdings.stuck() }
 
-// OpenProblems lists what fails at present, the oldest problem first.
+// OpenProblems lists the problems that exist now, the oldest first.
 func (e *Engine) OpenProblems() []observe.Problem {
 	e.refusals.ForgetOld()
 	return e.Problems.Open()
 }
 
-// Refuse has the engine take no more new entries.
+// Refuse makes the engine take no more new entries.
 func (e *Engine) Refuse() { e.types.accepts.Store(false) }
 
 // End allows the next Start.
@@ -303,8 +308,8 @@ func (e *Engine) Scan(ctx context.Context)      { e.scanner.run(ctx) }
 func (e *Engine) Reconcile(ctx context.Context) { e.reconciler.run(ctx) }
 func (e *Engine) Renew(ctx context.Context)     { e.renewer.run(ctx) }
 
-// Drain waits for running handlers and stores their outcomes, once all loops but Renew have ended. Handlers that do not
-// return make it return a *StuckError; outcomes the database does not take, an error that says so.
+// Drain waits for running handlers and stores their outcomes. Call it when all loops but Renew have ended. If handlers do
+// not return in time, its error is or wraps a *StuckError. If outcomes could not be stored, its error says so.
 func (e *Engine) Drain() error {
 	began := time.Now()
 	await(time.NewTimer(e.StopTimeout/3), e.drainFirst...)
@@ -321,7 +326,8 @@ func (e *Engine) Drain() error {
 	if !await(grace, e.drainClaims...) {
 		return errors.Join(stuck, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
-	// A timer fires once: what comes after the end of its timeout is waited for no more.
+	// This must be the last wait that uses grace. A timer fires only once, so another wait after the end of this one could
+	// last without a limit.
 	_ = await(grace, e.drainLast...)
 	return stuck
 }
@@ -329,7 +335,7 @@ func (e *Engine) Drain() error {
 // stopGrace is how long a stop waits for outcomes to be stored, at least.
 const stopGrace = time.Second
 
-// Close waits briefly for what is on its way, and ends the rest.
+// Close waits up to closeTimeout for the batchers, and then cancels the work that is left.
 func (e *Engine) Close() {
 	batchers := []Batcher{&e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused,
 		&e.releases.Batcher}
@@ -344,14 +350,13 @@ func (e *Engine) Close() {
 
 const closeTimeout = 5 * time.Second
 
-// Batcher is a batcher of package groupcommit, as the engine waits for it.
+// Batcher has the methods of a batcher of package groupcommit with which the engine waits for it.
 type Batcher interface {
 	Done() <-chan struct{}
 	Quiet() bool
 }
 
-// await waits until none of the batchers, which may feed each other, holds anything. It returns false when the
-// timer ends first.
+// await waits until all batchers are empty. They may add work to each other. It returns false if the timer fires first.
 func await(timer *time.Timer, batchers ...Batcher) bool {
 	for {
 		for _, l := range batchers {

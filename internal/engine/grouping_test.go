@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// threes is the grouping of a type whose calls take three entries. Entries of at most one lost lease share calls.
+// threes is a Grouping whose calls take three entries. Entries that have lost at most one lease share calls.
 type threes struct {
 	e     *Engine
 	wait  time.Duration
@@ -53,7 +53,7 @@ func inThrees(t Type) *Type {
 	return &t
 }
 
-// lingering is an claim schedule with a type whose entries wait for others.
+// lingering returns a claim schedule with one type, whose entries wait for others.
 func lingering(wait time.Duration) (*claimSchedule, *typeSchedule) {
 	types := newTypes(time.Minute)
 	mail := &Type{Name: "mail", Concurrency: 1, Lease: time.Minute, slots: &counted{size: 1}}
@@ -76,7 +76,7 @@ func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 		require.Equal(t, 20*time.Second, time.Until(due))
 		for range 3 {
 			<-time.After(peekInterval)
-			a.postpone("mail", heardOf(a), 0) // the queue says that something is due, and not since when
+			a.postpone("mail", notifiedOf(a), 0) // the queue says that something is due, and not since when
 			a.expect("mail", 0)
 			require.Equal(t, due, typeSchedule.due)
 		}
@@ -104,7 +104,7 @@ func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
 	})
 }
 
-// While entries wait for others whatever is enqueued joins them: the queue has nothing to add.
+// While entries wait for others, each entry that is enqueued joins them. So the queue is not asked again.
 func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, typeSchedule := lingering(20 * time.Second)
@@ -115,7 +115,7 @@ func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 	})
 }
 
-// When a Run begins nobody knows since when entries wait, and how many: that is looked at before anything is claimed.
+// When a Run begins, it is unknown how many entries wait, and since when. So the scanner looks before it claims.
 // Failure: F107
 func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -134,26 +134,26 @@ func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 		require.True(t, typeSchedule.wants(typ, time.Now()), "they are enough, or have waited")
 
 		a.prepare()
-		typeSchedule, asked := a.byType["mail"], heardOf(a)
+		typeSchedule, asked := a.byType["mail"], notifiedOf(a)
 		a.looked(typ, 3*time.Second)
 		a.postpone("mail", asked, processlog.Never)
 		require.Equal(t, 3*time.Second, time.Until(typeSchedule.due), "the queue does not know of it, or was asked before")
 
 		a.prepare()
 		typeSchedule = a.byType["mail"]
-		a.postpone("mail", heardOf(a), processlog.Never)
+		a.postpone("mail", notifiedOf(a), processlog.Never)
 		a.looked(typ, processlog.Never)
 		require.False(t, typeSchedule.lingers(time.Now()), "nothing is due: no more looks")
 
 		a.prepare()
-		typeSchedule, asked = a.byType["mail"], heardOf(a)
+		typeSchedule, asked = a.byType["mail"], notifiedOf(a)
 		a.notify("mail")
 		a.postpone("mail", asked, processlog.Never)
 		require.LessOrEqual(t, time.Until(typeSchedule.due), 20*time.Second, "another process has enqueued one meanwhile")
 	})
 }
 
-// A batch takes one slot, and what runs alone one each.
+// A batch takes one slot. Each entry that runs alone takes a slot, too.
 // Failure: F107
 func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	mail := inThrees(Type{Name: "mail"})
@@ -179,7 +179,7 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	require.Equal(t, 1, mail.fits(1), "one call of a limited type brings one entry, not a batch")
 }
 
-// Of what is claimable as much is claimed as the calls take, in whatever order it comes.
+// A claim leases as many of the claimable entries as its calls take, in whatever order the rows come.
 // Failure: F107
 func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 	mail := inThrees(Type{Name: "mail", Concurrency: 2})
@@ -198,8 +198,8 @@ func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 	}
 }
 
-// heardOf returns how much was heard of the first type.
-func heardOf(a *claimSchedule) int {
-	_, heard := a.heard()
-	return heard[0]
+// notifiedOf returns the number of events of the first type.
+func notifiedOf(a *claimSchedule) int {
+	_, notified := a.counts()
+	return notified[0]
 }

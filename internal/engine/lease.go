@@ -167,8 +167,8 @@ func (h *holdings) expired(t *Type) map[processlog.ID]bool {
 	return ids
 }
 
-// HeldFree returns the entries of a type that this process holds and whose leases have ended by its clock. The database reports
-// them as due and free.
+// HeldFree returns the entries of a type that this process holds although their leases have ended by its clock. The
+// database reports them as due and free.
 func (e *Engine) HeldFree(t *Type) map[processlog.ID]bool { return e.holdings.expired(t) }
 
 // stuckOnes lists the attempts whose handlers are stuck. It sorts them by type and id, so that the same history makes
@@ -375,15 +375,16 @@ func (r *renewer) renewAll(lease time.Duration, attempts []*Attempt) {
 	}
 }
 
-// RenewLapsed renews the leases of attempts that ended during the call that the attempts shared. A stuck call may return so late
-// that other processes have run its entries. Their leases cannot be renewed.
+// RenewLapsed renews the leases that ended during a shared call that has now returned. The entries can then run alone. If
+// another process has claimed an entry meanwhile, its lease cannot be renewed, and Over reports that.
 func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 	if lapsed := e.holdings.lapsed(batch); len(lapsed) > 0 && !e.Stopping() {
 		e.renewer.renewAll(t.Lease, lapsed)
 	}
 }
 
-// lapsed returns the attempts of batch whose leases have ended. These attempts no longer count as stuck in their shared call.
+// lapsed returns the attempts of batch whose leases have ended. It sets anew, so that these attempts no longer count as
+// stuck and the renewer leaves their leases to RenewLapsed.
 func (h *holdings) lapsed(batch []*Attempt) (lapsed []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

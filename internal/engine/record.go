@@ -12,18 +12,19 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Recording holds the entries of one Record call, and routes them when their transaction has ended. Only the first report of
-// that end counts. A value with only Drafts set is ready for Of.
+// Recording holds the entries of one Record call. When their transaction has ended, it hands the entries to the Starter.
+// Committed, Unknown, RolledBack and a poll report the end. Only the first report has an effect. Set Drafts, and then
+// call Of before any other method.
 type Recording struct {
 	Drafts   []processlog.Draft // unique by idempotency key
 	Inserted []processlog.Inserted
 
 	engine       *Engine
-	writes       []func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error // from the recorders; WriteMore calls them
-	reservations []Reservation                                                                       // nil, or one per draft; nil for a draft that is not inserted with a lease
+	writes       []func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error // writes of the recorders, for WriteMore
+	reservations []Reservation                                                                       // nil, or one for each draft; nil for a draft that is not inserted with a lease
 	at           time.Time                                                                           // time of the insert
-	watched      bool                                                                                // this process sees the end of the transaction itself, without a report from the caller
-	reported     atomic.Bool                                                                         // the caller has reported the commit
+	watched      bool                                                                                // whether this process sees the end of the transaction without a report from the caller
+	reported     atomic.Bool                                                                         // whether the caller has reported the commit
 	once         sync.Once
 	one          [1]Fresh // memory for the result of fresh of the usual call, which has one draft
 }
@@ -83,9 +84,9 @@ func (r *Recording) NotifyRecorded(ctx context.Context) {
 	}
 }
 
-// Unseen starts polling for the commit, because this process does not see the end of the transaction. It does not poll
-// if the reconciler will enqueue all entries in time. It drops the contents and headers, because a poller may keep the
-// recording for a minute after a rollback.
+// Unseen starts polling for the commit. Call it if this process does not see the end of the transaction. Unseen does not
+// poll if the reconciler will find all entries in time. It drops the contents and headers to save memory, because the
+// poller may keep the recording for a minute after a rollback.
 func (r *Recording) Unseen() {
 	for i := range r.Drafts {
 		r.Drafts[i].Content, r.Drafts[i].Headers = nil, nil
@@ -101,8 +102,8 @@ func (r *Recording) Unseen() {
 	}
 }
 
-// near returns how long before its due time the reconciler finds an entry at the latest. An entry that is due later
-// than near from now needs no poll.
+// near returns the longest delay of an entry that needs a poll for its commit. If an entry is due later than that, the
+// reconciler finds it before it is due.
 func (e *Engine) near() time.Duration {
 	if e.source.Reach() == ReachAll {
 		return 4 * e.ReconcileInterval
@@ -124,8 +125,8 @@ func (r *Recording) Committed() {
 	})
 }
 
-// Unknown handles a transaction whose result is unknown. It releases the reserved slots and enqueues the entries to be
-// due in one second or later. A claim then finds out whether they exist.
+// Unknown reports that the result of the transaction is unknown. It releases the reserved slots. It enqueues the entries
+// so that they are due in one second or later. The claim then finds out whether they exist.
 func (r *Recording) Unknown() {
 	r.once.Do(func() {
 		r.giveBack()
@@ -134,17 +135,18 @@ func (r *Recording) Unknown() {
 	})
 }
 
-// RolledBack releases the reserved slots.
+// RolledBack reports that the transaction was rolled back. It releases the reserved slots.
 func (r *Recording) RolledBack() { r.once.Do(r.giveBack) }
 
+// giveBack releases the reserved slots.
 func (r *Recording) giveBack() {
 	for i := range r.reservations {
 		r.engine.CancelReservation(r.Drafts[i].BusinessType, r.reservations[i])
 	}
 }
 
-// fresh returns the entries that were inserted and must run. If atLeast is positive, none is due sooner than atLeast
-// from now. fresh releases the reservations of duplicates.
+// fresh returns the entries that were inserted and must run. If atLeast is positive, it moves earlier due times to
+// atLeast from now. fresh releases the reservations of duplicates.
 func (r *Recording) fresh(atLeast time.Duration) []Fresh {
 	earliest := time.Now().Add(atLeast)
 	list := slices.Grow(r.one[:0], len(r.Drafts))
@@ -177,37 +179,42 @@ type Fresh struct {
 	BusinessType string
 	Token        processlog.Token // token of the lease that the entry was inserted with
 	Reservation  Reservation      // nil unless inserted with a lease
-	Watched      bool             // this process saw the end of the transaction itself, without a report from the caller
-	Due          time.Time        // by this process's monotonic clock; only for the source
+	Watched      bool             // whether this process saw the end of the transaction without a report from the caller
+	Due          time.Time        // when the entry is due by this process's monotonic clock; the database has its own due time
 }
 
-// Recorded returns what watchers are told of the entry.
+// Recorded returns the description of the entry for a Watcher.
 func (f *Fresh) Recorded() RecordedEntry {
 	return RecordedEntry{f.ID, f.Key, f.BusinessType, f.Watched}
 }
 
-// Starter is a feature that starts entries where they were recorded, before a source tells of them. Without it they go to the
-// source, as all others do. The methods return at once.
+// Starter is a feature that starts entries in the process that has recorded them, before a source reports them. Without a
+// Starter such entries go to the source. The methods return at once.
 type Starter interface {
-	// Reserve is called before the insert, if this process sees the end of the transaction. It sets Draft.Lease of the drafts that
-	// are to be inserted with a lease, and returns one reservation for each draft, nil for the others. It may return nil.
+	// Reserve is called before the insert, if this process sees the end of the transaction. It chooses the drafts that are
+	// inserted with a lease, and sets their Draft.Lease. It returns one Reservation for each draft, which is nil for the
+	// drafts that it did not choose. It may return nil if it chooses none.
 	Reserve(drafts []processlog.Draft) []Reservation
 
-	// Committed takes entries whose transaction has committed. Unknown takes entries that may have committed: it must not claim
-	// them before they are due. Both may reuse the memory of fresh.
+	// Committed takes entries whose transaction has committed. It may reuse the memory of fresh.
 	Committed(fresh []Fresh)
+
+	// Unknown takes entries whose transaction may have committed. It must not claim an entry before Fresh.Due. It may reuse
+	// the memory of fresh.
 	Unknown(fresh []Fresh)
 }
 
-// AttachStarter makes s start entries that this process has recorded. Call it before anything is recorded. Drain waits for batchers
-// before it waits for handlers, and once outcomes are stored. Close waits for them, too.
+// AttachStarter makes s start entries that this process has recorded. Call it before anything is recorded.
+//
+// Drain waits for the batchers twice: before it waits for handlers, and again after outcomes are stored. Close waits for
+// them, too.
 func (e *Engine) AttachStarter(s Starter, batchers ...Batcher) {
 	e.starter = s
 	e.drainFirst = append(e.drainFirst, batchers...)
 	e.AwaitClaims(batchers...)
 }
 
-// noStarter starts nothing.
+// noStarter is the Starter of an engine without that feature. It hands all entries to the source.
 type noStarter struct{ e *Engine }
 
 func (noStarter) Reserve([]processlog.Draft) []Reservation { return nil }
@@ -221,8 +228,8 @@ func (s noStarter) Unknown(fresh []Fresh) {
 	s.e.EnqueueFresh(fresh, func(f Fresh) { s.e.Expect(f.BusinessType, time.Until(f.Due)) })
 }
 
-// EnqueueFresh hands entries to the source that come due within its horizon. The reconciler enqueues the others in time. EnqueueFresh
-// calls unnamed for the entries whose ids are not known.
+// EnqueueFresh hands entries to the source if Source.Wants accepts them. The reconciler enqueues the others in time. For
+// an entry whose id is not known, EnqueueFresh calls unnamed instead.
 func (e *Engine) EnqueueFresh(fresh []Fresh, unnamed func(f Fresh)) {
 	items := make([]processlog.QueueEntry, 0, len(fresh))
 	for _, f := range fresh {
@@ -245,8 +252,9 @@ func (e *Engine) CancelReservation(businessType string, r Reservation) {
 	}
 }
 
-// Recorder is a feature's part in recording entries. Prepare is called before the insert, and returns what is to be written in
-// the same transaction after it, or nil. inserted are the results for the drafts, in the same order.
+// Recorder is a function by which a feature takes part in recording entries. The engine calls it before the insert. It
+// may change the drafts or return an error, and then nothing is recorded. If write is not nil, the engine calls write
+// after the insert, in the same transaction. inserted are the results for the drafts, in the same order.
 type Recorder func(drafts []processlog.Draft) (write func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error, err error)
 
 // Record attaches a recorder. Call it before anything is recorded.
@@ -265,14 +273,16 @@ type UnseenCommit struct {
 
 // CommitPoller finds out which transactions have committed. Its methods are safe for concurrent use.
 type CommitPoller interface {
+	// Add starts polling for a transaction. It returns at once.
 	Add(c UnseenCommit)
 
 	// Close waits for running Committed functions to return. None is called after Close.
 	Close()
 }
 
-// AttachCommitPoller makes p poll for transactions. Call it before anything is recorded. Without a poller the
-// reconciler finds the recorded entries. Changes then take effect here only when another read finds them.
+// AttachCommitPoller makes p poll for transactions whose end this process does not see. Call it before anything is
+// recorded. Without a poller the reconciler finds the recorded entries. A change then takes effect here when the process
+// next reads the row, for example by a claim.
 func (e *Engine) AttachCommitPoller(p CommitPoller) { e.poller = p }
 
 // noPoller polls for nothing.

@@ -60,8 +60,10 @@ func (e *Engine) Stopping() bool { return e.dispatcher.stopping() }
 // from then. token is the token of the queue's lease, or 0.
 //
 // startClaimed gives back entries that may not start any more, because Run stops or their lease has ended. blocked is
-// how many entries turned out to be blocked. An error means that these could not be put back. They are still due, so the
-// caller must not claim again at once.
+// how many entries turned out to be blocked.
+//
+// startClaimed returns an error if the database did not store that these entries are blocked. They are then still due,
+// and a claim would find them again. So the caller must not claim again at once.
 func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) (blocked int, err error) {
 	claimed := d.attempts(t, rows, asked, token)
 	needed := callsOf(t, claimed)
@@ -234,22 +236,22 @@ func (t *callTimeout) callEnded() {
 	}
 }
 
-// HandlerContext returns the context of a handler call for several entries. It carries no entry's values: with the values of one
-// tenant's entry, the handler would work for all tenants as that tenant.
+// HandlerContext returns the context of a handler call for several entries. It carries no values of an entry's headers.
+// Such values may name a tenant, and the handler would then process the entries of all tenants as that one.
 func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
 	timeout := e.dispatcher.newTimeout(t, 1)
 	return timeout.ctx, timeout.end
 }
 
-// RunAlone begins another call of the handler for an attempt, in which it shares nothing. The entry is still held and its
-// handler counted as running, so a drain waits for this call too.
+// RunAlone begins another call of the handler for one attempt of a shared call. holdings still counts a running handler
+// for the attempt, so a drain waits for this call too.
 func (e *Engine) RunAlone(a *Attempt) {
 	a.endCall()
 	e.dispatcher.prepare(a, e.dispatcher.newTimeout(a.Type, 1))
 	go e.dispatcher.attempt(a)
 }
 
-// Over returns why no handler may be called for an attempt again, or nil.
+// Over returns nil if the handler may be called again for an attempt. Otherwise it returns the reason why not.
 func (e *Engine) Over(a *Attempt) error {
 	stopping := e.Stopping()
 	e.holdings.mu.Lock()
@@ -261,9 +263,10 @@ func (e *Engine) Over(a *Attempt) error {
 		return processlog.ErrLeaseLost // RenewLapsed did not get a new lease.
 	case !a.gone:
 		return nil
-	// The context keeps its first cause, the timeout. It does not show a lost lease or a cancellation that came later.
+	// The context keeps its first cause, the timeout. So it does not show whether the lease was lost or the entry was
+	// cancelled after that. Both have the same effect, and ErrLeaseLost stands for both.
 	case errors.Is(cause, processlog.ErrTimeout):
-		return processlog.ErrLeaseLost // Use this error for a cancelled entry too.
+		return processlog.ErrLeaseLost
 	default:
 		return cause
 	}
@@ -330,7 +333,7 @@ func (d *dispatcher) heldUp(a *Attempt) (end Result, late bool) {
 	return Result{}, false
 }
 
-// HeldUp does the same for a feature that calls the handler itself.
+// HeldUp is heldUp for a feature that calls the handler itself.
 func (e *Engine) HeldUp(a *Attempt) (end Result, late bool) { return e.dispatcher.heldUp(a) }
 
 // panicked returns the error of a panic with p. It formats p at once, because the methods of p are user code.

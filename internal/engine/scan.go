@@ -98,8 +98,8 @@ func (s *scanner) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time
 	}
 }
 
-// lookLocked has the grouping of a type look at the entries that wait for others. It returns when the scanner must wake next for
-// the type: the zero time if nothing of the type waits for others. The caller holds claimSchedule.mu.
+// lookLocked starts a look of the type's grouping at the entries that wait for others. It returns when the scanner must
+// wake for the next look. The zero time means that entries of this type never wait. The caller holds claimSchedule.mu.
 func (s *scanner) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time, looks *sync.WaitGroup) time.Time {
 	switch {
 	case typeSchedule.wait == 0:

@@ -163,15 +163,15 @@ func (a *claimSchedule) canClaim(t *Type) bool {
 	return typeSchedule != nil && typeSchedule.claiming < claimsInFlight && !time.Now().Before(typeSchedule.closed) && t.slots.Free() > 0
 }
 
-// heard returns the type names in sorted order. For each type it also returns the counter notified.
-func (a *claimSchedule) heard() (names []string, heard []int) {
+// counts returns the type names in sorted order, and the counter typeSchedule.notified of each type.
+func (a *claimSchedule) counts() (names []string, notified []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	heard = make([]int, len(a.names))
+	notified = make([]int, len(a.names))
 	for i, name := range a.names {
-		heard[i] = a.byType[name].notified
+		notified[i] = a.byType[name].notified
 	}
-	return a.names, heard
+	return a.names, notified
 }
 
 // postpone delays the next claim of a type to the time that the queue has answered. It does nothing if the notified
@@ -189,7 +189,8 @@ func (a *claimSchedule) postpone(businessType string, notified int, wait time.Du
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	typeSchedule := a.byType[businessType]
-	// These entries are due, but it is unknown for how long. Each look would postpone their batch again, without end.
+	// The queue says that an entry is due, but not since when. Each such answer would postpone the claim by another
+	// typeSchedule.wait, without end.
 	if typeSchedule.wait > 0 && wait <= 0 {
 		return
 	}
@@ -242,6 +243,7 @@ func (a *claimSchedule) hasBacklog(t *Type) bool {
 	return a.byType[t.Name].backlog
 }
 
+// readAhead returns the list of rows of a type that were found due and not tried yet.
 func (a *claimSchedule) readAhead(t *Type) *readahead.List {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -288,25 +290,43 @@ const (
 )
 
 // typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards it.
+//
+// These rules connect its fields:
+//
+//   - due, closed and failures: a refused claim sets closed and counts in failures. A claim without an error resets both.
+//     due is never before closed.
+//   - due and pace: no event moves due to a time before pace.Next. So claims do not begin transactions at once after each
+//     other.
+//   - due and later: later keeps due times that due no longer shows. After a claim from the database, next takes the
+//     earliest of them. begin drops those that have passed.
+//   - due and notified: each event that may make due earlier increments notified. postpone is the only one that makes due
+//     later without a claim. It does so only if notified is unchanged since the queue was asked.
+//   - claiming: at most claimsInFlight. While it is above 0, postpone does nothing and no look begins.
+//   - full and fulls: a claim that got all it asked for sets full and increments fulls. A claim that got less clears full,
+//     unless fulls has changed since that claim began. A refused claim clears full. If wait is above 0, full is never set.
+//   - backlog and overflows: overflow sets backlog and increments overflows. Only a claim that asked the database and got
+//     less than it asked for clears backlog, unless overflows or fulls has changed since that claim began.
+//   - wait, grouping and looking: if wait is 0, no code uses grouping, and looking is false.
+//   - offered and runnable: runnable is at most offered. Only claims of a serial type set them.
 type typeSchedule struct {
-	due       time.Time        // when the next claim is worthwhile; far in the future if no entry is known
+	due       time.Time        // when the next claim is worthwhile; at most 2*peekInterval + wait away
 	later     []time.Time      // known future due times, sorted, at most laterKept
 	closed    time.Time        // no claim before this time, because the database refused one; zero if it did not
 	pace      groupcommit.Pace // spaces the claims' transactions
-	notified  int              // number of events that may have changed due; an answer asked for at a lower number is outdated
-	claiming  int
-	lostRaces int  // consecutive claims that got nothing because others were faster
-	full      bool // a claim took all it asked for, and no later claim found less, so more are due
-	backlog   bool // the database holds due entries that the queue does not hold
-	failures  int  // consecutive claims that the database refused
-	offered   int  // entries that the source offered to the last claim of a serial type
-	runnable  int  // those of them that no earlier entry of their key blocked
+	notified  int              // number of events that may have made due earlier; the queue's answer is outdated if it has changed since the question
+	claiming  int              // number of claims that are running
+	lostRaces int              // consecutive claims that got nothing because others were faster
+	full      bool             // whether more entries are due: a claim took all it asked for, and no later claim found less
+	backlog   bool             // whether the database holds due entries that the queue does not hold
+	failures  int              // consecutive claims that the database refused
+	offered   int              // entries that the source offered to the last claim of a serial type
+	runnable  int              // those of them that no earlier entry of their key blocked
 	ahead     *readahead.List
 	claimBegan
 
-	wait     time.Duration // how long a due entry waits for others to share its call; the next three fields are used if it is not 0
+	wait     time.Duration // how long a due entry waits for others to share its call
 	grouping Grouping
-	looking  bool // a look at the entries that wait is under way
+	looking  bool // whether a look at the entries that wait is under way
 }
 
 // claimBegan holds counters from the start of a claim. At its end they show whether other events have made its result

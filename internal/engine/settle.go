@@ -19,16 +19,16 @@ import (
 type settlement struct {
 	a           *Attempt
 	outcome     processlog.Outcome
-	token       processlog.Token // token of its tries, by which a later try recognises a stored outcome; zero: not tried yet
+	token       processlog.Token // written by each try, so that a later try recognises a stored outcome; zero before the first try
 	deadLetters bool             // dead-letters the entry for lost leases; no handler reported this outcome
-	prepared    bool             // Settlement.Prepare was called for it
-	refused     int              // number of times the database has refused to write its row
+	prepared    bool             // Settlement.Prepare was called for the outcome
+	refused     int              // number of times the database has refused to write the outcome
 	stops       uint64           // value of settler.stops at the last refusal
 }
 
-// settler stores outcomes, first in the database and then in the queue. If the process dies in between, the queue keeps
-// an entry that has ended, and the next claim finds that out. In the opposite order the queue could lose an entry that
-// has not ended.
+// settler stores outcomes in the database and then tells the queue. If the process dies in between, the queue keeps an
+// entry that has ended. The next claim finds that out and removes the entry. If the settler told the queue first, the
+// queue could lose an entry that has not ended.
 type settler struct {
 	*Base
 	claimSchedule *claimSchedule
@@ -41,7 +41,7 @@ type settler struct {
 	slow    groupcommit.Batcher[settlement] // retries outcomes whose rows are locked by other transactions
 	refused groupcommit.Batcher[settlement] // retries outcomes that the database has refused to write
 
-	refusing atomic.Bool   // the database has refused an outcome since settleRefused last read this flag
+	refusing atomic.Bool   // whether the database has refused an outcome since settleRefused last read this flag
 	stops    atomic.Uint64 // number of stops that have begun
 	hurry    chan struct{} // of capacity 1: a token ends the pause before refused outcomes are retried
 
@@ -164,11 +164,13 @@ func (s *settler) writeOutcomes(token processlog.Token, batch []settlement, fail
 		}
 		// Use neither Run's context nor a handler's: outcomes are stored while Run stops, too (G15).
 		ctx, cancel := s.Statement()
-		asked := time.Now() // Take the time of the answered try. A loss that an admin accepts between tries must not cover it (G19).
+		// Take the time anew for each try. If an admin accepts a loss of data between two tries, the rollback detector must
+		// still verify an outcome that was stored after that (G19).
+		asked := time.Now()
 		results, err := s.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
-		// If all rows are locked, for example by a lost session, the answer does not show whether other rows can be
-		// written. The problem then stays as it is.
+		// If all rows are locked, the answer does not show whether the database can write other rows. An open problem then
+		// stays open.
 		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
 			s.Saw(problemStore, err)
 		}
@@ -213,7 +215,8 @@ var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // The
 func (s *settler) settled(done settlement, r processlog.Settled) {
 	a, o := done.a, done.outcome
 	if r.Busy || r.Refused != nil {
-		// Keep holding the entry until its outcome is stored: its lease is renewed, and this process does not claim it.
+		// Keep holding the entry until its outcome is stored. While it is held, its lease is renewed and this process does not
+		// claim it again.
 		s.wait(done, r)
 		return
 	}
@@ -254,13 +257,15 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	}
 }
 
-// wait keeps an outcome that could not be written in a batcher of its own, so that it does not hold up others.
+// wait hands an outcome that could not be written to a batcher for such outcomes, so that it does not delay others.
 func (s *settler) wait(done settlement, r processlog.Settled) {
 	if r.Refused != nil {
 		done.refused++
 		done.stops = s.stops.Load()
 		s.refusing.Store(true)
-		done.a.left(NotRun) // The entry has not crashed this process, and it may wait as long as the database refuses it.
+		// The handler has returned without a crash. Tell the admissions now, because the database may refuse the outcome for
+		// long.
+		done.a.left(NotRun)
 	}
 	if done.refused > 0 {
 		s.refused.Add(done)
@@ -369,32 +374,32 @@ func (s *settler) offerAgain(a *Attempt, in time.Duration) {
 // Backoff returns the pause after a number of consecutive failures of a statement that is retried until it succeeds.
 func Backoff(failures int) time.Duration { return delay(settleBackoff, failures) }
 
-// Settlement is a feature's part in storing outcomes. Settle gives a function that is nil the
-// place of one that does nothing. The functions are called by the goroutines that
-// store outcomes, and return at once.
+// Settlement is a set of functions by which a feature takes part in storing outcomes. Engine.Settle replaces a nil
+// function by one that does nothing. The goroutines that store outcomes call the functions, which do not block.
 type Settlement struct {
-	// Prepare is called before an outcome is sent to the database for the first time. It may add to the outcome what is to
-	// commit with it.
+	// Prepare is called before an outcome is sent to the database for the first time. It may add data to the outcome. The
+	// statement that stores the outcome then stores the data too.
 	Prepare func(a *Attempt, o *processlog.Outcome)
 
-	// Prompt reports whether something waits for the outcome of an attempt. Such an outcome waits less for others to be stored
-	// with it.
+	// Prompt reports whether an entry waits for the outcome of an attempt. A prompt outcome waits less long for other
+	// outcomes that could be stored by the same statement.
 	Prompt func(a *Attempt) bool
 
-	// Storing is called before prompt outcomes are sent. The returned function is called once they are answered, or once the first
-	// try has failed, whichever comes first. It may be nil.
+	// Storing is called before prompt outcomes are sent to the database. It may return nil. Otherwise the returned function
+	// is called once: when the database has answered, or when the first try has failed.
 	Storing func(batch []Settling) (answered func())
 
 	// Stored is called when an outcome is stored.
 	Stored func(a *Attempt, to processlog.State)
 
-	// Dropped is called when an attempt is over whose outcome is not stored: the entry had moved on, or no handler was called.
+	// Dropped is called when an attempt ends without a stored outcome. Either the entry had moved on, or no handler was
+	// called.
 	Dropped func(a *Attempt)
 
-	// GivenBack is called when an attempt was given back that ran nothing.
+	// GivenBack is called when the lease of an attempt was given back before a handler was called.
 	GivenBack func(a *Attempt)
 
-	// Moved is called when a service or a person has ended an entry.
+	// Moved is called when a change by a service or a person has ended an entry, for example Cancel.
 	Moved func(row *processlog.Row, to processlog.State)
 }
 
@@ -404,7 +409,7 @@ type Settling struct {
 	To      processlog.State
 }
 
-// noPart is the Settlement of a feature that has no part.
+// noPart is a Settlement that does nothing.
 var noPart = Settlement{
 	Prepare:   func(*Attempt, *processlog.Outcome) {},
 	Prompt:    func(*Attempt) bool { return false },
@@ -415,17 +420,18 @@ var noPart = Settlement{
 	Moved:     func(*processlog.Row, processlog.State) {},
 }
 
-// Settle attaches a settlement. Call it before Run.
+// Settle attaches a settlement to the engine. Call it before Run.
 func (e *Engine) Settle(s Settlement) {
 	e.settler.settlements = append(e.settler.settlements, complete(s, noPart))
 }
 
+// isPrompt reports whether an entry waits for the outcome of an attempt.
 func (s *settler) isPrompt(a *Attempt) bool {
 	return slices.ContainsFunc(s.settlements, func(f *Settlement) bool { return f.Prompt(a) })
 }
 
-// storing tells the settlements of prompt outcomes that are about to be sent. Call the returned function once they are answered,
-// and once a try has failed.
+// storing tells the settlements that prompt outcomes are about to be sent. The caller calls answered when the database
+// has answered and when a try has failed. Only its first call reaches the settlements.
 func (s *settler) storing(batch []settlement) (answered func()) {
 	var all []func()
 	outcomes := make([]Settling, len(batch))
@@ -445,6 +451,7 @@ func (s *settler) storing(batch []settlement) (answered func()) {
 	}
 }
 
+// dropped tells the settlements that an attempt has ended without a stored outcome.
 func (s *settler) dropped(a *Attempt) {
 	for _, f := range s.settlements {
 		f.Dropped(a)

@@ -8,58 +8,63 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Source tells the engine of due entries before the reconciler finds them in the database. It is a hint: whether an entry is
-// due, free and there at all only the database says (G10). Many goroutines call the methods at once.
+// Source reports due entries before the reconciler finds them in the database. What it reports is only a hint: a claim
+// asks the database whether the entry exists, is due and is free (G10). The methods are safe for concurrent use.
 type Source interface {
-	// Reach says whose entries the source tells of now.
+	// Reach returns which processes' entries the source reports now.
 	Reach() Reach
 
-	// Wants reports whether the source keeps an entry that comes due after that time.
+	// Wants reports whether the source accepts an entry that comes due after the duration in.
 	Wants(businessType string, in time.Duration) bool
 
-	// Enqueue hands over entries that come due. Move hands over an entry whose due time somebody has changed. Settle tells what
-	// became of an entry that Claim has returned. The three return at once. The reconciler finds what they could not hand over.
+	// Enqueue adds entries that come due. Like Move and Settle it returns at once. If one of them fails, the reconciler
+	// finds the entry later.
 	Enqueue(entries []processlog.QueueEntry)
+
+	// Move changes the due time of an entry. If the source does not have the entry, Move adds it.
 	Move(entry processlog.QueueEntry)
+
+	// Settle ends the source's lease of an entry that Claim has returned. It removes the entry or makes it due again.
 	Settle(businessType string, o processlog.QueueOutcome)
 
-	// Claim returns up to n entries that are due, and offers them to no other process for a lease. ok is false if the source
-	// does not answer.
+	// Claim returns up to n entries that are due. It leases them: for the lease time of t the source offers them to no other
+	// process. ok is false if the source does not answer.
 	Claim(t *Type, n int) (offer processlog.Leased, ok bool)
 
-	// LookSoon makes the source find out soon when the next entry of each type is due.
+	// LookSoon makes the source find out when the next entry of each type is due, and then call Engine.Expect or
+	// Engine.Postpone. It returns at once.
 	LookSoon()
 
-	// Round is called when a round of the reconciler begins. The returned function is called with what the round has read, after
-	// it has claimed entries that are overdue.
+	// Round is called when a round of the reconciler begins. The returned function is called at the end of the round, after
+	// overdue entries were claimed. heads are the heads that the round has read.
 	Round(ctx context.Context) func(ctx context.Context, heads Heads, event *observe.ReconciledEvent)
 }
 
-// Reach says whose entries a source tells of.
+// Reach says which processes' entries a source reports.
 type Reach int
 
 const (
-	ReachNone Reach = iota // it tells of none: there is no source, or it does not answer
-	ReachOwn               // of those that this process has told it
-	ReachAll               // of those of all processes
+	ReachNone Reach = iota // no entries: there is no source, or it does not answer
+	ReachOwn               // entries that this process has enqueued
+	ReachAll               // entries that any process has enqueued
 )
 
-// Heads is the earliest entry of each type and state, as a round of the reconciler has read them.
+// Heads holds the earliest entry of each type and state, as a round of the reconciler has read them.
 type Heads struct {
 	List []processlog.Head
-	Read time.Time // before they were read
+	Read time.Time // just before the statement was sent
 }
 
-// SetSource gives the engine a source. Call it before anything is registered.
+// SetSource attaches a source to the engine. Call it before a type is registered.
 func (e *Engine) SetSource(s Source) { e.source.Source = s }
 
-// source is the engine's Source, or the database alone.
+// source holds the engine's Source. Without a feature that attaches one it holds databaseAlone.
 type source struct{ Source }
 
-// up reports whether the source tells of entries. While none does, the reconciler is the clock.
+// up reports whether the source reports entries. If not, claims read due entries from the database.
 func (s *source) up() bool { return s.Reach() != ReachNone }
 
-// databaseAlone is the Source of an engine that has the database alone.
+// databaseAlone is the Source of an engine that has no queue. It keeps no entries and only schedules claims.
 type databaseAlone struct {
 	types         *types
 	claimSchedule *claimSchedule
@@ -79,7 +84,7 @@ func (a databaseAlone) Enqueue(entries []processlog.QueueEntry) {
 	}
 }
 
-// Move has the scanner claim the entry's type when the entry is due, if the type runs here.
+// Move schedules a claim of the entry's type for the time when the entry is due, if the type runs here.
 func (a databaseAlone) Move(e processlog.QueueEntry) { a.claimSchedule.expect(e.BusinessType, e.In) }
 
 func (databaseAlone) Round(context.Context) func(context.Context, Heads, *observe.ReconciledEvent) {

@@ -230,8 +230,8 @@ func TestSourceThatHasLostATypeDoesNotSayWhenItIsDue(t *testing.T) {
 	typeSchedule.begin(time.Now())
 	typeSchedule.claiming = 0
 	e.Expect(typ.Name, peekInterval)
-	_, heard := e.Heard()
-	e.Postpone(typ.Name, heard[0], processlog.Never)
+	_, notified := e.Notified()
+	e.Postpone(typ.Name, notified[0], processlog.Never)
 	e.Expect(typ.Name, processlog.Never)
 	e.Overflow(typ.Name) // has the database asked now
 	typeSchedule.begin(time.Now())

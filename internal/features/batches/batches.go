@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// aloneAfter is how many leases in a row an entry must lose to run alone.
+// aloneAfter is how many consecutive leases an entry must lose to run alone. It must not exceed engine.MostSharedLosses.
 const aloneAfter = 2
 
 // Settings are those of a type whose handler takes several entries.

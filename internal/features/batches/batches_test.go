@@ -26,6 +26,19 @@ func TestEntryThatFailsAloneAfterALateBatchSaysSo(t *testing.T) {
 	require.False(t, success.TimedOut || success.Faults != nil)
 }
 
+// A crash costs each entry of the call a lease. An entry must run alone before it has lost its last one. Otherwise an
+// entry that crashes nothing is dead-lettered because of one that does.
+func TestEntryRunsAloneBeforeItsLastLease(t *testing.T) {
+	c := &calls{lingering: lingering{batch: 8}}
+	shared := 0 // calls that an entry shares although each of them crashes
+	for c.Company(processlog.Pending, shared) != engine.Alone {
+		shared++
+	}
+	require.LessOrEqual(t, shared, engine.MostSharedLosses)
+	require.Equal(t, engine.Alone, c.Company(processlog.Retrying, engine.MostSharedLosses))
+	require.Equal(t, engine.Alone, c.Company(processlog.Compensating, 0))
+}
+
 func TestBatchOfOneEntryTakesOneVerdict(t *testing.T) {
 	no := errors.New("no")
 	require.NoError(t, only(nil))

@@ -53,7 +53,7 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	names, heard := q.e.Heard() // Read this before the question, because news that comes meanwhile is newer than the answer.
+	names, notified := q.e.Notified() // Read this before the question, because news that comes meanwhile is newer than the answer.
 	waits, lost, err := q.Queue.Peek(ctx, names)
 	q.health.saw(err)
 	if err != nil {
@@ -62,7 +62,7 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	q.hasRoom(names, lost)
 	for i, wait := range waits {
 		// Postpone works if no news of the type came meanwhile. Expect works if the entry is due sooner than known.
-		q.e.Postpone(names[i], heard[i], wait)
+		q.e.Postpone(names[i], notified[i], wait)
 		q.e.Expect(names[i], wait)
 	}
 	q.lost(lost)
