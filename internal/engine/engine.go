@@ -343,8 +343,8 @@ func (e *Engine) Close() {
 	await(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)
 	e.poller.Close() // before the batchers that it hands entries to
-	for _, l := range batchers {
-		<-l.Done() // only statements are left to wait for, and the ended context has cancelled them
+	for _, b := range batchers {
+		<-b.Done() // only statements are left to wait for, and the ended context has cancelled them
 	}
 }
 
@@ -359,14 +359,14 @@ type Batcher interface {
 // await waits until all batchers are empty. They may add work to each other. It returns false if the timer fires first.
 func await(timer *time.Timer, batchers ...Batcher) bool {
 	for {
-		for _, l := range batchers {
+		for _, b := range batchers {
 			select {
-			case <-l.Done():
+			case <-b.Done():
 			case <-timer.C:
 				return false
 			}
 		}
-		if !slices.ContainsFunc(batchers, func(l Batcher) bool { return !l.Quiet() }) {
+		if !slices.ContainsFunc(batchers, func(b Batcher) bool { return !b.Quiet() }) {
 			return true
 		}
 	}

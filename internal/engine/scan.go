@@ -57,9 +57,9 @@ func (s *scanner) run(ctx context.Context) {
 
 // step starts every claim that is worthwhile now. It returns how long the scanner may sleep.
 func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duration {
-	a := s.claimSchedule
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	c := s.claimSchedule
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := time.Now()
 	if s.Held() != nil {
 		return peekInterval
@@ -69,8 +69,8 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 		return behindPause
 	}
 	next := now.Add(peekInterval)
-	for _, name := range a.names {
-		t, typeSchedule := s.types.named(name), a.byType[name]
+	for _, name := range c.names {
+		t, typeSchedule := s.types.named(name), c.byType[name]
 		s.beginLocked(t, typeSchedule, now, claims)
 		if at := s.lookLocked(t, typeSchedule, now, claims); now.Before(at) && at.Before(next) {
 			next = at

@@ -33,41 +33,41 @@ func newClaimSchedule(t *types) *claimSchedule {
 
 // prepare resets the schedule when Run begins. A type may be claimed at once, unless its entries wait for others. Then the
 // scanner first looks how many entries are due.
-func (a *claimSchedule) prepare() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.names = a.types.names()
-	a.seen = make(chan struct{})
-	for _, name := range a.names {
-		t := a.types.named(name)
+func (c *claimSchedule) prepare() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.names = c.types.names()
+	c.seen = make(chan struct{})
+	for _, name := range c.names {
+		t := c.types.named(name)
 		// Set due one wait from now, as if an entry had just come due. An immediate claim would cut the wait for others short
 		// each time a process starts. The scanner then looks how long the first entry has waited.
-		a.byType[name] = &typeSchedule{due: time.Now().Add(t.Wait()), pace: groupcommit.Pace{Most: claimPace}, ahead: readahead.New(), wait: t.Wait(), grouping: t.grouping}
+		c.byType[name] = &typeSchedule{due: time.Now().Add(t.Wait()), pace: groupcommit.Pace{Most: claimPace}, ahead: readahead.New(), wait: t.Wait(), grouping: t.grouping}
 	}
 }
 
 // Wake wakes the scanner if it sleeps.
-func (a *claimSchedule) Wake() {
+func (c *claimSchedule) Wake() {
 	select {
-	case a.wake <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default: // a wake-up is already pending
 	}
 }
 
 // expect schedules a claim of a type after the duration in. It adds the time that entries of the type wait for others.
-func (a *claimSchedule) expect(businessType string, in time.Duration) {
+func (c *claimSchedule) expect(businessType string, in time.Duration) {
 	now := time.Now()
-	a.mu.Lock()
-	typeSchedule := a.byType[businessType]
+	c.mu.Lock()
+	typeSchedule := c.byType[businessType]
 	news := false
 	if typeSchedule != nil {
 		filled := in <= 0 && typeSchedule.wait > 0 && typeSchedule.grouping.Due()
 		in = min(in, processlog.Never-typeSchedule.wait) // Never is the longest duration, so the sum would overflow
 		news = typeSchedule.notify(now.Add(max(0, in+typeSchedule.wait))) || filled
 	}
-	a.mu.Unlock()
+	c.mu.Unlock()
 	if news {
-		a.Wake()
+		c.Wake()
 	}
 }
 
@@ -75,12 +75,12 @@ func (a *claimSchedule) expect(businessType string, in time.Duration) {
 //
 // The result tells the caller to ask the source for the due time. This happens when entries of the type wait for others
 // and none was known to wait.
-func (a *claimSchedule) notify(businessType string) (ask bool) {
+func (c *claimSchedule) notify(businessType string) (ask bool) {
 	var in time.Duration
-	a.mu.Lock()
+	c.mu.Lock()
 	// Only one process gets the entry, so the claims of the others find nothing. The more often that happens to this
 	// process, the longer it holds back.
-	typeSchedule := a.byType[businessType]
+	typeSchedule := c.byType[businessType]
 	if typeSchedule != nil {
 		in = typeSchedule.holdBack()
 	}
@@ -89,89 +89,89 @@ func (a *claimSchedule) notify(businessType string) (ask bool) {
 		typeSchedule.notified++ // earlier answers of the queue do not include this entry
 	}
 	ask = waits && !typeSchedule.lingers(time.Now())
-	a.mu.Unlock()
+	c.mu.Unlock()
 	if waits {
-		a.Wake()
+		c.Wake()
 		return ask
 	}
-	a.expect(businessType, in)
+	c.expect(businessType, in)
 	return false
 }
 
 // free releases slots of a type, for which due entries may be waiting.
-func (a *claimSchedule) free(t *Type, n int) {
+func (c *claimSchedule) free(t *Type, n int) {
 	t.slots.Release(n)
-	a.freed(t)
+	c.freed(t)
 }
 
 // cancel releases the slots that a reservation holds.
-func (a *claimSchedule) cancel(businessType string, reservation Reservation) {
-	t := a.types.named(businessType)
+func (c *claimSchedule) cancel(businessType string, reservation Reservation) {
+	t := c.types.named(businessType)
 	// Use counts nothing twice, so it is safe after the reservation has lapsed and its slots were released.
 	reservation.Use(0)
-	a.freed(t)
+	c.freed(t)
 }
 
 // looked records the result of a look at entries that wait for others, and wakes the scanner. ripeIn is how much longer they may
 // wait, or Never if none is due.
-func (a *claimSchedule) looked(t *Type, ripeIn time.Duration) {
-	a.mu.Lock()
-	typeSchedule := a.byType[t.Name]
+func (c *claimSchedule) looked(t *Type, ripeIn time.Duration) {
+	c.mu.Lock()
+	typeSchedule := c.byType[t.Name]
 	typeSchedule.looking = false
 	if ripeIn < processlog.Never {
 		typeSchedule.notified++ // an earlier answer of the queue may not include these entries
 		typeSchedule.sooner(time.Now().Add(ripeIn))
 	}
-	a.mu.Unlock()
-	a.Wake()
+	c.mu.Unlock()
+	c.Wake()
 }
 
 // freed wakes the scanner after a slot of a type became free, if more entries of the type may be due.
-func (a *claimSchedule) freed(t *Type) {
-	a.mu.Lock()
-	typeSchedule := a.byType[t.Name]
+func (c *claimSchedule) freed(t *Type) {
+	c.mu.Lock()
+	typeSchedule := c.byType[t.Name]
 	// Do not wake the scanner for a returned handler when nothing more is due, because it would look at every type.
 	worthwhile := typeSchedule != nil && (typeSchedule.wants(t, time.Now()) || typeSchedule.lingers(time.Now()))
-	a.mu.Unlock()
+	c.mu.Unlock()
 	if worthwhile {
-		a.Wake()
+		c.Wake()
 	}
 }
 
 // overflow records that the database holds due entries of a type that the queue does not hold.
-func (a *claimSchedule) overflow(businessType string) {
-	a.mu.Lock()
+func (c *claimSchedule) overflow(businessType string) {
+	c.mu.Lock()
 	earlier := false
-	if typeSchedule := a.byType[businessType]; typeSchedule != nil {
+	if typeSchedule := c.byType[businessType]; typeSchedule != nil {
 		// Set backlog before the scanner wakes, so that its next claim also asks the database.
 		typeSchedule.backlog = true
 		typeSchedule.overflows++
 		earlier = typeSchedule.notify(time.Now()) // entries of a backlog have already waited, so do not let them wait for others
 	}
-	a.mu.Unlock()
+	c.mu.Unlock()
 	if earlier {
-		a.Wake()
+		c.Wake()
 	}
 }
 
 // canClaim reports whether a claim of a type could begin now. If not, the notification of a due entry should go to
 // another process. Here the entry would wait for a running claim, for a slot, or for the pause after a refusal.
-func (a *claimSchedule) canClaim(t *Type) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	typeSchedule := a.byType[t.Name]
+func (c *claimSchedule) canClaim(t *Type) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	typeSchedule := c.byType[t.Name]
 	return typeSchedule != nil && typeSchedule.claiming < claimsInFlight && !time.Now().Before(typeSchedule.closed) && t.slots.Free() > 0
 }
 
 // counts returns the type names in sorted order, and the counter typeSchedule.notified of each type.
-func (a *claimSchedule) counts() (names []string, notified []int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	notified = make([]int, len(a.names))
-	for i, name := range a.names {
-		notified[i] = a.byType[name].notified
+func (c *claimSchedule) counts() (names []string, notified []int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	notified = make([]int, len(c.names))
+	for i, name := range c.names {
+		notified[i] = c.byType[name].notified
 	}
-	return a.names, notified
+	return c.names, notified
 }
 
 // postpone delays the next claim of a type to the time that the queue has answered. It does nothing if the notified
@@ -185,10 +185,10 @@ func (a *claimSchedule) counts() (names []string, notified []int) {
 //   - The database has refused a claim, and due is the end of the pause.
 //
 // It never postpones beyond twice peekInterval plus the wait for others, because the queue answers again before that.
-func (a *claimSchedule) postpone(businessType string, notified int, wait time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	typeSchedule := a.byType[businessType]
+func (c *claimSchedule) postpone(businessType string, notified int, wait time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	typeSchedule := c.byType[businessType]
 	// The queue says that an entry is due, but not since when. Each such answer would postpone the claim by another
 	// typeSchedule.wait, without end.
 	if typeSchedule.wait > 0 && wait <= 0 {
@@ -201,60 +201,60 @@ func (a *claimSchedule) postpone(businessType string, notified int, wait time.Du
 }
 
 // began records that the transaction of a claim begins.
-func (a *claimSchedule) began(t *Type, now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.byType[t.Name].pace.Begin(now)
+func (c *claimSchedule) began(t *Type, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byType[t.Name].pace.Begin(now)
 }
 
 // ended records that the transaction of a claim has ended, and how long it took.
-func (a *claimSchedule) ended(t *Type, took time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.byType[t.Name].pace.End(took)
+func (c *claimSchedule) ended(t *Type, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byType[t.Name].pace.End(took)
 }
 
 // ask returns how many entries of a type to ask the source for. See typeSchedule.ask.
-func (a *claimSchedule) ask(t *Type, n int) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.byType[t.Name].ask(n)
+func (c *claimSchedule) ask(t *Type, n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byType[t.Name].ask(n)
 }
 
 // noteBlocked records how many entries the source has offered, and how many of them were not blocked.
-func (a *claimSchedule) noteBlocked(t *Type, offered, runnable int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.byType[t.Name].offered, a.byType[t.Name].runnable = offered, runnable
+func (c *claimSchedule) noteBlocked(t *Type, offered, runnable int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byType[t.Name].offered, c.byType[t.Name].runnable = offered, runnable
 }
 
 // claimEnded records the result of a claim and wakes the scanner.
-func (a *claimSchedule) claimEnded(t *Type, got claimResult, began claimBegan) {
-	a.mu.Lock()
-	a.byType[t.Name].ended(got, began)
-	a.mu.Unlock()
-	a.Wake() // another claim may begin now, and this one may have left slots unused
+func (c *claimSchedule) claimEnded(t *Type, got claimResult, began claimBegan) {
+	c.mu.Lock()
+	c.byType[t.Name].ended(got, began)
+	c.mu.Unlock()
+	c.Wake() // another claim may begin now, and this one may have left slots unused
 }
 
 // hasBacklog reports whether the database holds due entries of a type that the queue does not hold.
-func (a *claimSchedule) hasBacklog(t *Type) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.byType[t.Name].backlog
+func (c *claimSchedule) hasBacklog(t *Type) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byType[t.Name].backlog
 }
 
 // readAhead returns the list of rows of a type that were found due and not tried yet.
-func (a *claimSchedule) readAhead(t *Type) *readahead.List {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.byType[t.Name].ahead
+func (c *claimSchedule) readAhead(t *Type) *readahead.List {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byType[t.Name].ahead
 }
 
 // scanned notes that the scanner has looked at every type.
-func (a *claimSchedule) scanned() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	close(a.seen)
+func (c *claimSchedule) scanned() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.seen)
 }
 
 // Scanned returns a channel that is closed once the scanner of this Run has looked at every type. A source waits for it, because
@@ -338,14 +338,14 @@ type claimBegan struct {
 
 // wants reports whether to start a claim now. A second claim may run beside the first for entries that came due after
 // the first asked the queue. For a backlog the second claim needs more than a few free slots.
-func (typeSchedule *typeSchedule) wants(t *Type, now time.Time) bool {
-	due := !now.Before(typeSchedule.due)
+func (s *typeSchedule) wants(t *Type, now time.Time) bool {
+	due := !now.Before(s.due)
 	switch {
-	case typeSchedule.claiming == 0:
-		return due || typeSchedule.full
-	case typeSchedule.claiming == claimsInFlight, t.limited(): // two claims would bring two entries where only one may run
+	case s.claiming == 0:
+		return due || s.full
+	case s.claiming == claimsInFlight, t.limited(): // two claims would bring two entries where only one may run
 		return false
-	case typeSchedule.full:
+	case s.full:
 		// A small second claim costs a transaction and adds little to what the first one takes of the backlog.
 		return t.slots.Free() >= min(t.Concurrency/4, t.callsFor(processlog.MaxRows/2))
 	}
@@ -353,125 +353,125 @@ func (typeSchedule *typeSchedule) wants(t *Type, now time.Time) bool {
 }
 
 // lingers reports whether entries of the type are known to wait for others now.
-func (typeSchedule *typeSchedule) lingers(now time.Time) bool {
-	return typeSchedule.wait > 0 && now.Before(typeSchedule.due) && !now.Before(typeSchedule.due.Add(-typeSchedule.wait)) && !now.Before(typeSchedule.closed)
+func (s *typeSchedule) lingers(now time.Time) bool {
+	return s.wait > 0 && now.Before(s.due) && !now.Before(s.due.Add(-s.wait)) && !now.Before(s.closed)
 }
 
 // ask returns how many entries a claim asks the source for so that about n of them are not blocked. It goes by the last
 // claim. Otherwise a claim for a few free slots would bring little but blocked entries, as often as there are any.
-func (typeSchedule *typeSchedule) ask(n int) int {
-	if typeSchedule.offered == 0 {
+func (s *typeSchedule) ask(n int) int {
+	if s.offered == 0 {
 		return n
 	}
-	return max(n, min(n*typeSchedule.offered/max(1, typeSchedule.runnable), processlog.MaxRows))
+	return max(n, min(n*s.offered/max(1, s.runnable), processlog.MaxRows))
 }
 
 // holdBack returns a random delay before this process claims a type. It grows with the number of recent claims that
 // found nothing. See wakeSpread.
-func (typeSchedule *typeSchedule) holdBack() time.Duration {
-	if typeSchedule.lostRaces == 0 {
+func (s *typeSchedule) holdBack() time.Duration {
+	if s.lostRaces == 0 {
 		return 0
 	}
 	// Draw a new value each time, so that processes that run in step separate.
-	return jitter.N(time.Duration(min(typeSchedule.lostRaces, mostLostRaces)) * wakeSpread)
+	return jitter.N(time.Duration(min(s.lostRaces, mostLostRaces)) * wakeSpread)
 }
 
 // notify records a due time and reports whether it is the earliest so far.
-func (typeSchedule *typeSchedule) notify(due time.Time) bool {
-	typeSchedule.notified++
-	typeSchedule.keep(due)
-	return typeSchedule.sooner(due)
+func (s *typeSchedule) notify(due time.Time) bool {
+	s.notified++
+	s.keep(due)
+	return s.sooner(due)
 }
 
 // sooner moves the next claim forward to due, but not before the time that pace and closed allow. It reports whether
 // the next claim is earlier now.
-func (typeSchedule *typeSchedule) sooner(due time.Time) bool {
-	if paced := typeSchedule.pace.Next(); due.Before(paced) {
+func (s *typeSchedule) sooner(due time.Time) bool {
+	if paced := s.pace.Next(); due.Before(paced) {
 		due = paced
 	}
 	// The database has just refused a claim of this type. Claiming again at once would be a busy loop.
-	if due.Before(typeSchedule.closed) {
-		due = typeSchedule.closed
+	if due.Before(s.closed) {
+		due = s.closed
 	}
-	if !due.Before(typeSchedule.due) {
+	if !due.Before(s.due) {
 		return false
 	}
-	typeSchedule.due = due
+	s.due = due
 	return true
 }
 
 // keep remembers a due time in later. next uses it when the queue has lost the entry.
-func (typeSchedule *typeSchedule) keep(due time.Time) {
-	place, _ := slices.BinarySearchFunc(typeSchedule.later, due, time.Time.Compare)
+func (s *typeSchedule) keep(due time.Time) {
+	place, _ := slices.BinarySearchFunc(s.later, due, time.Time.Compare)
 	if place < laterKept {
-		typeSchedule.later = slices.Insert(typeSchedule.later[:min(len(typeSchedule.later), laterKept-1)], place, due)
+		s.later = slices.Insert(s.later[:min(len(s.later), laterKept-1)], place, due)
 	}
 }
 
 // begin records that a claim begins. This claim takes everything that is known to be due. Only later notifications
 // cause another claim.
-func (typeSchedule *typeSchedule) begin(now time.Time) claimBegan {
-	typeSchedule.claiming++
-	typeSchedule.due = now.Add(2*peekInterval + typeSchedule.wait)
-	typeSchedule.later = slices.DeleteFunc(typeSchedule.later, func(due time.Time) bool { return !now.Before(due) })
-	return typeSchedule.claimBegan
+func (s *typeSchedule) begin(now time.Time) claimBegan {
+	s.claiming++
+	s.due = now.Add(2*peekInterval + s.wait)
+	s.later = slices.DeleteFunc(s.later, func(due time.Time) bool { return !now.Before(due) })
+	return s.claimBegan
 }
 
 // ended records that a claim has ended. A claim that found less than it asked for must not overwrite what another claim
 // found after it began.
-func (typeSchedule *typeSchedule) ended(got claimResult, began claimBegan) {
-	typeSchedule.claiming--
+func (s *typeSchedule) ended(got claimResult, began claimBegan) {
+	s.claiming--
 	// If the queue was asked before this claim ended, its answer is outdated.
-	typeSchedule.notified++
+	s.notified++
 	switch {
-	case got.full && typeSchedule.wait > 0:
+	case got.full && s.wait > 0:
 		// The entries that are left may be too few for a call. A look will find out, and also how long they have waited.
-		typeSchedule.fulls++
-		typeSchedule.grouping.More()
-		typeSchedule.sooner(time.Now().Add(typeSchedule.wait))
+		s.fulls++
+		s.grouping.More()
+		s.sooner(time.Now().Add(s.wait))
 	case got.full:
-		typeSchedule.full = true
-		typeSchedule.fulls++
-	case typeSchedule.fulls == began.fulls:
-		typeSchedule.full = false
+		s.full = true
+		s.fulls++
+	case s.fulls == began.fulls:
+		s.full = false
 		// Only a claim that asked the database can clear backlog, because the queue does not know these entries.
-		typeSchedule.backlog = typeSchedule.backlog && (!got.drained || typeSchedule.overflows != began.overflows)
+		s.backlog = s.backlog && (!got.drained || s.overflows != began.overflows)
 	}
-	typeSchedule.next(got)
+	s.next(got)
 }
 
 // next sets when the type is worth a claim again.
-func (typeSchedule *typeSchedule) next(got claimResult) {
-	typeSchedule.closed = time.Time{}
+func (s *typeSchedule) next(got claimResult) {
+	s.closed = time.Time{}
 	if got.err != nil {
 		// If full stayed set, the next claim would begin now instead of after the pause.
-		typeSchedule.full = false
-		typeSchedule.failures++
-		typeSchedule.closed = time.Now().Add(delay(claimBackoff, typeSchedule.failures))
-		typeSchedule.due = typeSchedule.closed // this replaces any earlier due time
+		s.full = false
+		s.failures++
+		s.closed = time.Now().Add(delay(claimBackoff, s.failures))
+		s.due = s.closed // this replaces any earlier due time
 		return
 	}
-	typeSchedule.failures = 0
+	s.failures = 0
 	// Limit the wait, because Never is the longest duration and adding to it overflows. The type would then be due at
 	// once in a busy loop. The next look at the queue corrects the limited wait.
 	wait := min(max(got.next, 0), 2*peekInterval)
 	switch {
 	case got.nothing:
-		typeSchedule.lostRaces++
-		wait += typeSchedule.holdBack()
+		s.lostRaces++
+		wait += s.holdBack()
 	case got.lostRace:
-		wait = min(wait, jitter.N(lostRacePause<<min(typeSchedule.lostRaces, mostLostRaces)))
-		typeSchedule.lostRaces++
+		wait = min(wait, jitter.N(lostRacePause<<min(s.lostRaces, mostLostRaces)))
+		s.lostRaces++
 	default:
-		typeSchedule.lostRaces = 0
+		s.lostRaces = 0
 	}
-	due := time.Now().Add(wait + typeSchedule.wait)
+	due := time.Now().Add(wait + s.wait)
 	// A queue that answered will say again what comes next. This claim had no answer from the queue, and the database
 	// lists only entries that are due now. Use the remembered due times instead (G17).
-	if got.fromDatabase && len(typeSchedule.later) > 0 && typeSchedule.later[0].Before(due) {
-		due = typeSchedule.later[0]
+	if got.fromDatabase && len(s.later) > 0 && s.later[0].Before(due) {
+		due = s.later[0]
 	}
-	typeSchedule.sooner(due)
+	s.sooner(due)
 }
 
 var claimBackoff = jitter.Exponential(200*time.Millisecond, 5*time.Second)

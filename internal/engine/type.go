@@ -96,60 +96,60 @@ func newTypes(lease time.Duration) *types {
 }
 
 // named returns a type, or nil if it is not registered.
-func (r *types) named(name string) *Type {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.byName[name]
+func (ts *types) named(name string) *Type {
+	ts.mu.RLock()
+	defer ts.mu.RUnlock()
+	return ts.byName[name]
 }
 
 // accepting returns a registered type while Run takes new entries, and nil otherwise.
-func (r *types) accepting(name string) *Type {
-	if !r.accepts.Load() {
+func (ts *types) accepting(name string) *Type {
+	if !ts.accepts.Load() {
 		return nil
 	}
-	return r.named(name)
+	return ts.named(name)
 }
 
-func (r *types) add(t *Type) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.byName[t.Name] != nil {
+func (ts *types) add(t *Type) error {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if ts.byName[t.Name] != nil {
 		return &processlog.FieldError{Field: "business type", Reason: fmt.Sprintf("%q is registered already", t.Name)}
 	}
-	r.byName[t.Name] = t
-	r.leases.shortest = min(r.leases.shortest, t.Lease)
-	r.leases.longest = max(r.leases.longest, t.Lease)
+	ts.byName[t.Name] = t
+	ts.leases.shortest = min(ts.leases.shortest, t.Lease)
+	ts.leases.longest = max(ts.leases.longest, t.Lease)
 	return nil
 }
 
 // names returns the names of the types, sorted.
-func (r *types) names() []string {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return slices.Sorted(maps.Keys(r.byName))
+func (ts *types) names() []string {
+	ts.mu.RLock()
+	defer ts.mu.RUnlock()
+	return slices.Sorted(maps.Keys(ts.byName))
 }
 
 // runBegins notifies the admissions of all types that Run begins.
-func (r *types) runBegins() {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	for _, t := range r.byName {
+func (ts *types) runBegins() {
+	ts.mu.RLock()
+	defer ts.mu.RUnlock()
+	for _, t := range ts.byName {
 		for _, a := range t.admissions {
 			a.RunBegins()
 		}
 	}
 }
 
-func (r *types) leaseRange() leaseRange {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.leases
+func (ts *types) leaseRange() leaseRange {
+	ts.mu.RLock()
+	defer ts.mu.RUnlock()
+	return ts.leases
 }
 
 // peekEvery returns how often a scanner looks at the queue. It is at most the shortest lease, so that the scanner sees
 // a leased entry before its lease ends. An entry enqueued behind one that is already due wakes no scanner.
-func (r *types) peekEvery() time.Duration { return min(peekInterval, r.leaseRange().shortest) }
+func (ts *types) peekEvery() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
 
 // renewInterval returns the time between two rounds of the renewer. It is short enough for the shortest lease. Most
 // attempts end before they need a renewal, and then a round only reads memory.
-func (r *types) renewInterval() time.Duration { return min(r.leaseRange().shortest/10, time.Second) }
+func (ts *types) renewInterval() time.Duration { return min(ts.leaseRange().shortest/10, time.Second) }
