@@ -17,8 +17,8 @@ import (
 // The functions are safe for concurrent use and do not block.
 type Admission struct {
 	// Room returns how many calls of the handler may begin now. Unlimited means that the feature does not limit them. While
-	// Room returns less than Unlimited, the type is limited: one claim runs at a time, it leases at most Room entries, and
-	// entries recorded here wait behind those that are due.
+	// Room returns less, one claim of the type runs at a time, and it leases at most Room entries. Entries recorded here
+	// then wait behind those that are due.
 	Room func() int
 
 	// RoomAt returns the time from which Room may return more although the feature did not call Engine.Wake. The zero time

@@ -16,7 +16,7 @@ import (
 // This table says who sets the flags. All but returned are guarded by holdings.mu.
 //
 //	stuck       needRenewal sets it when the handler has exceeded its timeout by stuckAfter. prepare resets it.
-//	anew        lapsed sets it when a shared call returns after the lease has ended. prepare resets it.
+//	renewing    lapsed sets it when a shared call returns after the lease has ended. prepare resets it.
 //	returned    finish sets it when the last handler call has returned. It is atomic and stays set.
 //	lapsed      loseLocked sets it when the lease is lost after the handler has returned. It stays set.
 //	gone        endLocked sets it when the lease is lost before the handler has returned, or when a change has made the
@@ -28,8 +28,9 @@ import (
 // These combinations need an explanation. All others follow from the table:
 //
 //   - lapsed is set only if returned is set. The entry stays held until the settler finds the outcome outdated.
-//   - stuck may be set together with anew or returned. Then the stuck call has returned, and stuckLocked is false.
-//   - anew is set only between two handler calls. If no second call may begin, returned is set next, and anew stays.
+//   - stuck may be set together with renewing or returned. Then the stuck call has returned, and stuckLocked is false.
+//   - renewing is set only between two handler calls. If no second call may begin, returned is set next, and renewing
+//     stays.
 //   - gone may be set together with returned, in either order. A change may end an attempt whose outcome waits.
 type Attempt struct {
 	Row   processlog.Row
@@ -45,9 +46,9 @@ type Attempt struct {
 	timeout *callTimeout
 	started time.Time
 
-	leaseEnd time.Time   // by the monotonic clock of this process; no write depends on it; guarded by holdings.mu once running
+	leaseEnd time.Time   // by the monotonic clock of this process, on which no write depends; guarded by holdings.mu once running
 	stuck    bool        // the handler call was reported as stuck
-	anew     bool        // the shared call has returned after the lease had ended, and RenewLapsed renews the lease
+	renewing bool        // the shared call has returned after the lease had ended, and RenewLapsed renews the lease
 	returned atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
 	lapsed   bool        // the row has moved on, so no lease is left to renew
 	gone     bool        // this process no longer owns the entry
@@ -82,7 +83,7 @@ func (a *Attempt) holding() holding { return holding{a.Row.ID, a.Row.Epoch} }
 func (a *Attempt) compensating() bool { return a.Row.State == processlog.Compensating }
 
 // stuckLocked reports whether the handler was found stuck and has not returned since.
-func (a *Attempt) stuckLocked() bool { return a.stuck && !a.anew && !a.returned.Load() }
+func (a *Attempt) stuckLocked() bool { return a.stuck && !a.renewing && !a.returned.Load() }
 
 // endLocked ends the attempt of an entry that this process no longer owns. It sets gone because a context that has
 // already timed out keeps its first cause.

@@ -286,7 +286,7 @@ func (e *Engine) RunKnown(k Known) (blocked int) {
 	return blocked
 }
 
-// Behind reports whether so many outcomes wait to be stored that nothing more is to be claimed.
+// Behind reports whether so many outcomes wait to be stored that this process must not claim more entries.
 func (e *Engine) Behind() bool { return e.settler.behind() }
 
 // FreeSlots frees slots of a type, for which due entries may be waiting.

@@ -3,15 +3,15 @@
 //
 // This is the story of an entry, with the files in the order in which it passes them.
 //
-//   - Recorded (record.go): a service inserts the entry in its own transaction. Recording is told how that transaction ends.
+//   - Recorded (record.go): a service inserts the entry in its own transaction. Recording learns how that transaction ends.
 //     After the commit it hands the entry to the source. A Starter may claim the entry here instead.
-//   - Due (schedule.go): the claim schedule knows when each type is worth a claim. A source tells it (source.go): a queue,
-//     for example. Without a source the reconciler does.
+//   - Due (schedule.go): the claim schedule knows when a claim of each type is worthwhile. A source (source.go), for
+//     example a queue, reports due entries to it. Without a source the reconciler does.
 //   - Claimed (scan.go, claim.go): the scanner begins a claim when a type is due. A claim leases rows in the database. While
 //     they are locked, the picker says which of them may run here. Package readahead keeps rows that were found due and not
 //     tried yet. Package releases gives back the leases of claims that ran nothing.
-//   - Run (run.go): each attempt runs in a goroutine. Holdings know what this process holds, from before the handler is called
-//     until the outcome is stored. The renewer keeps the leases of what is held (lease.go).
+//   - Run (attempt.go, run.go): each attempt runs in a goroutine. The holdings keep an attempt from before the handler is
+//     called until the outcome is stored. The renewer renews the leases of held attempts (lease.go).
 //   - Judged (outcome.go): package verdict reads what the error of the handler asks for. The outcome follows from this and the
 //     row: succeeded, due again, compensated, or dead.
 //   - Settled (settle.go): outcomes are stored together, each guarded by the version that the claim has left. Package refusals
@@ -20,14 +20,14 @@
 //
 // Features attach through seams and are not known here. Package internal/features attaches them.
 //
-//   - An Admission says what may be claimed and started. An Order says which entries wait for others. A Grouping has one call
-//     take several entries. Slots count the calls (admission.go).
-//   - A Settlement acts when outcomes are stored (settle.go). A Watcher follows what the database tells (base.go).
+//   - An Admission decides which entries may be claimed and started. An Order blocks entries until others have ended. A
+//     Grouping makes one call take several entries. Slots count the calls (admission.go).
+//   - A Settlement acts when outcomes are stored (settle.go). A Watcher follows the answers of the database (base.go).
 //   - A Recorder writes when entries are recorded. A Starter starts them where they were recorded. A CommitPoller finds out
 //     which transactions have committed (record.go).
-//   - A Source tells of due entries (source.go).
+//   - A Source reports due entries (source.go).
 //
-// A type is in type.go. Base.go has what every part works with.
+// A business type is in type.go. The clients and settings that every part uses are in base.go.
 //
 // Three rules hold everywhere. Each write is guarded by what was read of the row (G4, G8), so losing a race is a normal result. The
 // source is a hint (G10). Nothing blocks while it holds a mutex. Numbers such as G4 name the promises in docs/reference/guarantees.md.
@@ -87,7 +87,7 @@ type Engine struct {
 	recorders []Recorder // of features
 
 	drainFirst  []Batcher // of features; Drain waits for them before it waits for handlers
-	drainClaims []Batcher // of features; they may hold claims; Drain waits for them after outcomes are stored, and so does Close
+	drainClaims []Batcher // of features, with claims; Drain waits for them after outcomes are stored, and so does Close
 	drainLast   []Batcher // of features; Drain waits for them at its end, and so does Close
 	closeOnly   []Batcher // of features; only Close waits for them
 

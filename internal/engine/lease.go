@@ -227,7 +227,7 @@ type renewer struct {
 }
 
 // run renews leases until ctx ends. It renews them for running attempts, and for attempts whose outcome waits to be
-// stored. It does not renew the lease of a stuck handler, which could otherwise hold its entry for ever.
+// stored. It does not renew the lease of a stuck handler, which could otherwise hold its entry forever.
 func (r *renewer) run(ctx context.Context) {
 	began, interval := time.Now(), r.types.renewInterval()
 	ticker := time.NewTicker(interval)
@@ -290,7 +290,7 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 	for _, a := range r.holdings.held {
 		lease := a.Type.Lease
 		switch {
-		case a.lapsed, a.anew && !a.returned.Load(): // Nothing to renew, or RenewLapsed is renewing it.
+		case a.lapsed, a.renewing && !a.returned.Load(): // Nothing to renew, or RenewLapsed is renewing it.
 		case !a.returned.Load() && now.Sub(a.started) > a.Type.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
@@ -383,14 +383,14 @@ func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 	}
 }
 
-// lapsed returns the attempts of batch whose leases have ended. It sets anew, so that these attempts no longer count as
+// lapsed returns the attempts of batch whose leases have ended. It sets renewing, so that these attempts no longer count as
 // stuck and the renewer leaves their leases to RenewLapsed.
 func (h *holdings) lapsed(batch []*Attempt) (lapsed []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
 	for _, a := range batch {
-		if a.anew = now.After(a.leaseEnd); a.anew {
+		if a.renewing = now.After(a.leaseEnd); a.renewing {
 			lapsed = append(lapsed, a)
 		}
 	}

@@ -210,7 +210,7 @@ func (d *dispatcher) prepare(a *Attempt, timeout *callTimeout) {
 	defer d.holdings.mu.Unlock()
 	// Reset stuck too: an entry of a broken batch starts a new call, and the old finding was about the batch's handler.
 	a.ctx, a.cancel, a.timeout, a.started, a.stuck = ctx, cancel, timeout, time.Now(), false
-	a.anew = false
+	a.renewing = false
 	a.calls++ // Count the call under the same lock as started, so that the renewer reports the right call as stuck.
 }
 

@@ -164,7 +164,7 @@ func (s *settler) writeOutcomes(token processlog.Token, batch []settlement, fail
 		}
 		// Use neither Run's context nor a handler's: outcomes are stored while Run stops, too (G15).
 		ctx, cancel := s.Statement()
-		// Take the time anew for each try. If an admin accepts a loss of data between two tries, the rollback detector must
+		// Take the time of each try. If an admin accepts a loss of data between two tries, the rollback detector must
 		// still verify an outcome that was stored after that (G19).
 		asked := time.Now()
 		results, err := s.Store.Settle(ctx, token, outcomesOf(batch))

@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Source reports due entries before the reconciler finds them in the database. What it reports is only a hint: a claim
-// asks the database whether the entry exists, is due and is free (G10). The methods are safe for concurrent use.
+// Source reports due entries before the reconciler finds them in the database. Its reports are only hints. A claim asks
+// the database whether the entry exists, is due and is free (G10). The methods are safe for concurrent use.
 type Source interface {
 	// Reach returns which processes' entries the source reports now.
 	Reach() Reach

@@ -242,6 +242,14 @@ case $oneWriter && $usesTx && $lease > $enough:`},
 			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestSuspectThatIsToRunAloneGetsItsTurn").and(simulation, "1000"),
 		},
 		{
+			name: "alone-too-late", breaks: "G16",
+			what: "An entry shares a call while it has one lease left, and is dead-lettered if another entry of the call crashes the process.",
+			edits: []edit{
+				{"batches.aloneAfter", `$aloneAfter = 2`, `$aloneAfter = 3`},
+			},
+			sees: tests("TestEntryRunsAloneBeforeItsLastLease"),
+		},
+		{
 			name: "foreign-entry-claimed", breaks: "G18",
 			what: "A claim takes an entry of another type when the queue names it under this one.",
 			edits: []edit{
