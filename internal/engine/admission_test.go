@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -174,6 +176,82 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, given)
 		require.Equal(t, 4, mail.slots.Free())
+		e.End()
+		e.Close()
+	})
+}
+
+// Each slot has one owner, which frees it once, however the entry of the owner goes on.
+func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := waitingOn(t, 0, Config{Store: settling{}, StopTimeout: time.Minute, ReconcileInterval: time.Hour, PollInterval: time.Hour,
+			Extract: func(base context.Context, _ map[string]string) context.Context { return base }})
+		handler := func(_ context.Context, row *processlog.Row) error {
+			switch row.UserID {
+			case "fails":
+				return errors.New("declined")
+			case "panics":
+				panic("declined")
+			case "exits":
+				runtime.Goexit()
+			}
+			return nil
+		}
+		split := func(attempts []*Attempt, user string) (rest, chosen []*Attempt) {
+			for _, a := range attempts {
+				if a.Row.UserID == user {
+					chosen = append(chosen, a)
+				} else {
+					rest = append(rest, a)
+				}
+			}
+			return rest, chosen
+		}
+		require.NoError(t, e.Register(Type{Name: "mail", MaxAttempts: 1, MaxCompensateAttempts: 1, Concurrency: 100, Lease: time.Hour, Timeout: time.Hour,
+			Run: handler, Undo: handler}, withSlots, func(t *Type) {
+			t.Group(&threes{e: e})
+			t.Admit(Admission{Admit: func(attempts []*Attempt) (admitted, refused []*Attempt) { return split(attempts, "refused") }})
+			t.Order(Order{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
+				first, blocked = split(attempts, "blocked")
+				return first, blocked, func() error { return nil }
+			}})
+		}))
+		require.NoError(t, e.Start(t.Context()))
+		mail, ids := e.types.named("mail"), uint64(0)
+		row := func(user string, deliveries int, left time.Duration, state processlog.State) func() processlog.Row {
+			return func() processlog.Row {
+				ids++
+				return processlog.Row{ID: processlog.RowID(ids), BusinessType: "mail", UserID: user, State: state, DeliveryCount: deliveries, LeaseLeft: left}
+			}
+		}
+		kinds := []func() processlog.Row{
+			row("", 1, time.Hour, processlog.Pending),
+			row("", 1, time.Hour, processlog.Pending),
+			row("", 1, -1, processlog.Pending), // its lease has ended
+			row("blocked", 1, time.Hour, processlog.Pending),
+			row("refused", 1, time.Hour, processlog.Pending),
+			row("", 2, time.Hour, processlog.Pending),
+			row("fails", 3, time.Hour, processlog.Pending),
+			row("panics", 3, time.Hour, processlog.Retrying),
+			row("exits", 1, time.Hour, processlog.Compensating),
+			row("", 5, time.Hour, processlog.Pending), // is dead-lettered
+		}
+		for subset := range 1 << len(kinds) {
+			var rows []processlog.Row
+			for i, kind := range kinds {
+				if subset&(1<<i) != 0 {
+					rows = append(rows, kind())
+				}
+			}
+			calls := mail.calls(rows)
+			require.Equal(t, calls, mail.slots.Take(calls))
+			_, err := e.dispatcher.startClaimed(mail, rows, time.Now(), 0)
+			require.NoError(t, err)
+			synctest.Wait()
+			require.Zero(t, mail.slots.(*counted).taken, "%b", subset)
+		}
+		require.NoError(t, e.Drain())
+		require.Zero(t, mail.slots.(*counted).taken)
 		e.End()
 		e.Close()
 	})

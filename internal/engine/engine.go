@@ -21,7 +21,8 @@
 // Features attach through seams and are not known here. Package internal/features attaches them.
 //
 //   - An Admission decides which entries may be claimed and started. An Order blocks entries until others have ended. A
-//     Grouping makes one call take several entries. Slots count the calls (admission.go).
+//     Grouping makes one call take several entries. A Claimer claims instead of the store. Slots count the calls
+//     (admission.go).
 //   - A Settlement acts when outcomes are stored (settle.go). A Watcher follows the answers of the database (base.go).
 //   - A Recorder writes when entries are recorded. A Starter starts them where they were recorded. A CommitPoller finds out
 //     which transactions have committed (record.go).

@@ -221,7 +221,7 @@ func (c *claimSchedule) ask(t *Type, n int) int {
 	return c.byType[t.Name].ask(n)
 }
 
-// noteBlocked records how many entries the source has offered, and how many of them were not blocked.
+// noteBlocked records how many entries the source has offered, and how many of them could run.
 func (c *claimSchedule) noteBlocked(t *Type, offered, runnable int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,7 +307,7 @@ const (
 //   - backlog and overflows: overflow sets backlog and increments overflows. Only a claim that asked the database and got
 //     less than it asked for clears backlog, unless overflows or fulls has changed since that claim began.
 //   - wait, grouping and looking: if wait is 0, no code uses grouping, and looking is false.
-//   - offered and runnable: runnable is at most offered. Only claims of a serial type set them.
+//   - offered and runnable: runnable is at most offered. Only claims of a type with an Order or a Claimer set them.
 type typeSchedule struct {
 	due       time.Time        // when the next claim is worthwhile; at most 2*peekInterval + wait away
 	later     []time.Time      // known future due times, sorted, at most laterKept
@@ -319,8 +319,8 @@ type typeSchedule struct {
 	full      bool             // whether more entries are due: a claim took all it asked for, and no later claim found less
 	backlog   bool             // whether the database holds due entries that the queue does not hold
 	failures  int              // consecutive claims that the database refused
-	offered   int              // entries that the source offered to the last claim of a serial type
-	runnable  int              // those of them that no earlier entry of their key blocked
+	offered   int              // number of entries that the source offered to the last claim
+	runnable  int              // number of the offered entries that were neither blocked nor limited
 	ahead     *readahead.List
 	claimBegan
 
