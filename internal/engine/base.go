@@ -13,16 +13,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A connection that has gone silent must not hold up a batcher for good.
+// StatementTimeout limits each statement of the library. Without it, a connection that no longer answers would block a
+// batcher forever.
 const StatementTimeout = 10 * time.Second
 
-// Base is what every part and every feature works with: the settings, the store, and the list of problems.
+// Base holds what every part of the engine and every feature uses: the settings, the store, and the list of problems.
 type Base struct {
 	*Config
 	Problems *problems.List
 	watchers []*Watcher
 
-	// Work is the context of all work that outlives a call. Close ends it.
+	// Work is the context of work that goes on after the call that began it. Close ends it.
 	Work    context.Context
 	endWork context.CancelCauseFunc
 }
@@ -39,10 +40,10 @@ func (b *Base) Statement() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(b.Work, StatementTimeout)
 }
 
-// Wait waits for d. It returns false if the engine is closed before.
+// Wait waits for d. It returns false if the engine is closed first.
 func (b *Base) Wait(d time.Duration) bool { return Rest(b.Work, d) }
 
-// Rest waits for d. It returns false if ctx ends before.
+// Rest waits for d. It returns false if ctx ends first.
 func Rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -70,7 +71,8 @@ const (
 	problemFaults  = "attempts fail, and count, for they have met the database's condition too often in a row"
 )
 
-// Saw takes the result of a statement of the library. An error is logged, and stands in Health until the same statement succeeds.
+// Saw takes the result of a statement of the library. It logs an error. Health lists the error until the same statement
+// succeeds.
 func (b *Base) Saw(what string, err error) {
 	if err != nil {
 		b.Problems.Failed(what, "", err)
@@ -79,8 +81,9 @@ func (b *Base) Saw(what string, err error) {
 	b.Problems.Passed(what, "")
 }
 
-// QueueShare returns how much of the time that ctx has left a call to the queue may take: half of it, and at most most. So a silent
-// queue leaves time for the database where both are asked under one deadline.
+// QueueShare returns how long a call to the queue may take: half of the time that ctx has left, but no longer than most.
+// A caller may ask the queue and the database under one deadline. A queue that does not answer then leaves time for the
+// database.
 func QueueShare(ctx context.Context, most time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -89,10 +92,10 @@ func QueueShare(ctx context.Context, most time.Duration) time.Duration {
 	return min(time.Until(deadline)/2, most)
 }
 
-// reporting returns a context with which connections beneath package sql, for example, report problems to this engine.
+// reporting returns a context with which connections report problems to this engine.
 func (b *Base) reporting(ctx context.Context) context.Context { return report.To(ctx, reports{b}) }
 
-// reports takes such reports. A report about a session is logged only, because the session is thrown away.
+// reports takes the reports of connections. It only logs a report about a session, because the session is closed after it.
 type reports struct{ *Base }
 
 func (r reports) Reported(what string, err error) {
@@ -156,26 +159,27 @@ type Config struct {
 	ErrorNumber func(err error) uint16
 }
 
-// Watcher is a feature that follows what the database tells this process. [Engine.Watch] attaches it. Watch gives a function that is nil
-// the place of one that does nothing.
+// Watcher is a set of functions by which a feature follows the answers of the database, for example to detect a rollback.
+// [Engine.Watch] attaches it, and replaces a nil function by one that does nothing.
 type Watcher struct {
-	// Hold returns why no claim may begin and no entry may start here, or nil. It returns at once. Call Engine.Wake when Hold
-	// returns nil again.
+	// Hold returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason why not.
+	// It does not block. The feature calls Engine.Wake when Hold returns nil again.
 	Hold func() error
 
-	// Claimed is called with the rows of each claim before one of them starts. asked is when the claim was sent. After an error
-	// none of them starts, and the engine gives them back. Claimed may ask the database.
+	// Claimed is called with the rows of each claim before any of them starts. asked is when the claim statement was sent.
+	// If Claimed returns an error, no row starts, and the engine gives back the leases. Claimed may ask the database.
 	Claimed func(rows []processlog.Row, asked time.Time) error
 
 	// Read is called with rows that this process has recorded and then read back outside a transaction.
 	Read func(rows []processlog.Row, asked time.Time)
 
-	// Stored is called for each outcome that the database has stored. row is the entry as it was claimed, and token is the token
-	// that the outcome was written with. asked is when the statement was sent that the database has answered.
+	// Stored is called for each outcome that the database has stored. row is the entry as it was claimed. token is the token
+	// with which the outcome was written. asked is when the statement that stored the outcome was sent.
 	Stored func(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time)
 
-	// Recorded is called for entries whose transaction has committed and that this process does not read back before they are
-	// due. Of many entries of one Record call it gets the last 32. The goroutine that committed calls it: it must not wait.
+	// Recorded is called for entries whose transaction has committed, unless this process reads them back before they are
+	// due. It gets at most the last recordedMost entries of one Record call. It runs in the goroutine that committed, so it
+	// must not wait.
 	Recorded func(e RecordedEntry)
 
 	// Failed is called when the database has not answered a claim or a search for due entries. Another server may answer next.
@@ -185,22 +189,22 @@ type Watcher struct {
 	Round func(ctx context.Context)
 }
 
-// RecordedEntry is an entry whose transaction is reported as committed. That is no proof that the entry exists.
+// RecordedEntry is an entry whose transaction is reported as committed. The report may be wrong, so the entry may be missing.
 type RecordedEntry struct {
-	ID             processlog.ID // zero if the database has not told it
+	ID             processlog.ID // zero if the database did not return it
 	IdempotencyKey processlog.IdempotencyKey
 	BusinessType   string
 	Watched        bool // the connection has seen the commit
 }
 
-// PurgeNoteAge is the age below which a purge of ended entries must leave a note in the audit table. Without the note, a Watcher
-// could take the purged entries for lost ones.
+// PurgeNoteAge is the age below which a purge of ended entries must leave a note in the audit table. Without the note, a
+// Watcher could take the purged entries for lost ones.
 const PurgeNoteAge = time.Hour
 
-// recordedMost is how many entries of one Record call a Watcher gets.
+// recordedMost is the maximum number of entries of one Record call that a Watcher gets.
 const recordedMost = 32
 
-// noWatcher is the Watcher of a feature that follows nothing.
+// noWatcher is a Watcher that does nothing.
 var noWatcher = Watcher{
 	Hold:     func() error { return nil },
 	Claimed:  func([]processlog.Row, time.Time) error { return nil },
@@ -214,7 +218,7 @@ var noWatcher = Watcher{
 // Watch attaches a watcher. Call it before anything is recorded or run.
 func (e *Engine) Watch(w Watcher) { e.watchers = append(e.watchers, complete(w, noWatcher)) }
 
-// Held returns why no claim may begin and no entry may start, or nil.
+// Held returns nil while all watchers let claims begin and entries start. Otherwise it returns a reason why not.
 func (b *Base) Held() error {
 	for _, w := range b.watchers {
 		if err := w.Hold(); err != nil {

@@ -99,7 +99,7 @@ func watching(t *testing.T, w Watcher) (*Engine, *leasing, *Type) {
 	return e, store, e.types.named("close_order")
 }
 
-// A feature may refuse what was claimed. Nothing of it starts, and no lease is left behind to count as lost.
+// A feature may refuse a claim. Then no row of the claim starts, and no lease stays that would count as lost.
 func TestWhatAWatcherRefusesIsGivenBack(t *testing.T) {
 	refusal := errors.New("gone back")
 	e, store, typ := watching(t, Watcher{Claimed: func([]processlog.Row, time.Time) error { return refusal }})

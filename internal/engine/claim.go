@@ -199,9 +199,9 @@ func (p *picker) keepOnly(mine []processlog.Row) {
 	}
 }
 
-// Some entries were claimed only to count their lost leases. leave moves these entries from Mine to Waiting, where they wait
-// for the end of their new lease. Elapsed time alone would not prove that the database accepted writes in the meantime. The
-// written lease proves it.
+// leave moves the entries that were claimed only to count a lost lease from Mine to Waiting. They wait there for the end
+// of their new lease, which gives another process time to store a success. The claim has written the lease, so it proves
+// that the database accepts writes. Elapsed time alone would not prove that.
 func (p *picker) leave(found processlog.Claimed) processlog.Claimed {
 	if len(p.counted) == 0 {
 		return found
@@ -289,7 +289,7 @@ func (e *Engine) RunKnown(k Known) (blocked int) {
 // Behind reports whether so many outcomes wait to be stored that this process must not claim more entries.
 func (e *Engine) Behind() bool { return e.settler.behind() }
 
-// FreeSlots frees slots of a type, for which due entries may be waiting.
+// FreeSlots frees n slots of a type, and wakes the scanner if due entries of the type may wait for a slot.
 func (e *Engine) FreeSlots(t *Type, n int) { e.claimSchedule.free(t, n) }
 
 // Enqueue hands entries to the source.
@@ -300,7 +300,8 @@ func (e *Engine) Release(token processlog.Token, entries ...processlog.QueueEntr
 	e.releases.Release(token, entries...)
 }
 
-// ReleaseLater does the same, but has a batcher try. It is for callers that have just got no answer from the database.
+// ReleaseLater is Release for a caller that has just got no answer from the database. A batcher releases the leases, and
+// retries until the database answers.
 func (e *Engine) ReleaseLater(token processlog.Token, entries ...processlog.QueueEntry) {
 	e.releases.Later(token, entries...)
 }
@@ -318,7 +319,7 @@ func (e *Engine) Move(businessType string, id processlog.ID, in time.Duration) {
 	e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id, In: in})
 }
 
-// Reach returns whose entries the source reports now.
+// Reach returns which processes' entries the source reports now.
 func (e *Engine) Reach() Reach { return e.source.Reach() }
 
 // Refused records that the database refuses a change of the listed entries. Health and the log then name them.

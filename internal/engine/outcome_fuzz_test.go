@@ -109,9 +109,13 @@ func (e *wildPointer) Error() string { return e.text }
 
 var attemptCauses = [...]error{nil, processlog.ErrTimeout, processlog.ErrStopping, processlog.ErrLeaseLost, processlog.ErrCancelled, context.Canceled, io.EOF}
 
-// Whatever a handler returns, and whatever its type's schedule says or does, the outcome is a step the table's
-// contract allows from the state of the row, of a delay that is stored, with counts that grow by one at most.
-// Only nil is a success; what says Snooze or Unavailable, or was interrupted, spends nothing.
+// FuzzOutcome requires these properties for every error of a handler and every retry schedule:
+//
+//   - The outcome is a transition that the table's contract allows from the state of the row.
+//   - Its delay can be stored.
+//   - No count grows by more than one.
+//   - Only nil is a success.
+//   - Snooze, Unavailable and an interruption cost no attempt.
 func FuzzOutcome(f *testing.F) {
 	seeds := [][]byte{{0}, {1}, {2}, {1, 3}, {1, 4}, {5}, {1, 6}, {1, 3, 7}, {5, 1, 8}, {1, 5, 9}, {10}, {11, 7}, {12, 1, 8}, {13}, {15}, {16, 3}, {3}, {4}, {6}, {0, 0, 8}}
 	for mood := range byte(8) {
@@ -198,8 +202,8 @@ func requireLegal(t *testing.T, handled *Type, row *processlog.Row, o processlog
 	}
 }
 
-// Whatever an error says, the column takes it: it is valid UTF-8, no longer than the column, and the beginning
-// of what was said.
+// FuzzErrorText requires that the column can store the text of every error. The stored text is valid UTF-8, fits the
+// column, and is the beginning of the error's text.
 func FuzzErrorText(f *testing.F) {
 	for _, text := range []string{"", "plain", "\xff", "half \xe8\xae", "\x00", string(make([]byte, 5000)), "订单", "\U0001F4E6"} {
 		f.Add(text, 1)

@@ -18,7 +18,7 @@ func TestSlotIsFreeBeforeTheOutcomeIsStored(t *testing.T) {
 	a := &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1), BusinessType: typ.Name, State: processlog.Pending}}
 	a.ctx, a.cancel = context.WithCancelCause(t.Context())
 	a.timeout = new(callTimeout)
-	// What comes after the outcome is on its way takes its time.
+	// Block the steps of finish that follow once the outcome is in the batcher.
 	e.holdings.mu.Lock()
 	finished := make(chan struct{})
 	go func() {

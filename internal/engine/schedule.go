@@ -98,7 +98,7 @@ func (c *claimSchedule) notify(businessType string) (ask bool) {
 	return false
 }
 
-// free releases slots of a type, for which due entries may be waiting.
+// free releases n slots of a type, and wakes the scanner if due entries of the type may wait for a slot.
 func (c *claimSchedule) free(t *Type, n int) {
 	t.slots.Release(n)
 	c.freed(t)

@@ -159,7 +159,7 @@ func (s *oneBusy) Settle(_ context.Context, token processlog.Token, _ []processl
 // Failure: F27
 func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	store := &oneBusy{left: 3, settled: make(chan struct{}), tokens: make(map[processlog.Token]bool)}
-	e, typ := waitingOn(t, 0, Config{Store: store}) // nobody to be told
+	e, typ := waitingOn(t, 0, Config{Store: store}) // no observer
 	among := make(chan struct{}, 10)
 	e.settler.batcher.Flush = func([]settlement) { among <- struct{}{} }
 	e.settler.slow.Add(settlement{a: &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1)}}, outcome: processlog.Outcome{ID: processlog.RowID(1), To: processlog.Succeeded}})
@@ -172,7 +172,8 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	require.Len(t, store.tokens, 1, "a try whose answer was lost may have stored it: only its own token tells")
 }
 
-// What is said of a backlog while a claim is under way was not there when that read what is due.
+// A backlog may be reported while a claim runs, after the claim has read the due entries. The end of the claim must then
+// not clear the backlog.
 func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *testing.T) {
 	e, typ := waiting(t, 0)
 	typeSchedule := e.claimSchedule.byType[typ.Name]
@@ -186,8 +187,8 @@ func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *test
 	require.False(t, e.claimSchedule.hasBacklog(typ))
 }
 
-// A queue that is away, or has lost a type, does not say again when the next entries come; whoever was told of them has to
-// keep it beside the claims that come before.
+// A queue that does not answer, or has lost a type, cannot report the next due times again. So the claim schedule must
+// remember them until later claims have taken the entries.
 func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
 	const moments = 16
 	const apart = peekInterval / moments
