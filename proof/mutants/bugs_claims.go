@@ -7,7 +7,7 @@ func claiming() []mutant {
 			name: "claimed-early", breaks: "G9",
 			what: "A claim takes entries before they are due, when the queue says that they are.",
 			edits: []edit{
-				{"claim.choose", `case $dueIn > 0 || $leaseLeft > 0 && !$ours($row):`, `case $leaseLeft > 0 && !$ours($row):`},
+				{"claim.claimable", `$dueIn <= 0 && ($leaseLeft <= 0 || $ours($row))`, `($leaseLeft <= 0 || $ours($row))`},
 				{"claiming.oneLocked", `case $dueIn > 0 || $leaseLeft > 0 && !$own:`, `case $leaseLeft > 0 && !$own:`},
 			},
 			sees:    tests("TestStaleQueueEntryNeverRunsTheRowThatGotItsId", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/DelayedEntryIsNotClaimedEarly").and(simulation, "300"),

@@ -46,7 +46,7 @@ func ending() []mutant {
 			name: "leases-ignored", breaks: "G4",
 			what: "A claim takes entries whose lease another process holds.",
 			edits: []edit{
-				{"claim.choose", `case $dueIn > 0 || $leaseLeft > 0 && !$ours($row):`, `case $dueIn > 0 || false:`},
+				{"claim.claimable", `$dueIn <= 0 && ($leaseLeft <= 0 || $ours($row))`, `$dueIn <= 0`},
 				{"claiming.oneLocked", `case $dueIn > 0 || $leaseLeft > 0 && !$own:`, `case $dueIn > 0 || false && !$own:`},
 			},
 			sees:    tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimSortsWhatItCannotHave", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ConcurrentClaimsGetEachEntryOnce").and(simulation, "300"),
