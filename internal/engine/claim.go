@@ -18,8 +18,8 @@ type claims struct {
 	refusals *refusals.List
 }
 
-// RefusedRetry is the delay after which the queue offers an entry again that this process must not run now, for example a
-// suspect, an entry with a pending release, or an entry blocked by an earlier one of its key.
+// RefusedRetry is the delay after which the queue offers an entry again that must not run in this process now. Examples
+// are a suspect, an entry with a pending release, and a blocked entry.
 const RefusedRetry = time.Second
 
 // claimed is the result of a claim. asked is the time just before the claim statement was sent. The leases began at
