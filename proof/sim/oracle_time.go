@@ -27,10 +27,11 @@ const polledWithin = time.Second
 
 // hastyLocked reports whether the entry must not be late. The seed must be calm, and the type must have free slots. The
 // commit must be reported to the library, or the library must poll for it. The type whose handlers hang is excluded. It
-// must not delay other types (G17, no type holds up another).
+// must not delay other types (G17, no type holds up another). Types with a limit are excluded: their entries wait for it.
 func (o *oracle) hastyLocked(l *life) bool {
 	p := &o.w.plan
-	if !p.calm || l.kind == p.hog || l.kind == strayType || o.crowded[l.kind] {
+	_, limited := o.w.apart.limits[l.kind]
+	if !p.calm || limited || l.kind == p.hog || l.kind == strayType || o.crowded[l.kind] {
 		return false
 	}
 	if p.ordered[l.key] > 1 { // An insert of the same key locks the row.
