@@ -38,7 +38,7 @@ type Middleware func(next HandlerFunc) HandlerFunc
 type BatchMiddleware func(next BatchFunc) BatchFunc
 
 // Handle registers the handler of a type and returns a Type to record with. Call it before Run. cfg may be nil. If the
-// type has Keep or Serial, Handle reads from the database and waits at most 10 s for the answer. An invalid field, a
+// type has Keep, Serial or Limit, Handle reads from the database and waits at most 10 s for each answer. An invalid field, a
 // nil handler, or a type that is registered already is a *FieldError. Handle reports all invalid fields at once. While
 // Run runs, Handle returns ErrRunning.
 func Handle[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) error, cfg *HandlerConfig[T]) (*Type[T], error) {
@@ -110,7 +110,7 @@ func Must[T any](v T, err error) T {
 // Declare returns a Type to record entries whose handler runs in another process, or that need no handler: see
 // Type.Once. cfg may be nil. Config.Keep does not apply to a declared type. If cfg.Keep is set, call Declare before
 // Run; a later call may return ErrRunning. If a type is declared several times, the library uses the shortest Keep. If
-// cfg has Keep or Serial, Declare reads from the database and waits at most 10 s for the answer.
+// cfg has Keep or Serial, Declare reads from the database and waits at most 10 s for each answer.
 //
 // Invalid fields are *FieldErrors, and Declare reports all of them at once.
 func Declare[T any](ctx context.Context, c *Compensator, businessType string, cfg *TypeConfig) (*Type[T], error) {

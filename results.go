@@ -58,6 +58,9 @@ func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType st
 // HandlerConfig.Timeout holds for call and then together. Middleware wraps both at once. The result is encoded after then
 // has returned, so then may complete a result that is a pointer. HandlerConfig.Concurrency is not lowered for the pool:
 // more calls than connections may run, and their transactions wait for each other.
+//
+// Limits and errors of the result are those of HandleResult. HandleCall itself returns the errors of Handle, and a
+// *FieldError if call or then is nil.
 func HandleCall[T, R any](ctx context.Context, c *Compensator, businessType string, call func(ctx context.Context, e *Entry, v T) (R, error), then func(ctx context.Context, tx *ScopedTx, e *Entry, v T, result R) error, cfg *HandlerConfig[T]) (*ResultType[T, R], error) {
 	if call == nil || then == nil {
 		return nil, &FieldError{Field: "handler", Reason: "call or then is nil"}
@@ -86,6 +89,7 @@ func HandleCall[T, R any](ctx context.Context, c *Compensator, businessType stri
 }
 
 // DeclareResult does the same as Declare for a type whose handler runs in another process and returns a result of type R.
+// It returns the errors of Declare.
 func DeclareResult[T, R any](ctx context.Context, c *Compensator, businessType string, cfg *TypeConfig) (*ResultType[T, R], error) {
 	return withResult[T, R](Declare[T](ctx, c, businessType, cfg))
 }

@@ -247,16 +247,18 @@ func (b Breaker) validate() (problems []error) {
 // docs/reference/guarantees.md is the exact promise.
 //
 // Every attempt counts as a start, and so does every attempt of a compensation. Give the same Limit to all processes and all types that
-// share it. Limits need the table of limits, which Migrate creates. They do not fit HandleBatch.
+// share it. Limits need the table of limits, which Migrate creates. They do not fit HandleBatch. The functions that
+// register a type return a *FieldError for wrong values. All of them but Declare and DeclareResult also return one if the
+// table is missing.
 type Limit struct {
-	// Rate is the number of starts in a period of time, for example PerSecond(20).
+	// Rate is the number of starts in a period of time, for example PerSecond(20). The zero Rate does not limit starts.
 	Rate Rate
 
 	// Burst is the number of starts that may follow each other at once after a pause. Default 1. With a Burst of 1, each late claim
-	// loses a part of a start. Set at least 2 to reach the whole Rate.
+	// loses a part of a start. Set at least 2 to reach the whole Rate. At most 1,000,000. It needs a Rate.
 	Burst int
 
-	// Concurrent is the number of entries that run at once, from the claim to the stored outcome. At most 1000.
+	// Concurrent is the number of entries that run at once, from the claim to the stored outcome. 0: any number. At most 1000.
 	Concurrent int
 
 	// Key returns the key of an entry, for example a tenant or a partner. Each key has the whole limit for itself. An entry with the
@@ -268,13 +270,14 @@ type Limit struct {
 	Of string
 }
 
-// Rate is a number of starts in a period of time.
+// Rate is a number of starts in a period of time. In a Limit, the zero Rate means no rate.
 type Rate struct {
 	Starts int           // number of starts, at least 1
 	Per    time.Duration // period, 1 ms to a year
 }
 
-// PerSecond returns a rate of n starts a second.
+// PerSecond returns a rate of n starts a second. n must be at least 1. The function that registers the type returns a
+// *FieldError for any other n.
 func PerSecond(n int) Rate { return Rate{Starts: n, Per: time.Second} }
 
 // interval returns the time between two starts, rounded up.

@@ -13,7 +13,8 @@ type ID struct{ row uint64 }
 // RowID returns the ID of a row number.
 func RowID(row uint64) ID { return ID{row} }
 
-// ParseID parses the result of String. It accepts no other spelling.
+// ParseID parses the result of String. It accepts no other spelling, and not the text of the zero ID. Its error is a
+// *FieldError.
 func ParseID(s string) (ID, error) {
 	row, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || s[0] == '0' {
@@ -25,7 +26,7 @@ func ParseID(s string) (ID, error) {
 // Row returns the number that RowID was given.
 func (id ID) Row() uint64 { return id.row }
 
-// Compare orders ids as the table does.
+// Compare orders ids as the table does. It returns -1, 0 or +1, as cmp.Compare does.
 func (id ID) Compare(other ID) int { return cmp.Compare(id.row, other.row) }
 
 // IsZero reports whether id names no entry.
@@ -38,7 +39,7 @@ func (id ID) String() string { return strconv.FormatUint(id.row, 10) }
 // above 2^53.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText parses the result of MarshalText.
+// UnmarshalText parses text as ParseID does. So it refuses the text of the zero ID.
 func (id *ID) UnmarshalText(text []byte) error {
 	parsed, err := ParseID(string(text))
 	if err == nil {
@@ -51,7 +52,7 @@ func (id *ID) UnmarshalText(text []byte) error {
 // not know the ID.
 type Ref interface{ isRef() }
 
-// IdempotencyKey is the idempotency key with which an entry was recorded.
+// IdempotencyKey is the idempotency key with which an entry was recorded. The empty key identifies no entry.
 type IdempotencyKey string
 
 func (ID) isRef()             {}

@@ -36,7 +36,8 @@ func Millis(d time.Duration) int64 {
 func Remaining(d time.Duration) int64 { return max(0, Millis(d)) }
 
 // DueAfter works like Millis, for a due time that the database computes as now + d. The database cuts now to
-// milliseconds, which would make the delay up to one millisecond too short. DueAfter adds this millisecond.
+// milliseconds, which would make the delay up to one millisecond too short. DueAfter adds this millisecond. It returns 0 if
+// d is not positive.
 func DueAfter(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -49,7 +50,8 @@ func DueAfter(d time.Duration) int64 {
 func DueIn(d time.Duration) time.Duration { return time.Duration(DueAfter(d)) * time.Millisecond }
 
 // FitsIdempotencyKey reports whether the table can store text as an idempotency key and can distinguish it from every
-// other key. If you build keys from foreign names, hash a name that does not fit.
+// other key. It returns true for the empty text, which Record refuses. If you build keys from foreign names, hash a name
+// that does not fit.
 func FitsIdempotencyKey(text string) bool {
 	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= MaxIdempotencyKey && !strings.ContainsRune(text, 0) && !strings.HasSuffix(text, " ")
 }

@@ -21,11 +21,11 @@ type Filter struct {
 	BatchID       string    // empty: any
 	BusinessID    string    // empty: any
 	BusinessExtID string    // empty: any
-	CreatedFrom   time.Time // inclusive
-	CreatedTo     time.Time // exclusive
+	CreatedFrom   time.Time // inclusive, by the database's clock. Zero: no bound
+	CreatedTo     time.Time // exclusive, by the database's clock. Zero: no bound
 
 	// The following fields need one state of one type, or an id, or a created range.
-	LastError string  // the text of the last error must contain this text; case-sensitive
+	LastError string  // the text of the last error must contain this text; case-sensitive. Empty: any
 	EndedBy   EndedBy // empty: any
 	UserID    string  // empty: any
 

@@ -10,7 +10,7 @@ import (
 
 // Operations is the part of a store that serves people. It holds cases, the audit log, and settings. A service without
 // Config.Operations does not need this part. If a Store implements Operations, suite.TestStore of package
-// compensatortest/suite tests it. All times are by the database's clock.
+// compensatortest/suite tests it. Its methods are called concurrently. All times are by the database's clock.
 type Operations interface {
 	// CheckOperations returns a *FieldError for each missing table.
 	CheckOperations(ctx context.Context) error
@@ -111,8 +111,10 @@ type Fingerprint [8]byte
 // String returns 16 hexadecimal digits.
 func (f Fingerprint) String() string { return hex.EncodeToString(f[:]) }
 
-// MarshalText and UnmarshalText use the same text as String.
+// MarshalText returns the result of String.
 func (f Fingerprint) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText parses the result of String. For any other text it returns a *FieldError.
 func (f *Fingerprint) UnmarshalText(text []byte) error {
 	if n, err := hex.Decode(f[:], text[:min(len(text), 2*len(f))]); err != nil || n != len(f) || len(text) != 2*len(f) {
 		return &FieldError{Field: "fingerprint", Reason: fmt.Sprintf("%q: want 16 hexadecimal digits", text)}
@@ -129,7 +131,7 @@ const (
 	CaseUnknown CaseKind = 2 // The entry is dead. An attempt of its epoch timed out or never ended, so its effect may have happened.
 )
 
-// String returns "dead" or "outcome unknown".
+// String returns "dead" or "outcome unknown". For a number that is no kind it returns a text with the number.
 func (k CaseKind) String() string {
 	switch k {
 	case CaseDead:
@@ -151,8 +153,10 @@ func (k CaseKind) GoString() string {
 	return "admin." + k.String()
 }
 
-// MarshalText and UnmarshalText use the same text as String.
+// MarshalText returns the result of String. It returns no error, even for a number that is no kind.
 func (k CaseKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText parses the result of String for a known kind. For any other text it returns a *FieldError.
 func (k *CaseKind) UnmarshalText(text []byte) error {
 	for _, kind := range []CaseKind{CaseDead, CaseUnknown} {
 		if kind.String() == string(text) {

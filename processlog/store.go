@@ -30,7 +30,8 @@ type Transaction interface {
 
 // Store is the table of entries. If Store and Queue disagree, Store is right. Its methods are called concurrently. Each
 // method works in one short transaction at READ COMMITTED, or in the caller's transaction. A Store computes "now" from
-// the database's clock, so its methods take durations and no times. The slots of a Calendar are the one exception.
+// the database's clock, so its methods take durations and no times. The slots of a Calendar and the created range of a
+// Filter are the exceptions.
 //
 // Store consists of six interfaces, one for each kind of caller. An implementation is right if it passes
 // suite.TestStore of package compensatortest/suite.

@@ -6,7 +6,7 @@ import "crypto/rand"
 // the library reads the row: if it holds the token of that write, the write happened and is still the last one.
 type Token [16]byte
 
-// NewToken draws a random Token.
+// NewToken draws a random Token. It may be called concurrently.
 func NewToken() Token {
 	var t Token
 	_, _ = rand.Read(t[:]) // rand.Read never returns an error. It ends the program instead.

@@ -271,8 +271,8 @@ func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
 	require.ErrorIs(t, err, lost)
 }
 
-// WaitBatch has seen that one entry of a batch ended, and waits for the others. A person then requeues the ended entry.
-// WaitBatch must wait for the requeued entry, too.
+// Batch.Wait has seen that one entry of a batch ended, and waits for the others. A person then requeues the ended entry.
+// Batch.Wait must wait for the requeued entry, too.
 // Failure: F108
 func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -304,7 +304,7 @@ func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 			p, err := c.Batch("b").Wait(t.Context())
 			done <- result{p, err}
 		}()
-		time.Sleep(time.Minute) // By now WaitBatch has read the batch and found the first held entry.
+		time.Sleep(time.Minute) // By now Batch.Wait has read the batch and found the first held entry.
 		healed.Store(true)
 		require.NoError(t, admin.Of(c).Requeue(t.Context(), dead, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ops", Reason: "healed"}}))
 		gate.Open()
