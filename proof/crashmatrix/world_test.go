@@ -144,7 +144,8 @@ func (w *world) prepare(in surroundings, victim int) {
 	}
 }
 
-// seed inserts n entries as an earlier process would have left them. They became due secondsAgo seconds ago.
+// seed inserts n entries as an earlier process would have left them, successes with their results. They became due secondsAgo seconds
+// ago.
 func (w *world) seed(key string, n int, columns, values string, secondsAgo int) {
 	w.t.Helper()
 	var log, ledger []string
@@ -155,4 +156,6 @@ func (w *world) seed(key string, n int, columns, values string, secondsAgo int) 
 	w.exec("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at, " + columns + ") VALUES " +
 		strings.Join(log, ","))
 	w.exec("INSERT INTO ledger VALUES " + strings.Join(ledger, ","))
+	w.exec(`INSERT INTO common_process_log_result (entry_id, result_epoch, result)
+		SELECT id, epoch, CONCAT('"',id,'-',epoch,'"') FROM common_process_log WHERE state=1 AND idempotent_id LIKE '` + key + `-%'`)
 }
