@@ -82,7 +82,7 @@ func (s *shop) place(ctx context.Context, o Order) error {
 	key := closingOf(o.ID)
 	return s.log.WithRetry(ctx, key, func(ctx context.Context) error {
 		return s.log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-			receipt, err := s.closeOrder.Record(ctx, tx, o, compensator.Options{IdempotencyKey: key, Delay: 3 * time.Second})
+			receipt, err := s.closeOrder.Record(ctx, tx, o, compensator.Options{IdempotencyKey: key, Delay: time.Second})
 			if err != nil || receipt.Duplicate() {
 				return err // the same order, placed before
 			}
