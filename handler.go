@@ -404,7 +404,7 @@ func (c *Compensator) checkLimits(ctx context.Context, l *Limit) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
-	return c.features.Engine.Store.ReturnStarts(ctx, processlog.StartLimit{Name: l.Of}, nil)
+	return c.store.CheckLimits(ctx)
 }
 
 func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {

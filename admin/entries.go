@@ -153,7 +153,7 @@ func (d *Admin) get(ctx context.Context, ref compensator.Ref) (*compensator.Entr
 		if err != nil || e.State != compensator.Succeeded {
 			return e, err
 		}
-		ends, err := Of(d.c).c.Store().Ends(ctx, []compensator.EntryID{e.ID})
+		ends, err := d.log.Store().Ends(ctx, []compensator.EntryID{e.ID})
 		for _, end := range ends {
 			if end.Version == e.Version {
 				e.Result = end.Result

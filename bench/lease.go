@@ -71,6 +71,18 @@ func newLeaseLoop(ctx context.Context, own *sql.DB, form leaseForm) (*leaseLoop,
 	return &leaseLoop{form: form, conn: conn}, err
 }
 
+// leaseWorker opens a loop and a queue for it. The caller closes both with the returned function.
+func (a *arena) leaseWorker(ctx context.Context, own *sql.DB, form leaseForm) (l *leaseLoop, q *leaseQueue, closeBoth func(), err error) {
+	if l, err = newLeaseLoop(ctx, own, form); err != nil {
+		return nil, nil, nil, err
+	}
+	if q, err = a.leaseQueue(); err != nil {
+		l.conn.Close()
+		return nil, nil, nil, err
+	}
+	return l, q, func() { q.client.Close(); l.conn.Close() }, nil
+}
+
 // step claims ids, runs nothing, and settles them. With fused commits it settles the entries of the step before.
 func (l *leaseLoop) step(ctx context.Context, ids []string) (settled []string, err error) {
 	tx, err := l.conn.BeginTx(ctx, nil)

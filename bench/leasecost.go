@@ -127,16 +127,11 @@ type leaseClaim struct {
 
 // workCalmly claims and settles 1,000 entries a second until ctx ends.
 func (a *arena) workCalmly(ctx context.Context, own *sql.DB, form leaseForm) error {
-	l, err := newLeaseLoop(a.Context(), own, form)
+	l, q, closeBoth, err := a.leaseWorker(a.Context(), own, form)
 	if err != nil {
 		return err
 	}
-	defer l.conn.Close()
-	q, err := a.leaseQueue()
-	if err != nil {
-		return err
-	}
-	defer q.client.Close()
+	defer closeBoth()
 	claimed := 0
 	for began := time.Now(); ctx.Err() == nil; {
 		due := int(time.Since(began).Milliseconds()) + 1

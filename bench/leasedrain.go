@@ -91,16 +91,11 @@ func (a *arena) drainLeases(form leaseForm, n, loops int) error {
 }
 
 func (a *arena) drainLeaseLoop(ctx context.Context, own *sql.DB, form leaseForm, n int, done *atomic.Int64) error {
-	l, err := newLeaseLoop(ctx, own, form)
+	l, q, closeBoth, err := a.leaseWorker(ctx, own, form)
 	if err != nil {
 		return err
 	}
-	defer l.conn.Close()
-	q, err := a.leaseQueue()
-	if err != nil {
-		return err
-	}
-	defer q.client.Close()
+	defer closeBoth()
 	for done.Load() < int64(n) {
 		ids, err := q.claim(ctx, floorBatch)
 		if err != nil {

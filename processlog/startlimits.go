@@ -26,11 +26,13 @@ type StartLimits interface {
 
 	// ReturnStarts takes starts back that ClaimLimited has granted and that never began. unused holds them for each key.
 	// ReturnStarts changes nothing for a key whose last starts were granted by another claim, and for a key that has no row.
-	// If unused is empty, it only checks that the table exists.
 	//
 	// The condition keeps the limit exact. Assume that a start of an hour ago is returned after a claim has been granted a
 	// whole burst. The next claim could then be granted one start more than the burst.
 	ReturnStarts(ctx context.Context, limit StartLimit, unused map[string]Unused) error
+
+	// CheckLimits returns a *FieldError if the table is missing.
+	CheckLimits(ctx context.Context) error
 }
 
 // StartLimit is a limit on the starts of entries. Each key has the whole limit for itself.

@@ -107,21 +107,16 @@ func (s *Store) unwrapOptional(ctx context.Context, tx processlog.Tx) (*Tx, erro
 
 // Load implements processlog.Store.
 func (s *Store) Load(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.nowLocked()
-	var rows []processlog.Row
-	for _, version := range s.committedOfLocked(ids) {
-		rows = append(rows, version.row(now))
-	}
-	return rows, nil
+	return s.read(ctx, ids, (*version).row)
 }
 
 // Ends implements processlog.Store.
 func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
+	return s.read(ctx, ids, (*version).end)
+}
+
+// The method read returns what the function of makes of the committed versions of entries. now is in unix ms.
+func (s *Store) read(ctx context.Context, ids []processlog.ID, of func(v *version, now int64) processlog.Row) ([]processlog.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -130,7 +125,7 @@ func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row
 	now := s.nowLocked()
 	var rows []processlog.Row
 	for _, version := range s.committedOfLocked(ids) {
-		rows = append(rows, version.end(now))
+		rows = append(rows, of(version, now))
 	}
 	return rows, nil
 }

@@ -157,6 +157,7 @@ func (t *storeTest) startThatIsReturnedIsGrantedAgain() {
 	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"": {Starts: 1, Granted: found.Rooms[""].Granted}, "without a row": {Starts: 3}}))
 	assert.Len(t, t.claimLimited(limit, token(2), time.Minute, ids[2:]...).Mine, 1)
 	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, nil))
+	require.NoError(t, t.Store.CheckLimits(t.ctx))
 	assert.Empty(t, t.claimLimited(limit, token(3), time.Minute, ids[2:]...).Mine)
 }
 

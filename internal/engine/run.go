@@ -132,12 +132,7 @@ func (d *dispatcher) giveBack(t *Type, attempts []*Attempt, calls int) {
 	// stands, a crash of this process counts against the entry.
 	d.claimSchedule.free(t, calls)
 	d.releases.Release(attempts[0].Row.Token, entries...)
-	for _, a := range attempts {
-		a.left(NotRun)
-		for _, f := range d.settler.settlements {
-			f.GivenBack(a)
-		}
-	}
+	d.settler.givenBack(attempts)
 }
 
 // giveUp gives up attempts that Type.separate found blocked. It frees the slots first, because write may wait for
@@ -149,12 +144,7 @@ func (d *dispatcher) giveUp(t *Type, calls int, blocked []*Attempt, write func()
 		return nil
 	}
 	err := write()
-	for _, a := range blocked {
-		a.left(NotRun)
-		for _, f := range d.settler.settlements {
-			f.GivenBack(a)
-		}
-	}
+	d.settler.givenBack(blocked)
 	return err
 }
 

@@ -451,6 +451,16 @@ func (s *settler) storing(batch []settlement) (answered func()) {
 	}
 }
 
+// givenBack notes that attempts ran nothing, and tells the settlements that their leases were given back.
+func (s *settler) givenBack(attempts []*Attempt) {
+	for _, a := range attempts {
+		a.left(NotRun)
+		for _, f := range s.settlements {
+			f.GivenBack(a)
+		}
+	}
+}
+
 // dropped tells the settlements that an attempt has ended without a stored outcome.
 func (s *settler) dropped(a *Attempt) {
 	for _, f := range s.settlements {

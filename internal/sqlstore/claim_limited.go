@@ -305,7 +305,7 @@ func (p *permits) states(ctx context.Context, tx processlog.Tx, asked []holder) 
 			if err := rows.Scan(&id, &version, &leased); err != nil {
 				return nil, err
 			}
-			if h := (holder{processlog.RowID(id), version}); state[h] == permitEnded && slices.Contains(chunk, h) {
+			if h := (holder{processlog.RowID(id), version}); state[h] == permitEnded {
 				if state[h] = permitLapsed; leased {
 					state[h] = permitHeld
 				}
@@ -367,34 +367,34 @@ func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []proce
 			k.holders = append(k.holders, h)
 		}
 		written[p.keyOf[h.id].key] = k
-		k.starts--
+		k.taken++
 		k.granted++
 	}
 	if len(written) == 0 {
 		return nil
 	}
-	return p.write(ctx, tx, written, mine)
+	if err := p.write(ctx, tx, written); err != nil {
+		return err
+	}
+	for _, k := range written {
+		k.starts, k.taken = k.starts-k.taken, 0
+	}
+	return nil
 }
 
-func (p *permits) write(ctx context.Context, tx processlog.Tx, written map[string]*keyPermits, mine []processlog.Row) error {
-	granted := make(map[string]int, len(written))
-	for i := range mine {
-		if p.of(&mine[i]) != nil {
-			granted[p.keyOf[mine[i].ID].key]++
-		}
-	}
+func (p *permits) write(ctx context.Context, tx processlog.Tx, written map[string]*keyPermits) error {
 	now := p.s.sql("{now}*1000000")
 	var values []string
 	for key, k := range written {
 		values = append(values, fmt.Sprintf("(%s, %s, %s+%d, %s, %d, %s, %d, %d, %d)", p.s.d.text(p.limit.Name), p.s.d.binary([]byte(key)), now,
-			int64(granted[key])*int64(p.limit.Interval), p.s.sql("{now}"), k.granted, p.s.d.binary([]byte(formatHolders(k.holders))), int64(p.limit.Interval), p.limit.Burst, p.limit.Concurrent))
+			int64(k.taken)*int64(p.limit.Interval), p.s.sql("{now}"), k.granted, p.s.d.binary([]byte(formatHolders(k.holders))), int64(p.limit.Interval), p.limit.Burst, p.limit.Concurrent))
 	}
 	slices.Sort(values)
 	query := p.s.sql(writeLimits, "values", strings.Join(values, ","),
 		"again", p.s.d.again("limit_name, limit_key", "granted_at", "starts", "holders", "start_interval", "burst", "concurrent"),
 		"moved", p.s.d.later("tat", now)+"+"+p.s.d.offer("tat")+"-"+now)
 	if _, err := execCount(ctx, tx, query); err != nil {
-		return fmt.Errorf("take %d permits of the limit %q: %w", len(mine), p.limit.Name, err)
+		return fmt.Errorf("take permits of %d keys of the limit %q: %w", len(written), p.limit.Name, err)
 	}
 	failpoint.Reach(failpoint.PermitsWritten)
 	return nil
@@ -452,10 +452,7 @@ const returnStarts = "UPDATE {limit}{by id} SET tat=tat-{unused} WHERE limit_nam
 
 // ReturnStarts implements Store. It locks rows in the order of their keys, as claims do.
 func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, unused map[string]processlog.Unused) error {
-	if len(unused) == 0 {
-		return s.checkLimits(ctx)
-	}
-	if limit.Interval == 0 {
+	if len(unused) == 0 || limit.Interval == 0 {
 		return nil
 	}
 	var keys, times []string
@@ -472,8 +469,8 @@ func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, u
 	return nil
 }
 
-// checkLimits returns an error if the _limit table does not exist.
-func (s *Store) checkLimits(ctx context.Context) error {
+// CheckLimits implements Store.
+func (s *Store) CheckLimits(ctx context.Context) error {
 	rows, err := s.pool().QueryContext(ctx, s.sql(noRows, "table", s.table.quoted("_limit")))
 	if err != nil {
 		return s.withoutLimits(fmt.Errorf("compensator: read the table %s: %w", s.table.quoted("_limit"), err))

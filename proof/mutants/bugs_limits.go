@@ -16,7 +16,7 @@ func limiting() []mutant {
 			name: "starts-that-are-not-counted", breaks: "G41",
 			what: "A claim grants starts and does not move the time of the limit.",
 			edits: []edit{
-				{"sqlstore.permits.write", `int64(granted[$key])*int64(p.limit.Interval)`, `0*int64(p.limit.Interval)`},
+				{"sqlstore.permits.write", `int64(k.taken)*int64(p.limit.Interval)`, `0*int64(p.limit.Interval)`},
 			},
 			sees: tests(store+"RateGrantsTheBurstAndThenOneStartEachInterval", "TestNoWindowHasMoreStartsThanTheRateAndTheBurstAllow"),
 		},

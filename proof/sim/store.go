@@ -199,15 +199,14 @@ func (s *gatedStore) ClaimLimited(ctx context.Context, want []processlog.Wanted,
 }
 
 func (s *gatedStore) ReturnStarts(ctx context.Context, limit processlog.StartLimit, unused map[string]processlog.Unused) error {
-	if len(unused) == 0 { // It only checks that the table exists, when a type is registered.
-		return s.store.ReturnStarts(ctx, limit, unused)
-	}
 	return s.from.step(ctx, classOnce, "return-starts", limit.Name, func() error {
 		err := s.store.ReturnStarts(ctx, limit, unused)
 		s.from.w.oracle.returned(&limit, unused, err)
 		return err
 	})
 }
+
+func (s *gatedStore) CheckLimits(ctx context.Context) error { return s.store.CheckLimits(ctx) }
 
 // claim sends a statement that claims entries.
 func (s *gatedStore) claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, accept func(*processlog.Row) bool, send func(accept func(*processlog.Row) bool) (processlog.Claimed, error)) (found processlog.Claimed, err error) {

@@ -56,6 +56,8 @@ type Limits struct {
 	e      *engine.Engine
 	unused groupcommit.Batcher[unused]
 
+	types map[*engine.Type]*limited // written at registration, before Run begins
+
 	mu       sync.Mutex          // guards the field below
 	settings map[string]Settings // by name
 }
@@ -69,7 +71,7 @@ type unused struct {
 
 // New makes the limits of an engine.
 func New(e *engine.Engine) *Limits {
-	l := &Limits{e: e, settings: make(map[string]Settings)}
+	l := &Limits{e: e, types: make(map[*engine.Type]*limited), settings: make(map[string]Settings)}
 	l.unused.Max, l.unused.Workers, l.unused.Flush = processlog.MaxRows, 1, l.giveBack
 	e.AwaitInDrain(&l.unused)
 	return l
@@ -118,11 +120,14 @@ func (l *Limits) attach(t *engine.Type, s Settings) {
 	}
 	t.ClaimBy(lt.claim)
 	t.Admit(engine.Admission{Room: lt.room, RoomAt: lt.roomAt, Admit: lt.admit, Ended: lt.ended})
-	l.e.Settle(engine.Settlement{
-		Stored:    func(a *engine.Attempt, _ processlog.State) { lt.over(a) },
-		Dropped:   lt.over,
-		GivenBack: lt.over,
-	})
+	if len(l.types) == 0 { // A program without limits pays nothing when it stores an outcome.
+		l.e.Settle(engine.Settlement{
+			Stored:    func(a *engine.Attempt, _ processlog.State) { l.over(a) },
+			Dropped:   l.over,
+			GivenBack: l.over,
+		})
+	}
+	l.types[t] = lt
 }
 
 // share notes the settings of a limit, which all types that share it must have.
@@ -277,11 +282,15 @@ func (lt *limited) ended(a *engine.Attempt, r engine.Result) {
 	}
 }
 
+// over notes that an attempt is over, if its type has a limit.
+func (l *Limits) over(a *engine.Attempt) {
+	if lt := l.types[a.Type]; lt != nil {
+		lt.over(a)
+	}
+}
+
 // over notes that an attempt holds its permit no more. It returns a start that was not used.
 func (lt *limited) over(a *engine.Attempt) {
-	if a.Type != lt.t {
-		return
-	}
 	lt.mu.Lock()
 	p := lt.permits[holderOf(a)]
 	delete(lt.permits, holderOf(a))
@@ -325,10 +334,9 @@ func (lt *limited) returned(starts map[string]processlog.Unused) {
 
 // giveBack returns starts that were not used. If that fails, the limit allows a little less for a while.
 func (l *Limits) giveBack(batch []unused) {
-	byLimit := grouped.By(batch, func(u unused) *limited { return u.limit })
-	for _, lt := range byLimit.Order {
+	for lt, unused := range grouped.Each(batch, func(u unused) *limited { return u.limit }) {
 		starts := make(map[string]processlog.Unused)
-		for _, u := range byLimit.Groups[lt] {
+		for _, u := range unused {
 			switch last := starts[u.key]; {
 			case u.granted > last.Granted: // The starts of earlier claims cannot be returned any more.
 				starts[u.key] = processlog.Unused{Starts: 1, Granted: u.granted}
