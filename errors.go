@@ -16,11 +16,11 @@ var (
 
 	// ErrDuplicate says that an entry with this idempotency key exists. Record returns it only if Options.FailOnDuplicate
 	// is set. Otherwise Record returns nil, and the receipt reports the duplicate.
-	ErrDuplicate = errors.New("compensator: idempotent id already recorded")
+	ErrDuplicate = errors.New("compensator: idempotency key already recorded")
 
 	// ErrOtherContent says that an entry with this idempotency key exists and has other content. Record returns it only if
 	// TypeConfig.RefuseOtherContent is set. Otherwise Receipt.Entries reports the difference in ContentMatches.
-	ErrOtherContent = errors.New("compensator: idempotent id already recorded with other content")
+	ErrOtherContent = errors.New("compensator: idempotency key already recorded with other content")
 )
 
 // These errors are about one entry, or about the Compensator itself.

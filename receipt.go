@@ -84,7 +84,7 @@ func (rec *recording) otherEvent(p int, e *NewEntry, result *Recorded) error {
 		return fmt.Errorf("%q: %w", result.IdempotencyKey, ErrOtherContent)
 	}
 	if rec.c.types.firstOtherContent(e.BusinessType) {
-		rec.c.log.Warn("compensator: an idempotent id was recorded again with other content, which was not stored; further ones of this type are not logged",
+		rec.c.log.Warn("compensator: an idempotency key was recorded again with other content, which was not stored; further ones of this type are not logged",
 			"type", e.BusinessType, "idempotent_id", result.IdempotencyKey, "entry", result.ID)
 	}
 	return nil

@@ -102,7 +102,7 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (firs
 	entry := t.Entry(v, Options{IdempotencyKey: id})
 	entry.done = true
 	if id == "" {
-		entry.err = errors.Join(entry.err, &FieldError{Field: "idempotent id", Reason: "is empty"})
+		entry.err = errors.Join(entry.err, &FieldError{Field: "idempotency key", Reason: "is empty"})
 	}
 	allProofs.asksOnce(proofOf{t.c.fingerprint, id})
 	receipt, err := t.c.Record(ctx, tx, entry)
@@ -286,7 +286,7 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 		problems = append(problems, err)
 	}
 	if strings.HasSuffix(string(e.IdempotencyKey), " ") {
-		refuse("idempotent id", endsWithSpace)
+		refuse("idempotency key", endsWithSpace)
 	}
 	if strings.HasSuffix(e.BatchID, " ") {
 		refuse("batch id", endsWithSpace)
@@ -295,7 +295,7 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 		name, value string
 		limit       int
 	}{
-		{"idempotent id", string(e.IdempotencyKey), processlog.MaxIdempotencyKey}, {"batch id", e.BatchID, processlog.MaxName}, {"business id", e.BusinessID, processlog.MaxName},
+		{"idempotency key", string(e.IdempotencyKey), processlog.MaxIdempotencyKey}, {"batch id", e.BatchID, processlog.MaxName}, {"business id", e.BusinessID, processlog.MaxName},
 		{"business ext id", e.BusinessExtID, processlog.MaxName}, {"user id", e.UserID, processlog.MaxName}, {"user name", e.UserName, processlog.MaxName},
 	} {
 		if reason := badText(f.value, f.limit); reason != "" {
@@ -306,7 +306,7 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 		refuse("content", fmt.Sprintf("%d bytes, at most %d", len(e.Content), maxContent))
 	}
 	if e.MaxAttempts < 0 || e.MaxAttempts > processlog.MaxCount {
-		refuse("max process count", fmt.Sprintf("%d: want 0 (the type's) or more", e.MaxAttempts))
+		refuse("max attempts", fmt.Sprintf("%d: want 0 (the type's) or more", e.MaxAttempts))
 	}
 	return problems
 }

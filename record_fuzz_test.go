@@ -54,7 +54,7 @@ func FuzzTexts(f *testing.F) {
 		padded := strings.HasSuffix(text, " ")
 		name, key := badText(text, processlog.MaxName) == "", badText(text, processlog.MaxIdempotencyKey) == "" && !padded
 		for field, accepted := range map[string]bool{
-			"idempotent id": key, "batch id": name && !padded, "business id": name, "business ext id": name, "user id": name, "user name": name, "content": len(text) <= 100,
+			"idempotency key": key, "batch id": name && !padded, "business id": name, "business ext id": name, "user id": name, "user name": name, "content": len(text) <= 100,
 		} {
 			require.Equal(t, !accepted, refuses(err, field), "%s of %q: %v", field, text, err)
 		}

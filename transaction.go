@@ -285,7 +285,7 @@ const (
 // context.Cause(ctx).
 func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, do func(ctx context.Context) error) error {
 	if proof == "" {
-		return &FieldError{Field: "proof", Reason: "is empty: want the idempotent id of an entry that the transaction records"}
+		return &FieldError{Field: "proof", Reason: "is empty: want the idempotency key of an entry that the transaction records"}
 	}
 	defer allProofs.under(proofOf{c.fingerprint, proof})()
 	for try := 1; ; try++ {

@@ -91,7 +91,7 @@ type OtherTypeError struct {
 }
 
 func (e *OtherTypeError) Error() string {
-	return fmt.Sprintf("compensator: idempotent id %q belongs to an entry of type %q, not %q", e.IdempotencyKey, e.Recorded, e.Asked)
+	return fmt.Sprintf("compensator: idempotency key %q belongs to an entry of type %q, not %q", e.IdempotencyKey, e.Recorded, e.Asked)
 }
 
 // Refusal names an entry that the database refuses to change, for example because of a trigger or a constraint.

@@ -39,8 +39,13 @@ func (id ID) String() string { return strconv.FormatUint(id.row, 10) }
 // above 2^53.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText parses text as ParseID does. So it refuses the text of the zero ID.
+// UnmarshalText parses the text of MarshalText. Unlike ParseID it accepts the text of the zero ID, so that a struct with
+// an unset ID decodes its own JSON.
 func (id *ID) UnmarshalText(text []byte) error {
+	if string(text) == "0" {
+		*id = ID{}
+		return nil
+	}
 	parsed, err := ParseID(string(text))
 	if err == nil {
 		*id = parsed

@@ -74,7 +74,7 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	require.True(t, result.WasAlready)
 	require.Equal(t, stored, w.Row(id), "a second time nothing is written")
 	receipt := write()
-	require.True(t, receipt.Duplicate(), "its idempotent id guards")
+	require.True(t, receipt.Duplicate(), "its idempotency key guards")
 	require.True(t, receipt.Entries[0].ContentMatches, "what the content was nobody can say: the event is not refused")
 
 	for _, dry := range []bool{true, false} {

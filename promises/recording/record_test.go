@@ -105,7 +105,7 @@ func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
 		tx := w.Begin(db)
 		_, err := c.Record(t.Context(), tx, harness.Untyped(1)[0], bad)
 		for _, field := range []string{
-			"entry 2 of 2", "business type", "idempotent id", "batch id", "business id", "business ext id", "user id", "user name", "content", "At", "max process count", "headers",
+			"entry 2 of 2", "business type", "idempotency key", "batch id", "business id", "business ext id", "user id", "user name", "content", "At", "max attempts", "headers",
 		} {
 			assert.ErrorContains(t, err, field)
 		}
@@ -132,7 +132,7 @@ func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
 	var field *compensator.FieldError
 	for _, key := range []string{strings.Repeat("k", 192), strings.Repeat("😀", 192), "half a rune \xf0\x9f", "nul \x00"} {
 		require.ErrorAs(t, record(compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)}), &field, "%q", key)
-		assert.Equal(t, "idempotent id", field.Field)
+		assert.Equal(t, "idempotency key", field.Field)
 	}
 	long := strings.Repeat("😀", 191)
 	require.NoError(t, record(compensator.Options{IdempotencyKey: compensator.IdempotencyKey(long), BusinessID: long[:4*64]}))

@@ -294,7 +294,7 @@ func TestEntrysOwnMaxAttemptsIsItsBudget(t *testing.T) {
 	for budget, want := range map[int]int{0: 3, 1: 1, 2: 2, 5: 5} {
 		id := w.Put(orders, budget, compensator.Options{MaxAttempts: budget})
 		w.WaitState(id, compensator.Dead)
-		require.Equal(t, want, ran.Of(id), "max process count %d", budget)
+		require.Equal(t, want, ran.Of(id), "max attempts %d", budget)
 	}
 	lowered := w.Put(orders, 9, compensator.Options{MaxAttempts: 9, Delay: time.Hour})
 	w.Exec("UPDATE common_process_log SET state=-1, process_count=4, max_process_count=2, next_at=1 WHERE id=?", lowered.Row())

@@ -10,7 +10,7 @@ type Insert struct {
 	Type    string `json:"type"`               // business type
 	Hash    uint64 `json:"hash"`               // hash of the content passed to the library
 	DelayMS int64  `json:"delay_ms,omitempty"` // delay until the entry is due
-	Max     int    `json:"max,omitempty"`      // max process count of this entry (0: the one of its type)
+	Max     int    `json:"max,omitempty"`      // largest number of attempts of this entry (0: the one of its type)
 	Mode    string `json:"mode,omitempty"`     // how the transaction is committed, for human readers: "raw", "connector", "intx" …
 }
 
