@@ -41,7 +41,8 @@ type findings struct {
 	calls   int
 }
 
-// look builds the program and searches it. It leaves out debugging information, which is never loaded.
+// look builds the program and searches it. The build leaves out debugging information (-w), which is never loaded into
+// memory.
 func look(t *testing.T, flags ...string) (f findings) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "engine")

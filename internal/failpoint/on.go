@@ -34,7 +34,7 @@ var points = []Point{
 // armed is the point at which this process ends itself.
 var armed Point
 
-// left is how many more times the process must reach armed.
+// left counts how many more times the process must reach the armed point before it ends itself.
 var left atomic.Int64
 
 func init() {

@@ -46,7 +46,7 @@ const (
 	AttemptStarted       Point = "attempt-started"        // an attempt has started, but neither the handler nor the compensation has run
 	BatchStarted         Point = "batch-started"          // a batch of several entries is ready, but the handler has not run
 	BatchBroken          Point = "batch-broken"           // the handler of a batch returned no verdict, but its entries have not run one by one
-	BatchEnded           Point = "batch-ended"            // an entry found that all entries of the batch before it have ended, but its own handler has not run
+	BatchEnded           Point = "batch-ended"            // all entries of the batch before this entry have ended, but the handler of this entry has not run
 	HandlerReturned      Point = "handler-returned"       // the handler has returned, but its outcome is not queued for storing
 	CallReturned         Point = "call-returned"          // a handler has worked outside the database, and its transaction has not begun
 	ThenReturned         Point = "then-returned"          // a handler has written in the transaction that begins after its call, but its outcome is not written
@@ -60,7 +60,7 @@ const (
 	OrderingJoined  Point = "ordering-joined"  // entries of serial types have positions, in a transaction that is still open
 	OrderingRead    Point = "ordering-read"    // the first entries of the claimed keys are known, but nothing is started or put back
 	OrderingNoted   Point = "ordering-noted"   // claimed entries are noted as blocked, and still hold their leases
-	OrderingBlocked Point = "ordering-blocked" // blocked entries are put back, but nobody has checked whether they have become first since then
+	OrderingBlocked Point = "ordering-blocked" // blocked entries are put back, but this process has not checked whether they have become first since then
 	OrderingLeft    Point = "ordering-left"    // the next entries of the keys are due and ended entries are removed, but no process is notified
 	OrderingMoved   Point = "ordering-moved"   // the next entries are due, the queue is not updated
 
@@ -79,7 +79,7 @@ const (
 const (
 	OwnerChecked    Point = "owner-checked"    // the queue belongs to this database, and this process has not asked to lead
 	LeadershipAsked Point = "leadership-asked" // this process may be the leader, and has enqueued nothing
-	HeadsRead       Point = "heads-read"       // the round has done nothing yet
+	HeadsRead       Point = "heads-read"       // the reconciler has read the oldest entry of each type, but has enqueued nothing
 	PageScanned     Point = "page-scanned"     // the entries to enqueue are read, the queue is not updated
 	RebuildBegun    Point = "rebuild-begun"    // this process must enqueue the types that the queue has lost, but has enqueued none of them
 	RebuildEnqueued Point = "rebuild-enqueued" // all entries are enqueued, but the types are not marked as whole
@@ -104,18 +104,18 @@ const (
 
 // These are the points of operations and maintenance.
 const (
-	CaseOpened       Point = "case-opened"       // a case is opened, in the transaction that makes its entry dead or in one of maintenance, but not committed
-	CaseClosed       Point = "case-closed"       // a case is closed after a change and its audit record, but this is not committed
-	OperationWritten Point = "operation-written" // an operation is written before the change that it describes, but not committed
+	CaseOpened       Point = "case-opened"       // a case is opened, but not committed; the transaction makes the entry dead, or belongs to maintenance
+	CaseClosed       Point = "case-closed"       // a change, its audit record and the closed case are written, but not committed
+	OperationWritten Point = "operation-written" // an operation is written, but not committed; the change that it describes is not written yet
 	AuditWritten     Point = "audit-written"     // a person's action and its audit record are written, not committed
-	ChangeCommitted  Point = "change-committed"  // neither a running attempt nor the queue is notified
+	ChangeCommitted  Point = "change-committed"  // a change is committed, but neither a running attempt nor the queue is notified
 	ResultInTx       Point = "result-in-tx"      // the outcome and its Result are written in the handler's transaction, which is still open
 	ResultsWritten   Point = "results-written"   // the Results of outcomes are written in the transaction that stores the outcomes, but not committed
 	FaultsWritten    Point = "faults-written"    // the Faults of outcomes are written in the transaction that stores the outcomes, but not committed
-	PurgePart        Point = "purge-part"        // one statement has deleted its rows
+	PurgePart        Point = "purge-part"        // one statement of a purge has deleted its rows; others may not have run
 	MarksRead        Point = "marks-read"        // the last slots of periodic types are read, but no due slot is recorded
 	MarkMoved        Point = "mark-moved"        // the last slot has moved, in a transaction that is still open, but the entries are not inserted yet
-	MigrationPart    Point = "migration-part"    // one statement has created its table
+	MigrationPart    Point = "migration-part"    // one statement of a migration has created its table; others may not have run
 )
 
 // These are the points of stopping.

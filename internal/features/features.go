@@ -1,8 +1,8 @@
 // Package features attaches the optional parts of the library to an engine.
 //
-// Each feature is a package of its own and has one file here, which is the only place that names it. In its init, the
-// file of a feature adds a function to the list of features. Without that file and the feature's package everything
-// else still compiles. A call that needs the feature then returns an error, or does nothing.
+// Each feature is a package of its own. One file here imports that package, and its init adds a function to the list of
+// features. If you delete that file and the feature's package, everything else still compiles. A call that needs the
+// feature then returns an error, or does nothing.
 package features
 
 import (
@@ -30,7 +30,7 @@ type Config struct {
 	Transactions Transactions
 }
 
-// Transactions are what transactional handlers need of the database. See transactional.Settings.
+// Transactions is what transactional handlers need from the database. See transactional.Settings.
 type Transactions struct {
 	Begin        func(ctx context.Context) (Transaction, error)
 	ServersFault func(err error) (may, whole bool)
@@ -71,7 +71,8 @@ type TypeSettings struct {
 	RunCall       CallHandler // nil: the handler does not begin its transaction late
 }
 
-// Limit limits how many entries start, over all processes. It has a name. See limits.Settings.
+// Limit limits how many entries start, over all processes. Types with a limit of the same name share it. See
+// limits.Settings.
 type Limit struct {
 	Name       string
 	Interval   time.Duration
@@ -118,13 +119,15 @@ type Set struct {
 	// Health asks the database and the queue. It leaves History and OpenBreakers empty.
 	Health func(ctx context.Context) observe.Health
 
-	// Lost returns what the database has lost and nobody has accepted, or nil. It asks no server.
+	// Lost returns the loss of data that was detected in the database, or nil if there is none or a person has accepted
+	// it. It asks no server.
 	Lost func() error
 
-	// AcceptLoss ends the report of a loss in all processes. It returns what the database has lost, as far as this process knows.
+	// AcceptLoss ends the report of a loss in all processes. It returns the lost entries that this process knows of.
 	AcceptLoss func(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error)
 
-	// Recur does work once for each slot of a schedule, in one of all processes. Call it before Run. It asks the database.
+	// Recur calls p.Do once for each slot of a schedule, in one of all processes. Call Recur before Run. Recur asks the
+	// database.
 	Recur func(ctx context.Context, p Period) error
 
 	// Serialize gives a type an ordering key, before the type is registered. It asks the database.
@@ -148,9 +151,9 @@ type Set struct {
 	limit    func(l Limit) (func(t *engine.Type), error)   // nil if the feature is not built in
 	types    []func(t *engine.Type, settings TypeSettings) // each is called for each type, when the type is registered
 
-	// notify sends messages to the other processes, and listen receives theirs until its context ends. Both are nil if no
-	// queue carries messages. heard is called for each message. It reports whether the message was for another feature
-	// than the queue.
+	// notify sends messages to the other processes. listen receives their messages until its context ends. Both are nil
+	// if no queue carries messages. heard is called for each received message. It returns true if it has handled the
+	// message for a feature other than the queue.
 	notify func(ctx context.Context, messages []string) error
 	listen func(ctx context.Context)
 	heard  func(message string) bool

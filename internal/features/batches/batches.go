@@ -17,10 +17,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// aloneAfter is how many consecutive leases an entry must lose to run alone. It must not exceed engine.MostSharedLosses.
+// An entry that has lost aloneAfter consecutive leases runs alone. The number must not exceed engine.MostSharedLosses.
 const aloneAfter = 2
 
-// Settings are those of a type whose handler takes several entries.
+// Settings are the settings of a type whose handler takes several entries.
 type Settings struct {
 	// Call runs the handler. Its result has the meaning that BatchFunc of the root package documents.
 	Call func(ctx context.Context, rows []*processlog.Row) []error
@@ -28,12 +28,12 @@ type Settings struct {
 	Wait time.Duration // how long a due entry may wait for others to share its call
 }
 
-// Batches are the types of one engine whose handlers take several entries.
+// Batches manages the types of one engine whose handlers take several entries in a call.
 type Batches struct {
 	e *engine.Engine
 
-	mu   sync.Mutex // guards the field below
-	late map[*engine.Attempt]struct{}
+	mu   sync.Mutex                   // guards late
+	late map[*engine.Attempt]struct{} // attempts whose batch timed out
 }
 
 // New makes the batches of an engine.
@@ -60,7 +60,7 @@ func (b *Batches) Attach(t *engine.Type, s Settings) {
 	t.Group(&calls{settings: s, lingering: lingering{wait: s.Wait, batch: s.Size}, b: b, e: b.e, t: t})
 }
 
-// calls are the calls of one type. They implement engine.Grouping.
+// calls makes the handler calls of one type. It implements engine.Grouping.
 type calls struct {
 	lingering
 	settings Settings
@@ -93,8 +93,8 @@ func (c *calls) Start(batch []*engine.Attempt) {
 
 // run runs a batch under one context of its own, so that the end of one entry's attempt does not fail the others.
 //
-// If the batch has no verdict for each entry, it costs no attempt. Every entry then runs again alone, and that run
-// counts.
+// If the handler does not return one verdict for each entry, the call costs no attempt. Every entry then runs again
+// alone, and that run counts.
 func (c *calls) run(batch []*engine.Attempt) {
 	var verdicts []error
 	whole := false
@@ -146,8 +146,9 @@ func (c *calls) judge(ctx context.Context, rows []*processlog.Row) (verdicts []e
 	if verdicts == nil {
 		return nil, true
 	}
-	// After a timeout the errors may not be the entries' own, so an error counts only once its entry has run alone (G7,
-	// no false exhaustion). A batch without errors is a success, however late.
+	// After a timeout, an error may come from the timeout and not from the entry. An error therefore counts only once
+	// its entry has run alone (G7, no false exhaustion). A batch without errors is a success, even if it ends after its
+	// timeout.
 	timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout) && slices.ContainsFunc(verdicts, func(err error) bool { return err != nil })
 	return verdicts, len(verdicts) == len(rows) && !timedOut
 }
@@ -165,8 +166,8 @@ func (s *Settings) call(ctx context.Context, rows []*processlog.Row) []error {
 	return copies
 }
 
-// again runs an entry of a failed batch alone. If no handler may be called for the entry, it ends the attempt instead.
-// The parameter timedOut says whether the batch timed out. A batch that timed out may have done its work.
+// again runs an entry of a failed batch alone. If the entry may not run any more, again ends the attempt instead.
+// timedOut says whether the batch timed out, and so may have done its work.
 func (c *calls) again(a *engine.Attempt, timedOut bool) {
 	if timedOut {
 		c.b.note(a)
@@ -191,7 +192,7 @@ func (b *Batches) note(a *engine.Attempt) {
 	b.late[a] = struct{}{}
 }
 
-// wasLate reports whether the batch of an attempt timed out. It forgets what note remembered.
+// wasLate reports whether the batch of an attempt timed out. It also forgets the attempt.
 func (b *Batches) wasLate(a *engine.Attempt) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -221,11 +222,11 @@ func markLate(a *engine.Attempt, o *processlog.Outcome) {
 // errNoVerdict ends the first call of an entry whose batch had no verdict. The entry runs again alone.
 var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
 
-// errShut ends the attempt of an entry whose batch had no verdict, if the entry may not run alone. For example, the end
-// of the batch has opened a breaker.
+// errShut ends the attempt of an entry whose batch had no verdict, if the entry may not run alone now. For example, the
+// failure of the batch has opened the type's breaker.
 var errShut = errors.New("compensator: the batch came to no verdict, and its type may start nothing now; its entries wait")
 
-// only returns the verdict of a batch with one entry.
+// This function returns the verdict of a batch with one entry.
 func only(verdicts []error) error {
 	switch {
 	case verdicts == nil:

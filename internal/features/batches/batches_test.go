@@ -26,8 +26,8 @@ func TestEntryThatFailsAloneAfterALateBatchSaysSo(t *testing.T) {
 	require.False(t, success.TimedOut || success.Faults != nil)
 }
 
-// A crash costs each entry of the call a lease. An entry must run alone before it has lost its last one. Otherwise an
-// entry that crashes nothing is dead-lettered because of one that does.
+// A crash costs each entry of the call a lease. An entry must run alone before it can lose its last lease. Otherwise an
+// entry is dead-lettered because another entry of its call crashes the process.
 func TestEntryRunsAloneBeforeItsLastLease(t *testing.T) {
 	c := &calls{lingering: lingering{batch: 8}}
 	shared := 0 // calls that an entry shares although each of them crashes

@@ -12,8 +12,8 @@ import (
 // batch. The claim schedule therefore uses the entry's due time plus the BatchWait. If enough entries for a full batch
 // are due, it claims at once.
 
-// lookPause returns the time between two looks at a type whose entries linger. A look finds out whether a batch is
-// full. It is needed because other processes do not report how many entries they record.
+// lookPause returns the time between two looks. A look is a read that finds out whether enough lingering entries of a
+// type are due for a batch. Looks are needed because other processes do not report how many entries they record.
 func lookPause(wait time.Duration) time.Duration {
 	return min(max(wait/8, 10*time.Millisecond), 250*time.Millisecond)
 }

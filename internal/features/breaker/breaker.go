@@ -15,21 +15,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settings are the settings of HandlerConfig.Breaker. The breaker looks at the latest Of entries. It opens when at least
-// Share of them report that the handler's dependency is down. Pause is the first pause before a probe.
+// Settings are the settings of HandlerConfig.Breaker.
 type Settings struct {
-	Of    int
-	Share float64
-	Pause time.Duration
+	Of    int           // number of latest entries that the breaker takes into account
+	Share float64       // share of these entries that opens the breaker, if their calls report that the handler's dependency is down
+	Pause time.Duration // first pause before a probe
 }
 
-// mostPause is the longest pause of a breaker whose probes fail. A longer Settings.Pause replaces it.
+// mostPause limits the pause after failed probes, unless Settings.Pause is longer.
 const mostPause = time.Minute
 
 // Breaker stops the claims of one type in this process while the handler's dependency is down.
 //
-// While the breaker is open, no call of the handler may begin. After a pause one entry may be claimed, the probe. Its
-// call decides whether the breaker closes or pauses again.
+// While the breaker is open, no call of the handler may begin. After a pause, one entry may be claimed as the probe.
+// The result of the probe's call closes the breaker or starts the next pause.
 //
 // The state is kept in memory. Each Run begins with a closed breaker.
 type Breaker struct {
@@ -41,14 +40,14 @@ type Breaker struct {
 	// A caller may hold the lock of the type's slots when it locks mu. So never lock the slots while you hold mu. mu
 	// guards the fields below.
 	mu         sync.Mutex
-	latest     []lastCall // verdicts of at most Of entries, the oldest first
+	latest     []lastCall // last calls of at most Settings.Of entries, the oldest first
 	generation int        // number of times the breaker has opened and closed; reports of calls from an earlier generation are ignored
 	open       *observe.OpenBreaker
 	probing    bool // a probe is running
 	calls      map[*engine.Attempt]*call
 }
 
-// lastCall is the report of an entry's last call. A batch counts as its first entry.
+// lastCall says whether the last call of an entry failed. The call of a batch counts for the first entry of the batch.
 type lastCall struct {
 	id     processlog.ID
 	failed bool
@@ -199,7 +198,7 @@ func (b *Breaker) callEnded(batch []*engine.Attempt, verdicts []error, whole boo
 	b.hear(batch[0], b.callOf(batch[0], 1), report.about(batch...), why)
 }
 
-// stuck handles a handler that has not returned after its timeout. It counts as a report that the dependency is down.
+// stuck reports that the dependency is down, because a handler has not returned after its timeout.
 func (b *Breaker) stuck(a *engine.Attempt, number uint32) {
 	b.hear(a, b.callOf(a, number), down, processlog.ErrTimeout)
 }
@@ -265,8 +264,8 @@ func (b *Breaker) openLocked(open observe.OpenBreaker, pause time.Duration) {
 	b.setLocked(&open)
 }
 
-// countLocked adds an entry's verdict, and reports whether too many of the latest Of entries have failed. Each entry
-// counts once, so that one entry that keeps failing does not stop the others.
+// countLocked adds the verdict of an entry, and reports whether too many of the latest entries have failed. It keeps
+// one verdict for each entry, so that one entry that keeps failing does not stop the others.
 func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 	b.latest = slices.DeleteFunc(b.latest, func(w lastCall) bool { return w.id == id })
 	if len(b.latest) == b.Of {
@@ -283,8 +282,8 @@ func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 	return failed && len(b.latest) == b.Of && float64(failures) >= b.Share*float64(b.Of)-1e-9
 }
 
-// about adjusts the report of a call for the attempts that it ran. After the MaxWait of an entry, a dependency that is
-// down counts as a failure of the entry. about then returns up, so that the breaker does not delay the entry's end.
+// After the MaxWait of an entry, an outage of the dependency counts as a failure of the entry. For a batch with such an
+// entry, about turns the report down into up, so that the breaker does not delay the entry's end.
 func (r report) about(attempts ...*engine.Attempt) report {
 	if r == down && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.HadItsTime(&a.Row) }) {
 		return up
@@ -313,8 +312,8 @@ func reportOf(err, cause error) report {
 	return up
 }
 
-// batchReport returns what a batch's call shows. If the dependency was up for one entry, the report is up. Without a
-// verdict for each entry, only a timeout shows that the dependency is down.
+// batchReport returns what the call of a batch shows about the dependency. If the dependency was up for one entry, the
+// report is up. If the batch did not return one verdict for each entry, only a timeout counts as down.
 func batchReport(verdicts []error, whole bool, cause error) (r report, why error) {
 	switch {
 	case !whole && errors.Is(cause, processlog.ErrTimeout):

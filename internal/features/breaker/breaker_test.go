@@ -63,7 +63,7 @@ func (b *broken) call(t *testing.T, errs ...error) {
 	}
 }
 
-// inBubble runs test in a bubble, with random numbers from a fixed seed.
+// inBubble runs test in a synctest bubble, with random numbers from a fixed seed.
 func inBubble(t *testing.T, test func(t *testing.T, b *broken)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,8 +205,8 @@ func TestProbeThatMakesNoCallGivesWayAtOnce(t *testing.T) {
 	})
 }
 
-// A probe that ignores its context may never return. The Stuck notification must end it as a probe, so that the type is
-// probed again.
+// A probe that ignores its context may never return. When the engine reports the probe's handler as stuck, the breaker
+// must count the probe as failed. Otherwise the type is never probed again.
 // Failure: F77
 func TestProbeThatHangsHasFailed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broken) {
@@ -269,8 +269,8 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 	}
 }
 
-// The MaxWait of an entry is over, so its waits count as failures. The breaker must not delay the entry any further.
-// The entry's calls never open the breaker, but they can close it.
+// The MaxWait of an entry is over, so an outage counts as a failure of the entry. The breaker must not delay the entry
+// any further. The entry's calls never open the breaker, but they can close it.
 func TestEntryThatHasHadItsTimeOpensNoBreaker(t *testing.T) {
 	synctest.Test(t, hadItsTime)
 }

@@ -1,6 +1,6 @@
-// Package commitpoll asks the database which transactions have committed, if this process cannot see their end. Such
-// transactions run on a pool that is not a Connector. Without this package, their entries start with the next round of
-// the reconciler.
+// Package commitpoll asks the database which transactions have committed. It does so for transactions whose end this
+// process cannot see, because they run on a pool that is not a Connector. Without this package, their entries start
+// with the next round of the reconciler.
 package commitpoll
 
 import (
@@ -14,11 +14,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pollAfter lists when the database is first asked about a transaction, counted from the transaction's statement.
+// pollAfter lists the ages at which the database is first asked about a transaction. The age counts from the
+// transaction's statement.
 var pollAfter = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
 const (
-	// pollEvery is the shortest time between two polls. It makes a busy process ask for many transactions in one poll.
+	// pollEvery is the shortest time between two polls. Because of it, one poll of a busy process asks for many
+	// transactions.
 	pollEvery = 50 * time.Millisecond
 
 	// pollSlowEvery is the shortest time between two polls for slow transactions. All of them share these polls.
@@ -36,8 +38,8 @@ const (
 	// their entries.
 	mostWaiting = 10_000
 
-	// mostSlow is how many slow transactions may wait for a poll, so that one statement asks for all of them. The oldest
-	// ones are dropped first, because they have most likely been rolled back.
+	// mostSlow is how many slow transactions may wait for a poll. One statement can ask for that many. If there are
+	// more, the oldest are dropped, because they have most likely been rolled back.
 	mostSlow = processlog.MaxRows
 )
 
@@ -51,7 +53,7 @@ type transaction struct {
 	gone  bool      // whether it can no longer commit
 }
 
-// slow reports whether a transaction has taken longer than the polls of pollAfter.
+// slow reports whether a transaction has had all polls of pollAfter and no poll has found its commit.
 func (t *transaction) slow() bool { return t.polls >= len(pollAfter) && !t.found }
 
 // Poller asks the database whether transactions have committed, with one statement for all transactions that are due.

@@ -9,22 +9,25 @@ import (
 )
 
 const (
-	// gatherTime is how long a type whose limit is used up waits at most for several starts, to claim them together.
+	// gatherTime limits how long a type whose rate is used up waits, so that one claim can take several starts.
 	gatherTime = 150 * time.Millisecond
 
-	// mostVainWait is how much longer a process waits at most because others took all starts. Each such claim in a row doubles the wait.
+	// mostVainWait limits the extra random wait after claims that got no start because other processes took all of
+	// them. The limit of the extra wait doubles with each such claim in a row.
 	mostVainWait = 400 * time.Millisecond
 
-	// permitPoll and mostPermitPoll are how long a process waits for a permit that another process holds.
+	// A process that waits for a permit of another process claims again after permitPoll plus a random time. The random
+	// time is at most permitPoll at first. Its limit doubles with each claim that got nothing, up to mostPermitPoll.
 	permitPoll     = 50 * time.Millisecond
 	mostPermitPoll = time.Second
 
-	// mostGateWait is how long a gate stays closed at most. Other processes may return starts, or run with a new limit.
+	// mostGateWait limits how long a gate stays closed. A closed gate does not see that other processes return starts,
+	// or run with a new limit.
 	mostGateWait = 5 * time.Second
 )
 
-// gate says how many entries of a type are worth a claim, for a limit without keys. It goes by the last claim. Its zero value is open for
-// the first claim.
+// gate estimates how many entries of a type are worth a claim, for a limit without keys. The estimate starts from the
+// result of the last claim. The zero value is open for the first claim.
 type gate struct {
 	open bool // the limit has keys, so the type is always worth a claim
 
@@ -93,7 +96,8 @@ func (g *gate) claimed(found *processlog.Claimed, limit *processlog.StartLimit, 
 	}
 }
 
-// gather returns how many starts to wait for. A third of the burst is left, so that a claim that comes late loses no start.
+// gather returns how many starts to wait for before the next claim. It leaves a third of the burst free, so that no
+// start is lost if the claim comes late.
 func gather(limit *processlog.StartLimit) int {
 	if limit.Interval == 0 {
 		return 1

@@ -1,13 +1,14 @@
 // Package limits implements TypeConfig.Limit: how many entries start, and run at once, over all processes.
 //
-// The store decides which entries get a permit, in the transaction of their claim. See StartLimits in package processlog. This package
-// has each claim of a limited type ask the store, and decides when the next claim is worthwhile:
+// The store decides which entries get a permit, in the transaction of their claim. See StartLimits in package
+// processlog. This package makes each claim of a limited type ask the store, and decides when the next claim is
+// worthwhile:
 //
 //   - A limit without keys holds up its whole type. The type is not claimed until the limit allows a start (gate.go).
-//   - A limit with keys holds up the entries of one key. This process remembers which entries wait for a permit, and claims them
-//     when they may get one (line.go). Entries of other keys are claimed meanwhile.
+//   - A limit with keys holds up the entries of one key. This process remembers which entries wait for a permit, and claims
+//     them when they may get one (line.go). Entries of other keys are claimed meanwhile.
 //
-// Everything here is a hint, except for one rule: an entry whose permit is older than grantLife does not start.
+// All estimates here are hints. Only one rule is exact: an entry whose permit is older than grantLife does not start.
 //
 //	limits.go   which types have limits, and which claimed entries may start
 //	gate.go     when a type without keys is worth a claim
@@ -37,8 +38,9 @@ const (
 	problemReturn = "starts that were not used could not be returned to a limit"
 )
 
-// grantLife is how old a permit may be when its entry starts. A start that comes later could fall into the same window as starts
-// that were granted after it. The time runs from before the claim, so it covers the commit.
+// grantLife is the maximum age of a permit when its entry starts. The age counts from just before the claim is sent, so
+// it includes the commit. An entry that starts later could fall into the same window of time as starts that were
+// granted after it. That window could then hold more starts than the limit allows.
 const grantLife = time.Second
 
 // Settings are the settings of TypeConfig.Limit. The fields mean the same as those of processlog.StartLimit. Key is nil, or returns
@@ -104,7 +106,8 @@ type permit struct {
 	used    bool      // the handler was called
 }
 
-// With returns a function that has a type obey a limit. It returns a *FieldError if another type has another limit of the same name.
+// With returns a function that applies a limit to a type. With returns a *FieldError if another type has a limit of the
+// same name with other settings.
 func (l *Limits) With(s Settings) (attach func(t *engine.Type), err error) {
 	if err := l.share(&s); err != nil {
 		return nil, err
@@ -130,7 +133,7 @@ func (l *Limits) attach(t *engine.Type, s Settings) {
 	l.types[t] = lt
 }
 
-// share notes the settings of a limit, which all types that share it must have.
+// share stores the settings of a limit. It returns an error if another type uses the limit with other settings.
 func (l *Limits) share(s *Settings) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +145,8 @@ func (l *Limits) share(s *Settings) error {
 	return nil
 }
 
-// keyOf returns the StartLimit.Key for a key function, which is the user's or nil. An entry that a claim only counts needs no permit.
+// keyOf returns the function for StartLimit.Key. The parameter key is the user's function, or nil. A claim that runs no
+// handler, because it only counts a lost lease, needs no permit.
 func (lt *limited) keyOf(key func(row *processlog.Row) string) func(row *processlog.Row) (string, bool, bool) {
 	return func(row *processlog.Row) (string, bool, bool) {
 		switch {
@@ -153,7 +157,7 @@ func (lt *limited) keyOf(key func(row *processlog.Row) string) func(row *process
 		}
 		text, err := call(key, row)
 		if err != nil {
-			// Nobody knows beside which entries this one may start.
+			// Without its key, it is unknown which limit applies to this entry.
 			lt.e.Problems.Complain(problemKey, err, "type", lt.t.Name, "entry", row.ID)
 			return "", false, false
 		}
@@ -178,7 +182,7 @@ func call(key func(row *processlog.Row) string, row *processlog.Row) (text strin
 	return text, nil
 }
 
-// claim is the engine.Claimer of the type. Entries that are known to wait cost no statement.
+// claim is the engine.Claimer of the type. Its statement leaves out entries that are known to wait for a permit.
 func (lt *limited) claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	asked := time.Now()
 	want, asleep := lt.awake(want, asked)
@@ -231,7 +235,7 @@ func (lt *limited) wake(ids []processlog.ID) {
 	}
 }
 
-// expect has the scanner claim the type when an entry that waits may get a permit.
+// expect schedules a claim of the type for the time when a waiting entry may get a permit.
 func (lt *limited) expect() {
 	lt.mu.Lock()
 	at := lt.gate.expected
@@ -244,7 +248,8 @@ func (lt *limited) expect() {
 	}
 }
 
-// room returns how many entries are worth a claim. It is never Unlimited: an entry that is inserted with a lease would have no permit.
+// room returns how many entries are worth a claim. It never returns Unlimited, because entries of an unlimited type are
+// inserted with a lease, and such an entry would have no permit.
 func (lt *limited) room() int {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
@@ -289,7 +294,7 @@ func (l *Limits) over(a *engine.Attempt) {
 	}
 }
 
-// over notes that an attempt holds its permit no more. It returns a start that was not used.
+// over notes that an attempt no longer holds its permit. If the start was not used, over returns it to the limit.
 func (lt *limited) over(a *engine.Attempt) {
 	lt.mu.Lock()
 	p := lt.permits[holderOf(a)]
@@ -316,7 +321,7 @@ func (lt *limited) over(a *engine.Attempt) {
 	}
 }
 
-// returned has entries claimed again that may use starts which were returned.
+// returned wakes waiting entries that may use the starts that were returned.
 func (lt *limited) returned(starts map[string]processlog.Unused) {
 	lt.mu.Lock()
 	var woken []processlog.ID

@@ -9,19 +9,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lookAhead is how many waiting entries of a type a process remembers. While no queue answers, entries behind more waiting ones than
-// that wait with them.
+// lookAhead is how many waiting entries of a type a process remembers. While no queue answers, an entry with more
+// waiting entries in front of it waits too, even if its own key is free.
 const lookAhead = 5000
 
-// coarse is how much later an entry may be claimed than its permit is free, so that entries of several keys are claimed together. It is
-// never more than half of what the burst makes up for.
+// coarse limits how much later than its permit an entry is claimed, so that one claim takes entries of several keys. A
+// burst makes up for a delay of (Burst-1) × Interval. The added delay is at most half of that.
 const coarse = 25 * time.Millisecond
 
-// mostSleep is how long an entry waits at most before it is claimed again. Other processes may return starts, or run with a new limit.
+// mostSleep limits how long a waiting entry is left out of claims, because other processes may return starts, or run
+// with a new limit.
 const mostSleep = time.Minute
 
-// line remembers which entries wait for permits of keys. Each waiting entry of a key has a time of its own, one interval after the
-// entry before it. So an entry is usually claimed once more, and then starts.
+// line remembers which entries wait for permits of keys. Each waiting entry of a key gets its own time, one interval
+// after the entry in front of it. The entry is claimed again at that time, and then usually gets a permit and starts.
 type line struct {
 	asleep map[processlog.ID]sleeper
 	keys   map[string]*keyLine
@@ -61,8 +62,8 @@ func (l *line) awake(want []processlog.Wanted, now time.Time) (rest []processlog
 	return rest, asleep
 }
 
-// claimed gives each limited entry a time. It returns entries that may get a permit before their times: starts of their keys are
-// unused, because other entries have left the line.
+// claimed sets the time of each limited entry. It also returns entries that may get a permit before their times,
+// because their keys have unused starts. Starts stay unused when other entries have left the line.
 func (l *line) claimed(found *processlog.Claimed, limit *processlog.StartLimit, now time.Time) (woken []processlog.ID) {
 	for i := range found.Limited {
 		entry := &found.Limited[i]
@@ -94,8 +95,8 @@ func (l *line) claimed(found *processlog.Claimed, limit *processlog.StartLimit, 
 	return woken
 }
 
-// pace returns the time between two waiting entries of a key. Nobody knows when a permit ends that another process holds, so entries
-// without a rate are tried one by one.
+// pace returns the time between two waiting entries of a key. If Concurrent is set, the next start depends on the end
+// of a permit, which another process may hold. No process knows that time, so the entries are tried one by one.
 func pace(limit *processlog.StartLimit) time.Duration {
 	if limit.Interval > 0 && limit.Concurrent == 0 {
 		return limit.Interval
@@ -132,8 +133,8 @@ func (l *line) wake(key string, n int) (ids []processlog.ID) {
 	return ids
 }
 
-// next returns the earliest time of a waiting entry, or the zero time. It forgets entries whose times have long passed: others have
-// claimed them.
+// next returns the earliest time of a waiting entry, or the zero time. It forgets entries whose times have long passed,
+// because other processes have claimed them.
 func (l *line) next() (at time.Time) {
 	for id, s := range l.asleep {
 		if time.Since(s.until) > forgetAfter {

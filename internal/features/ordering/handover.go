@@ -62,7 +62,7 @@ func (o *Ordering) storing(batch []engine.Settling) (answered func()) {
 	}
 }
 
-// endHandover removes a handover from its attempts whose outcomes are not stored yet.
+// endHandover removes a handover from those of its attempts whose outcomes are not stored yet.
 func (h *heldPositions) endHandover(over *handover) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,8 +74,8 @@ func (h *heldPositions) endHandover(over *handover) {
 }
 
 // behind returns the entry that may run once an outcome is stored. The ID is zero if this process does not know that
-// entry. The result is the zero value if the attempt's entry has lost a lease: an entry that kills its process must not
-// cost the next entry a lease each time.
+// entry, or if no handover may begin. In particular, no handover begins if the attempt's entry has lost a lease. Such
+// an entry may crash the process again, and the crash would also cost the next entry a lease.
 func (o *Ordering) behind(a *engine.Attempt, p processlog.Position, to processlog.State) (next nextEntry) {
 	s, _ := o.of(a.Type.Name)
 	if p.Key == "" || a.Type.Grouped() || !to.Terminal() || to == processlog.Dead && !s.PassDead || engine.LostLeases(&a.Row) > 0 {
@@ -115,7 +115,7 @@ func (o *Ordering) claimAhead(batch []*handover) {
 }
 
 // startAhead starts the claimed entries that no entry blocks any more. If an entry has ended but its next entry could
-// not be claimed, startAhead has the next entry looked for.
+// not be claimed, startAhead calls lookBehind, which looks for the next entry.
 func (o *Ordering) startAhead(batch []*handover) {
 	for _, h := range batch {
 		<-h.claimed

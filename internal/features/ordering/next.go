@@ -18,15 +18,16 @@ type nextEntry struct {
 	behind       processlog.Position // position of the entry that blocked it; the zero value if that is unknown
 }
 
-// givenBack is called when an attempt was given back. If another entry committed late and comes first under the same
-// key, it may have waited for this lease to end.
+// givenBack is called when the lease of an attempt was given back before a handler was called. An entry that committed
+// late may come first under the same key, and may have waited for this lease to end.
 func (o *Ordering) givenBack(a *engine.Attempt) { o.rest(o.held.take(a).position, a.Row.State) }
 
 // moved is called when a service or a person has ended an entry.
 func (o *Ordering) moved(row *processlog.Row, to processlog.State) { o.rest(o.positionOf(row), to) }
 
 // rest notes that an attempt of an entry is over. If the entry has ended, the next entry of its key may run. If the
-// entry has not ended, only an entry can run that committed late, comes first, and waited for this lease to end.
+// entry has not ended, an entry with an earlier position may run now: it committed late and waited for this lease to
+// end.
 func (o *Ordering) rest(p processlog.Position, state processlog.State) {
 	switch {
 	case p.Key == "":
@@ -39,8 +40,8 @@ func (o *Ordering) rest(p processlog.Position, state processlog.State) {
 	if state == processlog.Dead && !s.PassDead {
 		return
 	}
-	// If this process knows the next entry of the key, it claims that entry at once. If it does not, or if the claim
-	// fails, findNext looks for the next entry.
+	// If this process knows the next entry of the key, follow claims it at once. Otherwise, or if that claim fails,
+	// findNext looks for the next entry.
 	if next := o.seen.ended(p); !next.IsZero() {
 		o.follow(nextEntry{businessType: p.BusinessType, id: next, behind: p})
 	} else {
@@ -48,7 +49,7 @@ func (o *Ordering) rest(p processlog.Position, state processlog.State) {
 	}
 }
 
-// nextTries is how often the next entry of a key is looked for. After the last try a sweep finds it.
+// nextTries is how many times this process looks for the next entry of a key. After that, only a sweep finds it.
 const nextTries = 5
 
 // findNext finds the next entries behind the positions of a batch.
@@ -70,7 +71,7 @@ func (o *Ordering) findNext(batch []processlog.Position) {
 	o.gone.Add(batch...)
 }
 
-// sawAdvance handles the error of an Advance. It returns the error only if another try may help. If the database
+// sawAdvance handles the error of Store.Advance. It returns the error only if another try may help. If the database
 // refuses to make an entry due, the entry becomes due by itself at the end of its wait.
 func (o *Ordering) sawAdvance(businessType string, err error) error {
 	var refused *processlog.RefusedError
@@ -82,8 +83,8 @@ func (o *Ordering) sawAdvance(businessType string, err error) error {
 	return err
 }
 
-// forget removes the notes of entries that have ended. A note that stays has no effect. It is removed once it is found
-// at the front of its key.
+// forget deletes the stored positions of entries that have ended. A position that is left behind does no harm. It is
+// deleted once it is found at the front of its key.
 func (o *Ordering) forget(batch []processlog.Position) {
 	batch = slices.DeleteFunc(batch, func(p processlog.Position) bool { return p.ID.IsZero() })
 	if len(batch) == 0 {
@@ -127,7 +128,7 @@ func (o *Ordering) lookBehind(e nextEntry) {
 	}
 }
 
-// enqueue hands the source an entry that no other entry blocks any more.
+// enqueue makes an entry that no other entry blocks any more due in the engine's source.
 func (o *Ordering) enqueue(businessType string, id processlog.ID) {
 	o.e.Move(businessType, id, 0)
 	if o.e.Reach() == engine.ReachNone {
@@ -208,7 +209,7 @@ func (o *Ordering) AdvanceKeys(ctx context.Context, ids []processlog.ID) (bool, 
 	return moved, nil
 }
 
-// Blocked returns those of ids that wait for another entry of their key. It is for tests, as AdvanceKeys is.
+// Blocked returns which of the given entries wait for another entry of their key. It is for tests, as AdvanceKeys is.
 func (o *Ordering) Blocked(ctx context.Context, ids []processlog.ID) (blocked []processlog.ID, err error) {
 	if !o.some.Load() {
 		return nil, nil

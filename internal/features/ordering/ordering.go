@@ -3,9 +3,10 @@
 //
 // An entry that an earlier entry of its key blocks is not claimed. Before a claim, the store's Blocked and Fronts
 // report such entries, which costs no write. Their answer may be out of date, so each claimed entry is checked again
-// before its handler starts. The entry must be the first of its key that counts, and no other entry of the key may be
-// leased. If it may not start, it becomes blocked: it is given back without counting an attempt, and is due after a
-// while. When the first entry of a key has ended, the next one is claimed here, or enqueued for other processes.
+// before its handler starts. It must be the first entry of its key that has not ended, and no other entry of the key
+// may be leased. Without PassDead, a dead entry counts as not ended. If the claimed entry may not start, it becomes
+// blocked: it is given back without counting an attempt, and is due after a while. When the first entry of a key has
+// ended, the next one is claimed here, or enqueued for other processes.
 //
 // Two entries of a key never start at once. Both claims commit before either entry is checked, so at least one of the
 // checks sees the other lease and gives way (G30, one at a time in order). If both give way, each process looks again
@@ -16,7 +17,7 @@
 //	next.go       the next entry of a key, when the one in front has ended
 //	handover.go   the next entry, claimed while the outcome of the one in front is stored
 //	seen.go       which entries of a key this process has read
-//	sweep.go      the entries that may run and that nothing else tells of
+//	sweep.go      the entries that may run although no other event reports them
 package ordering
 
 import (
@@ -69,7 +70,7 @@ type Ordering struct {
 	seen seen
 
 	rested groupcommit.Batcher[processlog.Position] // positions whose next entries must be found
-	gone   groupcommit.Batcher[processlog.Position] // positions whose notes must be removed
+	gone   groupcommit.Batcher[processlog.Position] // positions that must be deleted from the database
 	next   groupcommit.Batcher[nextEntry]           // entries to claim
 	ahead  groupcommit.Batcher[*handover]           // handovers whose next entries must be claimed
 	handed groupcommit.Batcher[*handover]           // handovers whose outcomes were stored, so that their claimed entries can start
@@ -78,9 +79,9 @@ type Ordering struct {
 // waitBound is the maximum number of entries that wait in memory. A sweep finds the others.
 const waitBound = 100_000
 
-// forgetPace is how long a note waits for its removal, so that one DELETE removes several notes. No entry waits for the
-// removal. But each DELETE is a synced write, and it slows the writes for which the next entries wait. The time is
-// short because each check of a key reads the notes that are left.
+// forgetPace is how long this process waits before it deletes stored positions, so that one DELETE removes several. No
+// entry waits for this DELETE. But each DELETE is a synced write, and it slows down the writes that the next entries
+// wait for. The wait is short because each check of a key reads all positions that are left.
 const forgetPace = 20 * time.Millisecond
 
 // New makes the ordering of an engine.
@@ -117,7 +118,7 @@ func (o *Ordering) Serialize(ctx context.Context, businessType string, s Serial)
 	return nil
 }
 
-// Attach makes a type keep its order, if it has an ordering key.
+// Attach makes the entries of a type run in order, if the type has an ordering key.
 func (o *Ordering) Attach(t *engine.Type) {
 	if !o.Ordered(t.Name) {
 		return
@@ -189,7 +190,7 @@ type heldPositions struct {
 	of map[*engine.Attempt]held
 }
 
-// held is what is known of one attempt.
+// held is what this process knows about one attempt.
 type held struct {
 	position processlog.Position
 	handover *handover // claims the next entry of the key; nil if no handover does
@@ -210,7 +211,7 @@ func (h *heldPositions) get(a *engine.Attempt) held {
 	return h.of[a]
 }
 
-// take returns what is known of an attempt that is over, and forgets it.
+// take returns and forgets what is known about an attempt that is over.
 func (h *heldPositions) take(a *engine.Attempt) held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -219,7 +220,7 @@ func (h *heldPositions) take(a *engine.Attempt) held {
 	return v
 }
 
-// blocked returns those of ids, of one type, that wait for another entry of their key.
+// blocked returns which of the given entries of one type wait for another entry of their key.
 func (o *Ordering) blocked(ctx context.Context, businessType string, ids []processlog.ID) ([]processlog.ID, error) {
 	s, serial := o.of(businessType)
 	if !serial || len(ids) == 0 {
@@ -237,15 +238,15 @@ type waiter struct {
 	wait     time.Duration // how long the entry stays blocked if nothing makes it due earlier
 }
 
-// separate returns the attempts that may start, and the attempts that must be given back. The function giveUp gives the
-// latter back. They are blocked, or it is unknown whether they are.
+// separate splits attempts into those that may start, and those that are blocked. If an error leaves that unknown, an
+// attempt counts as blocked. The caller then calls giveUp, which gives the blocked ones back.
 func (o *Ordering) separate(t *engine.Type, attempts []*engine.Attempt) (first, blocked []*engine.Attempt, giveUp func() error) {
 	s, _ := o.of(t.Name)
 	var standing []waiter
 	for _, a := range attempts {
 		p, err := position(s, &a.Row)
 		switch {
-		case err != nil: // nobody knows beside which entries it may run
+		case err != nil: // without its key, it is unknown which entries it must wait for
 			o.e.Fail(a, verdict.Free(verdict.Unavailable(err)))
 		case p.Key != "":
 			standing = append(standing, waiter{Attempt: a, position: p})
@@ -276,10 +277,10 @@ func attemptsOf(list []waiter) []*engine.Attempt {
 	return attempts
 }
 
-// look separates claimed entries, which share a token, into those that may start and those that wait. An entry also
-// waits if its position is not noted, or is noted under an earlier epoch. Such an entry was requeued, or was recorded
-// by a person or by a process that did not know the key. Blocking the entry notes its position, so that every later
-// look sees it.
+// look separates claimed entries into those that may start and those that wait. The entries share a token. An entry
+// also waits if its position is not stored, or is stored under an earlier epoch. Such an entry was requeued, or was
+// recorded by a person or by a process that did not know the key. Blocking the entry stores its position, so that later
+// looks see it.
 func (o *Ordering) look(s Serial, standing []waiter) (first, wait []waiter, err error) {
 	ctx, cancel := o.e.Statement()
 	defer cancel()
@@ -428,7 +429,7 @@ func (o *Ordering) reason(ctx context.Context, row *processlog.Row) error {
 	states, err := o.e.Store.Firsts(ctx, p.BusinessType, []processlog.Position{p}, !s.PassDead)
 	state := states[p.Key]
 	first := state.First
-	// The position of an entry that is not noted yet is its id.
+	// If an entry has no stored position yet, its id will be its position.
 	if err != nil || first.IsZero() || first == row.ID || state.Known == 0 && first.Compare(row.ID) > 0 {
 		return err
 	}

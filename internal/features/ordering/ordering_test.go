@@ -43,7 +43,7 @@ func TestTypeThatHasAHandlerKeepsItsKey(t *testing.T) {
 	require.True(t, o.e.Ordered("recorded_only"))
 }
 
-// stiffKey is a Store whose keys cannot be moved on.
+// stiffKey is a Store whose Advance always fails.
 type stiffKey struct {
 	oneKey
 	tried []time.Time

@@ -53,7 +53,8 @@ func (p *Pauses) Attach(t *engine.Type) {
 	})
 }
 
-// Look reads the pauses. If that fails, all stays as it was. Until the pauses were read once, every type counts as paused.
+// Look reads the pauses. If the read fails, the known pauses stay. Until the first read succeeds, every type counts as
+// paused.
 func (p *Pauses) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 )
 
-// pausable returns a type and its pauses, which call read.
+// pausable returns a type, and the Pauses of its engine, which call the function read.
 func pausable(t *testing.T, cfg engine.Config, read func(context.Context) (map[string]bool, error)) (*Pauses, *engine.Type) {
 	t.Helper()
 	cfg.Log, cfg.ErrorNumber = slog.New(slog.DiscardHandler), func(error) uint16 { return 0 }

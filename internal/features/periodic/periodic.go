@@ -35,16 +35,16 @@ type Period struct {
 	// Schedule returns the first slot after a time, or the zero time if there is none.
 	Schedule func(after time.Time) time.Time
 
-	// CatchUp is how many missed slots are done, the newest ones. It is at least 1.
+	// CatchUp is the maximum number of missed slots that are done. The newest ones are chosen. It is at least 1.
 	CatchUp int
 
 	// Problem is the text in Health when Do fails. The empty string means that the period belongs to a periodic type.
 	// Any other text means that the period is maintenance, whose skipped slots are not logged.
 	Problem string
 
-	// Do does the slots, which are in ascending order, and moves the mark to the last slot, in one transaction. It
-	// returns false if the mark is no longer at from, because another process has moved it. at is the time of the last
-	// slot by this process's clock.
+	// Do does the work of the slots, which are in ascending order. In the same transaction it moves the mark from the
+	// parameter from to the last slot. It returns false if another process has moved the mark meanwhile. at is the last
+	// slot on the clock of this process.
 	Do func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
 }
 

@@ -1,7 +1,8 @@
 // Package quarantine limits how many suspects run at once. A suspect is an entry that may have killed a process.
 //
-// An entry whose lease has ended without an outcome may have killed the process that ran it. Such a suspect runs among
-// few others, so that few innocent entries lose a second lease with it. A suspect that has lost two leases runs alone.
+// An entry whose lease has ended without an outcome may have killed the process that ran it. Only a few such suspects
+// run at the same time, so that a crash costs only a few innocent entries a second lease. A suspect that has lost two
+// leases runs alone.
 package quarantine
 
 import (
@@ -13,27 +14,28 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// aloneAfter is how many leases in a row an entry must lose to run alone.
+// A suspect that has lost aloneAfter leases in a row runs alone.
 const aloneAfter = 2
 
-// aloneWait is how long suspects of one lost lease stay out after a suspect of two lost leases was refused. It is long
-// enough for that suspect to be offered twice.
+// aloneWait is how long no suspect with one lost lease may start, after a suspect with two lost leases was refused. It
+// is long enough for the refused suspect to be offered twice.
 const aloneWait = 2 * engine.RefusedRetry
 
-// Quarantine holds the places of one process for suspects. A suspect keeps its place until its outcome is durable. Suspects
-// of one lost lease run among few of their type. A suspect of two lost leases runs alone: beside no other suspect of any type.
+// Quarantine limits the suspects of one process. A suspect takes a place, and keeps it until its outcome is durable.
+// For suspects with one lost lease, each type has a few places. While a suspect with two lost leases runs, no other
+// suspect of any type runs.
 type Quarantine struct {
 	e *engine.Engine
 
-	mu     sync.Mutex // guards the fields below
-	places map[suspect]int
+	mu     sync.Mutex      // guards the fields below
+	places map[suspect]int // number of lost leases of each suspect that holds a place
 	few    map[*engine.Type]*few
-	total  int       // places held by suspects of one lost lease
-	alone  bool      // whether a suspect of two lost leases runs
-	turn   time.Time // until then suspects of one lost lease stay out, because a suspect of two was refused
+	total  int       // places held by suspects with one lost lease
+	alone  bool      // whether a suspect with two lost leases runs
+	turn   time.Time // until then no suspect with one lost lease may start, because a suspect with two was refused
 }
 
-// suspect is an entry within one epoch. Its place notes how many leases it has lost.
+// suspect identifies an entry within one epoch.
 type suspect struct {
 	id    processlog.ID
 	epoch uint32
@@ -88,7 +90,7 @@ func (q *Quarantine) enterLocked(t *engine.Type, lost int) bool {
 	case q.alone:
 		return false
 	case lost >= aloneAfter && q.total > 0:
-		// Without this time, suspects of one lost lease would follow each other, and would never all be gone.
+		// Without this wait, suspects with one lost lease could follow each other without a gap.
 		q.turn = time.Now().Add(aloneWait)
 		return false
 	case lost >= aloneAfter:
@@ -101,7 +103,7 @@ func (q *Quarantine) enterLocked(t *engine.Type, lost int) bool {
 	return true
 }
 
-// leaveLocked gives a place back, and reports whether other suspects may come. The parameter ended says whether the
+// leaveLocked gives a place back, and reports whether other suspects may start. The parameter ended says whether the
 // entry has an outcome.
 func (q *Quarantine) leaveLocked(t *engine.Type, lost int, ended bool) (room bool) {
 	if lost >= aloneAfter {
@@ -119,24 +121,25 @@ func (q *Quarantine) fewOf(t *engine.Type) *few {
 	return q.few[t]
 }
 
-// few holds the places of one type for suspects of one lost lease. A type without a batch handler has as many places as
-// the square root of its Concurrency.
+// few holds the places of one type for suspects with one lost lease. A type without a batch handler has as many places
+// as the square root of its Concurrency.
 //
-// A type with a batch handler counts entries and not calls: it begins with the square root of what all its calls can
-// hold. Once as many suspects as allowed have ended, three times as many are allowed. So the entries of a healthy
-// process that was killed are worked off in a few rounds.
+// For a type with a batch handler, a place is for one entry and not for one call. The type begins with the square root
+// of the number of entries that all its calls can hold. Once that many suspects have ended, the number triples. So the
+// entries of a healthy process that was killed are worked off in a few rounds.
 type few struct {
 	held    int
 	allowed int
-	// full is true after all places were taken, until half of them are free again. In this state, claimed entries would
-	// run in calls of one entry.
+	// full becomes true when all places are taken, and false when half of them are free again. Without it, each freed
+	// place would start a call with a single entry.
 	full   bool
 	proven int       // number of suspects that have ended since the field allowed was raised
 	left   time.Time // when a place was last given back
 }
 
 const (
-	// fewGrowth is the factor by which the places of a batch type grow once as many suspects as places have ended.
+	// fewGrowth is the factor by which the number of places of a batch type grows, once that number of suspects has
+	// ended.
 	fewGrowth = 3
 
 	// fewForget is the time without suspects after which a batch type has only its first number of places again. Suspects
@@ -168,8 +171,8 @@ func (f *few) take(t *engine.Type) bool {
 	return true
 }
 
-// leave gives a place back, and reports whether other suspects may come. The parameter ended says whether the entry has
-// an outcome.
+// leave gives a place back, and reports whether other suspects may start. The parameter ended says whether the entry
+// has an outcome.
 func (f *few) leave(t *engine.Type, ended bool) (room bool) {
 	f.held--
 	f.left = time.Now()

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// places is a quarantine whose suspects have no names.
+// places is a quarantine that does not record which suspects hold its places.
 type places struct{ *Quarantine }
 
 func (q *places) enter(t *engine.Type, lost int) bool {

@@ -12,8 +12,9 @@ import (
 	"github.com/compensator-go/compensator/internal/groupcommit"
 )
 
-// health knows whether the queue answers. One failed call ends the reliance on the queue. Only the probe of a round restores
-// it, so that a queue that fails now and then does not switch the engine to and fro.
+// health knows whether the queue answers. After one failed call, this process stops relying on the queue. Only the
+// probe of a round makes it rely on the queue again. So a queue that fails now and then does not switch the engine to
+// and fro.
 type health struct {
 	q *Queue
 
@@ -29,7 +30,7 @@ type health struct {
 	warned bool
 }
 
-// quietTime is how long the log repeats nothing about a queue that fails again and again.
+// quietTime is how long no outage is logged again, after the queue was found down. A queue may fail again and again.
 const quietTime = 10 * time.Second
 
 func newHealth(q *Queue) *health {
@@ -48,8 +49,10 @@ func (h *health) up() bool {
 	return !h.down
 }
 
-// tries reports whether to send a call. No rounds probe the queue in a process that only records. While the queue is down such a
-// process sends one call per PollInterval. The caller must send the call when tries returns true.
+// tries reports whether to send a call. If it returns true, the caller must send the call.
+//
+// While the queue is down, the probe of a round finds out when the queue answers again. A process that only records has
+// no rounds. It therefore tries one call per PollInterval.
 func (h *health) tries() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,8 +126,8 @@ func (h *health) problem() error {
 func (q *Queue) Problem() error { return q.health.problem() }
 
 // Ask asks whether the queue answers, and returns at once. The returned function waits for the answer. It waits at most
-// for the queue's share of ctx, counted from the question, and never longer than 2 s. If an outage is known and no call
-// is due, Ask answers without a call. A queue in this process is not asked.
+// for the queue's share of ctx, and never longer than 2 s, both counted from the call of Ask. If an outage is known and
+// no call is due, Ask answers without a call. A queue in this process is not asked.
 func (q *Queue) Ask(ctx context.Context) (answer func() error) {
 	h := q.health
 	if err := h.problem(); q.local || err != nil && !h.tries() {
@@ -153,7 +156,7 @@ func (q *Queue) Ask(ctx context.Context) (answer func() error) {
 }
 
 // ask sends one call for all callers that wait. The call has the usual timeout, even if the callers have shorter
-// deadlines. An impatient probe must not make this process stop using the queue.
+// deadlines. Otherwise a caller with a short deadline could make this process stop using the queue.
 func (h *health) ask(waiting []chan<- error) {
 	ctx, cancel := h.q.call()
 	defer cancel()

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// lostLook is the time between two looks while the queue has lost entries of a type.
+// lostLook is the time until the next look after the queue has lost entries. In a look, this process asks the queue
+// when the next entries are due.
 const lostLook = time.Second
 
 // LookSoon implements engine.Source.
@@ -46,7 +47,7 @@ func (q *Queue) Look(ctx context.Context) {
 	}
 }
 
-// lookOnce asks for all types in one call, so that types at rest cost no call of their own.
+// lookOnce asks for all types in one call, so that an idle type costs no call of its own.
 func (q *Queue) lookOnce(ctx context.Context) {
 	if ctx.Err() != nil || !q.health.up() {
 		return
@@ -61,7 +62,8 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	}
 	q.hasRoom(names, lost)
 	for i, wait := range waits {
-		// Postpone works if no news of the type came meanwhile. Expect works if the entry is due sooner than known.
+		// Postpone has an effect unless the type was notified since the question. Expect has an effect if the entry is
+		// due sooner than this process knew.
 		q.e.Postpone(names[i], notified[i], wait)
 		q.e.Expect(names[i], wait)
 	}

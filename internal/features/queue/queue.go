@@ -195,9 +195,9 @@ func (q *Queue) Notify(ctx context.Context, messages []string) error {
 	return q.Queue.Notify(ctx, messages)
 }
 
-// near is how far ahead of their due times each round enqueues entries. A process that has died may have recorded
-// entries that it did not enqueue, and a full queue has left out others. So near is longer than the lead of the process
-// that died plus one round of its successor. A queue in this process gets its entries with each of its own rounds.
+// near is how far ahead of their due times each round enqueues entries. A leader that has died may have recorded
+// entries without enqueuing them, and a full queue has left out others. So near is longer than the lease of the dead
+// leader plus one round of its successor. A queue in this process gets its entries with each round of this process.
 func (q *Queue) near() time.Duration {
 	if q.local {
 		return 2 * q.e.PollInterval

@@ -70,7 +70,7 @@ func (l *losses) take() []string {
 }
 
 // rebuilding holds the types that one process rebuilds. When all their entries are enqueued, the queue marks the types
-// as whole. Until then the other processes ask the database too, and take over if this process dies.
+// as complete. Until then the other processes ask the database too, and take over if this process dies.
 type rebuilding struct {
 	token processlog.Token
 	types []string
@@ -89,7 +89,7 @@ func (q *Queue) begin(ctx context.Context, lost []string) rebuilding {
 }
 
 // end tells the queue that all entries of the types were enqueued, except entries of the types in missed. It returns
-// the types that are whole. The queue has lost entries of the others meanwhile.
+// the types that are complete. The queue has lost entries of the other types meanwhile.
 func (q *Queue) end(ctx context.Context, b rebuilding, missed []string) (whole []string) {
 	b.types = slices.DeleteFunc(b.types, func(t string) bool { return slices.Contains(missed, t) })
 	if len(b.types) == 0 {
@@ -119,7 +119,8 @@ func (q *Queue) Restore(ctx context.Context) {
 	}
 }
 
-// restore rebuilds, at once, only the types that the queue has lost. It reports whether any of them is whole now.
+// restore rebuilds only the types that the queue has lost, without waiting for the next round. It reports whether any
+// of them is complete now.
 func (q *Queue) restore(ctx context.Context) bool {
 	if !q.rounds.enter(ctx) {
 		return false

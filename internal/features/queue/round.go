@@ -41,7 +41,7 @@ func (r *rounds) enter(ctx context.Context) bool {
 
 func (r *rounds) leave() { <-r.busy }
 
-// BeforeRun prepares for the first round of a Run, when nobody knows what the queue has.
+// BeforeRun prepares for the first round of a Run. At that time it is unknown which entries the queue has.
 func (q *Queue) BeforeRun(ctx context.Context) {
 	if r := q.rounds; r.enter(ctx) {
 		r.owes, r.rebuild = true, true
@@ -59,8 +59,8 @@ func (q *Queue) Round(ctx context.Context) func(context.Context, engine.Heads, *
 	leads := r.probe(ctx)
 	rebuild := leads && r.rebuild && !q.local
 	var b rebuilding
-	// Begin before the first head is read. If entries are lost while they are enqueued, the mark of this process is
-	// lost with them, and no type is called whole (G10, the queue is a hint).
+	// Begin the rebuild before the first head is read. If the queue loses entries during the rebuild, it also loses the
+	// mark of this process. Then no type is reported as complete (G10, the queue is a hint).
 	if rebuild {
 		b = q.begin(ctx, q.e.TypeNames())
 	}
@@ -89,8 +89,9 @@ func (r *rounds) finish(ctx context.Context, leads, rebuild bool, b rebuilding, 
 	r.q.end(ctx, b, missed)
 }
 
-// probe asks whether the queue answers and still belongs to this database, and whether this process leads. Leading takes a
-// write, so a queue that answers only reads stays down. A queue that has lost entries says so when it is asked for them.
+// probe asks whether the queue answers and still belongs to this database, and whether this process leads. Lead writes
+// to the queue, so a queue that only answers reads still counts as down. probe does not look for lost entries, because
+// the queue reports them when it is asked for entries.
 func (r *rounds) probe(ctx context.Context) (leads bool) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -98,7 +99,7 @@ func (r *rounds) probe(ctx context.Context) (leads bool) {
 	err := r.q.Queue.Check(ctx, r.q.Fingerprint)
 	failpoint.Reach(failpoint.OwnerChecked)
 	if err == nil {
-		leads, err = r.q.Queue.Lead(ctx, 2*r.q.e.ReconcileInterval) // This lead is shorter than near, by more than one round.
+		leads, err = r.q.Queue.Lead(ctx, 2*r.q.e.ReconcileInterval) // The lease of the leader is shorter than near by more than one round.
 	}
 	failpoint.Reach(failpoint.LeadershipAsked)
 	r.q.health.probed(err)

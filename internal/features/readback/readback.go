@@ -151,8 +151,8 @@ func (s *Starter) resolveOrDrop(f engine.Fresh) {
 // giveBack releases the reservation of an entry that will not run from here.
 func (s *Starter) giveBack(f engine.Fresh) { s.e.CancelReservation(f.BusinessType, f.Reservation) }
 
-// releaseLater releases the lease that an entry was inserted with, after the database has failed to answer. The lease has run
-// nothing, but a lease that ends by itself counts as lost.
+// releaseLater releases the lease that an entry was inserted with, once the database answers again. No handler has run
+// under the lease, but a lease that expires would count as lost.
 func (s *Starter) releaseLater(f engine.Fresh) { s.e.ReleaseLater(f.Token, entry(f)) }
 
 func entry(f engine.Fresh) processlog.QueueEntry {
@@ -196,9 +196,9 @@ func (s *Starter) resolveFresh(batch []unnamed) {
 	s.missing(unfound)
 }
 
-// unresolved handles entries whose ids could not be read. The reconciler finds those without a lease. An entry inserted
-// with a lease has run nothing, but a lease that ends by itself counts as lost. Its id is therefore read again until
-// the lease can be released.
+// unresolved handles entries whose ids could not be read. The reconciler finds those without a lease. For an entry that
+// was inserted with a lease, no handler has run, but a lease that expires would count as lost. So the id of such an
+// entry is read again until its lease can be released.
 func (s *Starter) unresolved(batch []unnamed) {
 	var leased []unnamed
 	failures := 0
@@ -297,7 +297,7 @@ func (s *Starter) mayStart(f engine.Fresh, row *processlog.Row, asked time.Time)
 	case slot && inTime:
 		return true
 	case slot || t.Slots().TakeRecorded():
-		// Claim it under the token it was inserted with. That lease has run nothing and does not count as lost.
+		// Claim it under the token it was inserted with. No handler has run under that lease, so it does not count as lost.
 		s.claim.Add(waiting{f, true})
 	default:
 		s.e.Release(f.Token, entry(f))
@@ -362,8 +362,9 @@ func (s *Starter) leaveBlocked(t *engine.Type, list []waiting, want []processlog
 		slices.DeleteFunc(want, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
 }
 
-// disownLeased releases the leases that entries were inserted with, after a claim that failed. If the claim took effect
-// anyway, it has replaced these leases, and the claim releases its own.
+// disownLeased releases the leases that entries were inserted with, after a claim of these entries has failed. If the
+// claim took effect in spite of the error, it replaced these leases. The claim itself then releases the leases that it
+// took.
 func (s *Starter) disownLeased(list []waiting) {
 	for _, f := range list {
 		if f.Reservation != nil {
@@ -372,8 +373,8 @@ func (s *Starter) disownLeased(list []waiting) {
 	}
 }
 
-// leaveSpare offers entries that found no seat in a call to all processes. It first releases a lease that the entry was
-// inserted with, because that lease has run nothing.
+// leaveSpare handles entries for which no call had a free seat: all processes may claim them. A lease that an entry was
+// inserted with is released first, because no handler has run under it.
 func (s *Starter) leaveSpare(list []waiting, spare []processlog.ID) {
 	for _, f := range list {
 		switch {

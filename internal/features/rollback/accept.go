@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// acceptance identifies the note by which a person has accepted a loss. Its fields never change.
+// acceptance identifies the audit record by which a person has accepted a loss. Its fields never change.
 type acceptance struct {
 	at            int64
 	actor, reason string
@@ -19,8 +19,8 @@ func acceptanceOf(r processlog.AuditRecord) acceptance {
 }
 
 // notes reads the audit records that belong to no entry. It computes the age of an acceptance only when it reads that
-// note for the first time. Later somebody may set the database's clock, or a promoted replica may have another clock.
-// Neither may make an old note look new.
+// record for the first time. Later somebody may set the database's clock, or a promoted replica may have another clock.
+// Neither may make an old acceptance look new.
 func (d *Detector) notes(ctx context.Context) ([]processlog.AuditRecord, error) {
 	asked := time.Now()
 	notes, err := d.e.Store.History(ctx, processlog.ID{})
@@ -60,8 +60,9 @@ func (d *Detector) goOn(loss *loss) {
 	d.e.Wake()
 }
 
-// Accept writes a note by which a person accepts the loss, and ends the report. The other processes read the note. Accept returns what
-// the database has lost, as far as this process remembers it. It returns the error of ctx if ctx ends first.
+// Accept writes an audit record by which a person accepts the loss, and ends the report. The other processes read that
+// record. Accept returns what the database has lost, as far as this process remembers it. It returns the error of ctx
+// if ctx ends first.
 func (d *Detector) Accept(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error) {
 	if err := d.lock(ctx); err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func (d *Detector) Accept(ctx context.Context, by processlog.AuditInfo) ([]proce
 	if err := d.e.Store.Note(ctx, processlog.ActionAcceptLoss, by); err != nil {
 		return nil, err
 	}
-	// Read the note at once, so that its age is known from now on.
+	// Read the record at once, so that its age is known from now on.
 	if _, err := d.notes(ctx); ctx.Err() == nil {
 		d.e.Saw(problem, err)
 	}
