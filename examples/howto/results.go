@@ -2,9 +2,6 @@ package howto
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"net/http"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -23,54 +20,6 @@ func RefundWithResult(c *compensator.Compensator) (*compensator.ResultType[Refun
 		err := httpcall.PostJSON(ctx, partner, partnerURL, e.CallKey(), r, &answer)
 		return answer, err
 	}, &compensator.HandlerConfig[Refund]{Timeout: 15 * time.Second})
-}
-
-// RefundAPI records a refund, and answers with its result if there is one within two seconds.
-func RefundAPI(c *compensator.Compensator, refunds *compensator.ResultType[Refund, Answer]) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /refunds/{order}", func(w http.ResponseWriter, r *http.Request) {
-		order := r.PathValue("order")
-		key := compensator.IdempotencyKey("refund-" + order)
-		err := c.WithRetry(r.Context(), key, func(ctx context.Context) error {
-			return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-				_, err := refunds.Record(ctx, tx, Refund{OrderID: order}, compensator.Options{IdempotencyKey: key})
-				return err // change your own rows in this transaction, too
-			})
-		})
-		if err != nil {
-			http.Error(w, "try again", http.StatusServiceUnavailable)
-			return
-		}
-		answerRefund(w, r, refunds)
-	})
-	mux.HandleFunc("GET /refunds/{order}", func(w http.ResponseWriter, r *http.Request) {
-		answerRefund(w, r, refunds)
-	})
-	return mux
-}
-
-func answerRefund(w http.ResponseWriter, r *http.Request, refunds *compensator.ResultType[Refund, Answer]) {
-	order := r.PathValue("order")
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-	defer cancel()
-	_, answer, err := refunds.Wait(ctx, compensator.IdempotencyKey("refund-"+order))
-	var ended *compensator.StateError
-	switch {
-	case err == nil:
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer) // an error means that the client has gone
-	case errors.Is(err, compensator.ErrNoResult): // for example, a person has erased it
-		w.WriteHeader(http.StatusNoContent)
-	case errors.Is(err, compensator.ErrNotFound):
-		http.NotFound(w, r)
-	case errors.As(err, &ended) && ended.State != compensator.Dead: // cancelled, compensated or settled manually
-		http.Error(w, "the refund is "+ended.State.String(), http.StatusConflict)
-	case ended != nil, errors.Is(err, context.DeadlineExceeded): // a dead entry may still succeed: a person decides
-		w.Header().Set("Location", "/refunds/"+order)
-		w.WriteHeader(http.StatusAccepted)
-	default:
-		http.Error(w, "try again", http.StatusServiceUnavailable)
-	}
 }
 
 // RefundThenWrite calls a partner, and then writes the partner's answer into the order.

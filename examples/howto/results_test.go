@@ -1,18 +1,13 @@
 package howto
 
 import (
-	"context"
 	"database/sql"
-	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
@@ -20,48 +15,6 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 )
-
-// TestRequestGetsTheResultOrALink has requests for a refund that is slow, one that was refused, and one that nobody
-// recorded.
-func TestRequestGetsTheResultOrALink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), PollInterval: 24 * time.Hour, ReconcileInterval: 24 * time.Hour})
-		require.NoError(t, err)
-		defer c.Close()
-		answered := make(chan struct{})
-		refunds, err := compensator.HandleResult(t.Context(), c, "refund", func(_ context.Context, _ *compensator.Entry, r Refund) (Answer, error) {
-			if r.OrderID == "refused" {
-				return Answer{}, compensator.Permanent(errors.New("no such order"))
-			}
-			<-answered
-			return Answer{"R-" + r.OrderID}, nil
-		}, nil)
-		require.NoError(t, err)
-		compensatortest.Run(t, c)
-		api := RefundAPI(c, refunds)
-		ask := func(method, path string) *httptest.ResponseRecorder {
-			w := httptest.NewRecorder()
-			api.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
-			return w
-		}
-
-		slow := ask(http.MethodPost, "/refunds/42")
-		require.Equal(t, http.StatusAccepted, slow.Code)
-		require.Equal(t, "/refunds/42", slow.Header().Get("Location"))
-		close(answered)
-		for _, method := range []string{http.MethodGet, http.MethodPost} { // a repeated request finds the same entry
-			done := ask(method, "/refunds/42")
-			require.Equal(t, http.StatusOK, done.Code)
-			require.JSONEq(t, `{"Reference":"R-42"}`, done.Body.String())
-		}
-
-		require.Equal(t, http.StatusAccepted, ask(http.MethodPost, "/refunds/refused").Code, "a person may still requeue it")
-		_, err = c.Cancel(t.Context(), compensator.IdempotencyKey("refund-refused"))
-		require.NoError(t, err)
-		require.Equal(t, http.StatusConflict, ask(http.MethodGet, "/refunds/refused").Code)
-		require.Equal(t, http.StatusNotFound, ask(http.MethodGet, "/refunds/43").Code)
-	})
-}
 
 type transport func(r *http.Request) (*http.Response, error)
 
