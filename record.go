@@ -34,7 +34,7 @@ type Options struct {
 	// The following four ids help people to find the entry. The library only lists and shows them. Each has at most 64
 	// characters.
 	BatchID       string // groups the entries that were recorded together, for example an upload or the run of a job. No trailing space
-	BusinessID    string // what the work is about, for example the id of an order
+	BusinessID    string // id of the thing that the work changes, for example of an order
 	BusinessExtID string // a second such id, for example the id of a payment at a partner
 	UserID        string // the user for whom the work is done
 	UserName      string // name of that user. Erase removes it

@@ -214,7 +214,7 @@ type Draft struct {
 	IdempotencyKey IdempotencyKey // 1 to 191 characters
 	BusinessType   string         // names the handler
 	BatchID        string         // may be empty, like the four fields that follow
-	BusinessID     string         // what the work is about
+	BusinessID     string         // id of the thing that the work changes
 	BusinessExtID  string         // a second such id
 	UserID         string         // user for whom the work is done
 	UserName       string         // name of that user
