@@ -40,7 +40,7 @@ func operations() *compensator.Operations {
 }
 
 // numbers returns a table expression with a column seq. MySQL has no sequence engine, so the expression is recursive.
-// The server must run with the options of adminServer.
+// The options in adminServer raise the server's limit for such recursions.
 func numbers(first, last int) string {
 	return fmt.Sprintf("(WITH RECURSIVE n (seq) AS (SELECT %d UNION ALL SELECT seq+1 FROM n WHERE seq<%d) SELECT seq FROM n) AS numbers", first, last)
 }
@@ -110,7 +110,8 @@ func (h *adminLog) open() http.Handler {
 	return pages
 }
 
-// adminReader returns a new reader's name for each request. The pages limit one reader to twenty requests a second.
+// adminReader returns the name in the header X-Who. Without this header it returns a new name for each request, because
+// the pages limit each reader to twenty requests a second.
 func adminReader(r *http.Request) string {
 	if name := r.Header.Get("X-Who"); name != "" {
 		return name

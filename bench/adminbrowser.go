@@ -20,7 +20,7 @@ type visit struct {
 	LCP, TBT, CLS, INP           float64 // in ms, except CLS
 }
 
-// watching is a script that records the browser's observations from the start of the page.
+// watching is a script that stores what the browser reports about the page, from the start of the page.
 const watching = `window.seen = {lcp: 0, fcp: 0, long: [], cls: 0, inp: 0};
 const watch = (type, note, more) => new PerformanceObserver((list) => list.getEntries().forEach(note)).observe({type, buffered: true, ...more});
 watch("largest-contentful-paint", (e) => { seen.lcp = e.startTime; });
@@ -29,11 +29,13 @@ watch("longtask", (e) => { seen.long.push(e); });
 watch("layout-shift", (e) => { if (!e.hadRecentInput) seen.cls += e.value; });
 watch("event", (e) => { if (e.interactionId) seen.inp = Math.max(seen.inp, e.duration); }, {durationThreshold: 16});`
 
-// blocking is an expression for the total blocking time: the time beyond 50 ms of each task after the first paint.
+// blocking is a JavaScript expression for the total blocking time: the time beyond 50 ms of each task after the first
+// paint.
 const blocking = `seen.long.filter((e) => e.startTime >= seen.fcp).reduce((sum, e) => sum + e.duration - 50, 0)`
 
-// adminBrowser opens the overview five times in a new browser. The processor is slowed down four times, and the network
-// has 1.6 Mbit/s and a latency of 150 ms. The figures are medians.
+// adminBrowser opens the overview in five new browsers, one after the other, and returns the medians of their
+// measurements. The processor is slowed down to a quarter of its speed. The network has 1.6 Mbit/s and a latency of 150
+// ms.
 func (a *arena) adminBrowser(h *adminLog) []figure {
 	a.Helper()
 	server := httptest.NewServer(h.pages)

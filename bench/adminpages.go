@@ -109,7 +109,8 @@ func (a *arena) adminPage(h *adminLog, p adminPage) []figure {
 	}
 }
 
-// asked returns the statements and the rows read that work causes. During this time, nothing else may use the database.
+// asked returns the number of statements that the server runs during work, and the number of rows that they read.
+// During this time, nothing else may use the database.
 func (a *arena) asked(work func()) (statements, rows float64) {
 	own := a.between(func() {})
 	all := a.between(work)
@@ -156,15 +157,16 @@ func (h *adminLog) watchFor(d time.Duration) {
 	h.watch(ctx)
 }
 
-// spentIn returns what the servers and this process spent a second while work ran for d.
+// spentIn runs work, which must take d. It returns the statements per second, and the CPU seconds per second that the
+// database and this process used.
 func (a *arena) spentIn(d time.Duration, work func()) serverWork {
 	own := processCPU()
 	all := a.between(work)
 	return serverWork{statements: all.statements / d.Seconds(), cpu: (all.cpu + processCPU() - own) / d.Seconds()}
 }
 
-// adminViewers lets viewers watch the overview of a log without changes. Then it measures the bytes of a refresh on the
-// wire.
+// adminViewers measures what the viewers of the overview cost while the log does not change: statements and CPU time.
+// It also measures the bytes of one refresh on the wire.
 func (a *arena) adminViewers(h *adminLog) []figure {
 	a.Helper()
 	h.watchFor(viewEvery) // The first requests load the whole page, so that only refreshes are measured.
@@ -181,7 +183,8 @@ func (a *arena) adminViewers(h *adminLog) []figure {
 	}
 }
 
-// adminBeside compares the 99th percentile of producers at full load with and without viewers, in pairs.
+// adminBeside measures producers at full load with and without viewers, in pairs. It compares the 99th percentiles of
+// the duration of their transactions.
 func (a *arena) adminBeside(h *adminLog, pairs, n int) []figure {
 	a.Helper()
 	h.watchFor(viewEvery) // The viewers load the page before the measurement.
@@ -226,7 +229,7 @@ func (a *arena) slowestHundredth(l *library, n int) float64 {
 	return took[len(took)*99/100].Seconds() * 1000
 }
 
-// wire returns a response and its size in bytes, with the header.
+// wire returns a response and its size in bytes, including the header.
 func (a *arena) wire(server *httptest.Server, path string, set ...string) (*http.Response, int) {
 	a.Helper()
 	var dialer net.Dialer

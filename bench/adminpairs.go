@@ -50,7 +50,8 @@ func (a *arena) failing(seconds int) contest {
 
 func fails(context.Context, *compensator.Entry) error { return errFails }
 
-// dieAtOnce returns the seconds until n due entries that all die have their cases.
+// dieAtOnce runs n due entries that all become dead. It returns the seconds until all of them are dead and have their
+// cases.
 func (a *arena) dieAtOnce(n int) float64 {
 	a.Helper()
 	a.empty()

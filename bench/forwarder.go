@@ -19,7 +19,7 @@ import (
 
 const forwarderTopic = "bench_forwarder"
 
-// The forwarder's table has the settings of watermill.go, in the newest version of watermill-sql.
+// The forwarder uses the newest version of watermill-sql. Its table has the same settings as the table in watermill.go.
 var (
 	forwarderSchema  = watermillsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "MEDIUMBLOB" }}
 	forwarderOffsets = watermillsql.DefaultMySQLOffsetsAdapter{}

@@ -27,7 +27,7 @@ func intakeOrder(n int) string {
 	return "INSERT INTO orders (buyer, amount, note) VALUES " + strings.Repeat("(1,100,?),", n-1) + "(1,100,?)"
 }
 
-// flow adds n messages to the stream. In every thousand messages, the given number of bad ones cannot be decoded.
+// flow adds n messages to the stream. Of every thousand messages, bad messages cannot be decoded.
 func (a *arena) flow(n, bad int) {
 	a.Helper()
 	client := a.client()

@@ -55,8 +55,8 @@ func (a *arena) keeping(n int) contest {
 	}
 }
 
-// awaitRound waits until a whole purge round fits into the current minute. A round starts with a minute and ends at its
-// 45th second, even if it starts late.
+// awaitRound waits until a whole purge round fits into the current minute. Keep starts a round at the beginning of a
+// minute. The round ends 45 s later, and a late start does not move its end.
 func (a *arena) awaitRound() {
 	a.Helper()
 	a.until(func() bool {

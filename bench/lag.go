@@ -88,7 +88,8 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
-// since returns how long each handler began after its moment in from. It leaves out handlers that never began.
+// since returns the latency of each handler: the time from the moment that from holds for its entry to its start. It
+// leaves out handlers that never began.
 //
 // Without a delay, a handler may begin before Commit has returned to the caller. Such a latency counts as 0.
 func (s *starts) since(from map[string]time.Time, delay time.Duration) []time.Duration {
@@ -108,7 +109,8 @@ func (s *starts) since(from map[string]time.Time, delay time.Duration) []time.Du
 }
 
 // lagPlan describes one latency measurement. The latency runs from the end of Commit, or from the due time, to the
-// start of the handler. The due time counts from just before the insert, so that no punctual handler appears early.
+// start of the handler. The due time is computed as the time just before the insert plus the delay. The real due time
+// is never before it, so no punctual handler appears early.
 type lagPlan struct {
 	work      string
 	goal      time.Duration
@@ -154,7 +156,8 @@ func (a *arena) lag(plan lagPlan, seconds int) latency {
 	}}
 }
 
-// commits measures a business transaction with one entry at 500 a second. It shows the disk's share of every latency.
+// commits measures how long a business transaction with one entry takes, at 500 transactions a second. The result shows
+// how much of every other latency is the commit to disk.
 func (a *arena) commits(seconds int) latency {
 	const work = "for comparison: a business transaction + 1 entry, 500/s"
 	return latency{work, func() lags {

@@ -180,8 +180,8 @@ func held(ctx context.Context, tx *sql.Tx, query string, found []floorFound) (ta
 	return taken, rows.Err()
 }
 
-// packEntries encodes ids as differences, and versions, as varints: about two bytes an entry of a backlog. found is in
-// the order of ids.
+// packEntries encodes the entries as varints: the difference to the id before, then the version. An entry of a backlog
+// takes about two bytes. found is in the order of ids.
 func packEntries(found []floorFound) (list []byte) {
 	last := uint64(0)
 	for _, f := range found {
@@ -192,8 +192,8 @@ func packEntries(found []floorFound) (list []byte) {
 	return list
 }
 
-// namesOne reports whether an encoded list of packEntries has the id and the version of one of the entries in found. Both
-// lists are in the order of ids.
+// namesOne reports whether a list that packEntries encoded contains one of the entries in found, with the same id and
+// version. Both lists are in the order of ids.
 func namesOne(list []byte, found []floorFound) bool {
 	id := uint64(0)
 	for len(list) > 0 {

@@ -15,8 +15,9 @@ type leaseReport struct {
 	Claims   []leaseClaim `json:"claims"`
 }
 
-// TestLease measures claims that write one lease row in place of each entry, and a table whose ended_by is VARCHAR. It never fails because a figure is low.
-// -only selects parts: drain, fused, varchar, sustained, log, bytes, calm, size, crowd, snapshot.
+// TestLease compares claims that write one lease row with the library's claims, which update each entry. It also
+// measures a table whose ended_by is VARCHAR. It never fails because a figure is low. -only selects parts: drain,
+// fused, varchar, sustained, log, bytes, calm, size, crowd, snapshot.
 func TestLease(t *testing.T) {
 	n := func(full int) int { return max(1, int(float64(full)**size)) }
 	var found leaseReport

@@ -68,8 +68,8 @@ type leaseCalm struct {
 	P50, P99 spread
 }
 
-// calmPause is the time between two claims. With it, claims and outcomes make as many commits as those of the library at
-// 1,000 entries a second.
+// calmPause is the time between two claims. With this pause, the claims and outcomes make as many commits as the
+// library makes for 1,000 entries a second.
 const calmPause = 3 * time.Millisecond
 
 func (a *arena) calmLeases(seconds, rounds int) (found []leaseCalm) {
@@ -162,8 +162,8 @@ func (a *arena) claimSizes(rounds int) (found []leaseClaim) {
 	return found
 }
 
-// claimsInACrowd measures claims beside the lease rows of 100 other processes. Each row holds 500 entries. The ranges of
-// their ids contain the claimed entries, as those of long attempts do, or they do not.
+// claimsInACrowd measures claims while the table holds lease rows of up to 100 other processes. Each row holds 500
+// entries. In some cases the id range of each row includes the claimed entries, as after long attempts.
 func (a *arena) claimsInACrowd(rounds int) (found []leaseClaim) {
 	for _, crowd := range []struct {
 		work       string
@@ -178,8 +178,8 @@ func (a *arena) claimsInACrowd(rounds int) (found []leaseClaim) {
 	return found
 }
 
-// leaseCrowd inserts lease rows of 500 entries each. The ids are larger than any real one, except the first id of each row
-// if the ranges shall overlap.
+// leaseCrowd inserts lease rows of 500 entries each. Their ids are larger than any real one. If overlapped is true, the
+// first id of each row is 1, so that the range of the row includes the claimed entries.
 func (a *arena) leaseCrowd(rows int, overlapped bool) {
 	a.Helper()
 	for i := range rows {
@@ -224,7 +224,7 @@ func (a *arena) ids() (ids []string) {
 	return ids
 }
 
-// timeOf returns the mean time of the claims of ids, in ms.
+// timeOf claims ids, entries at a time, and returns the mean time of a claim in ms.
 func (a *arena) timeOf(form leaseForm, ids []string, entries int) []float64 {
 	a.Helper()
 	own := a.plain(1)

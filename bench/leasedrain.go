@@ -15,15 +15,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// emptyLeases empties all tables, and the lease rows.
+// emptyLeases empties all tables, including the table of lease rows.
 func (a *arena) emptyLeases() {
 	a.Helper()
 	a.empty()
 	a.exec("TRUNCATE TABLE common_process_log_lease")
 }
 
-// fillLeases inserts n rows with contents of the given size, into a table for the form. It reads no ids, so it also works
-// on MySQL.
+// fillLeases inserts n rows with contents of the given size. It first gives the table the columns that the form needs.
+// It reads no ids, so it also works on MySQL.
 func (a *arena) fillLeases(form leaseForm, n, size int) {
 	a.Helper()
 	kind := "CHAR"
@@ -45,7 +45,7 @@ func (a *arena) fillLeases(form leaseForm, n, size int) {
 	}
 }
 
-// leaseDrain compares a backlog in two forms.
+// leaseDrain compares how fast two forms of lease drain a backlog.
 func (a *arena) leaseDrain(n, loops, size int, form, other leaseForm) contest {
 	prepare := func(form leaseForm) func() {
 		return func() {
@@ -71,7 +71,7 @@ func (a *arena) leaseDrain(n, loops, size int, form, other leaseForm) contest {
 	}
 }
 
-// drainLeases is floorDrain in one of the forms.
+// drainLeases does the same as floorDrain, with one form of lease.
 func (a *arena) drainLeases(form leaseForm, n, loops int) error {
 	own := a.plain(loops)
 	defer own.Close()
@@ -158,8 +158,9 @@ func (q *leaseQueue) ack(ctx context.Context, ids []string) error {
 	return q.done.Run(ctx, q.client, []string{dueKey}, args...).Err()
 }
 
-// leaseSustained compares entries that one process records and another one runs. Entries that their recorder runs are
-// inserted with a lease in both forms, so they need no claim.
+// leaseSustained compares two forms while one process records entries and another process runs them. It leaves out
+// entries that run in the process that recorded them. In both forms these are inserted with a lease, so they need no
+// claim.
 func (a *arena) leaseSustained(n int, form leaseForm) contest {
 	side := func(form leaseForm) func() float64 {
 		return func() float64 {

@@ -25,7 +25,7 @@ type library struct {
 	stop    func()
 }
 
-// ours opens a library for one figure. A nil handler means that the library only records.
+// ours opens a library for one measurement. A nil handler means that the library only records.
 func (a *arena) ours(concurrency int, handler func(context.Context, *compensator.Entry) error) *library {
 	a.Helper()
 	return a.oursWith(compensator.HandlerConfig[raw]{Concurrency: concurrency}, handler)

@@ -133,8 +133,8 @@ func table(rows []row) string {
 	return b.String()
 }
 
-// costs formats the cost of an entry as a Markdown table. With peers, only our side is comparable, because peers use
-// other servers too.
+// costs formats the cost of an entry as a Markdown table. Costs are not compared with those of peers, because peers
+// also use other servers.
 func costs(rows []row) string {
 	var b strings.Builder
 	for _, r := range rows {

@@ -78,7 +78,7 @@ func (p *post) relayed(n, batch int) contest {
 	}
 }
 
-// relay returns how many messages a second the relay by publishes.
+// relay opens the relay that by registers, and returns how many messages a second it publishes.
 func (p *post) relay(by way, n, batch int) float64 {
 	p.a.Helper()
 	r, err := openRelay(by, p.a.dsn, p.a.redis.Addr(), p.server.URL(), p.queue, batch)
@@ -114,10 +114,10 @@ func openRelay(by way, dsn, redis, url, queue string, batch int) (*relaying, err
 	return &relaying{l, publisher}, err
 }
 
-// relayedSingly says how entries are published one by one.
+// relayedSingly configures a handler that publishes each entry by itself.
 var relayedSingly = &compensator.HandlerConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}, Concurrency: 1000}
 
-// relayedInBatches says how entries are published in batches.
+// relayedInBatches configures a handler that publishes size entries at a time.
 func relayedInBatches(size int) *compensator.BatchConfig[raw] {
 	return &compensator.BatchConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}, Concurrency: 1000 / size, BatchSize: size}
 }

@@ -123,7 +123,7 @@ func riverParams(n int, opts *river.InsertOpts) []river.InsertManyParams {
 	return params
 }
 
-// backlog analyzes the table afterwards, as autovacuum would do a minute later.
+// backlog inserts n jobs and then analyzes the table, as autovacuum would do a minute later.
 func (r *riverPeer) backlog(n int) {
 	r.a.Helper()
 	for left := n; left > 0; left -= 5000 {

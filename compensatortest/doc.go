@@ -1,7 +1,7 @@
 // Package compensatortest helps you to test code that uses package compensator.
 //
 // Call and Attempt run one handler. RequireRecorded lists entries. Run, WaitIdle and Elapse let entries run. All of
-// them take any Compensator. New of module compensatortest/sqlitetest gives you a Compensator on a real database
+// them take any Compensator. Function New in module compensatortest/sqlitetest returns a Compensator on a real database
 // without a server. Transactional handlers run on it.
 //
 // MemoryStore replaces the database when a test needs no SQL. Without a Redis in the Config, the library uses its

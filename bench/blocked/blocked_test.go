@@ -31,7 +31,8 @@ const processes = 4
 // entries is the number of entries. They come due one by one, most of them while the server blocks.
 const entries = 4000
 
-// childEnv names the environment variable with the pool and the DSN of a re-executed test binary.
+// childEnv is the name of an environment variable. If it is set, the test binary runs as one process of the library.
+// Its value is the kind of pool and the DSN.
 const childEnv = "BENCH_BLOCKED"
 
 func TestMain(m *testing.M) {
@@ -161,8 +162,9 @@ func run(t *testing.T, server *testservers.SQLServer, b block, pool string) (mos
 		count("(SELECT l.id FROM common_process_log l LEFT JOIN paid p ON p.number=l.user_id WHERE l.business_type='pay' GROUP BY l.id HAVING COUNT(p.number)<>1) w")
 }
 
-// record writes entries that come due during the block. A frozen server can be counted only after it answers again.
-// Handlers with transactions would then count as sessions of the service, so transactional is false for it.
+// record writes entries that come due during the block. transactional says whether half of them get a handler with a
+// transaction. It is false for a frozen server. The sessions of a frozen server can be counted only after it answers
+// again, and transactions of handlers would then count as the service's own sessions.
 func record(t *testing.T, admin *sql.DB, transactional bool) {
 	types := []string{"close", "close"}
 	if transactional {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The facts describe an imagined service that is killed at 15 s. The function due makes a fact from the deadline and
-// the firings of one number.
+// The facts describe an imagined service that is killed at 15 s. The function due returns the fact about one deadline,
+// with its firings.
 func TestJudgeTellsWhatTheKillDidFromWhatTheMechanismDoes(t *testing.T) {
 	second := time.Second.Microseconds()
 	due := func(at float64, fired ...firing) fact {

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// keeper starts and kills the service and keeps its notes. The service may forget what it recorded, but the keeper
-// knows it.
+// keeper starts and kills the service and stores the notes that it writes. When the service loses a deadline that it
+// recorded, the keeper still knows the deadline.
 type keeper struct {
 	cfg serviceConfig
 	log string // path of the service's log
@@ -25,7 +25,7 @@ type keeper struct {
 	ended   chan struct{} // closed when the last note of the process is read
 }
 
-// fact holds what the benchmark knows of one number. Its times are in µs since 1970.
+// fact holds what the benchmark knows of one deadline. Its times are in µs since 1970.
 type fact struct {
 	recorded int64 // 0 until it is recorded
 	due      int64

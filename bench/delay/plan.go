@@ -34,6 +34,7 @@ func (p plan) killAfter() time.Duration { return p.Span / 2 }
 
 // lead and tail limit the deadlines around the kill. Deadlines within lead before the kill, or within tail after the
 // restart, are counted separately. Work that is due just before the kill may be running, or may wait for a poll. The
-// kill then causes its lateness, and not the mechanism. The longest poll interval of a mechanism is 5 s.
+// mechanism is not at fault if such work is late, because the kill delayed it. The longest poll interval of a mechanism
+// is 5 s.
 func (p plan) lead() time.Duration { return p.Span / 6 }
 func (p plan) tail() time.Duration { return p.Span / 3 }

@@ -15,8 +15,8 @@ import (
 // riverQueue uses github.com/riverqueue/river as its README shows it, with MaxWorkers 100. All other settings keep
 // their defaults.
 //
-// River polls scheduled jobs every 5 s, 5 s ahead. It polls available jobs every second, and when PostgreSQL notifies
-// it. It rescues a dead process's jobs after an hour.
+// Every 5 s River reads the scheduled jobs that come due within the next 5 s. It polls available jobs every second, and
+// when PostgreSQL notifies it. It rescues a dead process's jobs after an hour.
 type riverQueue struct{}
 
 // riverJob holds a job's arguments.

@@ -19,7 +19,8 @@ type serviceConfig struct {
 	Record    bool // true in the first process, which also records the deadlines
 }
 
-// serviceEnv names the environment variable with the serviceConfig of a re-executed test binary.
+// serviceEnv is the name of an environment variable. If it is set, the test binary runs as the service. Its value is
+// the serviceConfig as JSON.
 const serviceEnv = "DELAY_SERVICE"
 
 // runService runs the service in a re-executed test binary, and then never returns. In any other process it returns at

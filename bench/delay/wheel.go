@@ -63,7 +63,8 @@ func (w *wheel) turn() {
 	}
 }
 
-// pass does one tick. It reports whether the wheel was behind until.
+// pass fires the timers of the next tick. It returns false and does nothing if the wheel has already reached the tick
+// until.
 func (w *wheel) pass(until int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

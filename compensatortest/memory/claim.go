@@ -154,8 +154,8 @@ func (s *Store) Refuse(err error, ids ...processlog.ID) {
 	}
 }
 
-// eachLocked calls do for every id. If an id has no row, the row is nil. It handles the rows that no transaction holds
-// first. Then it waits for the other rows, for at most lockWait in total. busy lists the indexes of the rows that are
+// eachLocked calls do for every id. If an id has no row, the row is nil. It begins with the rows that no transaction
+// holds. Then it waits for the other rows, for at most lockWait in total. busy lists the indexes of the rows that are
 // still held.
 func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i int, row *storedRow)) (busy []int, err error) {
 	ctx, cancel := withLockWait(ctx, nil)

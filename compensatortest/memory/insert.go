@@ -115,7 +115,7 @@ func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row
 	return s.read(ctx, ids, (*version).end)
 }
 
-// The method read returns what the function of makes of the committed versions of entries. now is in unix ms.
+// read applies the function of to the committed version of each entry, and returns the results. now is in unix ms.
 func (s *Store) read(ctx context.Context, ids []processlog.ID, of func(v *version, now int64) processlog.Row) ([]processlog.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// limitKey names the row of a limit and key.
+// limitKey identifies the row of one key under one limit.
 type limitKey struct{ limit, key string }
 
 // limitRow is the state of one key under a limit. A stored row never changes. Each write stores a new one.
@@ -57,7 +57,7 @@ type permits struct {
 	asked map[string]bool // keys of the claimable entries
 }
 
-// keyed is what StartLimit.Of has returned for an entry.
+// keyed is what StartLimit.Of returned for an entry.
 type keyed struct {
 	key         string
 	limited, ok bool
@@ -67,7 +67,7 @@ func (s *Store) permitsLocked(limit processlog.StartLimit, now int64) *permits {
 	return &permits{s: s, now: now, limit: limit, keyOf: make(map[processlog.ID]keyed), asked: make(map[string]bool)}
 }
 
-// look asks for the key of a claimable entry. It takes the permits of the key away whose leases have ended.
+// look reads the key of a claimable entry. It then removes the permits of this key whose leases have ended.
 func (p *permits) look(row *processlog.Row) {
 	if p == nil {
 		return
@@ -106,7 +106,7 @@ func (p *permits) of(id processlog.ID) (at limitKey, row limitRow, limited bool)
 	return at, p.s.limits[at], true
 }
 
-// room returns what a key has left.
+// room returns how many starts and permits a key has left.
 func (p *permits) room(row limitRow) processlog.Room {
 	r := processlog.Room{Permits: processlog.Unbounded, Granted: row.granted}
 	r.Starts, r.Next = p.limit.Free(time.Duration(row.tat - p.now*int64(time.Millisecond)))
@@ -126,7 +126,7 @@ func (p *permits) without(row *processlog.Row) bool {
 	return room.Starts == 0 || room.Permits == 0
 }
 
-// refuses reports whether StartLimit.Key has said that an entry must not start.
+// refuses reports whether StartLimit.Key returned that the entry must not start.
 func (p *permits) refuses(row *processlog.Row) bool { return p != nil && !p.keyOf[row.ID].ok }
 
 // limited describes an entry that gets no permit.
@@ -139,7 +139,7 @@ func (p *permits) limited(row *processlog.Row) processlog.Limited {
 	return l
 }
 
-// take takes the permit of an entry that was leased.
+// take takes one permit for an entry that was just leased.
 func (p *permits) take(claimed *version) {
 	at, stored, limited := p.of(claimed.entry.ID)
 	if !limited {
@@ -153,7 +153,7 @@ func (p *permits) take(claimed *version) {
 	p.s.limits[at] = stored
 }
 
-// rooms returns what the keys have left.
+// rooms returns the Room of each key in asked.
 func (p *permits) rooms() map[string]processlog.Room {
 	if p == nil || len(p.asked) == 0 {
 		return nil

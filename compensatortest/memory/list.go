@@ -26,7 +26,7 @@ func (s *Store) List(ctx context.Context, filter processlog.Filter) (processlog.
 	return l.page(inReach, s.nowLocked()), nil
 }
 
-// page takes the versions that match the filter from inReach. It looks for one version more than the limit, to know
+// page selects the versions in inReach that match the filter. It looks for one version more than the limit, to know
 // whether there is another page.
 func (l *listing) page(inReach []*version, now int64) (page processlog.Page) {
 	var last *version
@@ -50,7 +50,7 @@ func (l *listing) page(inReach []*version, now int64) (page processlog.Page) {
 	return page
 }
 
-// reaches reports whether the SQL store would find the row in the index that it reads.
+// reaches reports whether the row is in the part of the index that the SQL store would read for this filter.
 func (l *listing) reaches(v *version) bool {
 	index := processlog.Filter{States: l.filter.States, BusinessType: l.filter.BusinessType}
 	switch l.order {

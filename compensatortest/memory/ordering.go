@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingKey is an ordering key of one type. notes holds the positions of the entries under one key, by entry.
+// orderingKey is an ordering key of one type. notes holds the positions of the entries under one key, by entry id.
 type (
 	orderingKey struct{ businessType, key string }
 	notes       map[processlog.ID]noted
@@ -309,7 +309,7 @@ func (s *Store) Advance(ctx context.Context, businessType string, left []process
 }
 
 // clearLocked deletes the positions before the first entry that has not ended. It deletes nothing if the first position
-// belongs to an entry of left.
+// is in the list left.
 func (s *Store) clearLocked(key orderingKey, standing []*version, left []processlog.Position) {
 	for i, id := range s.inPositionLocked(key) {
 		first := len(standing) > 0 && standing[0].entry.ID == id

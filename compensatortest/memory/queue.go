@@ -104,8 +104,8 @@ func (q *Queue) Occupy(businessType string) {
 	q.keys.due[businessType].foreign = true
 }
 
-// Rename moves the entries of type from to type to, as RENAME does, and replaces those of to. It does nothing when from
-// has none.
+// Rename moves all entries of one type to another type, as the Redis command RENAME does. It replaces the entries of
+// the type to. It does nothing when the type from has no entries.
 func (q *Queue) Rename(from, to string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -173,7 +173,7 @@ func (q *Queue) nowLocked() queueNow {
 	return at
 }
 
-// after returns the moment wait ms from now.
+// after returns the time wait ms later than now.
 func (n queueNow) after(wait int64) int64 {
 	if wait > 0 {
 		return n.ceil + wait
@@ -187,7 +187,7 @@ func (n queueNow) until(at int64) time.Duration { return duration(max(0, at-n.fl
 // maxScriptMembers is the maximum number of entries that one script of the queue on Redis takes.
 const maxScriptMembers = 1000
 
-// fullPause is how many ms a full queue refuses a rebuild after it left an entry out.
+// fullPause is how long, in ms, a full queue refuses a rebuild after it could not store an entry.
 const fullPause = 5000
 
 // enqueueLocked adds items to a type. leftOut reports that a full queue did not store some of them.

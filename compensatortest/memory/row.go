@@ -141,7 +141,7 @@ func (v *version) row(now int64) processlog.Row {
 	return row
 }
 
-// The method whole returns the field row, with the entry's Faults and its Result.
+// whole returns the same as row, plus the entry's Faults and Result.
 func (v *version) whole(now int64) processlog.Row {
 	row := v.row(now)
 	if v != nil {
@@ -150,7 +150,7 @@ func (v *version) whole(now int64) processlog.Row {
 	return row
 }
 
-// The method end returns the field row, with the entry's Result. If the entry has not ended, the content is left out.
+// end returns the same as row, plus the entry's Result. If the entry has not ended, the content is left out.
 func (v *version) end(now int64) processlog.Row {
 	row := v.row(now)
 	if !row.State.Terminal() {
@@ -160,7 +160,7 @@ func (v *version) end(now int64) processlog.Row {
 	return row
 }
 
-// valid returns a copy of the result if it is of the present epoch and the entry has succeeded.
+// valid returns a copy of the result if the entry has succeeded and the result was stored in the present epoch.
 func (v *version) valid() []byte {
 	if v.result == nil || v.entry.State != processlog.Succeeded || v.result.epoch != v.entry.Epoch {
 		return nil
@@ -254,13 +254,13 @@ func (v *version) changed(after processlog.Row, now int64) *version {
 func (v *version) due(now int64) bool    { return v.nextAt <= now }
 func (v *version) leased(now int64) bool { return v.leaseUntil > now }
 
-// scheduled returns the entry with the time at which it is next due. If its lease ends later, it is the end of the
-// lease.
+// scheduled returns the entry with the time at which it is next due. While it is leased, this is the end of the lease
+// if that is later than its due time.
 func (v *version) scheduled(now int64) processlog.Scheduled {
 	return processlog.Scheduled{ID: v.entry.ID, In: duration(max(v.nextAt, v.leaseUntil) - now), DueIn: duration(v.nextAt - now), NextAt: v.nextAt}
 }
 
-// place orders two rows by their due times, then by id.
+// place compares two rows by due time, then by id.
 func place(a, b processlog.Scheduled) int {
 	return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), a.ID.Compare(b.ID))
 }

@@ -55,8 +55,8 @@ type txEnd struct {
 var (
 	endFinished = &txEnd{refusal: processlog.ErrNoTransaction, answer: sql.ErrTxDone}
 	endCrashed  = &txEnd{refusal: fmt.Errorf("%w: %w", processlog.ErrNoTransaction, driver.ErrBadConn), answer: driver.ErrBadConn}
-	// endDropped ends a transaction whose connection the driver closed. A driver cannot know whether the next statement
-	// needed that connection.
+	// endDropped ends a transaction whose connection the driver closed. The driver does so when the context of a
+	// statement ends while the statement waits for a lock.
 	endDropped = &txEnd{refusal: driver.ErrBadConn, answer: mysql.ErrInvalidConn}
 	// endAborted ends a transaction that the server rolled back. The server accepts a later COMMIT, which then commits
 	// nothing.

@@ -114,7 +114,7 @@ func newQueueTest(t *testing.T, h QueueHarness) *queueTest {
 	return &queueTest{t, h, ctx, h.Queue}
 }
 
-// another returns the same test in another process. The caller closes its queue.
+// another returns a copy of the test that uses the queue as another process would. The caller closes that queue.
 func (t *queueTest) another() *queueTest {
 	t.Helper()
 	if t.harness.Another == nil {
@@ -197,7 +197,7 @@ func (t *queueTest) pass(d time.Duration) {
 	}
 }
 
-// within asserts that got is at most total and at least a minute less.
+// within asserts that got is at most total, and more than total minus one minute.
 func (t *queueTest) within(total, got time.Duration) {
 	t.Helper()
 	assert.LessOrEqual(t, got, total+time.Millisecond)

@@ -114,8 +114,8 @@ func (t *queueTest) settlePutsOffOnlyUnderItsOwnToken() {
 	t.within(3*time.Hour, t.peek("order"))
 }
 
-// A process may run an entry for longer than the queue's lease. Its settle must make the entry due earlier, even if
-// another process has claimed the entry since.
+// A process may run an entry for longer than the queue's lease. The settle that follows must make the entry due
+// earlier, even if another process has claimed the entry since.
 func (t *queueTest) settlePullsInUnderAnyToken() {
 	old, current := t.twoLeases()
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, In: 10 * time.Minute})
@@ -130,8 +130,9 @@ func (t *queueTest) settlePullsInUnderAnyToken() {
 	assert.Equal(t, processlog.Never, t.peek("stock"), "settle does not add an entry that is not in the queue")
 }
 
-// A process that rebuilds the type may read an entry before another process settles it. It then enqueues the entry at
-// the end of its lease.
+// A queue that has lost a type may get a settle for one of its entries. It must then add the entry with its new due
+// time. Another process may be rebuilding the type, and may have read the entry before it was settled. That process
+// enqueues the entry for the end of the old lease, which must not make the entry due later.
 func (t *queueTest) settleBringsBackWhatIsLost() {
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, Remove: true})
 	assert.Equal(t, processlog.Never, t.peek("order"))
@@ -524,7 +525,7 @@ func (t *queueTest) wholeTypeHasNoLessRoom() {
 	}
 }
 
-// inspect asks the queue what it holds of an entry. A queue need not be able to tell.
+// inspect returns what the queue holds of an entry. It skips the test if the queue cannot be asked.
 func (t *queueTest) inspect(businessType string, row uint64) processlog.Queued {
 	t.Helper()
 	inspector, can := t.queue.(processlog.QueueInspector)

@@ -75,7 +75,7 @@ func (t *storeTest) rateGrantsTheBurstAndThenOneStartEachInterval() {
 		assert.Positive(t, l.In)
 		assert.LessOrEqual(t, l.In, limit.Interval)
 	}
-	// One entry follows with each interval, and none before.
+	// After the burst, each interval must grant one more start, and no start earlier.
 	left := ids[3:]
 	for n := 1; len(left) > 0; {
 		<-time.After(2 * time.Millisecond) // In a bubble the clock moves only while the test waits.
@@ -161,8 +161,8 @@ func (t *storeTest) startThatIsReturnedIsGrantedAgain() {
 	assert.Empty(t, t.claimLimited(limit, token(3), time.Minute, ids[2:]...).Mine)
 }
 
-// If an earlier start could be returned, a key could be granted more than its burst at once: the starts of the last claim, and those
-// that were returned.
+// Only the last claim may return its starts. Otherwise a key could be granted more than its burst at once: the starts
+// of the last claim, plus starts that an earlier claim returned.
 func (t *storeTest) startOfAnEarlierClaimIsNotReturned() {
 	limit := processlog.StartLimit{Name: "earlier", Interval: time.Hour, Burst: 3}
 	ids := idsOf(t.insert(t.drafts("earlier", 5)...))
@@ -275,7 +275,8 @@ func (t *storeTest) entryThatTheDatabaseRefusesTakesNoStart() {
 	require.Len(t, found.Rejected, 1)
 	assert.Equal(t, ids[0], found.Rejected[0].ID)
 	mine := idsOf(found.Mine)
-	// A store may give up the refused entry only after it has taken its permit, and then returns it.
+	// A store may find out that a row is refused only after it has taken the permit for it. It then returns the permit,
+	// so this claim can take it.
 	mine = append(mine, idsOf(t.claimLimited(limit, token(1), time.Minute, ids[1:]...).Mine)...)
 	assert.Equal(t, ids[1:3], mine)
 	assert.Empty(t, t.claimLimited(limit, token(2), time.Minute, ids[1:]...).Mine)

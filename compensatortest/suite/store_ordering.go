@@ -62,7 +62,8 @@ func (t *storeTest) join(key string, rows ...processlog.Row) {
 	require.NoError(t, tx.Commit())
 }
 
-// line returns the state of a key, asked for one of its entries. It asserts that Firsts returns the same first entry.
+// line returns the KeyState of a key. It asks for the position of row, with the row's token. It asserts that Firsts
+// returns the same first entry and the same count.
 func (t *storeTest) line(key string, row processlog.Row, dead bool) processlog.KeyState {
 	t.Helper()
 	lines, err := t.Store.KeyStates(t.ctx, row.BusinessType, []processlog.Position{positionOf(key, row)}, row.Token, dead)
@@ -368,8 +369,8 @@ func (t *storeTest) requeuedEntryIsNotedUnderItsEpoch() {
 	assert.Equal(t, members(again), t.line("a", again, true).Members, "once")
 }
 
-// An entry has a position from an earlier epoch. A process that read the position in that epoch may delete it, and
-// would not make a blocked entry due after that. So this position must block no entry.
+// An entry has a position from an earlier epoch. A process that read this position in that epoch may delete it later.
+// It would then not make an entry due that this position blocks. So the position must block no entry.
 func (t *storeTest) noteOfAnEarlierEpochBlocksNothing() {
 	rows := t.lined("a", 2)
 	second := []processlog.ID{rows[1].ID}

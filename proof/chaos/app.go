@@ -220,7 +220,8 @@ func (p *appProcess) newCompensator(client *redis.Client) (*compensator.Compensa
 	return c, err
 }
 
-// observer returns an Observer that writes to the history the events that the checker cannot see elsewhere.
+// observer returns an Observer that writes events to the history. It writes only events that the checker cannot see
+// elsewhere.
 func (p *appProcess) observer() observe.Observer {
 	return observe.Observer{
 		OutcomeDropped: func(e observe.SettledEvent) {

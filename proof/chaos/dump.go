@@ -140,7 +140,8 @@ func (st *stage) dueKeys(ctx context.Context) (map[string]string, error) {
 	return keys, err
 }
 
-// lastDue is the greatest score that an entry can have. Members with a greater score say whether the queue is complete.
+// lastDue is the greatest score that an entry can have. Members with a greater score are no entries. They record
+// whether the queue is complete.
 const lastDue = "4e15"
 
 // queued counts the members of the queue. It leaves out orphans, which have no entry.

@@ -23,7 +23,7 @@ func (k *strike) killApp() error {
 	return k.app.await(k.ctx)
 }
 
-// pauseApp freezes an app. The pause is shorter or longer than a lease.
+// pauseApp freezes an app for 0.2 to 3 times the length of a lease.
 func (k *strike) pauseApp() error {
 	d := k.between(0.2, 3, lease.Seconds())
 	k.begin("", d)

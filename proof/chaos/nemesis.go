@@ -20,8 +20,7 @@ type fault struct {
 	shares  string   // resource that other faults may use at the same time
 	strike  func(*strike) error
 
-	// takes is the longest usual duration, without the share that holds gives. The whole is takes plus holds times the
-	// mean duration of the run's faults.
+	// A fault usually takes at most takes + holds × the mean duration of the run's faults.
 	takes time.Duration
 	holds float64
 }

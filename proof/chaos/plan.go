@@ -60,7 +60,7 @@ func (p *plan) next() round {
 	return r
 }
 
-// again schedules a fault that hit nothing before all others, and chooses a new victim.
+// again schedules a fault that hit nothing once more. The fault gets a new victim and comes before all others.
 func (p *plan) again(f fault) {
 	p.rounds = append([]round{{strikes: []planned{p.place(f)}}}, p.rounds...)
 }

@@ -32,9 +32,9 @@ type producer struct {
 	killerNext bool      // whether the next draft is a planned killer
 }
 
-// plannedKillers is how many planned killers each process of the app that only records adds. Such an entry kills every
-// process that runs it, until it is dead-lettered. Every run needs one entry that dies this way. There are two, because
-// a person may cancel one of them.
+// plannedKillers is the number of planned killers that each process of the recording-only app adds. A planned killer is
+// an entry that kills every process that runs it, until it is dead-lettered. Every run needs one entry that ends this
+// way. There are two, because a person may cancel one of them.
 const plannedKillers = 2
 
 // planKiller makes the next draft a planned killer, once the time without faults at the start of the run is over.
@@ -211,7 +211,7 @@ func (t *transaction) aroundSavepoint(ctx context.Context, tx sqlTx) (*compensat
 	return receipt, nil
 }
 
-// insert records entries. It writes each entry before the call, and each answer after it, to the history.
+// insert records entries. It writes each entry to the history before the call, and each answer after the call.
 func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []compensator.NewEntry) (*compensator.Receipt, error) {
 	before := make([]history.Record, len(entries))
 	for i, e := range entries {

@@ -119,7 +119,7 @@ func serviceEnds(was, s step) bool {
 	return ended && was.state == compensator.Dead && was.undoFailed == 0
 }
 
-// ended verifies that a service ended the entry, with or without an attempt in progress.
+// ended verifies a write by which a service ended the entry, with or without an attempt in progress.
 func (f *follower) ended(was, s step) string {
 	if was.state != compensator.Pending && was.state != compensator.Retrying && !serviceEnds(was, s) || s.failed != was.failed || s.undoFailed != was.undoFailed {
 		return fmt.Sprintf("from %s to %s", was.state, s.state)
@@ -188,7 +188,7 @@ func (l *log) absorbed(undo bool) bool {
 }
 
 // explained requires that a handler of this epoch returned the given verdict. The handler must have run under exactly
-// this claim. Only a success that counts under any claim may be of another one.
+// this claim. There is one exception: a success that absorbed accepts may have run under another claim.
 func (f *follower) explained(was, s step, verdict string, undo bool) string {
 	for version, runs := range f.log.runs {
 		for _, r := range runs {

@@ -101,7 +101,7 @@ func (w *world) count(from string, args ...any) (n int) {
 }
 
 // makeWhole marks the queue of every kind as complete: it holds all entries. That is true, because the log is empty.
-// The mark stays even if the library under test has lost its reconciler.
+// Without this call the reconciler would set the mark, and a mutant may have no reconciler.
 func (w *world) makeWhole() {
 	w.t.Helper()
 	queue, err := redisqueue.Open(w.redis, w.place.Prefix)

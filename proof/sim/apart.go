@@ -18,8 +18,8 @@ type apart struct {
 
 	// These properties exist only in seeds that are not calm:
 	jammed compensator.IdempotencyKey // key of an entry whose handlers ignore their context and return only after all faults have ended
-	// former says which of each three consecutive instances runs an older version of the service, from 1 to 3. That
-	// version lacks some types. 0 means that no instance does.
+	// former selects instances that run an older version of the service, which lacks some types. In every group of
+	// three consecutive instances, the one at position former (1 to 3) is such an instance. 0 selects none.
 	former    int
 	leases    []time.Duration // leases of the instances in the order of their numbers; they replace Config.Lease
 	sleepy    bool            // whether some handlers ask for a delay of months

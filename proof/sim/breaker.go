@@ -15,7 +15,7 @@ import (
 // do.
 const breakerStream = 7755
 
-// outage is a period in which the services are down that the handlers of some types call.
+// outage is a period in which some types cannot reach the services that their handlers call.
 type outage struct {
 	from, to time.Time
 	types    map[string]bool
@@ -118,7 +118,7 @@ func (o *oracle) letInLocked(n *instance, e observe.AttemptEvent) {
 	o.probesLocked(n, e.ID, open)
 }
 
-// calledAfterLocked counts the call for an entry that runs after a batch. The caller calls it when the batch has ended,
+// calledAfterLocked counts the call for an entry that runs after a batch. It must be called when the batch has ended,
 // just before the handler runs.
 func (o *oracle) calledAfterLocked(n *instance, e *compensator.Entry) {
 	open := o.opened[breakerOn{n, e.BusinessType}]

@@ -38,7 +38,7 @@ const (
 	// The faults below are events.
 	crash      // an instance dies between its steps
 	pause      // all steps of an instance wait
-	restart    // an instance is stopped in order, and another one starts
+	restart    // an instance is stopped gracefully, and another one starts
 	queueLost  // the queue loses everything
 	queueBack  // the queue goes back to an earlier state
 	queueJump  // the queue's clock jumps
@@ -59,7 +59,7 @@ const (
 	queueFull     // the queue is out of memory (drawKeys)
 	keyTaken      // a foreign program uses the key of a type
 	keyRenamed    // a foreign program moves a type's entries to the key of another type
-	stoppedMidway // an instance is stopped in order while it runs a batch that fails, and another one starts (drawMidway)
+	stoppedMidway // an instance is stopped gracefully while it runs a batch that fails, and another one starts (drawMidway)
 	rowsRefused   // the database refuses to change some entries for a while (drawTriggers)
 
 	faults // number of faults

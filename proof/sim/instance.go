@@ -45,7 +45,7 @@ type instance struct {
 	dead        atomic.Bool
 	died        chan struct{}
 	once        sync.Once
-	retired     bool         // whether it was stopped in order; used only by the world's goroutine
+	retired     bool         // whether it was stopped gracefully; used only by the world's goroutine
 	stoppedAt   atomic.Int64 // time in unix ns at which Run's context ended (0: Run continues)
 	pausedUntil atomic.Int64 // end of the pause, in unix ns
 
@@ -141,7 +141,7 @@ func (w *world) living() []*instance {
 	return living
 }
 
-// retire stops an instance in order.
+// retire stops an instance gracefully.
 func (w *world) retire(n *instance) {
 	w.mu.Lock()
 	n.retired = true

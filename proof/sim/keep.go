@@ -54,8 +54,8 @@ func (o *oracle) keptLocked(row processlog.Row) {
 	}
 }
 
-// lastMinutes is how long before the first purge a new instance starts. It is used in seeds in which no instance runs
-// until then.
+// lastMinutes is used in seeds in which all instances stop and no entry is old enough for a purge yet. A new instance
+// then starts this long before the first purge.
 const lastMinutes = 5 * time.Minute
 
 // outlive lets time pass and asserts the rest of G24 (purge). Every entry that is due for a purge must be purged, and

@@ -83,8 +83,8 @@ func (o *oracle) granted(limit *processlog.StartLimit, found processlog.Claimed,
 	o.countPermits(limit)
 }
 
-// returned takes starts that were returned to a limit out of the claim that was granted them. The database must ignore starts
-// that are not of the last claim.
+// returned subtracts returned starts from the grant of the claim that took them. The database must ignore starts that
+// are not from the last claim.
 func (o *oracle) returned(limit *processlog.StartLimit, unused map[string]processlog.Unused, err error) {
 	if err != nil {
 		return
@@ -99,7 +99,8 @@ func (o *oracle) returned(limit *processlog.StartLimit, unused map[string]proces
 	}
 }
 
-// countStarts asserts the part of G41 about rates. A database that has gone back has forgotten the grants since.
+// countStarts asserts the part of G41 about rates. After the database has gone back to an earlier state, countStarts
+// begins to count again, because the database has forgotten the later grants.
 func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int, rooms map[string]processlog.Room) {
 	if limit.Interval == 0 {
 		return
@@ -145,7 +146,8 @@ func (o *oracle) countPermits(limit *processlog.StartLimit) {
 	}
 }
 
-// fencedLocked reports whether a write took the permit of an entry away whose lease had ended. Only its version changes.
+// fencedLocked reports whether a write took away the permit of an entry whose lease had ended. Such a write changes
+// only the version of the entry and UpdatedAt.
 func (o *oracle) fencedLocked(l *life, before, after processlog.Row) bool {
 	if o.w.apart.limits[l.kind].Concurrent == 0 || before.LeaseLeft > 0 || before.DeliveryCount == 0 {
 		return false

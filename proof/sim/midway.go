@@ -61,7 +61,7 @@ func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviou
 	return b
 }
 
-// stopMidway stops the living instance with the given number in order, and starts another one.
+// stopMidway stops the living instance with the given number gracefully, and starts another one.
 func (w *world) stopMidway(number int) {
 	for _, n := range w.living() {
 		if n.number == number {

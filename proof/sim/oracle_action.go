@@ -102,8 +102,8 @@ func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
 }
 
 // endedAnewLocked asserts G3 (a terminal state is left only on request): a service may complete or cancel an ended
-// entry only if it is dead. Its epoch must have no compensation. It counts the compensations from the attempts, not
-// from the row.
+// entry only if it is dead. No compensation of its epoch may have begun. endedAnewLocked finds compensations in the
+// oracle's own attempts, because the row may be wrong.
 func (o *oracle) endedAnewLocked(l *life, op *operation, before, after processlog.Row) {
 	ends := op.kind == opChange && (op.change.Action == processlog.ActionComplete || op.change.Action == processlog.ActionCancel)
 	if !ends || before.State != compensator.Dead || after.Epoch != before.Epoch || !after.State.Terminal() {

@@ -35,8 +35,8 @@ func (o *oracle) broke(n *instance) {
 	}
 }
 
-// overran reports whether the handler ran until long after its timeout. Such an attempt only prevents that its own
-// instance runs the entry.
+// overran reports whether the handler ran until long after its timeout. Such an attempt no longer limits other entries.
+// It only keeps its own instance from running the entry again.
 func (a *attempt) overran() bool {
 	deadline, _ := a.ctx.Deadline()
 	end := time.Now()

@@ -122,7 +122,7 @@ func (o *oracle) noted(action processlog.Action) {
 }
 
 // mustStopLocked reports whether an instance must do nothing, because it stops on a loss and has noticed one that no
-// person has accepted. An instance may also notice a loss only after a person has accepted it.
+// person has accepted. An instance that notices a loss only after a person has accepted it need not stop.
 func (o *oracle) mustStopLocked(n *instance) bool {
 	return o.w.plan.config.StopOnLoss && slices.ContainsFunc(o.losses, func(at time.Time) bool { return at.After(o.goOn) && !at.After(n.lossSeen) })
 }

@@ -132,9 +132,9 @@ func (o *oracle) inOrderLocked(l *life, a *attempt) {
 	}
 }
 
-// inFrontLocked reports whether other certainly comes before l under their key. The entries of one call get its ids as
-// positions, in the order in which they were recorded. If the position of an entry was written again, the position is
-// the entry's own id.
+// inFrontLocked reports whether other certainly comes before l under their key. The entries of one call share out their
+// ids as positions, in the order in which the call recorded them. If the position of an entry was written again, the
+// position is the entry's own id.
 func (o *oracle) inFrontLocked(other, l *life) bool {
 	for _, a := range []compensator.EntryID{other.id, o.orderIDLocked(other)} {
 		for _, b := range []compensator.EntryID{l.id, o.orderIDLocked(l)} {
@@ -154,7 +154,7 @@ func (o *oracle) renotedLocked(l *life) bool {
 	return slices.ContainsFunc(l.steps, func(s transition) bool { return s.row.State.Terminal() }) || l.steps[0].op.from == nil
 }
 
-// orderIDLocked returns the id that determines an entry's position when it was recorded.
+// orderIDLocked returns the id that an entry got as its position when it was recorded.
 func (o *oracle) orderIDLocked(l *life) compensator.EntryID {
 	lines, inserted := &o.w.apart.ordering, l.steps[0].op
 	if inserted.from == nil || !inserted.from.knows(l.kind) || l.steps[0].row.State.Terminal() {

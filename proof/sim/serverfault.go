@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// serverFaultStream is the random stream for the database's condition. A separate stream does not change what older
-// seeds do.
+// serverFaultStream is the random stream for temporary conditions of the database. A separate stream does not change
+// what older seeds do.
 const serverFaultStream = 8450
 
 // errServerFault is the error that transactional handlers get as long as the database has a temporary condition.
@@ -47,8 +47,9 @@ func (o *oracle) serverDownedLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// serverFaultedLocked asserts G7 (no false exhaustion). An error of the database spends an attempt only if more such
-// errors came in a row than the entry may have attempts. The row's error holds this count.
+// serverFaultedLocked asserts G7 (no false exhaustion). The first errors of the database in a row spend no attempt, up
+// to as many as the entry may have attempts. Each further one spends an attempt. The row's error holds the number of
+// errors in a row.
 func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *attempt) {
 	o.sights[sawServerFault]++
 	most := o.w.plan.types.MaxAttempts
@@ -60,7 +61,8 @@ func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *a
 	}
 	row := serverFaultsInARow(before, before) + 1
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount
-	// The context may have ended just before the handler returned. The error counts as any other failure in this case.
+	// The context may have ended just before the handler returned. In this case the error counts like any other
+	// failure.
 	overtaken := !errors.Is(context.Cause(a.ctx), context.Canceled)
 	if !overtaken && (spent != (row > most) || serverFaultsInARow(before, after) != row) {
 		o.failLocked("G7: entry %s had the database's error %d times in a row, of %d allowed times; counted as a failure: %v, %q", after.ID, row, most, spent, after.LastError)

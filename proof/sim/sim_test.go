@@ -64,8 +64,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// enoughSeeds is how many seeds must reach every fault and every situation of the tally, with any first seed. The
-// rarest of these occurs in more than one of fifty seeds.
+// enoughSeeds is a number of seeds that always reaches every fault and every situation of the tally, whatever the first
+// seed is. The rarest of these occurs in more than one of fifty seeds.
 const enoughSeeds = 1000
 
 // TestRegressionSeeds runs the seeds that have found faults.

@@ -272,7 +272,8 @@ func (w *world) act(do func()) {
 	})
 }
 
-// script does the following in every seed: it waits during the faults, ends them, waits for rest, and stops in order.
+// script runs the phases of every seed. It waits during the faults and ends them. Then it waits until all entries are
+// at rest, and stops the instances gracefully.
 func (w *world) script() {
 	defer w.gate.poke()
 	defer w.over.Store(true)
@@ -511,7 +512,7 @@ func (w *world) end() {
 	w.wg.Wait()
 }
 
-// endAllBut stops the living instances except last in order, one after the other.
+// endAllBut stops the living instances except last gracefully, one after the other.
 func (w *world) endAllBut(last *instance) {
 	for _, n := range w.living() {
 		if n != last {

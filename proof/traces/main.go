@@ -87,8 +87,8 @@ func readWords(file string) (*strings.Replacer, error) {
 	return strings.NewReplacer(pairs...), nil
 }
 
-// compareFiles compares the files of two directories by name. First it renames the files of the directory before, as
-// words says. It returns the number of files that differ.
+// compareFiles compares the files of the directories before and after by name. First it renames files of the old
+// directory as words says. It returns the number of files that differ.
 func compareFiles(out io.Writer, before, after string, words *strings.Replacer, compare func(before, after string) (string, error)) (differ int, err error) {
 	there, err := namesIn(before)
 	if err != nil {

@@ -91,7 +91,7 @@ type statements struct {
 	lines       []string
 }
 
-// match records every request and returns false, so no rule applies to it.
+// match records every request and returns false, so the proxy applies no fault to it.
 func (s *statements) match(r faultproxy.Request) bool {
 	if r.Text == "" || r.Command == comStmtClose {
 		return false

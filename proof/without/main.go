@@ -96,7 +96,8 @@ func each(root string, features []string, out io.Writer) error {
 	return errors.Join(append(failed, try(root, features, checks, out))...)
 }
 
-// list returns the names of the features. It returns an error if a package has no file that attaches it, or a file no package.
+// list returns the names of the features. It returns an error if a package lacks the file that attaches it, or if such
+// a file lacks its package.
 func list(root string) ([]string, error) {
 	found, err := os.ReadDir(filepath.Join(root, below))
 	if err != nil {

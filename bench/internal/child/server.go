@@ -44,8 +44,8 @@ func Serve(tb testing.TB, cmd *exec.Cmd, ask func() error, stop func(process *os
 	return nil
 }
 
-// await waits until ask returns nil. It checks for the end of the server after each answer, because another process may
-// already use the port.
+// await waits until ask returns nil. It checks for the end of the server after each answer, because an answer may come
+// from another process that already uses the port.
 func await(ask func() error, ended <-chan struct{}) error {
 	for limit := time.Now().Add(startLimit); ; {
 		answer := ask()

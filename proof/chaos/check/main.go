@@ -2,6 +2,8 @@
 //
 //	go run ./check DIR
 //
+// The demands are listed in verdict/vacuity.go. They say what must happen in a run, so that its result proves something.
+//
 // The exit status is 0 when every check held and the run met its demands. It is 1 when a check was violated. It is 2
 // when the history cannot be read or the run did not meet its demands.
 package main

@@ -48,7 +48,8 @@ func (c *clock) wall(seq uint64, now int64) int64 {
 func inside(at int64, from, to history.Clock) bool { return at >= from.At-jump && at <= to.At+jump }
 
 // moved reports whether the database's clock moved at about the time when an audit row was written. If it moved, the
-// time that the statement read may come from another clock than the time by which its transaction decided.
+// statement may have read a time from before the move while its transaction decided by a time from after the move, or
+// the reverse.
 func (c *clock) moved(seq uint64) bool {
 	if len(c.samples) == 0 {
 		return false
@@ -62,8 +63,8 @@ func (c *clock) moved(seq uint64) bool {
 	return false
 }
 
-// setBack returns by how many µs at most the database's clock was set back at about the time when an audit row was
-// written.
+// setBack returns an upper limit, in µs, for how far the database's clock was set back at about the time when an audit
+// row was written.
 func (c *clock) setBack(seq uint64) (by int64) {
 	if len(c.samples) == 0 {
 		return 0

@@ -46,7 +46,7 @@ func checkExecutions(l *Ledger, c *Check) {
 }
 
 // foundLapsed reports whether a claim took over from a claim whose lease had ended. The lease of a rescheduled row is
-// an exception. It belongs to an attempt whose version is outdated, so its end loses nothing.
+// an exception. That lease belongs to an attempt whose version is outdated, so nothing is lost when the lease ends.
 func (e *Entry) foundLapsed(claim *step) bool {
 	if claim.move != moveClaim || claim.old.leaseUntil == 0 || claim.old.leaseUntil > claim.nowMS() {
 		return false

@@ -7,7 +7,7 @@ import (
 )
 
 // checkLost requires that the entries of an acknowledged commit are in the table. It also requires that every entry has
-// ended, unless it is not due yet. For the second rule, the answer to the entry's commit does not matter.
+// ended, unless it is not due yet. The second rule also covers entries whose commit was never acknowledged.
 func checkLost(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	for i := range l.inserts {

@@ -203,5 +203,6 @@ func (l *Ledger) Count() Counts {
 	return c
 }
 
-// Mark returns the last time of a mark in µs of the wall clock, or 0 if the run has no such mark.
+// Mark returns the time at which the run last wrote a mark, in µs of the wall clock. It returns 0 if the run has no
+// such mark.
 func (l *Ledger) Mark(what string) int64 { return l.marks[what] }

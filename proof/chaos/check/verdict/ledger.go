@@ -112,8 +112,8 @@ func (l *Ledger) findKilled() {
 	}
 }
 
-// findSeen marks the transactions of which a row is in the table. Such a transaction committed, whatever the answer to
-// its COMMIT was.
+// findSeen marks each transaction that has a row in the table. Such a transaction committed, whatever the answer to its
+// COMMIT was.
 func (l *Ledger) findSeen() {
 	for i := range l.inserts {
 		in := &l.inserts[i]

@@ -156,8 +156,11 @@ func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 }
 
 // tooLate reports whether an attempt may have timed out when its handler returned. If it timed out, its transaction did
-// not commit, although the handler returned nil. The history holds a time before the return, and the process may be
-// stopped between that time and the return. But no failure is recorded before the timeout.
+// not commit, although the handler returned nil.
+//
+// The history holds a time just before the return. The process may be stopped between that time and the return, so the
+// attempt may have timed out although that time is before the timeout. A failure that was recorded before the timeout
+// has another cause.
 func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	up, known := l.timeUp(e, a.version)
 	switch {

@@ -9,7 +9,7 @@ import (
 // defaultSettle is the default of Run.SettleMS.
 const defaultSettle = 1500
 
-// putOffForNoReason is how many of a thousand transactional handlers that returned nil may be retried later without a
+// putOffForNoReason limits, per thousand transactional handlers that returned nil, how many are retried later without a
 // fault. A transaction can fail for reasons that only the server knows.
 const putOffForNoReason = 5
 
@@ -17,8 +17,8 @@ const putOffForNoReason = 5
 // and reached the database. The next recorded step must then be the success, unless a person or a service changed the
 // entry.
 //
-// If a fault delayed the success, the attempt may run again. The history does not tell which of the two attempts'
-// success was stored. If a transactional handler that returned nil is retried, its transaction must have had no effect.
+// If a fault delayed the success, the attempt may run again. The history does not tell which of the two attempts stored
+// the success. If a transactional handler that returned nil is retried, its transaction must have had no effect.
 func checkLostSuccess(l *Ledger, c *Check) {
 	transactional, putOff := 0, 0
 	var firstOf *Entry
@@ -59,8 +59,8 @@ func checkLostSuccess(l *Ledger, c *Check) {
 	}
 }
 
-// inTime returns how many ms before the end of its lease an attempt returned. surely is true if the process certainly
-// could store the outcome before the lease ended and before the next step.
+// inTime returns the time, in ms, from the return of an attempt to the end of its lease. surely is true if the process
+// certainly could store the outcome before the lease ended and before the next step.
 func (l *Ledger) inTime(e *Entry, a *attempt, next *step) (left int64, surely bool) {
 	settle := cmp.Or(l.Run.SettleMS, defaultSettle)
 	_, until := e.leased(a.version)
@@ -71,7 +71,7 @@ func (l *Ledger) inTime(e *Entry, a *attempt, next *step) (left int64, surely bo
 	return left, left >= settle && !l.disturbed(a, until)
 }
 
-// disturbed reports whether an event before the time until may have prevented that an attempt's outcome was stored.
+// disturbed reports whether an event before the time until may have kept the process from storing an attempt's outcome.
 func (l *Ledger) disturbed(a *attempt, until int64) bool {
 	p := l.processes[a.process]
 	return p.last < until && !p.ended || l.stalled(a.ended, until, p.app) || l.hit(a.ended, until, p.app,

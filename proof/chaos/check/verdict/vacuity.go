@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// These are the demands on a run. In addition, each check must have a case. Run.Excused takes these names, "fault:
-// <kind>" and "check: <name>".
+// These are the demands on a run. In addition, each kind of fault must have fired, and each check must have found a
+// case. The keys of Run.Excused are these names, "fault: <kind>" and "check: <name>".
 const (
 	ShowsEntries           = "enough entries"
 	ShowsUnknownHappened   = "unknown commit that happened"
