@@ -199,7 +199,7 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// die records one more entry, whose handler lets it die.
+// die records one more entry and runs its handler, which makes the entry dead.
 func (b *bed) die(businessType string, opts compensator.Options) compensator.Entry {
 	b.t.Helper()
 	return compensatortest.Call(b.t, b.c, b.types[businessType], payment{"dies", canary, 12900}, opts)

@@ -39,14 +39,15 @@ type Group struct {
 	Example     compensator.EntryID  `json:"example"`         // entry of one of these cases
 }
 
-// groupsMost is the maximum number of sums that the log returns. Each sum is of one type, failure and currency.
+// groupsMost is the maximum number of sums that the log returns. Each sum is for one type, one failure and one
+// currency.
 const groupsMost = 1000
 
 // Groups sums up the open cases by failure. The groups with the most cases come first. Groups asks Access for
 // SeeEntries for each type.
 //
-// Actors who may see every type share one result, for as long as the actors of Overview share theirs. For all other
-// actors Groups reads the log each time.
+// Actors who may see every type share one result. Overview says for how long a result is shared. For all other actors
+// Groups reads the log each time.
 //
 // The log returns the 1,000 largest sums by type, failure and currency. If more is true, the result is incomplete:
 // groups may be missing, and cases may be missing in the returned groups.

@@ -314,7 +314,8 @@ func (x *explainer) behindBatch(ctx context.Context) error {
 	for _, c := range counts {
 		open += c.N
 	}
-	// The id of the batch may come from the content, and its entries may have any type.
+	// The id of the batch may come from the content, so the actor needs SeeContent. The entries of the batch may have
+	// any type, so the actor needs SeeEntries for the empty type.
 	seen := x.d.may(ctx, x.a, SeeContent, Subject{Type: x.row.BusinessType}) && x.d.may(ctx, x.a, SeeEntries, Subject{})
 	switch {
 	case open == 0:
@@ -326,7 +327,8 @@ func (x *explainer) behindBatch(ctx context.Context) error {
 	return err
 }
 
-// The method here adds why this process claims no entry of the type, or why it does not claim a due one.
+// The method here adds why this process claims no entry of the type, or why it does not claim this entry although it is
+// due.
 func (x *explainer) here(ctx context.Context) {
 	due := x.row.DueIn <= 0
 	for _, b := range x.d.log.OpenBreakers() {

@@ -80,7 +80,7 @@ func entriesBy(f admin.Filter) func(ctx context.Context, d *admin.Admin, cursor 
 }
 
 // crowded returns a bed with equally many dead refunds and mails, alternating. All entries share one batch and one
-// business id, and each has a note.
+// business id, and the audit log has a note for each.
 func crowded(t *testing.T, mails int) *bed {
 	b := newBed(t)
 	host := b.admin(admin.Options{Access: everything})
@@ -513,8 +513,8 @@ func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 	assert.Equal(t, full, told(everything)[refundType])
 }
 
-// TestExportThatIsRefusedIsOnRecord checks that each kind of refused export is recorded. An export that names no types
-// is not recorded.
+// TestExportThatIsRefusedIsOnRecord checks that each kind of refused export is recorded. An export with an empty list
+// of types is not refused, so it adds no record.
 func TestExportThatIsRefusedIsOnRecord(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -593,7 +593,7 @@ func TestWhatServersSayIsShownAsErrorsAre(t *testing.T) {
 	}
 }
 
-// TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeItpauses a type that has no entries any more. Many operations
+// TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt pauses a type that has no entries any more. Many operations
 // follow. An actor who may see this type, but not all types, must find the pause in the audit log.
 func TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt(t *testing.T) {
 	t.Parallel()

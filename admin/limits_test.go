@@ -39,9 +39,9 @@ func TestAuditLogShowsErrorsAsOtherViewsDo(t *testing.T) {
 	}
 }
 
-// TestWhoMayTakeCasesGivesBackWhatIsHisAloneuses an actor who has only the right TakeCase. The actor may give back an
-// own case in the version that the actor saw, but no case of another person. The actor may also take cases up to the
-// amount that Access allows.
+// TestWhoMayTakeCasesGivesBackWhatIsHisAlone uses an actor who has only the right TakeCase. The actor may give back a
+// case of their own in the version that they saw, but no case of another person. The actor may also take cases up to
+// the amount that Access allows.
 func TestWhoMayTakeCasesGivesBackWhatIsHisAlone(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

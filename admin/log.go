@@ -159,8 +159,8 @@ func versionsOf(seen []compensator.Entry) ([]processlog.Version, error) {
 	return versions, nil
 }
 
-// wouldRequeue returns the answer of a dry run. An entry that still has the given version has not changed since it was
-// read.
+// wouldRequeue returns the answer of a dry run. It reads only the present versions. An entry that still has the version
+// in seen has not changed, so its other fields come from seen.
 func (l *Log) wouldRequeue(ctx context.Context, seen []compensator.Entry, versions []processlog.Version, change processlog.Change) ([]error, error) {
 	ids := make([]compensator.EntryID, len(seen))
 	for i, e := range seen {

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// rig is a test world with an old table.
+// rig is a harness.World with an old table.
 type rig struct {
 	*harness.World
 	c *compensator.Compensator

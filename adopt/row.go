@@ -36,8 +36,8 @@ type key struct {
 	text  string
 }
 
-// keyOf converts a value read by the driver into a key. A text column needs a key of type string. MySQL compares bytes
-// in a different order from the text index.
+// keyOf converts a value read by the driver into a key. For a text column the key has type string. With a key of type
+// []byte MySQL would compare bytes, and their order differs from the order of the text index.
 func keyOf(value any, column *sql.ColumnType) (key, error) {
 	kind := strings.ToUpper(column.DatabaseTypeName())
 	switch v := value.(type) {

@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// turn handles one page of rows in one transaction. The page holds the rows whose keys come after the key in the field
-// after. If the field only is set, the page holds just the rows with those keys.
+// turn handles one page of rows in one transaction. If the field "only" is set, the page holds the rows with these
+// keys. Otherwise it holds the next rows after the key in the field "after".
 type turn struct {
 	*Import
 	dry   bool
@@ -166,7 +166,7 @@ func (t *turn) lock(ctx context.Context, tx *compensator.ScopedTx) (string, erro
 	return lock, nil
 }
 
-// take maps a row. It adds the row's entry to the field entries, or counts the row as skipped or refused.
+// take maps a row. It adds the row's entry to t.entries, or counts the row as skipped or refused.
 func (t *turn) take(k key, rows *sql.Rows) error {
 	entry, err := t.entry(&Row{Key: k.text, rows: rows})
 	var skip *skipped

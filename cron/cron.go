@@ -11,7 +11,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Parse parses a cron expression. Its fields refer to the local clock of the location in.
+// Parse parses a cron expression. The parameter in is a location, and the fields of the expression refer to its local
+// clock.
 //
 // A slot is the first moment at which that clock shows the expression's time or a later time. When the clock skips an
 // hour, all times in that hour share one slot at the end of the gap. When an hour comes twice, its times have their

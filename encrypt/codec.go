@@ -161,7 +161,7 @@ func newSealer(key Key) (*sealer, error) {
 	return &sealer{head: append(head, key.ID...), aead: aead, nonce: nonce}, nil
 }
 
-// seal computes the nonce from everything that it seals, instead of a random nonce. So an event that is recorded twice
+// seal computes the nonce from everything that it seals. It uses no random nonce. So an event that is recorded twice
 // has the same content, and the receipt can compare contents. Two different contents have the same nonce no more often
 // than with random nonces.
 func (s *sealer) seal(plain []byte, businessType, idempotencyKey string) []byte {

@@ -106,7 +106,8 @@ func TestAnswerBecomesAnOutcome(t *testing.T) {
 	}
 }
 
-// waits returns the wait that err gives its entry, if that is longer than the type's schedule.
+// waits returns how long err delays the next attempt of its entry, minus 5 s. The result is 0 if err does not change
+// the retry schedule of the type, which is shorter than 5 s.
 func waits(t *testing.T, err error) time.Duration {
 	t.Helper()
 	c, e := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})

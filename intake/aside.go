@@ -13,8 +13,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// aside returns an item that records a message as an entry of Config.Type. If the parameter as is the kind failed, the
-// log tries the message again. If it is the kind aside, the message waits for a person, and reason says why.
+// aside returns an item that records a message as an entry of Config.Type. The parameter "as" is the kind of the item.
+// With the kind failed, the log tries the message again. With the kind aside, the message waits for a person, and
+// reason says why.
 func (in *Intake) aside(m *Message, as kind, reason string) *item {
 	it := &item{message: m, kind: as, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
 	it.entry.IdempotencyKey = in.IdempotencyKey(m)

@@ -75,8 +75,8 @@ func (g *group) next(ctx context.Context, max int64) ([]Message, error) {
 	return g.read(ctx, max)
 }
 
-// recheckPending makes Next look again at the pending messages of this consumer. It is called after an error, because
-// Redis may have assigned messages whose answer was lost.
+// recheckPending makes Next look again at the pending messages of this consumer. It is called after an error. The
+// answer of Redis may have been lost after Redis assigned messages to this consumer.
 func (g *group) recheckPending() { g.own, g.after = true, "" }
 
 // make creates the group if it does not exist. Redis then redelivers messages that a lost group had acknowledged. The

@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Message is one message of a source. When it is set aside, an entry stores it byte for byte. See Fields for a limit.
+// Message is one message of a source. When it is set aside, an entry stores it byte for byte. There is one exception:
+// see Fields.
 type Message struct {
 	// ID identifies the message within its source and group, and never changes. For a stream it is the entry id. For Kafka
 	// it may be topic, partition and offset.

@@ -11,8 +11,8 @@ import (
 )
 
 // Health is the condition of this process and of the log. [Health.Ready] answers a readiness probe. The other fields
-// are for people and for alerts. String returns all fields in one line. MarshalJSON writes them with the names in its
-// own format.
+// are for people and for alerts. String returns all fields in one line. MarshalJSON writes all fields as JSON, under
+// names of their own.
 type Health struct {
 	Database error // error of the database; nil if it answers
 	Queue    error // error of the queue; nil if it answers. As long as it is not nil, the library polls the database, so entries start later

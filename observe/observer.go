@@ -25,7 +25,7 @@ type Observer struct {
 
 	// Settled is called when an outcome is durable, with the present state of the entry. It is also called when a
 	// handler returns nil and its entry was completed meanwhile, for example in the handler's own transaction.
-	// SettledEvent.EndedBy tells which of the two ended the entry.
+	// SettledEvent.EndedBy says whether the handler or the Complete ended the entry.
 	Settled func(SettledEvent)
 
 	// OutcomeDropped is called when an outcome no longer fits the version of the entry, because another process, a

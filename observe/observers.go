@@ -3,7 +3,7 @@ package observe
 import "github.com/compensator-go/compensator/processlog"
 
 // Observers returns an Observer that calls the given Observers in order. If one panics, the others are still called,
-// and the panic continues after that. If no Observer has a callback, that callback is nil and costs nothing.
+// and the panic continues after that. A callback that no given Observer sets is nil and costs nothing.
 func Observers(all ...Observer) Observer {
 	queueUps := fields(all, func(o Observer) func(struct{}) {
 		if o.QueueUp == nil {

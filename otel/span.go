@@ -84,8 +84,8 @@ func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running)
 	return a
 }
 
-// origin returns the span in which an entry was recorded. known is false if the span in ctx is not remote. Such a span
-// belongs to the caller of compensator.New.
+// origin returns the span in which an entry was recorded. The Propagator puts this span into ctx as a remote span.
+// known is false if ctx has another span, which comes from the context that the caller passed to compensator.New.
 func origin(ctx context.Context) (sc trace.SpanContext, known bool) {
 	sc = trace.SpanContextFromContext(ctx)
 	return sc, sc.IsValid() && sc.IsRemote()

@@ -70,8 +70,8 @@ var changeRules = map[Action]struct {
 }
 
 // After returns the row as it is after the change. It returns a *StateError if the state of the row does not allow the
-// change, and an *OtherTypeError for an entry of another type. If the change would alter nothing, After returns before
-// with the same version. This method contains all rules for the actions of services and people.
+// change, and an *OtherTypeError for an entry of another type. If the change would alter nothing, the result equals
+// before, including its version. This method contains all rules for the actions of services and people.
 func (ch Change) After(before Row) (Row, error) {
 	if ch.BusinessType != "" && ch.BusinessType != before.BusinessType {
 		return before, &OtherTypeError{IdempotencyKey: before.IdempotencyKey, Recorded: before.BusinessType, Asked: ch.BusinessType}
@@ -147,8 +147,8 @@ func auditState(r Row) AuditState {
 	return AuditState{State: r.State, Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError}
 }
 
-// Erased returns an earlier audit record as it is stored after the entry was erased. The new record keeps the actor,
-// the action, the time, and the states. It drops errors and reasons, because they are free text.
+// Erased returns the form that replaces an earlier audit record when the entry is erased. This form keeps the actor,
+// the action, the time, and the states. It drops errors and reasons, because these are free text.
 func (r AuditRecord) Erased() AuditRecord {
 	r.Reason, r.Before.LastError, r.After.LastError = "", "", ""
 	return r

@@ -13,8 +13,8 @@
 //
 // Two further interfaces are optional: InvalidRowFinder for a Store, and QueueInspector for a Queue.
 //
-// The methods of Store and Queue take durations and no times, because each side has its own clock (guarantee G9). The
-// slots of a Calendar and the created range of a Filter are the exceptions.
+// The methods of Store and Queue take durations and no times, because the process, the database and the queue each have
+// their own clock (guarantee G9). The slots of a Calendar and the created range of a Filter are the exceptions.
 //
 // To write your own store or queue, you need only this package. Your implementation is correct if it passes
 // suite.TestStore or suite.TestQueue of package compensatortest/suite. This package imports no other package of the

@@ -18,8 +18,8 @@ var (
 	ErrTxAborted = fmt.Errorf("%w: the server rolled it back", ErrNoTransaction)
 
 	// ErrNotRecorded says that Commit rolled the transaction back, because one of its entries was refused or could not
-	// be written. Connector and InTx return it. So a transaction whose error of Record was ignored never commits without
-	// the entry.
+	// be written. Connector and InTx return it. So no transaction commits without an entry that Record refused, even if
+	// the caller ignored the error of Record.
 	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
 
 	// ErrHistoryLost says that the database lacks entries which this process has seen committed. Usual causes are a
@@ -182,7 +182,8 @@ func (e *StateError) Error() string {
 }
 
 // Is reports whether e is ErrAlreadySucceeded. For a StateError of Cancel it returns false, even if the entry has
-// succeeded. The caller of Cancel does not want to do the work, so the work cannot be done twice.
+// succeeded. ErrAlreadySucceeded warns a caller who is about to do the work a second time. The caller of Cancel does
+// not want to do it.
 func (e *StateError) Is(target error) bool {
 	return target == ErrAlreadySucceeded && e.Action == ActionComplete && e.State == Succeeded
 }
@@ -216,7 +217,7 @@ func (e *StuckError) Error() string {
 // PanicError is the failure of a handler that panicked, or that ended its goroutine with runtime.Goexit.
 type PanicError struct {
 	Value any    // argument of panic; nil after runtime.Goexit
-	Stack []byte // stack of the goroutine that panicked; the text "runtime.Goexit" after that call
+	Stack []byte // stack of the goroutine that panicked; the text "runtime.Goexit" if the handler called that function
 }
 
 // printed formats the value as package fmt does. A String or Error method may panic with a value whose own String or

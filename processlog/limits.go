@@ -50,8 +50,8 @@ func DueAfter(d time.Duration) int64 {
 func DueIn(d time.Duration) time.Duration { return time.Duration(DueAfter(d)) * time.Millisecond }
 
 // FitsIdempotencyKey reports whether the table can store text as an idempotency key and can distinguish it from every
-// other key. It returns true for the empty text, which Record refuses. If you build keys from foreign names, hash a name
-// that does not fit.
+// other key. It returns true for the empty text, which Record refuses. If you build keys from names of other systems,
+// hash each name that does not fit.
 func FitsIdempotencyKey(text string) bool {
 	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= MaxIdempotencyKey && !strings.ContainsRune(text, 0) && !strings.HasSuffix(text, " ")
 }

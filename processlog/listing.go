@@ -9,9 +9,11 @@ import (
 )
 
 // Filter selects entries for List. Set at most one of BatchID, BusinessID and BusinessExtID. The other fields narrow
-// the result. List uses one index: by the id if one is set, otherwise by the created range if one is set, otherwise by
-// states and types. List compares each row that the index finds with the other fields, up to MaxRead rows a page. So a
-// page may be short, or empty, without being the last one. MySQL and MariaDB ignore spaces at the end of ids.
+// the result. MySQL and MariaDB ignore spaces at the end of ids.
+//
+// List reads one index: of the id that is set, or else of the created range, or else of states and types. It compares
+// each row that the index finds with the other fields, up to MaxRead rows a page. So a page may be short, or empty,
+// without being the last one.
 type Filter struct {
 	States       []State // empty: any
 	BusinessType string  // empty: any

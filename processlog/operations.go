@@ -17,27 +17,27 @@ type Operations interface {
 
 	// ChangeAll makes the same change on each entry whose version is still the one in seen. The change may not be an
 	// erasure. The same transaction writes the audit records, and closes the cases of entries that are no longer dead.
-	// Otherwise ChangeAll works like RequeueAll.
+	// In all other points ChangeAll works like RequeueAll.
 	ChangeAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
 	// Outlines reads rows as Load does, but without content.
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
 
-	// DeadWithoutCase reads up to limit dead entries without an open case that died at most the duration since ago. If
-	// since is 0, it reads all dead entries without an open case. The rows have their Faults.
+	// DeadWithoutCase reads up to limit dead entries that have no open case. It reads only entries that became dead
+	// within the last since. If since is 0, the time of death does not matter. The rows have their Faults.
 	//
 	// DeadWithoutCase and the next three methods repair cases after changes by a service, by an older version of the
 	// library, or by a restored backup.
 	DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]Row, error)
 
-	// OpenCases opens a case for each row that has not changed since it was read. The list cases is in the order of
-	// rows. OpenCases skips rows that other transactions have locked. It returns the number of opened cases.
+	// OpenCases opens a case for each row that has not changed since it was read. cases[i] is the case of rows[i].
+	// OpenCases skips rows that other transactions have locked. It returns the number of opened cases.
 	OpenCases(ctx context.Context, rows []Row, cases []CaseDraft) (int, error)
 
 	// CloseCases closes up to limit cases whose entry is not dead any more or does not exist. It returns their number.
 	CloseCases(ctx context.Context, limit int) (int, error)
 
-	// ForgetCases deletes up to limit cases that were closed more than age ago. It returns their number.
+	// ForgetCases deletes up to limit cases that have been closed for longer than age. It returns their number.
 	ForgetCases(ctx context.Context, age time.Duration, limit int) (int, error)
 
 	// Cases reads a page of open cases.
@@ -49,8 +49,9 @@ type Operations interface {
 	// FaultsOf reads the Faults of the given entries. Entries without Faults are missing from the result.
 	FaultsOf(ctx context.Context, ids []ID) (map[ID]Faults, error)
 
-	// BlockedBy returns the entry that blocks an entry: the first entry of its ordering key that counts. dead says whether
-	// dead entries count. It returns the zero ID if no entry blocks it. BlockedBy and Ordering.Blocked agree.
+	// BlockedBy returns the entry that blocks the entry id, or the zero ID if none does. The blocking entry is the
+	// first entry of the ordering key that counts. dead says whether dead entries count. For these terms see Ordering.
+	// BlockedBy and Ordering.Blocked give the same answer.
 	BlockedBy(ctx context.Context, businessType string, id ID, dead bool) (ID, error)
 
 	// CaseGroups counts the open cases by type, fingerprint and currency. It returns the 1,000 groups with the most
@@ -70,7 +71,7 @@ type Operations interface {
 	// open case. No case may be named twice.
 	AssignCases(ctx context.Context, seen []SeenCase, owner string, op Operation) ([]error, error)
 
-	// Operate stores an operation that changes no entry in the audit log.
+	// Operate writes an operation to the audit log. It changes no entry.
 	Operate(ctx context.Context, op Operation) error
 
 	// AuditLog reads the audit log, newest first. It merges changes of entries and operations.

@@ -8,9 +8,9 @@ import (
 // Ordering is the part of a store for ordered types. Each entry with an ordering key has a note in a separate table.
 // The note holds the key, and the position of the entry among the entries of the key.
 //
-// An entry counts as long as it can block later entries of its key. Its state in the log decides this. An ended entry
-// does not count. A dead entry counts only if the argument dead is true. An entry is blocked as long as another entry
-// of its key counts and has an earlier position.
+// An entry "counts" as long as it can block later entries of its key. This depends on its state in the log. An ended
+// entry does not count. A dead entry counts only if the argument dead is true. An entry is blocked as long as another
+// entry of its key counts and has an earlier position.
 type Ordering interface {
 	// Join writes the notes of entries in the caller's transaction. If an entry already has a note under the same key,
 	// the note gets the new epoch and keeps its position. If the table of notes is missing, Join returns a *FieldError
@@ -18,8 +18,8 @@ type Ordering interface {
 	Join(ctx context.Context, tx Tx, positions []Position) error
 
 	// Blocked returns the elements of ids that another entry of the same key blocks, in any order. It reads the order
-	// from the notes alone. So an entry without a note under its epoch is not blocked. If the table of notes is missing,
-	// no entry is blocked. Blocked reads everything that was committed before the call.
+	// from the notes alone. So an entry is not blocked if it has no note, or if its note has another epoch. If the
+	// table of notes is missing, no entry is blocked. Blocked reads everything that was committed before the call.
 	Blocked(ctx context.Context, businessType string, ids []ID, dead bool) ([]ID, error)
 
 	// Fronts reads up to limit keys of a type, in their order. It starts behind the key that the parameter after names,
@@ -28,8 +28,9 @@ type Ordering interface {
 	// keys follow. The cost grows with limit, not with the number of entries.
 	Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []ID, last string, err error)
 
-	// Firsts reads the first entry that counts of each key in positions. It reads everything that was committed before
-	// the call. It sets First and Known of each KeyState. Its cost does not grow with the number of entries of a key.
+	// For each key in positions, Firsts reads the first entry that counts. Firsts reads everything that was committed
+	// before the call. It sets First and Known of each KeyState. Its cost does not grow with the number of entries of a
+	// key.
 	Firsts(ctx context.Context, businessType string, positions []Position, dead bool) (map[string]KeyState, error)
 
 	// KeyStates reads the whole KeyState of each key in positions. It sees everything that was committed before the
@@ -45,16 +46,17 @@ type Ordering interface {
 	// that are not blocked.
 	Block(ctx context.Context, blocked []BlockedEntry, token Token) error
 
-	// Advance returns the first entry that counts of each key in left, if that entry may run now: it is due and has no
-	// lease. If the first entry is blocked until a later time, Advance first makes it due, unless another entry of its
-	// key has a lease. The parameter left names the keys and, as far as the caller knows them, the ended entries of
-	// each key. Advance also removes the notes of ended entries before the first entry.
+	// The parameter left names keys and, as far as the caller knows them, the ended entries of each key. For each key,
+	// Advance looks at the first entry that counts, and returns it if it may run now: it is due and has no lease. If
+	// the first entry is not due because Block has delayed it, Advance makes it due and returns it. Advance does not do
+	// so while another entry of the key has a lease. Advance also removes the notes of ended entries before the first
+	// entry.
 	//
 	// Advance does not wait long for a lock. If the row of a first entry is locked, the entry stays unchanged. A
 	// *RefusedError names entries that the database refuses to make due.
 	Advance(ctx context.Context, businessType string, left []Position, dead bool) ([]ID, error)
 
-	// Forget removes the notes of entries that have ended in the epoch of their note.
+	// Forget removes the notes of ended entries. A note stays if its epoch differs from Position.Epoch.
 	Forget(ctx context.Context, ended []Position) error
 }
 
@@ -77,8 +79,8 @@ type Position struct {
 // KeyState is the state of the entries of one key.
 type KeyState struct {
 	First ID // first entry that counts; zero: no entry counts
-	// Known is how many of the given positions belong to an entry whose note has the given epoch. KeyStates may leave
-	// out ended entries.
+	// Known counts those of the given positions whose entry has a note with the epoch of the position. KeyStates need
+	// not count ended entries.
 	Known int
 	Taken bool // whether another entry that counts has a lease under another token
 

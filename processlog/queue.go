@@ -30,9 +30,9 @@ type Queue interface {
 	// lease ends.
 	Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error)
 
-	// Settle removes or moves the entries whose lease token is still the token of their claim. Any other entry is held
-	// by another claim now. If the entry would become due later than In, Settle makes it due after In. Otherwise Settle
-	// does not change it.
+	// Settle removes or moves the entries whose lease token is still the token of their claim. An entry with another
+	// token is held by another claim now. If QueueOutcome.In makes such an entry due earlier, Settle changes its due
+	// time. Otherwise Settle does not change it.
 	//
 	// If the queue does not have an entry, Settle does not add it, unless the type is lost. In a lost type Settle adds
 	// the entry, because the process that rebuilds the type may have read an old state of the entry.
@@ -50,8 +50,8 @@ type Queue interface {
 	// entries need not report lost types.
 	Rebuild(ctx context.Context, businessTypes []string, token Token, period time.Duration) (mine []string, err error)
 
-	// Rebuilt ends the lost state of types. It leaves out types of which the queue has dropped entries since the call of
-	// Rebuild with this token. It returns the types that are no longer lost.
+	// Rebuilt ends the lost state of types. A type stays lost if the queue has dropped entries of the type since the
+	// call of Rebuild with this token. It returns the types that are no longer lost.
 	Rebuilt(ctx context.Context, businessTypes []string, token Token) (whole []string, err error)
 
 	// Notify notifies other processes that types have a new earliest due time. Notifications may get lost.
@@ -125,7 +125,7 @@ type Leased struct {
 	Lost bool // whether the type is lost, so that other entries may be due: see Queue.Rebuild
 }
 
-// QueueOutcome ends a lease of the queue. It removes the entry or makes it due again.
+// QueueOutcome says how a lease of the queue ends: the queue removes the entry, or makes it due again.
 type QueueOutcome struct {
 	ID     ID            // id of the entry
 	Token  int64         // Leased.Token

@@ -8,8 +8,9 @@ import (
 // StartLimits is the part of a store for types whose starts are limited over all processes. A separate table has one row
 // for each limit and key. The row holds a time (see StartLimit.Interval), and the entries that hold a permit.
 //
-// A permit is the lease of an entry, under the version that the claim wrote. It ends when the lease ends, and when the
-// entry is written again: by its outcome, by a release, or by a person. So no counter can leak when a process dies.
+// A permit lasts as long as the lease of its entry, and as long as the entry has the version that the claim wrote. So
+// it ends when the lease ends. It also ends when the entry is written again: by its outcome, by a release, or by a
+// person. The permit of a process that dies ends with the lease, so no permit leaks.
 type StartLimits interface {
 	// ClaimLimited works like Claim, and leases only entries that get a permit. An entry without a permit is unchanged,
 	// and is in Claimed.Limited. Claimed.Rooms says what is left for each key of the wanted entries.
@@ -24,11 +25,12 @@ type StartLimits interface {
 	// takes too long, it returns ErrBusy.
 	ClaimLimited(ctx context.Context, want []Wanted, token Token, lease time.Duration, limit StartLimit, accept func(*Row) bool) (Claimed, error)
 
-	// ReturnStarts takes starts back that ClaimLimited has granted and that never began. unused holds them for each key.
-	// ReturnStarts changes nothing for a key whose last starts were granted by another claim, and for a key that has no row.
+	// ReturnStarts takes back starts that ClaimLimited has granted and that never began. unused holds them by key.
+	// ReturnStarts changes nothing for a key whose last starts were granted by another claim, and for a key that has no
+	// row.
 	//
-	// The condition keeps the limit exact. Assume that a start of an hour ago is returned after a claim has been granted a
-	// whole burst. The next claim could then be granted one start more than the burst.
+	// The condition about the last starts keeps the limit exact. Assume that a start of an hour ago is returned after a
+	// claim has been granted a whole burst. The next claim could then be granted one start more than the burst.
 	ReturnStarts(ctx context.Context, limit StartLimit, unused map[string]Unused) error
 
 	// CheckLimits returns a *FieldError if the table is missing.
@@ -60,7 +62,7 @@ const (
 	MaxBurstTime = 365 * 24 * time.Hour // the longest Burst × Interval
 )
 
-// Of returns what Key says of an entry.
+// Of calls Key for an entry. If Key is nil, the entry needs a permit under the key "".
 func (l *StartLimit) Of(row *Row) (key string, limited, ok bool) {
 	if l.Key == nil {
 		return "", true, true
@@ -68,8 +70,8 @@ func (l *StartLimit) Of(row *Row) (key string, limited, ok bool) {
 	return l.Key(row)
 }
 
-// Free returns how many starts are free for a key, and the time until one more is. ahead is the stored time of the key minus
-// the database's current time. Without a rate, any number is free.
+// Free returns how many starts are free for a key, and the time until one more start is free. ahead is the stored time
+// of the key minus the database's current time. Without a rate, any number is free.
 //
 // The stored time is the theoretical arrival time of the generic cell rate algorithm: each start moves it by Interval, from now
 // or from where it stands, whichever is later. It may stand at most Burst × Interval in the future.
@@ -93,21 +95,22 @@ type Room struct {
 	Granted int64         // number of starts that the key was ever granted, by this claim at the latest
 }
 
-// Unused is starts of one key that one claim was granted and that never began.
+// Unused counts the starts of one key that one claim got and that never began.
 type Unused struct {
 	Starts  int   // number of starts
 	Granted int64 // Room.Granted after the claim
 }
 
-// Limited is an entry that was due and free, and that got no permit.
+// Limited is an entry that was due and had no lease, but got no permit.
 type Limited struct {
 	ID  ID            // id of the entry
 	Key string        // key under the limit
 	In  time.Duration // time after which to claim the entry again
 }
 
-// LimitedLater returns how many limited entries wait for a while. The others wait for the type as a whole, and no entry behind them
-// may start before them.
+// LimitedLater returns how many limited entries have an In above 0. The next claims may skip these entries, and claim
+// the entries behind them. An entry whose In is 0 waits until the whole type may start entries again, so no entry
+// behind it may start first.
 func (c *Claimed) LimitedLater() (n int) {
 	for i := range c.Limited {
 		if c.Limited[i].In > 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Tests print the values that they compare with %#v, so a failed test must show the names of the constants.
+// A failed comparison prints both values with %#v. The output must show the names of the constants.
 func TestStatesAndKindsAreNamedWhereGoIsWritten(t *testing.T) {
 	named := map[any]string{
 		Pending: "compensator.Pending", Retrying: "compensator.Retrying", Dead: "compensator.Dead", Compensating: "compensator.Compensating",

@@ -95,9 +95,9 @@ type Worker interface {
 	// comes first. Due locks nothing.
 	Due(ctx context.Context, businessType string, limit int) ([]ID, error)
 
-	// Claim leases the wanted entries that are not terminal, due, and free. An entry is free in two cases: its lease has
-	// ended, or its lease is held under Wanted.Token. Claim calls accept with each such row while the row is locked. If
-	// accept returns false, Claim does not lease the row. accept must not block.
+	// Claim leases the wanted entries that are due, free, and not terminal. An entry is free in two cases: its lease
+	// has ended, or its lease is held under Wanted.Token. Claim calls accept with each such row while the row is
+	// locked. If accept returns false, Claim does not lease the row. accept must not block.
 	//
 	// A claim adds one to the version and to the delivery count, and stores token. If the entry's lease is held under
 	// Wanted.Token, the delivery was counted already, so the delivery count stays. Claim never waits for rows that other
@@ -300,7 +300,7 @@ func (r *Row) Age() time.Duration { return r.NextAt.Sub(r.CreatedAt) - r.DueIn }
 type Faults struct {
 	Epoch        uint32 // Row.Epoch when the Faults were written. An entry begins each epoch without Faults
 	Compensating bool   // whether ServerFaults and ServerDowns are from the compensation, not from the handler
-	ServerFaults int    // number of consecutive attempts that ended with an error of the database which a statement may have caused itself
+	ServerFaults int    // number of consecutive attempts that ended with an error of the database which their own statement may have caused
 	ServerDowns  int    // number of consecutive attempts that ended because the whole server was unusable
 
 	// OutcomeUnknown reports whether an attempt of this epoch may have had an effect that the log does not know. Such an
@@ -352,8 +352,8 @@ type Wanted struct {
 type Claimed struct {
 	Mine    []Row // rows leased to the caller, as they are after the claim
 	Refused []Row // rows that could have been claimed, but accept returned false
-	// Waiting lists entries that are not due, leased, or locked by another transaction. Scheduled.In says when to try
-	// again. For a locked row it is at most 50 ms.
+	// Waiting lists entries that are not due yet, that have a lease, or that another transaction has locked.
+	// Scheduled.In says when to try again. For a locked row it is at most 50 ms.
 	Waiting []Scheduled
 	Gone    []ID // entries that are terminal, or whose rows do not exist
 
@@ -381,7 +381,7 @@ type Unrenewed struct {
 }
 
 // Outcome is the result of an attempt. Go code computes it from the claimed row. SQL must not compute it from stored
-// counts, because that result would depend on the order of the assignments.
+// counts: MySQL evaluates the assignments of an UPDATE from left to right, so the result would depend on their order.
 type Outcome struct {
 	ID             ID             // id of the entry
 	IdempotencyKey IdempotencyKey // must also be equal in the row, because a database that was rolled back assigns the same ids again

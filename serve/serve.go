@@ -19,7 +19,8 @@ import (
 // Log is a log to run. *compensator.Compensator implements it. If a Log also has a method Name() string, as a Compensator
 // does, errors name the log.
 type Log interface {
-	// Run works until the context ends, and limits its own stop. nil says that it ended in order.
+	// Run works until the context ends. Then it stops within a time limit of its own. It returns nil after a normal
+	// stop.
 	Run(context.Context) error
 }
 
@@ -184,7 +185,7 @@ func (cfg Config) validate(logs []Log) error {
 	return errors.Join(errs...)
 }
 
-// part is a server, a consumer or a log: it runs until it is asked to stop.
+// part is a server, a consumer or a log. It runs until it is asked to stop.
 type part struct {
 	name   string
 	server *http.Server // nil if the part stops when its context ends

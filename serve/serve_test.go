@@ -89,7 +89,8 @@ func closed(t *testing.T, s serve.Server) {
 	}, waitTimeout, time.Millisecond)
 }
 
-// A running request records an entry after the stop has begun, and waits until the entry has run. Both must succeed.
+// A running request records an entry after the stop has begun, and waits until the entry has run. The request and the
+// entry must succeed.
 func TestRequestUnderWayIsRecordedAndWhatIsDueRunsWhileTheProgramStops(t *testing.T) {
 	t.Parallel()
 	c := newLog(t)
@@ -140,7 +141,7 @@ func TestNothingRunsWhereAnAddressCannotBeHad(t *testing.T) {
 	closed(t, s)
 }
 
-// logFunc is a Log whose Run is the function.
+// logFunc is a function that implements Log. Run calls it.
 type logFunc func(context.Context) error
 
 func (run logFunc) Run(ctx context.Context) error { return run(ctx) }
@@ -178,7 +179,7 @@ func TestServerThatCannotServeIsNamedBeforeAnythingRuns(t *testing.T) {
 	require.NotContains(t, err.Error(), "it ran")
 	closed(t, twice)
 
-	// net/http has set a TLSConfig on this server, which must not be taken for one of the user.
+	// net/http sets a TLSConfig on a server that has served. Run must not treat it as a TLSConfig of the user.
 	again, url := server(t, func(http.ResponseWriter, *http.Request) {})
 	require.NoError(t, serve.Run(t.Context(), serve.Config{Servers: []serve.Server{again}}, logFunc(func(context.Context) error { get(url); return nil })))
 	again.Listener = nil

@@ -9,7 +9,7 @@ import (
 )
 
 // settingsData is the data of the page of paused types. A person can also pause a type that the page does not list. The
-// page cannot list all types, because rights are checked by type. Also, a person may want to pause a type before it has
+// page lists only types with open entries that the person may see, but a person may want to pause a type before it has
 // open entries.
 type settingsData struct {
 	Paused []admin.Paused

@@ -198,8 +198,8 @@ func (rq *request) EntryLink(id compensator.EntryID) string {
 	return rq.s.base + "entries/" + id.String()
 }
 
-// CasesOf returns the address of the cases of a failure. If all cases fit on one page, the address asks for a page with
-// manyRows.
+// CasesOf returns the address of the cases of a failure. If the failure has more than pageSize cases, the address asks
+// for manyRows rows per page.
 func (rq *request) CasesOf(g admin.Group) (string, error) {
 	rows := ""
 	if g.N > pageSize {

@@ -66,8 +66,8 @@ func tagOf(of []byte) string {
 }
 
 // unchanged answers 304 without building the page, if the browser has a page with the same data. So fifty readers cost
-// little more than their requests. The template may use only data and the values listed here. So data must contain
-// everything else that the page shows, such as rights and formatted durations.
+// little more than their requests. The template may use only data and the values that unchanged hashes. So data must
+// contain everything else that the page shows, such as rights and formatted durations.
 func (rq *request) unchanged(page string, data any) bool {
 	made, err := json.Marshal([]any{rq.s.made, page, rq.Lang, rq.Theme(), rq.Actor.ID, rq.Here(), data})
 	return err == nil && rq.has(tagOf(made))

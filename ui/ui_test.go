@@ -148,8 +148,7 @@ func TestRevealShowsOfAResultWhatTheViewNames(t *testing.T) {
 	}
 }
 
-// Contents show exactly their bytes where the view names them. Other values do not show at all.
-// Failure: F132
+// A reveal shows the values that the TypeView names, byte for byte. It masks all other values. Failure: F132
 func TestRevealShowsWhatTheViewNames(t *testing.T) {
 	content := `{"id":12345678901234567890.10,"buyer":{"name":"lin","tags":["a",{"b":"<c>"}]},"n":null,"e":{}}`
 	show := func(content string, paths ...string) revealed {
@@ -260,8 +259,8 @@ func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
 	}
 }
 
-// With a realm, the browser must ask an unknown person for a password, and nobody else. A realm cannot add to its
-// header.
+// If Realm is set, the browser must ask an unknown person for a password. It must not ask a known person. A realm with
+// special characters must not change the rest of its header.
 func TestNobodyIsAskedForAPasswordWhereARealmIsSet(t *testing.T) {
 	identify := func(r *http.Request) (admin.Actor, bool) {
 		name, password, _ := r.BasicAuth()

@@ -79,8 +79,8 @@ func (w words) T(key string, args ...any) (string, error) {
 	return strings.NewReplacer(pairs...).Replace(text), nil
 }
 
-// wrong returns the message for a wrong value in a field. If the reason begins with the value in quotes, the message
-// begins with {0}.
+// wrong returns the message for a wrong value in a field. The text files have a message for each reason. If a reason
+// begins with the rejected value in quotes, the key of its message has {0} in place of the value.
 func (w words) wrong(field *compensator.FieldError) string {
 	reason := field.Reason
 	given, err := strconv.QuotedPrefix(reason)

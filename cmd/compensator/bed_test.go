@@ -46,7 +46,8 @@ type bed struct {
 // the direction of text.
 const hostile = "=cmd|' /C calc'!A0 \x1b[31mred\x1b]0;title\x07 \u202egnp.exe\u2066 \u009b2J\x00 \r\nnext\u2028\U000e0041 退款"
 
-// hostileID is a text that an idempotency key may contain, for example the key of a foreign message.
+// hostileID is a text that an idempotency key may contain, for example a key that comes from a message of another
+// system.
 const hostileID = "=1+\x1b]0;owned\x07\u202e退款"
 
 // failure is the error of all entries that die.
@@ -146,7 +147,7 @@ type answer struct {
 	code      int
 }
 
-// program returns a call as a process that is not started yet.
+// program returns a command that calls the program in a process of its own. The process is not started yet.
 func (b *bed) program(args ...string) *exec.Cmd { return call(b.T, b.dsn, args...) }
 
 func call(t *testing.T, dsn string, args ...string) *exec.Cmd {

@@ -74,7 +74,7 @@ const (
 	poolSize  = 4
 )
 
-// openDB opens the database of a DSN. kind is "mysql" or "sqlite", the name that the function for DDL expects.
+// openDB opens the database of a DSN. kind is "mysql" or "sqlite".
 func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 	if isSQLite(dsn) {
 		db, err = sql.Open("sqlite", sqliteDSN(dsn, create))
@@ -155,8 +155,8 @@ var errRedis = usage("--redis: give host:port or redis://user:password@host:port
 // actorPrefix marks actors of this program in the records.
 const actorPrefix = "cli:"
 
-// actor returns the actor for the audit log. It consists of the names of the user and the machine, which nothing
-// proves.
+// actor returns the actor for the audit log. It consists of the names of the user and the machine. The program cannot
+// verify these names.
 func actor() admin.Actor {
 	name, host := os.Getenv("USER"), "unknown"
 	if u, err := user.Current(); err == nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// The command has no handlers. It must say what it does not know, on each database.
+// The program has no handlers, so it cannot know whether a service has one. On each database, explain must say what it
+// does not know.
 func TestExplainSaysWhyAnEntryDoesNotRun(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string]func(*testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite} {

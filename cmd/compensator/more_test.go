@@ -157,8 +157,8 @@ func TestInterrupted(t *testing.T) {
 	assert.Equal(t, codeInterrupted, a.code, a.errs)
 }
 
-// TestACommandWaitsForASlowDatabase checks that a command waits longer for the database than the Admin's default.
-// Failure: F134
+// TestACommandWaitsForASlowDatabase checks that a command waits longer for the database than the default of
+// admin.Options.ReadTime. Failure: F134
 func TestACommandWaitsForASlowDatabase(t *testing.T) {
 	t.Parallel()
 	b := inMariaDB(t).dead(1)

@@ -23,7 +23,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// browser is a browser with the pages that one call of the program serves.
+// browser acts as a browser that opens the pages of one call of the program.
 type browser struct {
 	*testing.T
 	link string // link that the program printed

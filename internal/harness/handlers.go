@@ -15,7 +15,7 @@ import (
 // ErrSoldOut is the error that failing handlers return.
 var ErrSoldOut = errors.New("sold out")
 
-// Failing is the verdict function of handlers that always fail.
+// Failing is a verdict for Numbered with which every call of the handler fails.
 func Failing(*compensator.Entry, int) error { return ErrSoldOut }
 
 // Held registers a type whose handlers wait at a gate and then return the result of verdict. A nil verdict means

@@ -23,8 +23,8 @@ type Statements interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Deadlock causes a deadlock in which the server rolls tx back, because the rival transaction is heavier. It returns
-// after tx has received the error.
+// Deadlock causes a deadlock in which the server rolls tx back, because the rival transaction has changed more rows. It
+// returns after tx has received the error.
 func (w *World) Deadlock(tx Statements) {
 	w.T.Helper()
 	w.DeadlockIn(tx, func() error {

@@ -25,7 +25,8 @@ func CommitTx(_ *compensator.Compensator, db *sql.DB, work func(tx compensator.T
 	return tx.Commit()
 }
 
-// modes are the combinations of pool and queue with which an entry can travel. The promises must hold in each.
+// modes are the combinations of pool and queue with which a service can record and run entries. The promises must hold
+// in each mode.
 var modes = map[string]func(t *testing.T) (*World, compensator.Config){
 	"connector and redis": func(t *testing.T) (*World, compensator.Config) {
 		w := NewWorld(t).WithRedis()

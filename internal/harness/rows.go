@@ -56,7 +56,7 @@ func (w *World) WaitAllEnded() {
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE state IN (0,-1,-3)") == 0 }, "every entry ends")
 }
 
-// checkInvariants fails the test if a row has a combination of columns that the protocol never writes.
+// checkInvariants fails the test if the columns of a row have a combination of values that the library never writes.
 func (w *World) checkInvariants() {
 	for what, where := range map[string]string{
 		"a terminal entry under a lease":               "state IN (1,2,3,4,-2) AND lease_until>0",

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// StoreOn opens the Store on its own database. open opens the pool.
+// StoreOn migrates the database of dsn and opens its Store on the pool that open returns.
 func StoreOn(t *testing.T, dsn string, open func() (*sql.DB, error)) suite.Harness {
 	t.Helper()
 	db, err := open()
@@ -33,7 +33,7 @@ func StoreOn(t *testing.T, dsn string, open func() (*sql.DB, error)) suite.Harne
 	}
 }
 
-// refuse adds a trigger that rejects every change of the entries ids until allow is called.
+// refuse adds a trigger that rejects every change of the entries with these ids, until allow is called.
 func refuse(t *testing.T, db *sql.DB, ids []processlog.ID) (allow func()) {
 	t.Helper()
 	rows := make([]string, len(ids))

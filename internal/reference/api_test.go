@@ -184,7 +184,7 @@ var runnable = map[string][]string{
 	"admin": {"", "Of"}, "cron": {"Parse"}, "encrypt": {"New"}, "httpcall": {"PostJSON"}, "orms/gormtx": {"WithRetry"}, "intake": {"Source"}, "observe/probe": {"Ready"}, "serve": {"Run"}, "ui": {"New"},
 }
 
-// go test compares the output of an example that has one. An example without output is only compiled.
+// go test runs an example only if it has an "Output:" comment. Without this comment it only compiles the example.
 func TestCommonestNamesHaveAnExampleThatRuns(t *testing.T) {
 	for dir, names := range runnable {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*_test.go"))

@@ -75,9 +75,9 @@ var (
 // code puts backticks around the identifiers of the API in one paragraph of a comment. subject is the identifier that the
 // comment describes, because a comment may begin with it before any verb.
 //
-// Inside a sentence, a name that is also an ordinary word is an identifier, because an ordinary word has no capital there.
-// At the begin of a sentence the name is an identifier only if a verb follows. "Types says" has one, and "Time that" has
-// none.
+// Inside a sentence, a name that is also an ordinary word is an identifier, because an ordinary word has no capital
+// there. At the beginning of a sentence the name is an identifier only if a verb follows. "Types says" has one, and
+// "Time that" has none.
 func (n names) code(paragraph, subject string) string {
 	var out strings.Builder
 	paragraph = inPackage.ReplaceAllString(paragraph, "$1 `$2`")

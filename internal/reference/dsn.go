@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// dsnSetting says what users do with parameters of the DSN of go-sql-driver/mysql. session says that they are variables of
-// the session. All other names are parameters of the driver itself.
+// dsnSetting holds the advice for parameters in a DSN of go-sql-driver/mysql. If session is true, the names are
+// variables of the session. Otherwise they are parameters of the driver itself.
 type dsnSetting struct {
 	names   []string
 	session bool

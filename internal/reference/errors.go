@@ -14,7 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// packagesWithErrors lists the packages whose errors are on the page. Aliases lead into processlog.
+// packagesWithErrors lists the packages whose errors are on the page. An error that is an alias of one in processlog is
+// listed once, with the text of processlog.
 var packagesWithErrors = []string{".", "admin", "processlog", "httpcall", "encrypt", "adopt", "orms/gormtx", "relay/rabbitmq", "relay/watermill"}
 
 // failure is an exported error: a variable, or a type.

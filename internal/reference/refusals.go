@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// refusals names the files that check a server, with the title of each on the page. A name of a setting begins with a
-// letter. Names that are put together, such as that of a table, are left out.
+// refusals names the files that check a server, with the title of each on the page. The page leaves out a refusal whose
+// name of a setting is not one string literal, for example the name of a table.
 var refusals = []struct{ file, title string }{
 	{"check_mysql.go", "MySQL and MariaDB"},
 	{"check_sqlite.go", "SQLite"},

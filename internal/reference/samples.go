@@ -13,12 +13,13 @@ import (
 	"strings"
 )
 
-// A page includes code of a file that tests compile. The comment above the block says which:
+// A page includes code of a file that tests compile. The comment above the block says which code. A range of lines goes
+// from the first line that begins with the text before …, to the first later line that begins with the text after …:
 //
 //	<!-- go: recipes_test.go -->                                                 the whole file
 //	<!-- go: recipes_test.go ExampleSnooze -->                                   the body of a function
-//	<!-- go: recipes_test.go ExampleSnooze: switch { … return compensator -->   the lines from one that begins so to one that begins so
-//	<!-- go: page_test.go follow: nextTry := … }#2 -->                            the same, to the second line that begins so
+//	<!-- go: recipes_test.go ExampleSnooze: switch { … return compensator -->   a range of lines of the body
+//	<!-- go: page_test.go follow: nextTry := … }#2 -->                            the same, to the second line that begins with }
 //	<!-- file: examples/tutorial/compose.yaml -->                               a file of another language
 var sampleMark = regexp.MustCompile("(?m)^<!-- (go|file): (\\S+)(?: (\\w+)(?:: (.+) … (.+))?)? -->\n```(\\w+)[^\n]*\n(?s:(.*?))^```$")
 

@@ -1,5 +1,6 @@
 // Package testkit gives package compensatortest access to internals of the root package. Each function takes a
-// *compensator.Compensator as its parameter of, with the type any. The root package sets the functions.
+// *compensator.Compensator as the parameter "of". Its type is any, because this package cannot import the root package.
+// The root package sets the functions.
 package testkit
 
 import (
@@ -12,8 +13,8 @@ import (
 // entry. The Compensator must not be running Run.
 var Attempt func(ctx context.Context, of any, id processlog.ID) error
 
-// AdvanceKeys does the work that follows each ended entry with an ordering key, for the entries ids. It reports whether
-// a blocked entry became due.
+// AdvanceKeys does the work that follows the end of entries with an ordering key, for the entries with these ids. It
+// reports whether a blocked entry became due.
 var AdvanceKeys func(ctx context.Context, of any, ids []processlog.ID) (bool, error)
 
 // Blocked returns those of the ids that wait for an earlier entry of their ordering key. It looks only at types that

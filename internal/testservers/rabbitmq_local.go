@@ -123,8 +123,8 @@ func (n *rabbitNode) prepare(dir, name string) error {
 }
 
 // lend creates a home directory for the broker, with links to its libraries but not to its plugins. All plugins are
-// off. Erlang searches one library after the other for each of hundreds of modules. Half of the libraries were plugins,
-// and a start without them takes a third less processor time.
+// off. Erlang searches one library after the other for each of hundreds of modules. Half of the installed libraries are
+// plugins, so a start without plugins takes a third less processor time.
 func (n *rabbitNode) lend(dir string) (home string, err error) {
 	home = filepath.Join(dir, "home")
 	lent := filepath.Join(home, "plugins") // RabbitMQ uses this name for plugins and libraries.

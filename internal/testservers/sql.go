@@ -178,8 +178,8 @@ func (s *SQLServer) exec(statements ...string) error {
 	})
 }
 
-// withRoot calls use with one connection that selects no database. The driver logs no errors of it, because a starting
-// server refuses connections.
+// withRoot calls use with one connection that selects no database. The driver does not log errors of this connection,
+// because a starting server refuses connections.
 func withRoot(config *mysql.Config, use func(*sql.DB) error) error {
 	config = config.Clone()
 	config.DBName, config.Logger = "", &mysql.NopLogger{}

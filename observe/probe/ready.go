@@ -21,7 +21,7 @@ import (
 // Log is a log whose Health this package serves. *compensator.Compensator implements it. If a Log also has a method
 // Name() string, as a Compensator does, the answer for several logs names the log.
 type Log interface {
-	// Health returns before the context ends, also if a server does not answer. It is called concurrently.
+	// Health returns when the context ends at the latest, even if a server does not answer. It is called concurrently.
 	Health(context.Context) observe.Health
 }
 

@@ -116,7 +116,7 @@ func TestProbeWaitsNoLongerThanItsTimeout(t *testing.T) {
 	}
 }
 
-// named is a log with a name and this Health.
+// named is a log with a name and a fixed Health.
 type named struct {
 	name string
 	health

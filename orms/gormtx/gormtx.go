@@ -124,8 +124,8 @@ func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (*sq
 	return p.tx.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext does not check the field over, because it cannot return that error. After a rollback, tx returns a
-// *sql.Row with an error.
+// QueryRowContext does not check the field "over", because this package cannot put an error into a *sql.Row. After a
+// rollback, p.tx returns a *sql.Row with an error.
 func (p *pool) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	return p.tx.QueryRowContext(ctx, query, args...)
 }

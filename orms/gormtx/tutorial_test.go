@@ -81,7 +81,8 @@ func TestEntryRecordedAsInTheTutorialStarts(t *testing.T) {
 	require.Equal(t, "a", <-s.started)
 }
 
-// BenchmarkTutorialStart reports how long handlers start after the end of the transaction, with default settings.
+// BenchmarkTutorialStart measures the time from the end of the transaction to the start of the handler, with default
+// settings.
 func BenchmarkTutorialStart(b *testing.B) {
 	s := newTutorial(b, compensator.Config{})
 	var late []time.Duration

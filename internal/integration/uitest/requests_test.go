@@ -947,7 +947,8 @@ func lacks(t *testing.T, text, part string, what ...any) {
 	assert.False(t, strings.Contains(text, part), "%q %v", part, what)
 }
 
-// TestOverviewLeadsToTheTypesThatItLeavesOut: with many types, those without problems are behind a link.
+// TestOverviewLeadsToTheTypesThatItLeavesOut has many types without problems. The overview must leave out some of them,
+// and have a link to a page with all types.
 func TestOverviewLeadsToTheTypesThatItLeavesOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
