@@ -43,7 +43,7 @@ func endsMessage(ids []processlog.ID) string {
 	return endsPrefix + strings.Join(words, ",")
 }
 
-// idsOf returns the entries that a message is about. The result is says whether the message is about ended entries.
+// idsOf returns the entries that a message is about. It returns false for a message that is not about ended entries.
 func idsOf(message string) (ids []processlog.ID, is bool) {
 	list, is := strings.CutPrefix(message, endsPrefix)
 	if !is {

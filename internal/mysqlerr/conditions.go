@@ -28,10 +28,10 @@ type condition struct {
 // conditions lists, by number, the errors that were considered. An error that is not listed is a Statement error.
 //
 // The list was made from the complete message lists of MariaDB 10.11 and MySQL 9.7 (perror), and from the error pages
-// of TiDB. From 1900 on, a number has different meanings on the two servers. Such an error is at most Doubtful.
+// of TiDB. From 1900 on, a number has different meanings on MariaDB and MySQL. Such an error is at most Doubtful.
 //
-// Errors of opening a connection (1045, 1129, 1130, 3118, 4151) are not listed, because a transaction that cannot begin
-// never counts.
+// Errors of opening a connection (1045, 1129, 1130, 3118, 4151) are not listed. If a transaction cannot begin, its
+// attempt never counts.
 var conditions = map[uint16]condition{
 	// Disk and files: the function outOfSystem separates a full disk, or a limit of the operating system, from other
 	// causes.
@@ -53,7 +53,8 @@ var conditions = map[uint16]condition{
 	3884: {Server, "no temporary tablespace left for this session"},
 	4139: {Doubtful, "index file full (MariaDB)"},
 
-	// Data that a person must repair: the time of the repair is unknown, so the entry must reach a person, too.
+	// Data that a person must repair. Nobody knows when, so these errors must count in the end: the entry becomes dead,
+	// and a person sees it too.
 	1034: {Doubtful, "index corrupt"},
 	1035: {Doubtful, "old key file"},
 	1036: {Doubtful, "table is read only"},

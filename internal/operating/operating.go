@@ -35,14 +35,14 @@ type Log interface {
 	// Knows reports whether this process has a handler or a declaration of a business type.
 	Knows(businessType string) bool
 
-	// OpenBreakers returns the types that this process does not run at the moment.
+	// OpenBreakers returns the open breakers. This process does not run their types at the moment.
 	OpenBreakers() []observe.OpenBreaker
 
 	// Local returns what this process knows about an entry and its type.
 	Local(row *processlog.Row) Local
 
-	// Queued asks the shared queue what it holds of an entry. known is false if there is none, or if it cannot tell. An
-	// error says that the queue cannot be used.
+	// Queued asks the shared queue what it knows about an entry. known is false if there is no shared queue, or if the
+	// queue cannot answer this question. An error says that the queue cannot be used.
 	Queued(ctx context.Context, row *processlog.Row) (queued processlog.Queued, known bool, err error)
 
 	// Scrub returns an error's text without confidential data.
@@ -58,8 +58,8 @@ type Log interface {
 	RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
 	ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
 
-	// Amounts returns the amounts of entries. Entries for which the configuration has no amount are absent. It has the
-	// decoded contents of all other entries in memory at the same time.
+	// Amounts returns the amounts of entries. The result has no entry whose type has no Amount function. The decoded
+	// contents of all other entries are in memory at the same time.
 	Amounts(ctx context.Context, rows []processlog.Row) (map[processlog.ID]processlog.Amount, error)
 
 	// AcceptLoss resumes work after ErrHistoryLost.

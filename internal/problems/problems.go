@@ -103,7 +103,8 @@ func (t *List) Complain(what string, err error, attrs ...any) {
 	}
 }
 
-// FailedFor is Failed for a problem that no later success ends. It ends when nothing has failed for the time d.
+// FailedFor does the same as Failed for a problem that no later success ends. The problem ends when FailedFor was not
+// called for it for the duration d.
 func (t *List) FailedFor(d time.Duration, what, businessType string, err error) {
 	t.Failed(what, businessType, err)
 	t.mu.Lock()

@@ -42,8 +42,9 @@ type Share struct {
 	More  bool // whether more entries may remain, here or in the database
 }
 
-// Take hands out up to n entries for one claim. If it has to read first, it adds as many entries as stood in front in
-// the last read. The function read returns up to limit due entries and reports whether there may be more.
+// Take hands out up to n entries for one claim. If it has to read first, it hands out more entries. Their number is the
+// number of entries that could not run here at the last read. The function read returns up to limit due entries, and
+// reports whether there may be more.
 func (r *List) Take(n int, read func(limit int) (ids []processlog.ID, more bool, err error)) (Share, error) {
 	r.guard <- struct{}{}
 	defer func() { <-r.guard }()
@@ -70,8 +71,8 @@ func (r *List) missing(n int) int {
 	return n*r.claims + r.inFront + len(r.out)
 }
 
-// fill keeps the entries that were read. It returns how many entries of the read before could not run here and stood in
-// front of others.
+// fill keeps the entries that were read. inFront is how many entries of the previous read could not run here, and came
+// before other entries.
 func (r *List) fill(found []processlog.ID, more bool) (inFront int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +103,7 @@ func (r *List) hand(n int, fresh bool) Share {
 	return Share{ids, fresh, r.more || len(r.ids) > 0 || !fresh} // an older read does not include entries that have come due since
 }
 
-// Keep takes back what is more than n entries of a share. The next claim gets them first.
+// Keep leaves a share n entries and takes back the others. The next claim gets these first.
 func (r *List) Keep(s *Share, n int) {
 	if len(s.IDs) <= n {
 		return
@@ -124,8 +125,9 @@ func (r *List) Tried(s Share, found processlog.Claimed, err error) {
 	for _, id := range s.IDs {
 		delete(r.out, id)
 	}
-	// One statement skips at most MaxRows entries. If more stand in front, the entries behind them wait. Rejected
-	// entries rest for long and cost no claim, and so do limited ones. So many more of them may be skipped.
+	// One statement skips at most MaxRows entries that cannot run here. If there are more, the entries behind them
+	// wait. More of them may be skipped if they are rejected or limited, because such entries are left out of claims
+	// for a long time.
 	most := processlog.MaxRows
 	if len(found.Rejected)+found.LimitedLater() > 0 {
 		most = mostRejectedInFront

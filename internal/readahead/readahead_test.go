@@ -106,7 +106,8 @@ func TestWhatOthersAreFasterWithIsReadAnew(t *testing.T) {
 	}
 }
 
-// A read looks past entries that must not run here and past locked rows, also if these are far more than the free slots.
+// A read must get beyond entries that must not run here, and beyond locked rows. It must do so even if these are many
+// more than the free slots.
 func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 	for name, cannot := range map[string]func(ids []processlog.ID) processlog.Claimed{
 		"refused": func(ids []processlog.ID) processlog.Claimed {
@@ -153,7 +154,7 @@ func TestFailedReadingIsToldAndForgotten(t *testing.T) {
 	require.Len(t, s.IDs, 10)
 }
 
-// An entry that has come due since the read is not in its result.
+// An entry that has come due since the read is not in its result. So the last share must say that there may be more.
 func TestLastShareOfAReadingIsNotTheDatabasesLastWord(t *testing.T) {
 	rows, ahead := newDueRows(150), New()
 	ahead.claims = 2
@@ -172,7 +173,7 @@ func TestLastShareOfAReadingIsNotTheDatabasesLastWord(t *testing.T) {
 	require.False(t, s.More)
 }
 
-// The database offers what is being claimed until that has been committed.
+// The database returns an entry that another claim is leasing, until that claim commits.
 func TestReadingLeavesOutWhatAnotherClaimIsAt(t *testing.T) {
 	rows, ahead := newDueRows(1000), New()
 	first, err := ahead.Take(100, rows.read)

@@ -1,7 +1,8 @@
-// Package refusals remembers the entries that the database refuses to change, for example because of a trigger or a constraint.
+// Package refusals remembers the entries that the database refuses to change, for example because of a trigger or a
+// constraint.
 //
-// Each entry is logged once and stands in Health until the database accepts the same change. It is tried less and less
-// often, so that hundreds of refused entries do not cost a statement each in every round.
+// Each entry is logged once, and Health shows it until the database accepts the same change. The change is tried less
+// and less often, so that hundreds of refused entries do not cost a statement each in every round.
 package refusals
 
 import (
@@ -61,7 +62,7 @@ type refused struct {
 	until time.Time // no new try before this time
 }
 
-// RetryUnknown is the rest of an entry of which nothing is known.
+// RetryUnknown is how long an entry without a known refusal waits for its next try.
 const RetryUnknown = time.Second
 
 const (
@@ -69,8 +70,8 @@ const (
 	mostPause  = time.Minute
 )
 
-// Pause returns how long an entry rests after the given number of refusals. After the first it is half a second
-// to a second. It doubles each time, up to half a minute to a minute.
+// Pause returns how long an entry is not tried after the given number of refusals. After the first refusal it is half a
+// second to a second. It doubles each time, up to half a minute to a minute.
 func Pause(times int) time.Duration {
 	half := min(firstPause<<min(times-1, 10), mostPause) / 2
 	return half + jitter.N(half)
@@ -125,8 +126,8 @@ func refusalsIn(entries map[processlog.ID]*refused) error {
 	return &processlog.RefusedError{Refusals: list}
 }
 
-// forgetAfter is how long after its pause an entry is forgotten if it was not tried again. It was purged, or another
-// process has it.
+// If an entry is not tried again for forgetAfter after its pause, it is forgotten. Such an entry was purged, or another
+// process has claimed it.
 const forgetAfter = 10 * mostPause
 
 // ForgetOld forgets entries that were not tried again. It clears a problem that has no entries left.
@@ -274,8 +275,8 @@ func (r *List) OutcomesTried() map[processlog.ID]int {
 	return times
 }
 
-// OutcomesWait reports whether a refused outcome still waits for the answer to its next try. before is an earlier result of
-// OutcomesTried. An outcome waits if its count in before is still its count now.
+// OutcomesWait reports whether a refused outcome still waits for the answer to its next try. before is an earlier
+// result of OutcomesTried. An outcome waits if its number of refusals is still the number in before.
 func (r *List) OutcomesWait(before map[processlog.ID]int) bool {
 	for id, times := range r.OutcomesTried() {
 		if asked, found := before[id]; found && asked == times {

@@ -56,7 +56,8 @@ func TestRefusedEntriesRestLongerEachTime(t *testing.T) {
 	})
 }
 
-// An entry that is never tried again was purged, or is another process's. An outcome that is held here is not forgotten.
+// An entry that is never tried again was purged, or another process has it. An outcome that is held here is not
+// forgotten.
 func TestRefusedEntriesThatNobodyTriesAgainAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		list, r := empty()

@@ -1,7 +1,7 @@
-// Package releases gives back leases of claims that ran nothing. If the database cannot release a lease now, it is tried
-// again until it succeeds.
+// Package releases gives back leases of claims under which no handler ran. If the database cannot release a lease now,
+// the release is tried again until it succeeds.
 //
-// A lease that ends by itself counts as lost. An entry that loses three leases is dead-lettered, as if it had crashed a
+// A lease that expires counts as lost. An entry that loses three leases is dead-lettered, as if it had crashed a
 // process each time.
 package releases
 
@@ -18,8 +18,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// List holds leases that must be released and could not be released yet. They belong to claims that ran nothing or whose
-// result is unknown. Its methods are safe for concurrent use.
+// List holds leases that must be released and could not be released yet. They belong to claims under which no handler
+// ran, or whose result is unknown. Its methods are safe for concurrent use.
 type List struct {
 	Config
 	Batcher groupcommit.Batcher[pendingRelease] // tries again; the engine waits for it when it closes
@@ -29,7 +29,7 @@ type List struct {
 	pending map[processlog.ID]int
 }
 
-// Config is what releases need of the engine. All fields are required.
+// Config is what releases need from the engine. All fields are required.
 type Config struct {
 	Release  func(ids []processlog.ID, token processlog.Token) error // sends one statement
 	Saw      func(err error)                                         // takes the result of the releases
@@ -61,9 +61,9 @@ func (d *pendingRelease) ids() []processlog.ID {
 // locked row waits two seconds for the lock. The other parts do not wait.
 const releaseParts = 8
 
-// The method after returns the pending releases that are left after a try that returned err. Entries that the database
-// refuses form a release of their own, which rests. If a row is locked, the other entries are split into parts, because
-// most parts can be released.
+// The method after returns the releases that are still pending after a try that returned err. Entries that the database
+// refuses to change get a release of their own, whose next try comes later. If a row is locked, the other entries are
+// split into parts, because most parts can be released.
 func (d *pendingRelease) after(err error) []pendingRelease {
 	var parts []pendingRelease
 	rest := *d
@@ -206,9 +206,9 @@ func (d *List) offer(released *pendingRelease) {
 	}
 }
 
-// releaseAll tries each pending release once, except those that rest. Releases that fail go to the end of the list. One
-// row may stay locked or refused for any time, and the other releases do not wait for it. A row that another process
-// has claimed since has another token and keeps its lease.
+// releaseAll tries each pending release once, except those whose next try comes later. Releases that fail go to the end
+// of the list. One row may stay locked or refused for any time, and the other releases do not wait for it. A row that
+// another process has claimed since then has another token and keeps its lease.
 func (d *List) releaseAll(batch []pendingRelease) {
 	var left []pendingRelease
 	var why error
@@ -246,7 +246,7 @@ func (d *List) releaseAll(batch []pendingRelease) {
 		}
 	}
 	d.Saw(why)
-	// Wait returns false after Close. Nothing is added then, and the leases end by themselves and count as lost.
+	// Wait returns false after Close. Nothing is added then, so the leases expire and count as lost.
 	if len(left) > 0 && (fresh || d.Wait(d.Pause(max(1, left[len(left)-1].failed)))) {
 		d.Batcher.Add(left...)
 	}

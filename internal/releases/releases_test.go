@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Another transaction holds the row of one entry, and lets nobody wait for it.
+// Another transaction holds the row of one entry, so that each release with that entry fails as busy.
 func TestWhatIsGivenBackAtLastIsOfferedToWhoeverIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var offered []processlog.QueueEntry

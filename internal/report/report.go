@@ -1,5 +1,5 @@
-// Package report lets code below an interface or below database/sql report a failure without a caller to return it to.
-// The context carries the receiver.
+// Package report carries failures from code that has no caller to return them to. Such code runs below an interface or
+// below database/sql. A receiver in the context gets the report.
 package report
 
 import (

@@ -57,8 +57,8 @@ func Text(text string) string {
 	}
 }
 
-// issued matches the prefixes and lengths of real card numbers. Ids of 16 or more digits are common, and one in ten of
-// them passes the Luhn check.
+// issued matches the prefixes and lengths of real card numbers. The Luhn check alone is not enough: ids of 16 or more
+// digits are common, and one in ten of them passes it.
 var issued = regexp.MustCompile(`^(?:4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:2[2-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|35\d{14}|6(?:011|4[4-9]\d|5\d\d)\d{12}|62\d{14,17})$`)
 
 // cards replaces card numbers by their last four digits, also next to other numbers. It scans the text once, because

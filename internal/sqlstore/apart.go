@@ -168,7 +168,7 @@ func (p *splitter[T]) piecewise(items []T) error {
 const (
 	// piecesAtFirst is the number of pieces into which piecewise first cuts the items.
 	piecesAtFirst = 16
-	// splitWaits limits the waits without success of one writeApart, after the first wait.
+	// splitWaits limits how many more waits without success one writeApart may have after its first one.
 	splitWaits = 3
 )
 

@@ -52,7 +52,8 @@ func (s *Store) Note(ctx context.Context, action processlog.Action, by processlo
 	return nil
 }
 
-// storedAudit is the stored form of an AuditState. It never changes, whatever JSON words AuditState has for people.
+// storedAudit is the stored form of an AuditState. Its JSON names never change. The JSON names of AuditState itself are
+// for people, and may change.
 type storedAudit struct {
 	State        int8   `json:"state"`
 	Version      uint64 `json:"version"`

@@ -27,7 +27,7 @@ func (s *Store) auditLogTables() [2]auditLogTable {
 	}
 }
 
-// auditLogSide holds the rows that were read of one table.
+// auditLogSide holds the rows that were read from one table.
 type auditLogSide struct {
 	rows []auditLogRow
 	end  uint64 // row number at which the reading stopped; 0: the whole table was read
@@ -46,8 +46,9 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (proc
 		return processlog.AuditLogPage{}, err
 	}
 	q := auditLogQuery{s: s, f: f, limit: limit}
-	// Limit how many rows are read, with two exceptions. The records of one entry have an index. For a reader who may
-	// see only some types, the position at which reading stopped would reveal records of other types.
+	// Limit how many rows are read, with two exceptions. The records of one entry need no limit, because they have an
+	// index. A reader who may see only some types gets no limit, because the position at which reading stopped would
+	// reveal records of other types.
 	q.few = f.EntryID.IsZero() && f.BusinessTypes == nil && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero())
 	if f.Cursor != "" {
 		if q.before[0], q.before[1], err = parsePair(f.Cursor); err != nil {

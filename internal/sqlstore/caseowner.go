@@ -57,7 +57,7 @@ func (s *Store) assignSome(ctx context.Context, tx processlog.Tx, seen []process
 
 const lockCases = "SELECT entry_id, version, {text business_type}, closed_at FROM {case}{by id} WHERE entry_id IN ({ids}){lock now}"
 
-// lockCases reads and locks the cases of seen that exist. It reads only what an assignment needs.
+// lockCases reads and locks those cases in seen that exist. It reads only what an assignment needs.
 func (s *Store) lockCases(ctx context.Context, tx processlog.Tx, seen []processlog.SeenCase) (map[processlog.ID]*processlog.Case, error) {
 	ids := make([]processlog.ID, len(seen))
 	for i := range seen {

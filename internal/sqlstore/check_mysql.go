@@ -241,8 +241,8 @@ func garbles(charset string) bool {
 // emptyIsNull reports whether MariaDB's mode EMPTY_STRING_IS_NULL is on.
 func (m mysqlSession) emptyIsNull() bool { return strings.Contains(m.sqlMode, "EMPTY_STRING_IS_NULL") }
 
-// carriesUTF8 reports whether texts keep the bytes that Go holds. A result charset may also be empty or binary: the
-// server then sends the stored bytes.
+// carriesUTF8 reports whether a session with this charset passes texts on as the UTF-8 bytes that Go holds. A result
+// charset may also be empty or binary: the server then sends the stored bytes.
 func carriesUTF8(charset string, read bool) bool {
 	switch charset {
 	case "utf8mb4", "utf8mb3", "utf8":

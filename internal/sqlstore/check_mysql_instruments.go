@@ -94,7 +94,7 @@ func (p *proof) inOneSession(ctx context.Context) error {
 // mysqlProbes lists the ways to find out whether a transaction is open, the cheapest first.
 var mysqlProbes = []func(ctx context.Context, tx processlog.Tx) error{probeMySQL, probeSavepoint}
 
-// probes reports for each of mysqlProbes whether its answer is want.
+// probes reports for each of mysqlProbes whether it returns the error want.
 func (p *proof) probes(ctx context.Context, tx processlog.Tx, want error) []bool {
 	answers := make([]bool, len(mysqlProbes))
 	for i, probe := range mysqlProbes {

@@ -91,8 +91,8 @@ func (t *mysqlTable) readIndexes(ctx context.Context, s *Store, schema string) e
 }
 
 // wantColumns lists what each column must have at least. Numbers are compared by type. Texts and bytes are compared by
-// length. The collation "bin" means a binary collation of utf8mb4, and "utf8mb4" means any collation of utf8mb4. Each of
-// recordedTexts that is not listed has room for a name.
+// length. The collation "bin" means a binary collation of utf8mb4, and "utf8mb4" means any collation of utf8mb4. The
+// function init adds the other columns of recordedTexts, with the length MaxName.
 var wantColumns = map[string]mysqlColumn{
 	"id": {dataType: "bigint"}, "next_at": {dataType: "bigint"}, "lease_until": {dataType: "bigint"}, "version": {dataType: "bigint"},
 	"delay_second":  {dataType: "bigint"},

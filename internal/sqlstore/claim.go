@@ -273,8 +273,8 @@ func (c *claim) own(row *processlog.Row) {
 
 const claimKept = "SELECT id FROM {log} WHERE id IN ({ids}) AND token={token}"
 
-// keepTaken reads which rows carry the claim's token, and adds the other rows to the waiting ones. takeApart needs it,
-// and so do servers whose row locks do not lock.
+// keepTaken reads which rows carry the claim's token, and adds the other rows to the waiting ones. takeApart needs
+// this, and so does a server whose SKIP LOCKED locks nothing.
 func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {

@@ -14,14 +14,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ClaimLimited implements Store. Between the locks of the entries and the decision about them, it locks the rows of the limit.
-// After the leases it writes them. Both are in the transaction of the claim:
+// ClaimLimited implements Store. In the transaction of the claim it first locks the entries, and then the rows of the
+// limit. Then it decides which entries get a permit. After the leases it writes the rows of the limit:
 //
-//   - The first row of a limit has the key "". Every claim locks it first, even if it wants other keys. So claims under one limit
-//     take turns, and a key without a row has a full burst.
-//   - A claim waits for nothing after that lock, because it skips locked entries before. So no two claims deadlock.
-//   - The starts are counted from the clock of the last statement. The lock is held by then, so no start is older than one that was
-//     granted before. The clock that the first statement has read is older, and allows fewer starts.
+//   - The first row of a limit has the key "". Every claim locks it first, even if it wants other keys. So claims under one
+//     limit take turns, and a key without a row has a full burst.
+//   - After that lock a claim waits for no other lock: it has already locked its entries, and skipped entries that others
+//     had locked. So no two claims deadlock.
+//   - The last statement computes the time of the starts from its own clock. The rows are locked by then, so these starts
+//     are not older than starts that were granted before. The first statement has read an earlier clock, by which fewer
+//     starts are free.
 func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	p := &permits{s: s, limit: limit}
 	found, err := s.claim(ctx, want, token, lease, p, accept)
@@ -62,7 +64,7 @@ type holder struct {
 	version uint64
 }
 
-// free returns how many permits Concurrent leaves.
+// free returns how many more permits Concurrent allows.
 func (p *permits) free(k *keyPermits) int {
 	if p.limit.Concurrent == 0 {
 		return processlog.Unbounded
@@ -103,7 +105,7 @@ func (p *permits) limited(row *processlog.Row) processlog.Limited {
 	return l
 }
 
-// rooms returns what the keys have left.
+// rooms returns how many starts and permits are left for each key.
 func (p *permits) rooms() map[string]processlog.Room {
 	if len(p.keys) == 0 {
 		return nil
@@ -203,7 +205,7 @@ func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (fir
 	return first, p.asBusy(rows.Err())
 }
 
-// asBusy adds ErrBusy to the error of a statement that has waited for another claim in vain.
+// asBusy adds ErrBusy to the error of a statement that waited for a lock of another claim and did not get it.
 func (p *permits) asBusy(err error) error {
 	if p.s.d.fault(err) == faultBusy {
 		return fmt.Errorf("%w: %w", processlog.ErrBusy, err)
@@ -249,8 +251,8 @@ const (
 	permitLapsed        // the lease has ended, and nobody has written the entry since
 )
 
-// dropEnded drops holders whose permits have ended, of keys that have fewer free permits than entries want. A permit whose lease has
-// ended is taken away first: see ClaimLimited in the contract.
+// dropEnded drops holders whose permits have ended. It looks only at keys with fewer free permits than wanted entries.
+// If the lease of a holder has ended, fence first takes its permit away: see StartLimits.ClaimLimited.
 func (p *permits) dropEnded(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	if p.limit.Concurrent == 0 {
 		return nil
@@ -320,8 +322,8 @@ func (p *permits) states(ctx context.Context, tx processlog.Tx, asked []holder) 
 
 const fenceRows = "UPDATE {log}{by id} SET version=version+1, updated_at={stamp} WHERE id IN ({ids}) AND lease_until<={now}{and steady}"
 
-// fence raises the versions of entries whose leases have ended. It skips locked rows, and does not wait. rows are the rows of the
-// claim, whose versions follow.
+// fence raises the versions of entries whose leases have ended. It skips locked rows, and does not wait. If such an
+// entry is also in rows, the rows of the claim, fence raises its version there too.
 func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.ID, rows []processlog.Row) error {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	free, err := p.s.lockFree(ctx, tx, slices.Compact(ids))
@@ -400,9 +402,9 @@ func (p *permits) write(ctx context.Context, tx processlog.Tx, written map[strin
 	return nil
 }
 
-// permitApart takes the permits of rows that are claimed apart. It does so in a transaction of its own, because each of these rows is
-// leased in another one. Rows without a permit are claimed no more. A process that dies in between has taken starts that it does
-// not use. The permits of rows that nobody leased end at once.
+// permitApart takes permits for the rows in c.apart, which are leased one by one in later transactions. So it needs a
+// transaction of its own. It removes rows that get no permit from c.apart. If the process dies before a row is leased,
+// the start of that row is lost, and its permit ends at once.
 func (c *claim) permitApart(ctx context.Context) error {
 	if c.permits == nil {
 		return nil

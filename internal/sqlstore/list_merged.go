@@ -94,8 +94,8 @@ const (
 	headsKnown = " UNION SELECT {number next_at}, id FROM {log} WHERE id IN ({ids})"
 )
 
-// foremost returns the query for the next rows after the cursor. It reads the rows of groups, and the rows whose
-// positions are in front.
+// foremost returns the query for the next rows after the cursor. It reads the rows of groups, and the rows at the
+// positions in front.
 func (l *listing) foremost(groups []group, front []listPosition) string {
 	heads := l.merged(groups, front)
 	if len(front) > 0 {

@@ -29,7 +29,7 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processl
 	return nil
 }
 
-// noted is a position as it is written.
+// noted is a position as it is written. A position in the database is one row of the _turns table, called a note.
 type noted struct {
 	processlog.Position
 	blocked uint64 // the version that Block will leave in the entry, or notBlocked
@@ -43,7 +43,7 @@ const (
 )
 
 // note writes positions in the order of the primary key. All writers of the table use that order, so that no two
-// deadlock. A note that exists keeps its order id.
+// deadlock. A note that exists already keeps its order id.
 func (s *Store) note(ctx context.Context, tx processlog.Tx, positions []noted) error {
 	slices.SortFunc(positions, func(a, b noted) int { return comparePositions(a.Position, b.Position) })
 	rows := make([]string, len(positions))
@@ -63,9 +63,9 @@ func comparePositions(a, b processlog.Position) int {
 	return cmp.Or(a.ID.Compare(b.ID), strings.Compare(a.Key, b.Key))
 }
 
-// firstOfKey is the id of the first entry that counts under {key}, or NULL. The server reads the notes of the key from
-// the front, and skips those of entries that have ended. Because of the LIMIT, the server does not turn the subquery
-// into a join.
+// firstOfKey is the id of the first unfinished entry of {key}, or NULL. {counting} lists the states that count as
+// unfinished. The server reads the notes of the key from the front, and skips the notes of entries that have ended.
+// Because of the LIMIT, the server does not turn the subquery into a join.
 const firstOfKey = "(SELECT t.entry_id FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT 1)"
 
@@ -83,7 +83,7 @@ func counting(dead bool) string {
 	return "0,-1,-3"
 }
 
-// keyed returns a query for the keys, with their numbers n in the list.
+// keyed returns a query whose rows are the keys, each with its index n in the list.
 func (s *Store) keyed(keys []string) string {
 	var b strings.Builder
 	for i, key := range keys {
@@ -134,7 +134,7 @@ func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntr
 	return left.take(busy, err)
 }
 
-// noteOutside does the same as note outside the caller's transactions.
+// noteOutside does the same as note, but outside the caller's transactions.
 func (s *Store) noteOutside(ctx context.Context, notes []noted) error {
 	if !s.boundsWaits() {
 		return s.note(ctx, s.writes(), notes)

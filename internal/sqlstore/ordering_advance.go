@@ -66,7 +66,7 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 	return next, err
 }
 
-// fronting is the first entry that counts under a key. Its ID is zero if no entry counts.
+// fronting is the first unfinished entry of a key. Its ID is zero if the key has no unfinished entry.
 type fronting struct {
 	processlog.Position
 	front   processlog.ID // entry id of the first note of the key
@@ -117,8 +117,8 @@ func (s *Store) readFirsts(ctx context.Context, businessType string, keys []stri
 // frontNotes is how many notes of a key clear reads at once.
 const frontNotes = 100
 
-// clear deletes the leading notes of each key whose entries no longer count. It stops at the first note whose entry
-// counts. Leftover notes remain if no process has seen the cancellation of an entry, or if a process was killed.
+// clear deletes the notes of finished entries at the front of each key, up to the first note of an unfinished entry.
+// Such notes are left behind if no process has seen the cancellation of an entry, or if a process was killed.
 func (s *Store) clear(ctx context.Context, businessType string, keys []string, dead bool) error {
 	for _, key := range keys {
 		for more := true; more; {
@@ -143,10 +143,10 @@ func (s *Store) clear(ctx context.Context, businessType string, keys []string, d
 	return nil
 }
 
-// note is a position as it was read.
+// note is a row of the _turns table as it was read.
 type note struct {
 	processlog.Position
-	counts bool
+	counts bool // whether the entry is unfinished
 }
 
 const frontOfKey = "SELECT t.entry_id, t.epoch, CASE WHEN l.state+0 IN ({counting}) THEN 1 ELSE 0 END" +

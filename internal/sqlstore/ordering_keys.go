@@ -15,8 +15,7 @@ import (
 // keysPerStatement is the maximum number of keys in one statement of Firsts. SQLite joins at most 500 SELECTs.
 const keysPerStatement = 250
 
-// blockedEntries compares the epochs: a note of an earlier epoch may be deleted at any time by a process that read it in
-// that epoch.
+// blockedEntries ignores a note of an earlier epoch. Any process that read the note in that epoch may delete it.
 const blockedEntries = "SELECT o.entry_id FROM {turns} o{by id} {then join} {log} e{by id} ON e.id=o.entry_id AND e.epoch=o.epoch" +
 	" WHERE o.entry_id IN ({ids}) AND o.business_type={type} AND o.entry_id<>{first of o.turn_key}{every row}"
 
@@ -42,7 +41,8 @@ func (s *Store) Blocked(ctx context.Context, businessType string, ids []processl
 const blockedBy = "SELECT {first of o.turn_key} FROM {turns} o{by id} {then join} {log} e{by id} ON e.id=o.entry_id AND e.epoch=o.epoch" +
 	" WHERE o.entry_id={entry_id} AND o.business_type={type}{every row}"
 
-// BlockedBy implements Operations. An entry may have notes under several keys, if the type's Serial has returned them.
+// BlockedBy implements Operations. An entry may have notes under several keys, if the type's Serial has returned
+// different keys for it.
 func (s *Store) BlockedBy(ctx context.Context, businessType string, id processlog.ID, dead bool) (by processlog.ID, err error) {
 	query := s.sql(blockedBy, "first of o.turn_key", s.firstOf(businessType, "o.turn_key", dead), "entry_id", id.String(), "type", s.d.text(businessType))
 	err = s.readLatest(ctx, func(from processlog.Tx) error {
@@ -63,7 +63,7 @@ func (s *Store) BlockedBy(ctx context.Context, businessType string, id processlo
 	return by, err
 }
 
-// queryFirsts reads the first entry of each key. A key without an entry that counts is left out.
+// queryFirsts reads the first entry of each key. It leaves out keys without an unfinished entry.
 func queryFirsts(ctx context.Context, from processlog.Tx, query string) (firsts []processlog.ID, err error) {
 	rows, err := from.QueryContext(ctx, query)
 	if err != nil {
@@ -212,7 +212,7 @@ func (a *asked) idsOf(keys []string) (ids []processlog.ID) {
 	return ids
 }
 
-// sees counts the given positions that the note belongs to.
+// sees adds to Known of the key how many of the asked positions are stored as this note.
 func (a *asked) sees(key string, note processlog.Member) {
 	for _, position := range a.byKey[key] {
 		if position.ID == note.ID && position.Epoch == note.Epoch {
@@ -253,7 +253,7 @@ func (s *Store) KeyStates(ctx context.Context, businessType string, positions []
 	return asked.answer(), nil
 }
 
-// standing is an entry that counts, as KeyStates reads it.
+// standing is an unfinished entry, as KeyStates reads it.
 type standing struct {
 	key string
 	processlog.Member

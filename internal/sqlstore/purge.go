@@ -76,7 +76,7 @@ type ended struct {
 	key    string // the bytes of its idempotency key
 }
 
-// maxPassed is the maximum number of entries that one Purge leaves in the table and goes past.
+// maxPassed is the maximum number of entries that one Purge skips because it cannot delete them.
 const maxPassed = 1000
 
 // run deletes up to limit of the oldest entries. It starts after the entries that are known to be refused. It leaves
@@ -187,8 +187,8 @@ func (p *purge) try(ctx context.Context) func(entries []ended) error {
 	}
 }
 
-// pass moves the position passed behind the given entries. If one of these entries, or an earlier one, was held, the
-// position stays.
+// pass moves p.passed to the last of the given entries, unless one of them or an earlier one is held: it stays in the
+// table for a reason other than a refusal.
 func (p *purge) pass(entries []ended, held bool) {
 	if p.held = p.held || held; !p.held {
 		p.passed = entries[len(entries)-1]

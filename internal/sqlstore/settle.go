@@ -11,11 +11,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settle implements Store. It writes up to 500 successes of handlers of one epoch in one statement. It does the same
-// with up to 500 successes of compensations. One statement writes up to 100 other outcomes of any kind, or fewer if
-// their errors are long. If an outcome opens a case, changes Faults or has a Result, its statement runs in a short
-// transaction. Successes with a Result are not written together with others, so the others cost no more than without
-// results.
+// Settle implements Store. One statement writes up to 500 successes of handlers of one epoch, or up to 500 successes of
+// compensations of one epoch. Of all other outcomes, one statement writes up to 100, or fewer if their errors are long.
+// If an outcome opens a case, changes Faults or has a Result, its statement runs in a short transaction. Successes with
+// a Result are not written together with others, so the others cost no more than without results.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {

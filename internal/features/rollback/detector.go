@@ -81,10 +81,10 @@ func (d *Detector) sawRead(rows []processlog.Row, asked time.Time) {
 	}
 }
 
-// sawRecorded takes an entry whose commit is reported. The next check asks the database whether the entry is there. A process
-// without Run has no rounds, so sawRecorded starts a check in the background once a round would be due. The caller has
-// just committed, so sawRecorded does not wait. When too many entries wait, it drops the oldest, because a database
-// loses the end of its history.
+// sawRecorded takes an entry whose commit is reported. The next check asks the database whether the entry is there. A
+// process without Run has no rounds, so sawRecorded starts a check in the background once a round would be due. The
+// caller has just committed, so sawRecorded does not wait. When too many entries wait, it drops the oldest: a database
+// that goes back loses its newest entries.
 func (d *Detector) sawRecorded(r engine.RecordedEntry) {
 	if r.ID.IsZero() {
 		return // There is no id to ask for.
@@ -118,7 +118,7 @@ func (d *Detector) follow(rows []processlog.Row, asked time.Time) error {
 	return nil
 }
 
-// verify does the same as follow in a process that a loss stops. It returns an error if the claimed rows may not run. A
+// verify is used instead of follow if a loss stops this process. It returns an error if the claimed rows may not run. A
 // claim is the first statement on a new connection, so it may be the first that another server answers.
 func (d *Detector) verify(rows []processlog.Row, asked time.Time) error {
 	ctx := d.e.Work
@@ -127,7 +127,7 @@ func (d *Detector) verify(rows []processlog.Row, asked time.Time) error {
 			return err
 		}
 	}
-	// Without an answer nothing starts. The claim itself has committed, so it is remembered.
+	// If the check gets no answer, nothing starts. The claim itself has committed, so its rows are remembered.
 	if err := d.checkIf(ctx, d.unsure); err != nil {
 		d.remembered.sawAside(rows, asked)
 		return err
@@ -173,7 +173,7 @@ func (d *Detector) checkAside(batch []version) {
 	_ = d.checkIf(d.e.Work, func() bool { return d.unsure() || d.due() })
 }
 
-// checkIf checks if needed still returns true when no other check runs.
+// checkIf waits until no other check runs. Then it checks, unless needed returns false by then.
 func (d *Detector) checkIf(ctx context.Context, needed func() bool) error {
 	if !needed() {
 		return nil
@@ -266,8 +266,8 @@ func (d *Detector) compare(ctx context.Context, more []version) error {
 	return d.examine(ctx, asked, found)
 }
 
-// takeRecorded returns the recorded entries that no check has asked for yet. The detector forgets an entry that the
-// next check does not find.
+// takeRecorded returns the recorded entries that no check has asked for yet. Each entry is asked for once. If that
+// check does not find the entry, the detector forgets it.
 func (d *Detector) takeRecorded() (list []engine.RecordedEntry) {
 	for range recordedKept {
 		select {

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// evasive is a Store that may refuse to say what it has kept.
+// evasive is a Store whose Versions may fail or block.
 type evasive struct {
 	processlog.Store
 	evades   bool
@@ -89,7 +89,7 @@ func detecting(t *testing.T, stops bool, observer observe.Observer) (*Detector, 
 }
 
 // After a failed claim, the next answer may come from another server, which may lack commits. Nothing may start before
-// that server has answered.
+// a check of that server.
 func TestNothingStartsThatADatabaseLeasedWithoutSayingWhatItHasKept(t *testing.T) {
 	d, store := detecting(t, true, observe.Observer{})
 	store.hold(d, 7)
@@ -106,8 +106,8 @@ func TestNothingStartsThatADatabaseLeasedWithoutSayingWhatItHasKept(t *testing.T
 	require.Equal(t, asked, store.asked, "the database is asked only when there is a reason")
 }
 
-// A claim has committed, but the database does not say what it has kept. The claim must be remembered beside the
-// versions that were seen before.
+// A claim has committed, but the check of the database fails. The claim must be remembered beside the versions that
+// were seen before.
 func TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered(t *testing.T) {
 	d, store := detecting(t, true, observe.Observer{})
 	store.hold(d, 6)
@@ -180,7 +180,7 @@ func TestSecondLossIsAddedToTheReportOfTheFirst(t *testing.T) {
 	})
 }
 
-// Every wait ends with its context.
+// Accept and Close end while a check is blocked: Accept when its context ends, and Close within the check's timeout.
 func TestAcceptLossEndsWithItsContextWhileACheckIsBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, store := detecting(t, true, observe.Observer{})

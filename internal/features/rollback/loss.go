@@ -12,13 +12,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// loss is what the database has lost and no person has accepted.
+// loss is a loss of the database that no person has accepted.
 type loss struct {
 	processlog.LossError
 	newest time.Time // time at which the newest of the lost versions was seen
 }
 
-// lostOf returns the versions that the database no longer has. A purged entry is not lost: the purge has left a note.
+// lostOf returns the versions that the database no longer has. A purged entry is not lost, because the purge has
+// written an audit record.
 func lostOf(asked []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []version) {
 	for _, v := range asked {
 		now, exists := found[v.ID]
@@ -29,15 +30,16 @@ func lostOf(asked []version, found map[processlog.ID]processlog.Version, notes [
 	return lost
 }
 
-// purgedSince reports whether a note tells of a purge after a moment.
+// purgedSince reports whether an audit record shows a purge after a moment.
 func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 	since := time.Since(moment)
 	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool { return r.Action == processlog.ActionPurge && r.Ago < since })
 }
 
-// examine makes sure of what looks lost, because a lagging replica may have answered a plain read. A database loses the end of its
-// history. If it still has the note by which a person accepted a loss, then it also has everything older than the note, apart from
-// what the note accepts.
+// examine confirms that versions are lost, because a lagging replica may have answered the plain read.
+//
+// Another process may have reported the same loss, and a person may have accepted it. A database that goes back loses
+// its newest writes. So if it still has the audit record of the acceptance, it has lost nothing since then.
 func (d *Detector) examine(ctx context.Context, asked []version, found map[processlog.ID]processlog.Version) error {
 	notes, err := d.notes(ctx)
 	if err != nil {
@@ -60,9 +62,10 @@ func (d *Detector) examine(ctx context.Context, asked []version, found map[proce
 	return nil
 }
 
-// young leaves out missing entries that are too old by the database's clock. This process's clock stands still while
-// its machine is suspended. So an entry may look young here although other processes have purged it without a note. If
-// a log of an earlier version does not return its clock, this process's clock decides.
+// young leaves out missing entries that other processes may have purged without an audit record, because they are old
+// by the database's clock. By this process's clock such an entry may look young, because the clock stands still while
+// the machine is suspended. If a log of an earlier version does not return the database's clock, this process's clock
+// decides.
 func (d *Detector) young(ctx context.Context, lost []version, found map[processlog.ID]processlog.Version) []version {
 	now, _, err := d.e.Store.Marks(ctx, []string{noType})
 	if err != nil {
@@ -76,11 +79,11 @@ func (d *Detector) young(ctx context.Context, lost []version, found map[processl
 	})
 }
 
-// noType is the name of no business type.
+// noType is a name that no business type has.
 const noType = " "
 
-// clockBy returns what the database's clock said when v was seen. If v was seen without the clock, clockBy reckons from the version
-// that was seen nearest to it with the clock.
+// clockBy returns the time on the database's clock when v was seen. If v has no such time, clockBy computes it from the
+// version that has one and was seen at the nearest time.
 func (v *version) clockBy(all []version) (clock int64, known bool) {
 	if v.clock != 0 {
 		return v.clock, true
@@ -94,12 +97,13 @@ func (v *version) clockBy(all []version) (clock int64, known bool) {
 	return clock, known
 }
 
-// confirmMost is how many of the versions that look lost are read with a lock. It matters where a lagging replica answers plain reads.
+// confirmMost limits how many versions that look lost are read with a lock. If a lagging replica answers plain reads,
+// many versions look lost, and the locking reads find none of them lost.
 const confirmMost = 8
 
-// confirm returns the newest version that is lost according to locking reads. Mostly the first read decides, because a
-// database loses the end of its history. But other processes may since have written the newest entry so often that its
-// version is as high as the lost one.
+// confirm returns the newest version that is lost according to locking reads. Usually the first read finds the loss,
+// because a database that goes back loses its newest writes. But other processes may have written the newest entry
+// again since then, so often that its version number is as high as the lost one.
 func (d *Detector) confirm(ctx context.Context, lost []version) (newest version, sure bool, err error) {
 	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b version) int {
 		return cmp.Or(b.at.Compare(a.at), a.ID.Compare(b.ID)) // The order is fixed, so that a simulation can be repeated.
@@ -118,7 +122,8 @@ func (d *Detector) confirm(ctx context.Context, lost []version) (newest version,
 	return version{}, false, nil
 }
 
-// list returns everything that is remembered and lost, sorted by id. If it cannot be read back, list returns what is known to be lost.
+// list returns all remembered versions that are lost, sorted by id. If the remembered versions cannot be read back,
+// list returns only the versions in known.
 func (d *Detector) list(ctx context.Context, known []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (list []processlog.LostEntry) {
 	all := slices.Concat(known, d.remembered.all())
 	if now, err := d.read(ctx, all); err == nil {
@@ -133,14 +138,15 @@ func (d *Detector) list(ctx context.Context, known []version, found map[processl
 	return byID(list)
 }
 
-// byID sorts lost entries by id. Of each id it keeps the first.
+// byID sorts lost entries by id. For each id it keeps the first.
 func byID(list []processlog.LostEntry) []processlog.LostEntry {
 	slices.SortStableFunc(list, func(a, b processlog.LostEntry) int { return a.ID.Compare(b.ID) })
 	return slices.CompactFunc(list, func(a, b processlog.LostEntry) bool { return a.ID == b.ID })
 }
 
-// report logs and publishes a loss. A process that goes on forgets the versions of the lost history, so that it can
-// notice another loss. If another loss is noticed before a person has accepted the first, it is added to the first.
+// report logs and publishes a loss. If the loss does not stop this process, report forgets the versions of the lost
+// history, so that the detector can notice another loss. A second loss that is noticed before a person has accepted the
+// first is added to the first.
 func (d *Detector) report(found *loss) {
 	if before := d.lost.Load(); before != nil {
 		all := byID(slices.Concat(found.Lost, before.Lost))
@@ -161,7 +167,7 @@ func (d *Detector) report(found *loss) {
 	engine.Tell(d.e.Base, d.e.Observer.HistoryLost, &found.LossError)
 }
 
-// complain logs the loss, at most once a minute where the process has stopped, and otherwise at most once an hour.
+// complain logs the loss: at most once a minute if the process has stopped, and otherwise at most once an hour.
 func (d *Detector) complain(loss *loss) {
 	message, pause := "compensator: the database has gone back. Work goes on. Check the lost entries, then call AcceptLoss", time.Hour
 	if d.stops {

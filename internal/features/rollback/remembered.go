@@ -13,8 +13,8 @@ const (
 	recordedKept       = 32  // number of entries recorded here that a check asks for
 	sweepMost          = 32  // number of other remembered versions that a check asks for; 16 checks ask for all
 
-	// latestRounds is how many rounds of the reconciler latest covers. Between two rounds a process may see many more versions than
-	// it remembers.
+	// latestRounds is the number of recent rounds of the reconciler for which the field latest keeps versions. Between
+	// two rounds a process may see many more versions than it remembers.
 	latestRounds = 2
 	latestParts  = 16
 )
@@ -31,7 +31,8 @@ func rememberedAs(row *processlog.Row, asked time.Time) version {
 	return version{versionOf(row), row.BusinessType, asked, clockOf(row)}
 }
 
-// lives reports whether v still proves a loss if the entry is missing. The zero version proves nothing.
+// lives reports whether the entry of v must still exist, so that a missing entry proves a loss. The zero version proves
+// nothing.
 func (v *version) lives(now time.Time) bool {
 	return !v.at.IsZero() && now.Sub(v.at) < engine.PurgeNoteAge
 }
@@ -48,10 +49,11 @@ func versionOf(row *processlog.Row) processlog.Version {
 	return processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
 }
 
-// refutes reports whether the database must have gone back. It had version v. Now it has the version found, or no such
-// entry if exists is false. Version numbers only grow, and each number is written once. Only a person changes an entry
-// after a success, and such a change begins a new epoch. So a success that was lost differs from a row that other
-// processes have changed since.
+// refutes reports whether the database must have gone back. The database once had version v. The parameter found is
+// what it has now, or exists is false if it has no such entry.
+//
+// Version numbers only grow, and each number is written once. After a success only a person changes the entry, and that
+// change begins a new epoch. So if a success is gone although the epoch is the same, the success was lost.
 func (v *version) refutes(found processlog.Version, exists bool) bool {
 	switch {
 	case !exists:
@@ -77,8 +79,8 @@ type remembered struct {
 	sweep  int                         // index in seen of the next version that a check asks for beside latest
 }
 
-// sawRows remembers rows that were read as committed, or claimed. The parameter asked is the time at which the
-// statement was sent. It leaves out ended entries, because they may be old and purged at any moment.
+// sawRows remembers rows that were read as committed, or claimed. asked is the time at which the statement was sent.
+// sawRows leaves out ended entries, because they may be old and purged at any moment.
 func (m *remembered) sawRows(rows []processlog.Row, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,9 +91,9 @@ func (m *remembered) sawRows(rows []processlog.Row, asked time.Time) {
 	}
 }
 
-// sawAside does the same as sawRows for claims that no check has confirmed yet. It leaves latest unchanged, because the
-// database that leased these rows may have gone back. Checks ask for latest each time, and for these rows later, in
-// turn.
+// sawAside does the same as sawRows for claims that no check has confirmed yet. It leaves the field latest unchanged,
+// because the database that leased these rows may have gone back. Each check asks for all versions in latest. Over
+// several checks it also asks for the other versions, such as these rows.
 func (m *remembered) sawAside(rows []processlog.Row, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,8 +102,8 @@ func (m *remembered) sawAside(rows []processlog.Row, asked time.Time) {
 	}
 }
 
-// sawStored remembers a stored outcome. The parameter row is the entry as it was claimed. A success that the database
-// absorbed may have a higher number, but never a lower one.
+// sawStored remembers a stored outcome. The parameter row is the entry as it was claimed. A success may be stored
+// although the row has changed since the claim. Its number is then higher than the remembered one, but never lower.
 func (m *remembered) sawStored(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,16 +114,17 @@ func (m *remembered) sawStored(row *processlog.Row, o *processlog.Outcome, token
 func (m *remembered) rememberLocked(v version) {
 	if time.Since(m.began) > m.part {
 		m.began, m.at = time.Now(), (m.at+1)%latestParts
-		// Keep the first version of each part. It may come from an answer that was long on its way, and the next
-		// version must not replace it.
+		// Keep the first version of each part. A late answer can come from the time before a loss. Its version must
+		// then stay, although later versions follow.
 		m.latest[m.at] = [2]version{v}
 	}
 	m.latest[m.at][1] = v
 	m.keepLocked(v)
 }
 
-// keepLocked remembers v in seen. Ids grow, so seen has the newest entries, each once. A version that v contradicts stays: either v is
-// older, or the database has gone back and nothing else may show it.
+// keepLocked remembers v in the field seen. Ids grow, so seen has the newest entries, and each entry once. keepLocked
+// leaves a remembered version that v contradicts. Either v is older, or the database has gone back, and then this
+// remembered version may be the only proof.
 func (m *remembered) keepLocked(v version) {
 	place := &m.seen[v.ID.Row()%versionsRemembered]
 	if place.ID == v.ID && place.refutes(v.Version, true) && time.Since(place.at) < engine.PurgeNoteAge {
@@ -130,8 +133,8 @@ func (m *remembered) keepLocked(v version) {
 	*place = v
 }
 
-// refuted returns the remembered versions that claimed rows contradict. The answer to the claim may have been long on its way, so only
-// the database can tell whether they are lost.
+// refuted returns the remembered versions that claimed rows contradict. The answer to the claim may have been delayed,
+// so only another question to the database shows whether they are lost.
 func (m *remembered) refuted(rows []processlog.Row) (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,8 +164,9 @@ func (m *remembered) latestNow() (list []version) {
 	return list
 }
 
-// sweepOn returns some of all remembered versions, in turn. latest has only the first and the last version of each
-// part, and other processes may have changed both since. They may not have changed the versions between.
+// sweepOn returns some of all remembered versions, and each call continues where the last one stopped. latest has only
+// the first and the last version of each part. Other processes may have changed both since then, so that only a version
+// between them shows a loss.
 func (m *remembered) sweepOn() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,8 +183,9 @@ func (m *remembered) sweepOn() (list []version) {
 	return list
 }
 
-// prove remembers the recorded entries that were found, and returns the others. The found entries get a part of their own. They may be
-// older than the last version that was seen before, and must not replace it as the last of its part.
+// prove remembers the recorded entries that were found, and returns the others. The found entries begin a new part of
+// latest. They may be older than the newest version seen so far, and must not replace it as the last version of its
+// part.
 func (m *remembered) prove(recorded []engine.RecordedEntry, found map[processlog.ID]processlog.Version, asked time.Time) (missing []engine.RecordedEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -33,8 +33,8 @@ func Attach(t *engine.Type) {
 	t.CountSlots(&Slots{size: t.Concurrency, lapse: t.Lease / 3, room: t.Room})
 }
 
-// reservation is slots that an open transaction has reserved. It lapses after a while, because a transaction that stays open
-// must not hold up the type.
+// reservation holds slots that an open transaction has reserved. It lapses after a while, because a transaction that
+// stays open must not hold up the type.
 type reservation struct {
 	s       *Slots
 	n       int
@@ -61,12 +61,12 @@ func (s *Slots) reserve(n int) *reservation {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.lapseLocked(now)
-	// Set this even if no slot is free, because the slots that a backlog frees next are for the entries recorded next.
+	// Set this even if no slot is free. A backlog then leaves free slots to the entries that are recorded next.
 	s.lastRecorded = now
 	if s.room() < engine.Unlimited {
 		return nil
 	}
-	// A type with one slot can reserve it.
+	// The minimum of 1 lets a type with one slot reserve it.
 	n = min(n, max(1, s.size/2)-s.reserved, s.size-s.running-s.reserved)
 	if n <= 0 {
 		return nil
@@ -77,7 +77,7 @@ func (s *Slots) reserve(n int) *reservation {
 	return r
 }
 
-// Recorded tells s that entries were recorded which are due at once and have no reserved slot.
+// Recorded notes that entries were recorded that are due at once and have no reserved slot.
 func (s *Slots) Recorded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,9 +102,8 @@ func (s *Slots) spendLocked(r *reservation) bool {
 	return true
 }
 
-// Use turns reserved slots into running ones, as many as keep says, and frees the rest. It returns false if the
-// reservation was used before. It also returns false if the reservation has lapsed, because others may have its slots
-// by now.
+// Use occupies keep of the reserved slots and frees the others. It returns false if the reservation was used before. It
+// also returns false if the reservation has lapsed, because other entries may have its slots by now.
 func (r *reservation) Use(keep int) bool {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -141,8 +140,8 @@ func (s *Slots) TakeRecorded() bool {
 	return true
 }
 
-// freeLocked returns how many slots are free for entries found due. The result is negative if slots are overdrawn or
-// kept.
+// freeLocked returns how many slots are free for entries found due. The result is negative if slots are overdrawn, or
+// if more slots are kept for new entries than are free.
 func (s *Slots) freeLocked() int {
 	now := time.Now()
 	s.lapseLocked(now)
@@ -164,8 +163,8 @@ func (s *Slots) Free() int {
 	return max(0, s.freeLocked())
 }
 
-// Overdraw occupies n slots even where none is free. It is for entries that run nothing, whose slots are given back like those
-// of any claimed entry.
+// Overdraw occupies n slots even if none is free. It is for claimed entries whose handler does not run, because the
+// slot of every claimed entry is given back.
 func (s *Slots) Overdraw(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -84,8 +84,8 @@ func TestPartOfTheSlotsIsKeptForNewEntriesWhileSuchArrive(t *testing.T) {
 	require.Equal(t, 1, small.Take(1), "a single slot is never kept from the backlog")
 }
 
-// The transaction of the entry before it is still open, or the library has not seen its end. The new entry must still
-// count as new.
+// A transaction that recorded an earlier entry is still open, or the library has not seen its end. An entry that is
+// recorded now must still get a slot that is kept for new entries.
 // Failure: F67
 func TestNewEntryWithNothingReservedTakesWhatIsKeptForNewOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settings are what transactional handlers need of the database.
+// Settings are what transactional handlers need from the database.
 type Settings struct {
 	// Begin starts the transaction that a handler and its outcome share.
 	Begin func(ctx context.Context) (Transaction, error)
@@ -102,13 +102,13 @@ func (d *Transactions) call(a *engine.Attempt, handler CallHandler) engine.Resul
 	return t.settle(err)
 }
 
-// settling is an attempt with the transaction that its outcome shares. Only the goroutine of the attempt uses it.
+// settling is an attempt with the transaction that stores its outcome. Only the goroutine of the attempt uses it.
 type settling struct {
 	*Transactions
 	a       *engine.Attempt
 	ctx     context.Context // context of the transaction
 	abandon context.CancelFunc
-	inTime  func() bool // switches off that the end of the attempt's context ends the transaction
+	inTime  func() bool // from now on the transaction outlives the attempt's context; false: that context has ended before
 	tx      Transaction // nil before it has begun
 	failed  error       // why it could not begin
 	open    bool

@@ -80,8 +80,8 @@ func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 	})
 }
 
-// A person accepts what was lost before. A success that is stored afterwards must not count as older, although its handler
-// started before.
+// A person accepts a loss while a handler runs. The success of the handler is stored later, so it must count as newer
+// than the acceptance.
 func TestSuccessIsAsYoungAsItsCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var returned time.Time

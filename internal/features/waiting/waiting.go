@@ -17,9 +17,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pauses are the pauses between two reads of an entry that has not ended. When a caller has waited for 40 times a
-// pause, the loop uses this pause. So a read is late by at most a fortieth of that time, or by 50 ms. Entries are read
-// at multiples of their pauses. Each pause divides a second, so that the reads of many callers fall together.
+// pauses are the pauses between two reads of an entry that has not ended. The loop uses a longer pause once the caller
+// has waited for 40 times that pause. So a read is late by at most a fortieth of the wait, or by 50 ms. Entries are
+// read at multiples of their pauses. Each pause divides a second, so that the reads of many callers fall together.
 var pauses = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
 
 const patience = 40
@@ -62,7 +62,7 @@ type awaited struct {
 // call is one call of Await.
 type call struct {
 	businessType string
-	asked        bool          // a read of the entry began after the call. Only its answer counts: an older one may not show the entry yet
+	asked        bool          // a read of the entry began after the call. An earlier read does not count, because it may not show the entry yet
 	done         chan struct{} // closed once the fields below are set
 	row          processlog.Row
 	err          error
@@ -259,7 +259,7 @@ func (w *Waiting) due(now time.Time) (ids []processlog.ID, next time.Time) {
 	return ids, next
 }
 
-// The method after returns when to read an entry again for which a caller has waited so long.
+// The method after returns when to read an entry again. The parameter waited is how long its latest caller has waited.
 func (w *Waiting) after(now time.Time, waited time.Duration) time.Time {
 	pause := pauses[0]
 	for _, longer := range pauses {
