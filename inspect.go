@@ -233,6 +233,6 @@ func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID s
 // Run does not run.
 func (c *Compensator) Health(ctx context.Context) observe.Health {
 	h := c.features.Health(ctx)
-	h.History, h.OpenBreakers = c.features.Lost(), c.features.OpenBreakers()
+	h.History, h.OpenBreakers, h.Limited = c.features.Lost(), c.features.OpenBreakers(), c.features.Limited()
 	return h
 }

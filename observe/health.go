@@ -32,6 +32,7 @@ type Health struct {
 	UnknownTypes []string                  // types with overdue entries and without a handler in this process
 	Stuck        []processlog.StuckAttempt // handlers, or their COMMITs, that still run after their timeout or after Run stopped waiting for them
 	OpenBreakers []OpenBreaker             // types that this process does not claim now
+	Limited      []LimitedType             // types with entries that this process knows to wait for a limit
 	Problems     []Problem                 // tasks of the library that fail now and that the library retries
 }
 
@@ -95,6 +96,27 @@ func (b OpenBreaker) String() string {
 		b.Since.UTC().Format(time.RFC3339), b.Probes, b.ProbeAt.UTC().Format(time.RFC3339))
 }
 
+// LimitedType is a type with entries that wait for a permit of their limit (TypeConfig.Limit). They are due, and cost no attempt.
+type LimitedType struct {
+	BusinessType string // business type of the entries
+	Limit        string // name of the limit
+	// Waiting is the number of entries that are known to wait: those that this process has last tried to claim in vain. While a limit
+	// without keys is used up, the process does not try, so many more entries of the type may wait.
+	Waiting int
+	// NextAt is the time at which the rate allows the first of them to start, by the clock of this process. Other processes may
+	// take that start. NextAt is zero if the entries wait for others that run at once.
+	NextAt time.Time
+}
+
+// String returns one line with all fields.
+func (l LimitedType) String() string {
+	next := "when a running entry ends"
+	if !l.NextAt.IsZero() {
+		next = "not before " + l.NextAt.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("limited (%s): %d entries wait for the limit %q, the next starts %s", l.BusinessType, l.Waiting, l.Limit, next)
+}
+
 // String returns all fields in one line.
 func (h Health) String() string {
 	parts := []string{"ready"}
@@ -109,6 +131,9 @@ func (h Health) String() string {
 	}
 	for _, b := range h.OpenBreakers {
 		parts = append(parts, b.String())
+	}
+	for _, l := range h.Limited {
+		parts = append(parts, l.String())
 	}
 	for _, t := range h.Problems {
 		parts = append(parts, t.String())
@@ -147,6 +172,12 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Probes  int       `json:"failed_probes"`
 		ProbeAt time.Time `json:"probe_at"`
 	}
+	type limited struct {
+		Type    string    `json:"type"`
+		Limit   string    `json:"limit"`
+		Waiting int       `json:"waiting"`
+		NextAt  time.Time `json:"next_at,omitzero"`
+	}
 	health := struct {
 		Ready    bool               `json:"ready"`
 		NotReady string             `json:"not_ready,omitempty"`
@@ -161,6 +192,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Unknown  []string           `json:"unknown_types,omitempty"`
 		Stuck    []stuck            `json:"stuck,omitempty"`
 		Breakers []breaker          `json:"open_breakers,omitempty"`
+		Limited  []limited          `json:"limited,omitempty"`
 		Problems []problem          `json:"troubles,omitempty"`
 	}{
 		Ready: h.Ready() == nil, NotReady: text(h.Ready()), Database: text(h.Database), Queue: text(h.Queue), History: text(h.History),
@@ -177,6 +209,9 @@ func (h Health) MarshalJSON() ([]byte, error) {
 	}
 	for _, b := range h.OpenBreakers {
 		health.Breakers = append(health.Breakers, breaker{b.BusinessType, text(b.Err), b.Since.UTC(), b.Probes, b.ProbeAt.UTC()})
+	}
+	for _, l := range h.Limited {
+		health.Limited = append(health.Limited, limited{l.BusinessType, l.Limit, l.Waiting, l.NextAt.UTC()})
 	}
 	for _, t := range h.Problems {
 		health.Problems = append(health.Problems, problem{t.What, t.BusinessType, t.Error, t.Since.UTC(), t.Times})

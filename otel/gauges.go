@@ -18,9 +18,9 @@ type gauges struct {
 	t *Telemetry
 	c *compensator.Compensator
 
-	ready, queue, stuck, breakers, waiting metric.Int64ObservableGauge
-	cases                                  metric.Int64ObservableGauge
-	overdue, pastDue, atRisk, paused       metric.Float64ObservableGauge
+	ready, queue, stuck, breakers, limited, waiting metric.Int64ObservableGauge
+	cases                                           metric.Int64ObservableGauge
+	overdue, pastDue, atRisk, paused                metric.Float64ObservableGauge
 
 	looking sync.Mutex // guards at, casesAt and open. The goroutine that holds it calls look, and other goroutines report the readings in found
 	at      time.Time
@@ -55,6 +55,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	g.queue = gauge(queueUp, "", "1 if the queue answers or is in this process. 0 if this process polls the database instead.")
 	g.stuck = gauge(attemptStuck, "{attempt}", "Number of handlers that still run after their timeout.")
 	g.breakers = gauge(breakerOpen, "", "1 if the breaker of the type is open in this process, so that the process claims no entries of the type.")
+	g.limited = gauge(limitWaiting, "{entry}", "Number of due entries of the type that this process has tried to claim and that wait for a permit of their limit.")
 	g.waiting = gauge(entryWaiting, "{entry}", "Number of pending, retrying, compensating and dead entries in the log, counted up to 1,000 for each type and state. The value is the same in every process.")
 	fraction := func(name, unit, what string) metric.Float64ObservableGauge {
 		made, err := t.meter.Float64ObservableGauge(name, metric.WithDescription(what), metric.WithUnit(unit))
@@ -69,7 +70,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	return t.meter.RegisterCallback(g.tell, g.ready, g.queue, g.stuck, g.breakers, g.waiting, g.overdue, g.cases, g.pastDue, g.atRisk, g.paused)
+	return t.meter.RegisterCallback(g.tell, g.ready, g.queue, g.stuck, g.breakers, g.limited, g.waiting, g.overdue, g.cases, g.pastDue, g.atRisk, g.paused)
 }
 
 // tell is the callback that OpenTelemetry calls at each collection. Several metric readers may call it concurrently.
@@ -110,15 +111,19 @@ func (g *gauges) look(ctx context.Context) (found []reading) {
 	defer cancel()
 	health := g.c.Health(ctx)
 	found = append(found, reading{g.ready, answers(health.Ready()), labels{}}, reading{g.queue, answers(health.Queue), labels{}})
-	stuck, open := make(map[string]float64), make(map[string]float64)
+	stuck, open, limited := make(map[string]float64), make(map[string]float64), make(map[string]float64)
 	for _, s := range health.Stuck {
 		stuck[s.BusinessType]++
 	}
 	for _, b := range health.OpenBreakers {
 		open[b.BusinessType] = 1
 	}
+	for _, l := range health.Limited {
+		limited[l.BusinessType] = float64(l.Waiting)
+	}
 	found = append(found, g.byType(g.stuck, g.t.ran, stuck, sum, labels{})...)
 	found = append(found, g.byType(g.breakers, g.t.ran, open, larger, labels{})...)
+	found = append(found, g.byType(g.limited, g.t.ran, limited, sum, labels{})...)
 	if health.Database != nil {
 		return found
 	}

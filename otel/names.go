@@ -20,6 +20,7 @@ const (
 	attemptDropped     = "compensator.attempt.dropped"
 	attemptStuck       = "compensator.attempt.stuck"
 	breakerOpen        = "compensator.breaker.open"
+	limitWaiting       = "compensator.limit.waiting"
 	typePaused         = "compensator.type.paused"
 	queueUp            = "compensator.queue.up"
 	ready              = "compensator.ready"

@@ -218,6 +218,9 @@ func (e *Engine) Notify(businessType string) {
 	}
 }
 
+// HasMore reports whether more entries of a type are known to be due than the last claims took.
+func (e *Engine) HasMore(t *Type) bool { return e.claimSchedule.hasMore(t) }
+
 // CanClaim reports whether a claim of a type could begin now.
 func (e *Engine) CanClaim(t *Type) bool { return e.claimSchedule.canClaim(t) }
 

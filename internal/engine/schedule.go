@@ -243,6 +243,14 @@ func (c *claimSchedule) hasBacklog(t *Type) bool {
 	return c.byType[t.Name].backlog
 }
 
+// hasMore reports whether the last claims left due entries of the type, in the source or in the database.
+func (c *claimSchedule) hasMore(t *Type) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byType[t.Name]
+	return s != nil && (s.full || s.backlog)
+}
+
 // readAhead returns the list of rows of a type that were found due and not tried yet.
 func (c *claimSchedule) readAhead(t *Type) *readahead.List {
 	c.mu.Lock()

@@ -115,8 +115,9 @@ type Set struct {
 	Engine *engine.Engine
 
 	OpenBreakers func() []observe.OpenBreaker // sorted by type
+	Limited      func() []observe.LimitedType // types with entries that wait for a limit; sorted by type
 
-	// Health asks the database and the queue. It leaves History and OpenBreakers empty.
+	// Health asks the database and the queue. It leaves History, OpenBreakers and Limited empty.
 	Health func(ctx context.Context) observe.Health
 
 	// Lost returns the loss of data that was detected in the database, or nil if there is none or a person has accepted
@@ -173,6 +174,7 @@ func New(ctx context.Context, cfg engine.Config, own Config) *Set {
 	s := &Set{
 		Engine: engine.New(ctx, cfg), cfg: own,
 		OpenBreakers: func() []observe.OpenBreaker { return nil },
+		Limited:      func() []observe.LimitedType { return nil },
 		Health: func(context.Context) observe.Health {
 			return observe.Health{Database: missing("Health")}
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // watchGrants has the database itself record each grant and each return of starts, by triggers. It does not use what the library says
@@ -299,5 +300,49 @@ func TestRecordedEntriesNeedPermits(t *testing.T) {
 		require.Equal(t, 3, ran.Total())
 		require.Equal(t, 17, w.Count("common_process_log WHERE state=0 AND version=0 AND delivery_count=0 AND lease_until=0"), "none was inserted with a lease")
 		require.Equal(t, 3, requireBound(w, "charge", time.Hour, 3))
+	})
+}
+
+// Entries that wait for a limit are neither lost nor late because of a fault. A person must see which limit they wait for.
+func TestHealthTellsWhichEntriesWaitForALimit(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		hour := compensator.Rate{Starts: 1, Per: time.Hour}
+		typed := func(limit compensator.Limit) compensator.HandlerConfig[harness.Order] {
+			return compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}
+		}
+		gate := harness.NewGate()
+		gate.OpenAtEnd(t)
+		c := w.New(cfg)
+		charges, _ := harness.Numbered(t, c, "charge", typed(compensator.Limit{Rate: hour, Of: "psp"}), nil)
+		tenants, _ := harness.Numbered(t, c, "tenant", typed(compensator.Limit{Rate: hour, Key: func(e *compensator.Entry) string { return e.UserID }}), nil)
+		alone, _ := harness.Numbered(t, c, "alone", typed(compensator.Limit{Concurrent: 1}), func(e *compensator.Entry, _ int) error { return gate.PassDeaf(e) })
+		free, _ := harness.Numbered(t, c, "free", typed(compensator.Limit{Concurrent: 10}), nil)
+		require.Empty(t, c.Health(t.Context()).Limited)
+		began := time.Now()
+		w.PutMany(c, charges, 3, compensator.Options{})
+		w.PutMany(c, tenants, 4, compensator.Options{UserID: "slow"})
+		w.PutMany(c, alone, 2, compensator.Options{})
+		w.PutMany(c, free, 2, compensator.Options{})
+		w.Run(c)
+		var found []observe.LimitedType
+		w.Eventually(func() bool {
+			found = c.Health(t.Context()).Limited
+			return len(found) == 3 && found[2].Waiting == 3
+		}, "entries wait for psp, for the tenant, and for the entry that runs")
+		for i := range found {
+			if found[i].BusinessType == "alone" {
+				require.Zero(t, found[i].NextAt, "nobody knows when the other entry ends")
+				continue
+			}
+			require.WithinRange(t, found[i].NextAt, began.Add(59*time.Minute), time.Now().Add(time.Hour+time.Second))
+			found[i].NextAt = time.Time{}
+		}
+		require.Positive(t, found[1].Waiting)
+		found[1].Waiting = 0
+		require.Equal(t, []observe.LimitedType{{BusinessType: "alone", Limit: "alone", Waiting: 1}, {BusinessType: "charge", Limit: "psp"},
+			{BusinessType: "tenant", Limit: "tenant", Waiting: 3}}, found)
+		gate.Open()
+		w.Eventually(func() bool { return len(c.Health(t.Context()).Limited) == 2 }, "the other entry has ended")
 	})
 }

@@ -26,6 +26,10 @@ const (
 	mostGateWait = 5 * time.Second
 )
 
+// reportGrace is how long a gate that has opened still reports the entries that waited behind it. The next claim follows within
+// this time.
+const reportGrace = time.Second
+
 // gate estimates how many entries of a type are worth a claim, for a limit without keys. The estimate starts from the
 // result of the last claim. The zero value is open for the first claim.
 type gate struct {
@@ -38,6 +42,8 @@ type gate struct {
 	rate     time.Time       // no claim before, because the rate is used up
 	permit   time.Time       // no claim before, because all permits are held
 	expected time.Time       // when a limited entry is worth a claim; zero: none waits
+	waiting  int             // entries that the last claim found without a permit
+	free     time.Time       // when the rate allows the next start; zero: only other entries that end make room
 	vain     int             // claims in a row that brought nothing
 }
 
@@ -71,7 +77,8 @@ func (g *gate) claimed(found *processlog.Claimed, limit *processlog.StartLimit, 
 		return // No entry of the claim needed a permit.
 	}
 	g.known, g.left, g.at, g.ended = true, left, now, 0
-	g.rate, g.permit, g.expected = time.Time{}, time.Time{}, time.Time{}
+	g.rate, g.permit, g.expected, g.free = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	g.waiting = len(found.Limited)
 	limited := len(found.Limited) > 0
 	if limited && len(found.Mine) == 0 {
 		g.vain++
@@ -79,6 +86,7 @@ func (g *gate) claimed(found *processlog.Claimed, limit *processlog.StartLimit, 
 		g.vain = 0
 	}
 	if left.Starts == 0 {
+		g.free = now.Add(left.Next)
 		gathered := time.Duration(gather(limit)-1) * limit.Interval
 		g.rate = now.Add(min(left.Next+gathered, mostGateWait))
 		if g.vain > 0 {
@@ -94,6 +102,18 @@ func (g *gate) claimed(found *processlog.Claimed, limit *processlog.StartLimit, 
 	if limited {
 		g.expected = g.until()
 	}
+}
+
+// report returns how many entries are known to wait, and when the first of them may start. more says whether more entries are due than
+// were claimed. Nobody claims them while the gate is closed, so they count as one.
+func (g *gate) report(now time.Time, more bool) (waiting int, free time.Time) {
+	if now.Sub(g.until()) > reportGrace {
+		return 0, time.Time{}
+	}
+	if more {
+		return max(1, g.waiting), g.free
+	}
+	return g.waiting, g.free
 }
 
 // gather returns how many starts to wait for before the next claim. It leaves a third of the burst free, so that no

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -60,8 +62,9 @@ type Limits struct {
 
 	types map[*engine.Type]*limited // written at registration, before Run begins
 
-	mu       sync.Mutex          // guards the field below
+	mu       sync.Mutex          // guards the fields below
 	settings map[string]Settings // by name
+	all      []*limited          // in the order of registration
 }
 
 // unused is a start that was granted and that never began.
@@ -131,6 +134,33 @@ func (l *Limits) attach(t *engine.Type, s Settings) {
 		})
 	}
 	l.types[t] = lt
+	l.mu.Lock()
+	l.all = append(l.all, lt)
+	l.mu.Unlock()
+}
+
+// Waiting returns the types with entries that this process knows to wait for a permit, sorted by type.
+func (l *Limits) Waiting() (waiting []observe.LimitedType) {
+	l.mu.Lock()
+	all := l.all
+	l.mu.Unlock()
+	for _, lt := range all {
+		if n, free := lt.report(time.Now()); n > 0 {
+			waiting = append(waiting, observe.LimitedType{BusinessType: lt.t.Name, Limit: lt.limit.Name, Waiting: n, NextAt: free})
+		}
+	}
+	slices.SortFunc(waiting, func(a, b observe.LimitedType) int { return strings.Compare(a.BusinessType, b.BusinessType) })
+	return waiting
+}
+
+func (lt *limited) report(now time.Time) (waiting int, free time.Time) {
+	more := lt.e.HasMore(lt.t)
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	if lt.gate.open {
+		return lt.line.report(now)
+	}
+	return lt.gate.report(now, more)
 }
 
 // share stores the settings of a limit. It returns an error if another type uses the limit with other settings.

@@ -31,7 +31,8 @@ type line struct {
 // sleeper is an entry that waits.
 type sleeper struct {
 	key   string
-	until time.Time
+	until time.Time // when it is claimed again
+	free  time.Time // when the rate allows it to start; zero: only other entries that end make room
 }
 
 // keyLine are the waiting entries of a key.
@@ -77,9 +78,13 @@ func (l *line) claimed(found *processlog.Claimed, limit *processlog.StartLimit, 
 			until = after
 		}
 		k.last = until
+		free := time.Time{}
+		if entry.In > 0 {
+			free = until
+		}
 		entry.In = min(until.Sub(now)+roundUp(until, limit), mostSleep)
 		if len(l.asleep) < lookAhead {
-			l.asleep[entry.ID] = sleeper{entry.Key, now.Add(entry.In)}
+			l.asleep[entry.ID] = sleeper{entry.Key, now.Add(entry.In), free}
 			k.ids = append(k.ids, entry.ID)
 		}
 	}
@@ -131,6 +136,20 @@ func (l *line) wake(key string, n int) (ids []processlog.ID) {
 		k.last = time.Time{}
 	}
 	return ids
+}
+
+// report returns how many entries wait, and when the first of them may start.
+func (l *line) report(now time.Time) (waiting int, free time.Time) {
+	for _, s := range l.asleep {
+		if now.Sub(s.until) > reportGrace {
+			continue
+		}
+		waiting++
+		if !s.free.IsZero() && (free.IsZero() || s.free.Before(free)) {
+			free = s.free
+		}
+	}
+	return waiting, free
 }
 
 // next returns the earliest time of a waiting entry, or the zero time. It forgets entries whose times have long passed,

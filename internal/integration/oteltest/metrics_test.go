@@ -37,6 +37,7 @@ func (w *world) live() {
 		return compensator.Unavailable(errors.New("no route"))
 	},
 		compensator.HandlerConfig[string]{Breaker: compensator.Breaker{Of: 1}})
+	limited := w.handle("limited", ok, compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}}}})
 	later := w.handle("later", ok, compensator.HandlerConfig[string]{})
 	elsewhere, err := compensator.Declare[string](ctx, w.c, "elsewhere", nil)
 	require.NoError(t, err)
@@ -49,6 +50,9 @@ func (w *world) live() {
 	w.record(ctx, later, compensator.Options{Delay: time.Hour})
 	w.record(ctx, stuck, compensator.Options{})
 	w.record(ctx, down, compensator.Options{})
+	for range 2 {
+		w.record(ctx, limited, compensator.Options{})
+	}
 	for range 3 {
 		w.record(ctx, mails, compensator.Options{})
 	}
@@ -70,8 +74,8 @@ func (w *world) live() {
 	w.reaches(undone, compensator.Compensated)
 	w.Eventually(func() bool {
 		health := w.c.Health(ctx)
-		return len(health.Stuck) == 1 && len(health.UnknownTypes) == 1 && len(health.OpenBreakers) == 1
-	}, "one handler is stuck, one type is unknown, one breaker is open")
+		return len(health.Stuck) == 1 && len(health.UnknownTypes) == 1 && len(health.OpenBreakers) == 1 && len(health.Limited) == 1
+	}, "one handler is stuck, one type is unknown, one breaker is open, one entry waits for a limit")
 }
 
 func TestMetricsShowWhatHappensToEntries(t *testing.T) {
@@ -105,6 +109,7 @@ func TestMetricsShowWhatHappensToEntries(t *testing.T) {
 		"compensator.entry.waiting{compensator.state=pending,messaging.destination.name=later}":                                                         1,
 		"compensator.attempt.stuck{messaging.destination.name=stuck}":                                                                                   1,
 		"compensator.breaker.open{messaging.destination.name=down}":                                                                                     1,
+		"compensator.limit.waiting{messaging.destination.name=limited}":                                                                                 1,
 		"compensator.attempt.dropped{messaging.destination.name=mail}":                                                                                  0,
 		"compensator.attempt.active{messaging.destination.name=refund}":                                                                                 0,
 		"compensator.case.open{messaging.destination.name=refund}":                                                                                      1,
