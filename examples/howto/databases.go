@@ -32,7 +32,7 @@ func OpenLog(ctx context.Context, name string, db *sql.DB, rdb redis.UniversalCl
 	return c, refunds, nil
 }
 
-// Service serves the API, a readiness probe and the pages for people, and runs the logs of two databases.
+// Service serves the API, a readiness probe and the admin pages, and runs the logs of two databases.
 func Service(ctx context.Context, orders, stock *compensator.Compensator, api http.Handler, rights admin.Access, session func(*http.Request) (admin.Actor, bool)) error {
 	ordersAdmin, err := admin.New(orders, admin.Options{Access: rights})
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package howto has the code of the pages in docs/how-to that no example of the library's packages shows. The pages
-// include its functions.
+// Package howto has functions that the pages in docs/how-to include. Other code of these pages is in the Example
+// functions of the library's packages.
 package howto

@@ -32,7 +32,7 @@ func OpenGORM(dsn string) (*sql.DB, *gorm.DB, error) {
 	return db, g, err
 }
 
-// PlaceGORM stores an order with GORM and records its closing in the same transaction.
+// PlaceGORM stores an order with GORM. In the same transaction it records the entry that closes the order.
 func PlaceGORM(ctx context.Context, c *compensator.Compensator, db *gorm.DB, closeOrder *compensator.Type[Order], order Order) error {
 	closing := compensator.IdempotencyKey("close-" + order.ID)
 	return gormtx.WithRetry(ctx, c, db, closing, func(tx *gorm.DB) error {
@@ -58,7 +58,7 @@ func OthersOnOnePool(db *sql.DB) (*bun.DB, *entsql.Driver, *sqlx.DB) {
 		sqlx.NewDb(db, "mysql")
 }
 
-// PlaceBun stores an order with bun and records its closing in the same transaction.
+// PlaceBun stores an order with bun. In the same transaction it records the entry that closes the order.
 func PlaceBun(ctx context.Context, c *compensator.Compensator, db *bun.DB, closeOrder *compensator.Type[Order], order Order) error {
 	closing := compensator.IdempotencyKey("close-" + order.ID)
 	return c.WithRetry(ctx, closing, func(ctx context.Context) error {

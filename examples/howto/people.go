@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// Cases turns on cases. A refund is worth its amount.
+// Cases turns on cases. The case of a refund shows the refund's amount in euros.
 func Cases() *compensator.Operations {
 	return &compensator.Operations{
 		Due: 8 * time.Hour, // A case is late after this time. The default is 24 hours.
@@ -42,7 +42,7 @@ func (Rights) May(_ context.Context, a admin.Actor, right admin.Right, on admin.
 	return false
 }
 
-// Pages serves the pages for people below /ops/log/.
+// Pages serves the admin pages below /ops/log/.
 func Pages(mux *http.ServeMux, c *compensator.Compensator, session func(*http.Request) (admin.Actor, bool)) error {
 	d, err := admin.New(c, admin.Options{Access: Rights{}})
 	if err != nil {

@@ -59,7 +59,7 @@ func LimitTenants(c *compensator.Compensator) (*compensator.Type[Refund], error)
 	})
 }
 
-// ShareALimit has two types share 20 calls a second.
+// ShareALimit gives two types one common limit of 20 calls a second.
 func ShareALimit(c *compensator.Compensator) (refunds, charges *compensator.Type[Refund], err error) {
 	psp := compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.PerSecond(20), Burst: 5, Of: "psp"}}
 	refunds, err = compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{TypeConfig: psp})
@@ -74,7 +74,7 @@ func callPartner(ctx context.Context, e *compensator.Entry, r Refund) error {
 	return httpcall.PostJSON(ctx, partner, partnerURL, e.CallKey(), r, nil)
 }
 
-// Retries lasts for about an hour, which is longer than a rollback of a release takes.
+// Retries registers a handler whose attempts spread over about an hour. Rolling back a faulty release takes less time.
 func Retries(c *compensator.Compensator) (*compensator.Type[Refund], error) {
 	return compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{
 		MaxAttempts: 20,
@@ -109,7 +109,7 @@ func RedisClients(db *sql.DB) []compensator.Config {
 	return []compensator.Config{{DB: db, Redis: single}, {DB: db, Redis: sentinel}, {DB: db, Redis: cluster}}
 }
 
-// LogFailures reports what a deployment should notice.
+// LogFailures logs a warning for each business type whose due entries wait too long.
 func LogFailures(health observe.Health) {
 	for typ, late := range health.Overdue {
 		slog.Warn("overdue", "type", typ, "by", late)

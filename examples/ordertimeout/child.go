@@ -58,7 +58,7 @@ func (c *child) start(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the service as a power cut would.
+// kill ends the service at once with SIGKILL.
 func (c *child) kill() error {
 	if err := c.process.Process.Kill(); err != nil {
 		return err

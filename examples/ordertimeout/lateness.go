@@ -19,7 +19,7 @@ func (l lateness) count() int {
 
 func (l lateness) early() int { return l.within(math.MinInt, 0) }
 
-// within counts orders with a lateness of at least from and less than to.
+// within counts the orders that were closed from up to to milliseconds late, without to itself.
 func (l lateness) within(from, to int) (n int) {
 	for _, b := range l {
 		if b.ms >= from && b.ms < to {

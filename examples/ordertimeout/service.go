@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/serve"
 )
 
-// service is the command without "load".
+// service is the order service. The command runs it unless its first argument is "load".
 type service struct {
 	servers
 	address  string

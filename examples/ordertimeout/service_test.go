@@ -61,7 +61,7 @@ func (w *world) post(path string, body any) (int, order) {
 	return status, o
 }
 
-// The method get reads the order until the function until returns true.
+// The method get reads the order repeatedly until the condition until holds.
 func (w *world) get(id uint64, until func(order) bool) order {
 	for {
 		response, err := http.Get(fmt.Sprintf("http://%s/orders/%d", w.client.address(), id))
@@ -116,9 +116,8 @@ func TestPaidOrderStaysPaidAtItsDeadline(t *testing.T) {
 	require.Equal(t, statePaid, w.get(paid.ID, func(order) bool { return true }).State)
 }
 
-// The closing is dead because its handler failed too often, and then the customer pays. No compensation has run, so the
-// payment must succeed and cancel the closing.
-// Failure: F73
+// The close entry is dead because its handler failed too often. Then the customer pays. No compensation has run, so the
+// payment must succeed and cancel the close entry. Failure: F73
 func TestDeadClosingDoesNotPreventPayment(t *testing.T) {
 	w := newWorld(t)
 	_, placed := w.post("/orders", newOrder{SKU: "book", Quantity: 1, DeadlineMS: 600_000})
@@ -132,7 +131,8 @@ func TestDeadClosingDoesNotPreventPayment(t *testing.T) {
 	require.Equal(t, "3 cancel", ended)
 }
 
-// A person has settled the closing manually. The payment must be refused, because this person decides about the order.
+// A person has settled the close entry manually. The payment must be refused, because this person decides about the
+// order.
 func TestSettledClosingPreventsPayment(t *testing.T) {
 	w := newWorld(t)
 	_, placed := w.post("/orders", newOrder{SKU: "book", Quantity: 1, DeadlineMS: 600_000})

@@ -32,7 +32,7 @@ func newShop(db *sql.DB, log *compensator.Compensator) (*shop, error) {
 	s := &shop{db: db, log: log}
 	var err error
 	s.closing, err = compensator.HandleTx(context.Background(), log, "close_order", s.close, &compensator.HandlerConfig[closing]{
-		// Only the load of this service can cause failures, so short retries suffice.
+		// Nothing outside this service makes the handler fail, so short delays between attempts suffice.
 		Retry: compensator.Exponential(50*time.Millisecond, 10*time.Second),
 	})
 	return s, err
@@ -61,7 +61,8 @@ const duplicateKey = 1062
 const insertOrder = `INSERT INTO orders (order_key, sku, quantity, due_at)
 	VALUES (?, ?, ?, UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`
 
-// insert updates the stock last, because other orders wait for the lock on its row.
+// insert stores the order and records its close entry. It updates the stock last, because other orders wait for the
+// lock on that row.
 func (s *shop) insert(ctx context.Context, want newOrder) (uint64, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -96,8 +97,8 @@ func takeStock(ctx context.Context, tx *sql.Tx, sku string, quantity int) error 
 	return err
 }
 
-// pay marks an open order as paid and cancels its closing in one transaction. It can also cancel a dead closing. Paying
-// a paid order is no error, because the client may not have received the first answer.
+// pay marks an open order as paid and cancels its close entry in one transaction. It can also cancel a dead close
+// entry. Paying a paid order is no error, because the client may not have received the first answer.
 func (s *shop) pay(ctx context.Context, id uint64) (order, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {

@@ -27,7 +27,7 @@ var scopes = map[string]func(ctx context.Context, g *gorm.DB, tx *compensator.Sc
 	},
 }
 
-// swallowDeadlock lets the server roll back the transaction while GORM updates an order. It does not return the error.
+// swallowDeadlock makes the server roll back the transaction while GORM updates an order. It discards the error.
 func swallowDeadlock(t *testing.T, db *sql.DB, g *gorm.DB) {
 	rival, err := db.Begin()
 	require.NoError(t, err)
@@ -44,9 +44,8 @@ func swallowDeadlock(t *testing.T, db *sql.DB, g *gorm.DB) {
 	require.NoError(t, rival.Rollback())
 }
 
-// TestGORMWritesNothingOnceItsTransactionIsLost ignores a deadlock and writes on. The later statements must fail,
-// because the server would commit each of them by itself.
-// Failure: F2
+// TestGORMWritesNothingOnceItsTransactionIsLost ignores the error of a deadlock and goes on writing. The later
+// statements must fail, because the server would commit each of them by itself. Failure: F2
 func TestGORMWritesNothingOnceItsTransactionIsLost(t *testing.T) {
 	for name, scope := range scopes {
 		for pool, open := range map[string]func(*testing.T) *sql.DB{"plain": openPlain, "Connector": openWatched} {

@@ -138,9 +138,8 @@ var sqlxWays = map[string]func(ctx context.Context, tx *sqlx.Tx, id int) error{
 	},
 }
 
-// TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost ignores a deadlock and writes on. The later statements and
-// Commit must fail.
-// Failure: F2
+// TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost ignores the error of a deadlock and goes on writing. The
+// later statements and Commit must fail. Failure: F2
 func TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost(t *testing.T) {
 	for name, way := range sqlxWays {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +172,7 @@ func orders(t *testing.T, db *sql.DB) {
 	require.NoError(t, err)
 }
 
-// swallow lets the server roll back the transaction during the function way. It does not return the error.
+// swallow makes the server roll back the transaction during the call of way. It discards the error.
 func swallow(t *testing.T, db *sql.DB, way func(id int) error) {
 	rival, err := db.Begin()
 	require.NoError(t, err)
@@ -190,9 +189,8 @@ func swallow(t *testing.T, db *sql.DB, way func(id int) error) {
 	require.NoError(t, rival.Rollback())
 }
 
-// TestNoMapperWritesOnceItsTransactionIsLost ignores a deadlock and writes on. The later statements must fail, because
-// the server would commit each of them by itself.
-// Failure: F2
+// TestNoMapperWritesOnceItsTransactionIsLost ignores the error of a deadlock and goes on writing. The later statements
+// must fail, because the server would commit each of them by itself. Failure: F2
 func TestNoMapperWritesOnceItsTransactionIsLost(t *testing.T) {
 	for name, way := range ways {
 		for pool, open := range map[string]func(*testing.T) *sql.DB{"plain": openPlain, "Connector": openWatched} {

@@ -17,14 +17,14 @@ type orm struct {
 	// inTx begins a transaction, writes an order through the ORM, and commits if work returns nil.
 	inTx func(ctx context.Context, note string, work func(tx compensator.Tx) error) error
 
-	// nest runs the function outer in a transaction that commits. It runs the function inner in a nested transaction
-	// that is rolled back.
+	// nest calls outer in a transaction and commits it. Within it, nest calls inner in a nested transaction and rolls
+	// that back.
 	nest func(ctx context.Context, outer, inner func(tx compensator.Tx) error) error
 
 	// write stores an order through the ORM in a handler's transaction.
 	write func(ctx context.Context, tx *compensator.ScopedTx, note string) error
 
-	// outside is a handle without a transaction.
+	// outside runs statements outside any transaction.
 	outside compensator.Tx
 }
 

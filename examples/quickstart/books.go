@@ -7,7 +7,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// books counts what the shop has done. The database must agree with it whatever was killed.
+// books counts what the shop has done. At the end the database must agree with these numbers, although a worker was
+// killed.
 type books struct {
 	placed, rolledBack, committed int
 	paid, unpaid                  int // of the committed orders

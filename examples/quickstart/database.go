@@ -32,7 +32,7 @@ const (
 	fileVariable  = "QUICKSTART_FILE"
 )
 
-// newDatabase creates an empty database as the environment says.
+// newDatabase creates an empty database on the server that the environment names, or else an SQLite file.
 func newDatabase(ctx context.Context) (*database, error) {
 	db, err := placeDatabase(ctx)
 	if err != nil {

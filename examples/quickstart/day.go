@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// day runs the whole scene: the shop trades while a worker works, the worker is killed, and another worker takes over.
+// day runs the shop for a day: the shop trades while a worker works, the worker is killed, and another worker takes
+// over.
 func (s *shop) day(ctx context.Context) (books, error) {
 	tell := s.begin()
 	first, err := startWorker(ctx, s.db)
@@ -58,7 +59,7 @@ func (s *shop) killInTheMiddle(ctx context.Context, w *worker) (progress, error)
 	return s.progress(ctx)
 }
 
-// begin prints the servers. It returns a function that prints an event with its time.
+// begin prints which database and queue the shop uses. It returns a function that prints an event with its time.
 func (s *shop) begin() (tell func(format string, args ...any)) {
 	fmt.Printf("database  %s\nqueue     %s\n\n", s.db.where(), s.db.queue())
 	began := time.Now()

@@ -51,9 +51,9 @@ const refusals = 2
 
 func (o Order) difficult() bool { return o.ID%5 == 0 }
 
-// pack calls the warehouse, an external system that a table stands for. The call's effect and the entry's success
-// cannot share one transaction, so the call is repeated after a kill. The idempotency key shows the warehouse that it
-// is the same call.
+// pack calls the warehouse. The warehouse stands for an external system. Here it is only a table. A call to an external
+// system cannot share a transaction with the entry's success, so a kill can repeat it. The idempotency key tells the
+// warehouse that it is the same call.
 func (s *shop) pack(ctx context.Context, e *compensator.Entry, o Order) error {
 	if o.difficult() && e.Attempt() <= refusals {
 		return errors.New("the warehouse answers 503")

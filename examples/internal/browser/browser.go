@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Tab is one tab of a separate browser.
+// Tab is the only tab of a browser that Open starts.
 type Tab struct {
 	tb  testing.TB
 	ctx context.Context
@@ -66,7 +66,7 @@ func Until(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
 }
 
-// Text waits until the first element that a selector matches has the text given as `is`.
+// Text waits until the text of the first element that matches the selector equals the argument is.
 func Text(selector, is string) chromedp.Action {
 	return Until(fmt.Sprintf(`document.querySelector(%q)?.textContent === %q`, selector, is))
 }

@@ -59,7 +59,7 @@ const (
 	looksIn     = 4 // maximum number of visits of a buyer
 )
 
-// Run returns when the last buyer has left, at the latest after twice the span.
+// Run simulates all buyers. It returns when the last one has left, at the latest after 2 * c.Span.
 func (c *Crowd) Run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.Span)
 	defer cancel()
@@ -91,8 +91,8 @@ func (c *Crowd) buyer(ctx context.Context, i int) {
 	}
 }
 
-// hold waits for the order and pays it or not. It reports whether the buyer may try to buy again, because the ticket
-// became no order.
+// hold waits for the order and pays one in three. It returns true if the service gave the piece back instead of making
+// an order. The buyer then tries again.
 func (c *Crowd) hold(ctx context.Context, p purchase, mood *rand.Rand) bool {
 	pays := mood.IntN(oneInPays) == 0
 	if mood.IntN(oneInGreedy) == 0 {

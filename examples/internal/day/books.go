@@ -36,7 +36,8 @@ type Books struct {
 // Moments counts checks of the database during the day.
 type Moments struct{ Looks, Wrong int }
 
-// lookAtMoments compares stock and tickets until ctx ends. Each comparison is one statement, so it sees one moment.
+// lookAtMoments compares stock and tickets until ctx ends. Each comparison is one statement, so all its numbers belong
+// to one moment.
 func (d *Day) lookAtMoments(ctx context.Context) (m Moments) {
 	query := d.SQL(`SELECT g.initial, g.stock, (SELECT COUNT(*) FROM shop_tickets t WHERE t.goods = g.goods AND t.living = 1),
 		(SELECT COUNT(*) FROM shop_orders o WHERE o.goods = g.goods AND o.state <> 'closed') FROM shop_goods g WHERE g.goods = ?`)
@@ -122,7 +123,7 @@ func (d *Day) readOrders(ctx context.Context, b *Books) error {
 	return err
 }
 
-// Ignore the error, because a missing key counts as 0.
+// Count returns the number that a query selects.
 func (d *Day) Count(ctx context.Context, query string) (n int, err error) {
 	err = d.DB.QueryRowContext(ctx, d.SQL(query)).Scan(&n)
 	return n, err
@@ -170,7 +171,7 @@ func (b *Books) Made() int {
 }
 func (b *Books) Still() int { return b.Orders[shop.StateOpen] + b.Orders[shop.StatePaid] }
 
-// Taken returns how many pieces are gone.
+// Taken returns how many pieces are missing from the stock in the database.
 func (b *Books) Taken() int { return b.Stock - b.Left }
 
 func (b *Books) ordersWithoutStock() int { return max(0, b.Still()-b.Taken()) }
@@ -227,8 +228,8 @@ func (s *Sheet) Expect(what string, got, want int) {
 	fmt.Fprintf(s.Out, "  %s  %s: %d, want %d\n", verdict, what, got, want)
 }
 
-// Check makes the checks that are common to all sales. withPerson is the number of taken pieces whose entries wait for
-// a person.
+// Check makes the checks that both sales share. withPerson is the number of pieces whose entries wait for a person.
+// These pieces are taken from the stock and have no order.
 func (b *Books) Check(s *Sheet, withPerson int) {
 	s.Expect("moments in which more was sold than there is, or stock and tickets differed", b.Moments.Wrong, 0)
 	s.Expect("orders that live = stock taken - given back", b.Still()+withPerson, b.Taken())
@@ -244,13 +245,13 @@ func (b *Books) Check(s *Sheet, withPerson int) {
 	s.Expect("unexpected answers", b.RefusedOtherwise, 0)
 }
 
-// Row is an additional row of the table, for one sale.
+// Row is a row that one sale adds to the table of Compare.
 type Row struct {
 	What         string
 	Ours, Manual any
 }
 
-// Compare prints the results of both ways in one table.
+// Compare prints the results of the library and of the hand-written version in one table.
 func Compare(out io.Writer, ours, manual *Books, besides ...Row) {
 	fmt.Fprint(out, "| | library | hand-written |\n|---|---|---|\n")
 	row := func(what string, of func(*Books) any) {

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// Day is one run of a sale, with the library or hand-written.
+// Day is one run of a sale. Manual selects the hand-written version instead of the library.
 type Day struct {
 	servers.Servers
 	shop.Tables
@@ -159,7 +159,7 @@ func (d *Day) pass(ctx context.Context) (*Books, error) {
 	return b, errors.Join(striking, resting)
 }
 
-// plan returns the kills, with the faults of servers between them.
+// plan returns all faults of the day: kills of instances, with the faults of servers between them.
 func (d *Day) plan() []faults.Fault {
 	processes := make([]faults.Process, len(d.instances))
 	for i, one := range d.instances {
@@ -168,8 +168,8 @@ func (d *Day) plan() []faults.Fault {
 	return faults.Plan(d.Kills, processes, d.Faults)
 }
 
-// The method tell records a fault for the page. It first waits until pieces are in stock, for at most a tenth of the
-// span.
+// The method tell records a fault, so that the page shows it. It first waits until pieces are in stock, so that the
+// fault hits purchases. It waits at most a tenth of Span.
 func (d *Day) tell(ctx context.Context, what string) error {
 	soon := time.Now().Add(d.Span / 10)
 	for left := 0; left < d.Stock/50 && time.Now().Before(soon) && faults.Pause(ctx, 5*time.Millisecond); {
@@ -187,8 +187,8 @@ func (d *Day) Note(ctx context.Context, what string) error {
 	return err
 }
 
-// awaitRest returns when nothing has changed for the duration Rest. No entry is left to run, no message waits and no
-// order is open.
+// awaitRest returns when the sale has been at rest for the duration Rest. At rest, no entry is left to run, no message
+// waits, no order is open, and nobody buys.
 func (d *Day) awaitRest(ctx context.Context) error {
 	var before, now moving
 	var err error

@@ -22,8 +22,8 @@ func (d *Day) PlaceRedis(t testing.TB) (own bool) {
 	return own
 }
 
-// PlaceDatabase creates a database for the day unless one was given. With ownServer it starts a server, which a fault
-// makes read-only for a while.
+// PlaceDatabase creates a database for the day unless one was given. With ownServer it starts a new server for it, and
+// adds a fault that makes this server read-only for two seconds.
 func (d *Day) PlaceDatabase(t testing.TB, ownServer bool) {
 	switch {
 	case d.DSN != "":

@@ -1,4 +1,4 @@
-// Package faults causes faults in a scene, one after the other.
+// Package faults kills processes and disturbs servers of an example while it runs, one fault after the other.
 package faults
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Fault is a fault in a scene. Strike makes the fault, and returns when the fault is over.
+// Fault is one fault. Strike causes it, and returns when it is over.
 type Fault struct {
 	What   string
 	Strike func(context.Context) error

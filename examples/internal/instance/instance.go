@@ -68,7 +68,7 @@ func (i *Instance) Start(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the instance as a power cut would.
+// Kill ends the instance at once with SIGKILL.
 func (i *Instance) Kill() error {
 	if err := i.process.Process.Kill(); err != nil {
 		return err

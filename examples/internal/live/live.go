@@ -18,8 +18,8 @@ const sendTime = 30 * time.Second
 // interval for changes. It skips an interval if render fails. It drops a client that does not accept an event within
 // sendTime.
 //
-// Stream returns when the client disconnects or stopping is closed. Without stopping, an open page would keep the
-// service from stopping.
+// Stream returns when the client disconnects or the channel stopping is closed. A service closes it when it stops,
+// because otherwise an open page would prevent the stop.
 func Stream(w http.ResponseWriter, r *http.Request, every time.Duration, stopping <-chan struct{}, render func(context.Context) ([]byte, error)) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")

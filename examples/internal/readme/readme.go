@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pages lists the pages with the programs, from a folder of examples.
+// pages lists the pages that show programs. The paths are relative to a folder of examples.
 var pages = []string{"../../README.md", "../../README.zh-CN.md"}
 
 var number = regexp.MustCompile(`\d+`)

@@ -1,5 +1,5 @@
-// Package servers holds what the processes of a scene share: a database, a Redis, a broker, and a name that keeps
-// scenes apart on them.
+// Package servers holds the addresses that all processes of an example share: the database, Redis and the broker. A
+// name prefix keeps several runs apart on the same servers.
 package servers
 
 import (
@@ -24,7 +24,7 @@ type Servers struct {
 	Name  string // prefix of every key and every queue
 }
 
-// Given returns the servers from the environment.
+// Given returns the servers that the environment variables name.
 func Given(name string) Servers {
 	return Servers{DSN: os.Getenv("MYSQL_DSN"), Redis: os.Getenv("REDIS_ADDR"), AMQP: os.Getenv("AMQP_URL"), Name: name}
 }
@@ -77,7 +77,7 @@ func (s Servers) OpenRedis() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.Redis})
 }
 
-// Forget removes every key that starts with the name, or with the name in a hash tag. It removes no other key.
+// Forget removes every key in Redis that starts with the name, or with the name in a hash tag. It removes no other key.
 func (s Servers) Forget(ctx context.Context) error {
 	keys, err := s.Keys(ctx)
 	if err != nil || len(keys) == 0 {

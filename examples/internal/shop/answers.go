@@ -77,7 +77,8 @@ const freshFor = 3 * time.Second
 
 func answersKey(name string) string { return name + ":answers" }
 
-// share writes each second to Redis until ctx ends. A lost write only affects the page.
+// share writes the answer times of the last second to Redis every second until ctx ends. If a write fails, only the
+// page is wrong.
 func (a *answers) share(ctx context.Context, c *Counter) {
 	for pause(ctx, time.Second) {
 		a.mu.Lock()

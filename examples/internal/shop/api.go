@@ -31,7 +31,7 @@ func NewAPI(c *Counter) *API {
 	return &API{Mux: http.NewServeMux(), counter: c, answers: newAnswers()}
 }
 
-// Routes adds the routes that every way to sell has.
+// Routes adds the routes that both versions have, the library's and the hand-written one.
 func (a *API) Routes(way Way) {
 	a.Mux.HandleFunc("POST /seckill", a.answers.timed(answer(http.StatusAccepted, func(ctx context.Context, r *http.Request) (any, error) {
 		return sellRequest(ctx, r, way)
@@ -48,7 +48,7 @@ func (a *API) Routes(way Way) {
 	}))
 }
 
-// RoutesOfShop adds the routes that only the way with the library has.
+// RoutesOfShop adds the routes that only the version with the library has.
 func (a *API) RoutesOfShop(s *Shop) {
 	a.Mux.HandleFunc("POST /goods/{goods}/rebuild", answer(http.StatusOK, func(ctx context.Context, r *http.Request) (any, error) {
 		return a.rebuildRequest(ctx, s, r.PathValue("goods"))
@@ -56,7 +56,7 @@ func (a *API) RoutesOfShop(s *Shop) {
 	a.Mux.Handle("GET /ready", probe.Ready(LongestRequest, s.Log)) // This is for a load balancer. A backlog does not make an instance unready.
 }
 
-// Way is one way to sell.
+// Way is a version of the service: with the library, or hand-written.
 type Way interface {
 	Sell(ctx context.Context, p Purchase) (Ticket, error)
 	Find(ctx context.Context, p Purchase) (Order, error)
@@ -65,7 +65,8 @@ type Way interface {
 	End()                          // called after Run
 }
 
-// sellRequest answers with 202. The buyer has the piece. The order follows in a moment, or the piece is given back.
+// sellRequest answers with 202 when a piece is reserved for the buyer. Soon after, the service makes the order, or
+// gives the piece back.
 func sellRequest(ctx context.Context, r *http.Request, way Way) (any, error) {
 	var p Purchase
 	decoder := json.NewDecoder(http.MaxBytesReader(nil, r.Body, MostBytes))
@@ -80,7 +81,7 @@ func sellRequest(ctx context.Context, r *http.Request, way Way) (any, error) {
 	return Order{Ticket: t, State: "accepted"}, err
 }
 
-// rebuildRequest fills the counter even if it looks right, because a person has decided so.
+// rebuildRequest fills the counter even if its edition is right, because a person asked for it.
 func (a *API) rebuildRequest(ctx context.Context, s *Shop, goods string) (any, error) {
 	edition, err := a.counter.Edition(ctx, goods)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Counter is the sale in Redis: the stock and the buyers. It refuses buyers who get nothing without asking the
-// database. Its data may be lost. The database is always right, and rebuild.go fills the counter again.
+// Counter keeps the sale's stock and buyers in Redis. When the stock is empty it refuses buyers, so these requests
+// never reach the database. Redis may lose the counter. The database is always right, and rebuild.go fills the counter
+// from it.
 //
 // An edition names one filling of the counter. The database accepts only tickets of its current edition. So a ticket
 // does not count if it was taken before a filling and arrives after the filling. Every script may run twice. Each sale

@@ -37,8 +37,8 @@ const (
 
 const duplicateKey = 1062
 
-// InsertTicket stores a ticket. It returns ErrStale if the buyer already has a living ticket. Redis should have known
-// it.
+// InsertTicket stores a ticket. It returns ErrStale if the buyer already has a living ticket, because then the counter
+// in Redis should have refused.
 func (n Tables) InsertTicket(ctx context.Context, tx compensator.Tx, t Ticket) error {
 	_, err := tx.ExecContext(ctx, n.SQL(`INSERT INTO shop_tickets (ticket, goods, buyer, taken_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`), t.ID, t.Goods, t.Buyer)
 	var refused *mysql.MySQLError
@@ -49,8 +49,8 @@ func (n Tables) InsertTicket(ctx context.Context, tx compensator.Tx, t Ticket) e
 }
 
 // TakeStock takes one piece from the stock. Call it last in the transaction, because all buyers wait for the lock on
-// this row. It returns ErrStale in two cases: no piece is left, which Redis should have known, or Redis was filled
-// again since the ticket was taken.
+// this row. It returns ErrStale in two cases: no piece is left although the counter in Redis had one, or the counter
+// was filled again since the ticket was taken.
 func (n Tables) TakeStock(ctx context.Context, tx compensator.Tx, t Ticket) error {
 	taken, err := Changed(tx.ExecContext(ctx, n.SQL(`UPDATE shop_goods SET stock = stock - 1 WHERE goods = ? AND edition = ? AND stock > 0`), t.Goods, t.Edition))
 	if err == nil && !taken {
@@ -59,7 +59,7 @@ func (n Tables) TakeStock(ctx context.Context, tx compensator.Tx, t Ticket) erro
 	return err
 }
 
-// ReturnStock ends a living ticket and returns its piece to the stock.
+// ReturnStock marks a living ticket as ended and adds its piece to the stock.
 func (n Tables) ReturnStock(ctx context.Context, tx compensator.Tx, t Ticket) error {
 	ended, err := Changed(tx.ExecContext(ctx, n.SQL(`UPDATE shop_tickets SET living = NULL, ended_at = UTC_TIMESTAMP(3) WHERE ticket = ? AND living = 1`), t.ID))
 	if err != nil || !ended {
@@ -69,7 +69,7 @@ func (n Tables) ReturnStock(ctx context.Context, tx compensator.Tx, t Ticket) er
 	return err
 }
 
-// InsertOpenOrder takes the ticket, the goods, the buyer and the time for the payment in µs.
+// InsertOpenOrder inserts an open order. Its parameters are the ticket, the goods, the buyer and the time to pay in µs.
 const InsertOpenOrder = `INSERT INTO shop_orders (ticket, goods, buyer, created_at, due_at)
 	VALUES (?, ?, ?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`
 

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// Luck decides which tries to make an order fail, and which tickets never become an order.
+// Luck decides which attempts at making an order fail, and for which tickets every attempt fails.
 type Luck struct {
 	Seed           uint64
-	Fail, Hopeless float64 // shares of the tries that fail and of the hopeless tickets, between 0 and 1
+	Fail, Hopeless float64 // share of attempts that fail, and share of tickets whose attempts all fail, between 0 and 1
 }
 
 var (
@@ -18,7 +18,7 @@ var (
 	errHopeless = errors.New("no order can be made of this ticket")
 )
 
-// Of returns the error of a try, or nil. The same try always has the same result.
+// Of returns the error of one attempt, or nil. The same ticket and attempt number always give the same result.
 func (l Luck) Of(t Ticket, try uint64) error {
 	switch {
 	case l.draw(t.ID) < l.Hopeless:

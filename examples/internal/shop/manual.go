@@ -9,7 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Manual holds what the hand-written ways share. They pay an order with one statement and close it with four.
+// Manual holds what the hand-written versions of both sales share. They pay an order with one statement and close it
+// with two in the database and two in Redis.
 type Manual struct {
 	Settings
 	Tables

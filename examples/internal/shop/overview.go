@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Look holds what differs between the pages of sales.
+// Look holds the parts of the page in which the two sales differ.
 type Look struct {
 	English, Chinese Intro
 	Types            []string                      // business types of entries

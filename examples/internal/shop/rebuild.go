@@ -12,7 +12,7 @@ import (
 // purchaseTries is how often a purchase is tried when the counter must be filled first.
 const purchaseTries = 4
 
-// SellOne calls buy. If the counter is stale, SellOne fills it and tries again.
+// SellOne calls buy. If buy returns ErrStale, SellOne fills the counter and tries again.
 func (s *Shop) SellOne(ctx context.Context, p Purchase, buy func(context.Context, Purchase) (Ticket, error)) (t Ticket, err error) {
 	for range purchaseTries {
 		t, err = buy(ctx, p)
@@ -26,8 +26,8 @@ func (s *Shop) SellOne(ctx context.Context, p Purchase, buy func(context.Context
 	return Ticket{}, errors.Join(ErrBusy, err)
 }
 
-// Rebuild fills the counter from the database. It does nothing if the counter has already been filled again since the
-// caller found the edition wrong.
+// Rebuild fills the counter from the database. The argument wrong is the edition that the caller found in the counter.
+// If the counter has another edition by now, it was filled meanwhile, and Rebuild does nothing.
 //
 // Rebuild locks the row of the goods, which every purchase and every return must update. It counts everything that was
 // committed before. Later transactions wait until Redis is filled. The database then refuses purchases with tickets of
@@ -71,8 +71,8 @@ const (
 	watchEvery     = time.Second
 )
 
-// Watch keeps the counter right even if nobody buys. It fills a lost counter, and calls the functions in besides for
-// the sale's own checks. Every instance runs it. Several may run it at the same time.
+// Watch fills a lost counter even if nobody buys. It also calls the functions in besides, which are the sale's own
+// checks. Every instance runs it. Several may run it at the same time.
 func (s *Shop) Watch(ctx context.Context, besides ...func(context.Context, Goods) error) {
 	for pause(ctx, watchEvery) {
 		onSale, err := s.allGoods(ctx, s.DB)

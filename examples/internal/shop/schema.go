@@ -12,7 +12,7 @@ import (
 // Tables is the prefix of a sale's table names, so that several sales can share a database.
 type Tables string
 
-// SQL replaces the prefix shop_ of the table names in a statement.
+// SQL replaces the prefix shop_ of the table names in a statement by the prefix t.
 func (t Tables) SQL(statement string) string {
 	return strings.ReplaceAll(statement, "shop_", string(t)+"_")
 }
@@ -35,8 +35,7 @@ const createTickets = `CREATE TABLE IF NOT EXISTS shop_tickets (
 	UNIQUE KEY (goods, buyer, living)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`
 
-// The table has no unique key against a second order of a buyer or a ticket, because the final check must be able to
-// find such an order.
+// The table lets a buyer or a ticket have two orders, because the final check must be able to find this fault.
 const createOrders = `CREATE TABLE IF NOT EXISTS shop_orders (
 	id         BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	ticket     VARCHAR(26) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -69,7 +68,7 @@ func (t Tables) Create(ctx context.Context, db *sql.DB, besides ...string) error
 	return nil
 }
 
-// Drop removes all these tables, and no others.
+// Drop removes the sale's tables and the process log, and no other table.
 func (t Tables) Drop(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, t.SQL(`DROP TABLE IF EXISTS shop_goods, shop_tickets, shop_orders, shop_faults,
 		shop_hand_log, shop_log, shop_log_audit, shop_log_meta, shop_log_fault, shop_log_result, shop_log_limit, shop_log_slots, shop_log_turns,

@@ -21,7 +21,7 @@ import (
 // large because a transactional handler holds a connection while it runs.
 const PoolSize = 64
 
-// Settings holds the settings of all sales, for both ways.
+// Settings holds the settings that both sales have, with the library and hand-written.
 type Settings struct {
 	Goods    string // goods on sale, shown by the page
 	Stock    int
@@ -47,7 +47,7 @@ func (s *Settings) Define(flags *flag.FlagSet) {
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed for random failures")
 }
 
-// Arguments returns the flags that the method Define reads.
+// Arguments returns the settings as flags, which the method Define reads.
 func (s Settings) Arguments() []string {
 	share := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 	return []string{"-goods", s.Goods, "-stock", strconv.Itoa(s.Stock), "-window", s.Window.String(), "-resend", s.Resend.String(),
@@ -75,7 +75,8 @@ type Service struct {
 	UntilEOF bool
 	Manual   bool
 
-	// Open returns the way to sell. It also returns the Shop, or nil for the hand-written way.
+	// Open returns the version of the service that sells. It also returns the Shop, or nil for the hand-written
+	// version.
 	Open func(ctx context.Context, db *sql.DB, c *Counter) (Way, *Shop, error)
 }
 

@@ -53,7 +53,7 @@ func Open(ctx context.Context, cfg Settings, tables Tables, db *sql.DB, c *Count
 	return s, err
 }
 
-// InTime returns options with which the order is closed when the time to pay is over.
+// InTime returns the options for the entry that closes the order when the time to pay is over.
 func (s *Shop) InTime(t Ticket) compensator.Options {
 	o := t.Options(t.CloseKey())
 	o.Delay = s.Window

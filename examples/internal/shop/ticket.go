@@ -67,7 +67,7 @@ func (t Ticket) ReturnKey() compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("return/" + t.ID)
 }
 
-// Options returns options with which the entry of a ticket can be found.
+// Options returns the options for an entry of this ticket, so that the entry can be found by goods, buyer or ticket.
 func (t Ticket) Options(key compensator.IdempotencyKey) compensator.Options {
 	return compensator.Options{IdempotencyKey: key, BatchID: t.Goods, BusinessID: t.Buyer, BusinessExtID: t.ID}
 }

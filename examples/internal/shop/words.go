@@ -46,7 +46,7 @@ var Chinese = Words{
 	Bad: "请求无法识别", CrowdIn: "人群已进场", Crowded: "已有人群在场",
 }
 
-// Outcomes returns the texts for a visitor by the code of the answer, as JSON for the page's script.
+// Outcomes maps the code of each answer to its text for the visitor, as JSON for the page's script.
 func (w Words) Outcomes() string {
 	text, _ := json.Marshal(map[string]string{"accepted": w.Accepted, "sold_out": w.SoldOut, "bought_already": w.Again, "try_again": w.Busy, "bad_request": w.Bad, "too_large": w.Bad,
 		"crowd": w.CrowdIn, "crowded": w.Crowded, "lost": w.Lost, "failed": w.Failed})

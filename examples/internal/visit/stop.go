@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// StopAmidBuyers stops the service while n buyers buy one phone after the other, once one purchase was accepted. It
-// returns the tickets of all accepted purchases. Every answer must be complete.
+// StopAmidBuyers lets n buyers send purchases without a pause, and stops the service after the first accepted purchase.
+// It requires that every answer is complete, and returns the tickets of all accepted purchases.
 func (v *Visit) StopAmidBuyers(n int) (tickets []string) {
 	v.T.Helper()
 	var buyers sync.WaitGroup

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/instance"
 )
 
-// Visit is a running service, with a database to look into.
+// Visit is a running service and its database.
 type Visit struct {
 	T       *testing.T
 	Address string
@@ -100,7 +100,7 @@ func (v *Visit) Await(buyer, state string) crowd.Answered {
 	return got
 }
 
-// Refused requires an exact refusal.
+// Refused requires that the answer has this status and code, and nothing else.
 func (v *Visit) Refused(got crowd.Answered, status int, code string) {
 	v.T.Helper()
 	require.Equal(v.T, crowd.Answered{Status: status, Code: code}, got)
