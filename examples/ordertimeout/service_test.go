@@ -117,7 +117,8 @@ func TestPaidOrderStaysPaidAtItsDeadline(t *testing.T) {
 }
 
 // The close entry is dead because its handler failed too often. Then the customer pays. No compensation has run, so the
-// payment must succeed and cancel the close entry. Failure: F73
+// payment must succeed and cancel the close entry.
+// Failure: F73
 func TestDeadClosingDoesNotPreventPayment(t *testing.T) {
 	w := newWorld(t)
 	_, placed := w.post("/orders", newOrder{SKU: "book", Quantity: 1, DeadlineMS: 600_000})

@@ -45,7 +45,8 @@ func swallowDeadlock(t *testing.T, db *sql.DB, g *gorm.DB) {
 }
 
 // TestGORMWritesNothingOnceItsTransactionIsLost ignores the error of a deadlock and goes on writing. The later
-// statements must fail, because the server would commit each of them by itself. Failure: F2
+// statements must fail, because the server would commit each of them by itself.
+// Failure: F2
 func TestGORMWritesNothingOnceItsTransactionIsLost(t *testing.T) {
 	for name, scope := range scopes {
 		for pool, open := range map[string]func(*testing.T) *sql.DB{"plain": openPlain, "Connector": openWatched} {

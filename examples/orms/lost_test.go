@@ -139,7 +139,8 @@ var sqlxWays = map[string]func(ctx context.Context, tx *sqlx.Tx, id int) error{
 }
 
 // TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost ignores the error of a deadlock and goes on writing. The
-// later statements and Commit must fail. Failure: F2
+// later statements and Commit must fail.
+// Failure: F2
 func TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost(t *testing.T) {
 	for name, way := range sqlxWays {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +191,8 @@ func swallow(t *testing.T, db *sql.DB, way func(id int) error) {
 }
 
 // TestNoMapperWritesOnceItsTransactionIsLost ignores the error of a deadlock and goes on writing. The later statements
-// must fail, because the server would commit each of them by itself. Failure: F2
+// must fail, because the server would commit each of them by itself.
+// Failure: F2
 func TestNoMapperWritesOnceItsTransactionIsLost(t *testing.T) {
 	for name, way := range ways {
 		for pool, open := range map[string]func(*testing.T) *sql.DB{"plain": openPlain, "Connector": openWatched} {

@@ -45,7 +45,8 @@ func snapshot(t *testing.T, tx compensator.Tx) (entries int) {
 }
 
 // TestCompletionBehindTheSnapshotAbortsAndLosesNothing completes an entry that has changed since the transaction's
-// snapshot. The transaction must abort, and must succeed when it runs again. Failure: F16
+// snapshot. The transaction must abort, and must succeed when it runs again.
+// Failure: F16
 func TestCompletionBehindTheSnapshotAbortsAndLosesNothing(t *testing.T) {
 	eachSnapshot(t, func(t *testing.T, w *world, o orm, watched, isolated bool) {
 		id := compensator.IdempotencyKey("shipped")

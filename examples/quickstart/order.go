@@ -67,11 +67,12 @@ func (s *shop) reserve(ctx context.Context, tx *sql.Tx, o Order) error {
 	return err
 }
 
-// pay pays an order in one transaction. It marks the order as paid, cancels its closing, and records its shipping. If
-// the order is already closed, pay returns a *compensator.StateError and the order stays unpaid.
+// pay pays an order in one transaction. It marks the order as paid, cancels the entry that would close it, and records
+// the entry that ships it. If the order is already closed, pay returns a *compensator.StateError and the order stays
+// unpaid.
 //
-// A repeated payment does not ship the order again. The status of the order shows the repetition. The closing cannot
-// show it, because an operator may have cancelled the closing of an unpaid order.
+// A repeated payment does not ship the order again. pay recognizes a repetition by the status of the order. The close
+// entry cannot show it, because an operator may have cancelled the close entry of an unpaid order.
 func (s *shop) pay(ctx context.Context, o Order) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {

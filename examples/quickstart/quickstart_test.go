@@ -140,7 +140,7 @@ func TestSummarySeesEveryBrokenPromise(t *testing.T) {
 	assert.Equal(t, 1, broken)
 }
 
-// workedOff places the shop's trades. Then it runs the entries in this process until all have ended.
+// workedOff lets the shop trade, and runs the entries in this process until all have ended.
 func workedOff(ctx context.Context, t *testing.T, s *shop, stop func()) books {
 	t.Helper()
 	ran := make(chan error, 1)
@@ -196,8 +196,8 @@ func TestOrderPaidTwiceIsShippedOnce(t *testing.T) {
 	require.Equal(t, 1, parcels(t, s, o))
 }
 
-// TestOrderWhoseClosingAnOperatorHasCancelledIsPaidAndStaysSo cancels the closing, pays the order and requeues the
-// closing. The order must stay paid.
+// TestOrderWhoseClosingAnOperatorHasCancelledIsPaidAndStaysSo cancels the close entry, pays the order, and then
+// requeues the close entry. The order must stay paid.
 func TestOrderWhoseClosingAnOperatorHasCancelledIsPaidAndStaysSo(t *testing.T) {
 	s, o := openTestShop(t)
 	_, err := s.Cancel(t.Context(), o.closing())

@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// shop sells items from a stock. Both processes open one. The first process trades and records entries, and the worker
-// runs them.
+// shop sells items from a stock. Two processes open it on the same database: the first trades and records entries, and
+// the worker runs them.
 type shop struct {
 	*compensator.Compensator
 	db *database

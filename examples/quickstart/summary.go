@@ -23,7 +23,7 @@ func (p promise) ask(ctx context.Context, db interface {
 	return n, err
 }
 
-// outcomes lists numbers without a promised value.
+// outcomes lists numbers that are printed and not checked, because their values may vary.
 var outcomes = []promise{
 	{text: "calls of the warehouse; calls that were cut short were repeated with the same key", query: "SELECT COUNT(*) FROM shop_parcels"},
 	{text: "ms from the deadline to the latest closing; this includes the dead worker's lease and, without Redis, the poll interval", query: "SELECT MAX(closed_at - pay_by) FROM shop_orders"},

@@ -11,7 +11,8 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// counter also keeps tickets as open until the database has confirmed them. Every script may run twice.
+// counter is a shop.Counter that also lists a ticket as open until its sale in the database is confirmed. Every script
+// may run twice.
 type counter struct{ *shop.Counter }
 
 var (

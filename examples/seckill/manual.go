@@ -17,10 +17,10 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// manual is a typical hand-written sale. sale.go is measured against it. It has these parts:
+// manual is a typical hand-written sale, for comparison with sale.go. It has these parts:
 //   - A lock in Redis for 30 s, and the stock and the buyers in Redis.
 //   - A message table in the business transaction.
-//   - A message that is published after the transaction without a confirm. Its status is set in any case.
+//   - A message that is published after the transaction, without waiting for the broker's confirm.
 //   - Scans for unsent messages and unpaid orders.
 type manual struct {
 	shop.Manual
@@ -102,7 +102,8 @@ func (h *manual) insert(ctx context.Context, t shop.Ticket) error {
 	return tx.Commit()
 }
 
-// send returns when the message is in a buffer of this process.
+// send publishes a message and sets its status to sent or failed. A sent message may still be in a buffer of this
+// process.
 func (h *manual) send(ctx context.Context, t shop.Ticket) {
 	status := handSent
 	if err := h.publish(ctx, t); err != nil {

@@ -12,7 +12,7 @@ func (s *sale) Sell(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	return s.SellOne(ctx, p, s.buy)
 }
 
-// buy takes a piece in Redis, then sells it in the database. Redis alone refuses buyers who get nothing.
+// buy takes a piece in Redis, then sells it in the database. If Redis has no piece for the buyer, buy asks no database.
 func (s *sale) buy(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	t := shop.NewTicket(p)
 	err := s.counter.take(ctx, &t)
@@ -39,7 +39,7 @@ func (s *sale) sell(ctx context.Context, t shop.Ticket) error {
 	return s.certain(ctx, t, err)
 }
 
-// send publishes create_order entries. A message in the queue is no success yet, because the consumer completes the
+// send publishes create_order entries. A published message does not complete its entry. The consumer completes the
 // entry. An entry that is not completed in time is sent again. After the last attempt it fails, and the method undo
 // follows.
 func (s *sale) send(ctx context.Context, items []compensator.Item[shop.Ticket]) []error {
@@ -52,8 +52,8 @@ func (s *sale) send(ctx context.Context, items []compensator.Item[shop.Ticket]) 
 	return outcomes
 }
 
-// create runs for each message. It makes the unpaid order, records its closing and completes the entry. For a repeated
-// or late message it finds that the entry has ended.
+// create runs for each message. It makes the unpaid order, records the entry that closes it, and completes the
+// create_order entry. For a repeated or late message it finds that the entry has ended.
 func (s *sale) create(ctx context.Context, t shop.Ticket) error {
 	return s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := s.creating.CompleteTx(ctx, tx, createKey(t)); err != nil {
@@ -72,7 +72,8 @@ func (s *sale) undo(ctx context.Context, tx *compensator.ScopedTx, _ *compensato
 	return s.PutBack(ctx, tx, t)
 }
 
-// Pay marks an order as paid. The update of the order's row decides whether the payment or the closing is first.
+// Pay marks an order as paid. Payment and close handler both update the order's row if it is open, so only the first of
+// them succeeds.
 func (s *sale) Pay(ctx context.Context, id uint64) error {
 	return s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		t, err := s.SetPaid(ctx, tx, id)

@@ -12,13 +12,13 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// scene is one day of a sale, in one of the two ways.
+// scene is one run of this example: a day of the sale, with the library or with the hand-written version.
 type scene struct {
 	day.Day
 	sending
 }
 
-// books adds the state of the messages to the books of a day.
+// books adds the state of the messages to the figures of day.Books.
 type books struct {
 	*day.Books
 	open    int // open tickets in Redis
@@ -48,7 +48,8 @@ func (s *scene) run(ctx context.Context) (b *books, err error) {
 	return b, err
 }
 
-// left returns the number of messages in the queue. The hand-written way adds unsent messages.
+// left returns the number of messages in the queue. For the hand-written version it adds the messages that were not
+// sent.
 func (s *scene) left(ctx context.Context) (int, error) {
 	waiting, err := s.Waiting(s.Queue(orderQueue))
 	if err != nil || !s.Manual {

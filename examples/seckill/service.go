@@ -17,7 +17,7 @@ import (
 // tables is the prefix of the table names.
 const tables shop.Tables = "seckill"
 
-// settings holds the settings of both ways.
+// settings holds the settings of the service. The hand-written version uses some of them.
 type settings struct {
 	shop.Settings
 	sending

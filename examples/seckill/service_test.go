@@ -28,7 +28,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// world is a service in this process, and a second process's sale that does only what the test calls.
+// world is a service in this process, and a second sale that stands for another process. The second sale does only what
+// the test calls.
 type world struct {
 	*visit.Visit
 	service service

@@ -41,7 +41,7 @@ type pace struct {
 	orders    float64 // orders a second, from the first request to the last order
 }
 
-// arm is one way to sell, with its measurements.
+// arm is one version of the service, with its measurements.
 type arm struct {
 	name    string
 	address string
@@ -50,7 +50,8 @@ type arm struct {
 }
 
 // BenchmarkSale runs for make bench-seckill. It measures purchases a second with the log and without it. Each round
-// measures every way, in a different order. It also measures how fast Redis alone refuses.
+// measures every version, in a different order. It also measures how many purchases a second Redis refuses when nothing
+// is left.
 func BenchmarkSale(b *testing.B) {
 	on, ours := openForSpeed(b)
 	serve := func(way shop.Way) string {
@@ -129,7 +130,7 @@ func measure(b *testing.B, ours *sale, arms []*arm) {
 	}
 }
 
-// table formats the medians, and the medians of the ratios to the two ways without the log.
+// table formats the medians, and the medians of the ratios to the two versions without the log.
 func table(arms []*arm) string {
 	var t strings.Builder
 	t.WriteString("| | accepted | 99 % within | orders made | beside a message without the log | beside no message |\n|---|---|---|---|---|---|\n")

@@ -78,7 +78,7 @@ func (u unlogged) Sell(ctx context.Context, want shop.Purchase) (shop.Ticket, er
 	return t, nil
 }
 
-// openUnlogged consumes from a separate queue, with as many concurrent messages as the library's way.
+// openUnlogged consumes from a separate queue, with as many concurrent messages as the version with the library.
 func openUnlogged(b *testing.B, on servers.Servers, ours *sale) unlogged {
 	conn, err := amqp091.Dial(on.AMQP)
 	require.NoError(b, err)

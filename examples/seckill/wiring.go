@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/relay/rabbitmq"
 )
 
-// sale sells one piece of each goods to a buyer. sale.go has the life of a ticket. outcome.go handles tickets whose
+// sale sells each buyer one piece of each article. sale.go has the life of a ticket. outcome.go handles tickets whose
 // outcome Redis does not know.
 type sale struct {
 	*shop.Shop
@@ -101,7 +101,8 @@ func (s *sale) unlessGivenUp(t shop.Ticket) compensator.Options {
 	return o
 }
 
-// certain finds out whether a COMMIT happened whose answer is lost. If it cannot, the error stays ErrCommitUnknown.
+// certain handles a COMMIT whose answer is lost. It asks the database whether the COMMIT happened. If the database does
+// not answer, the error stays ErrCommitUnknown.
 func (s *sale) certain(ctx context.Context, t shop.Ticket, err error) error {
 	if !errors.Is(err, compensator.ErrCommitUnknown) {
 		return err
@@ -164,8 +165,8 @@ func (s *sale) consume(ctx context.Context, d *rabbitmq.Delivery) error {
 	return nil
 }
 
-// Run consumes, relays, closes and watches until ctx ends, and finishes its work. It stops the consumer first, so that
-// the log knows everything that the consumer has recorded.
+// Run consumes messages, runs the log's handlers and watches the counter until ctx ends. Then it finishes the work that
+// has begun. It stops the consumer before the log, so that the log sees everything that the consumer records.
 func (s *sale) Run(ctx context.Context) error {
 	logging, stopLog := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLog()

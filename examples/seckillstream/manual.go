@@ -16,9 +16,9 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// manual is a typical hand-written sale. sale.go is measured against it. A script takes the stock and adds a message.
-// One goroutine reads the group under a fixed consumer name and makes the order. It then acknowledges the message on
-// the wrong stream. After an error it reads its pending list until the list is empty.
+// manual is a typical hand-written sale, for comparison with sale.go. A script takes the stock and adds a message. One
+// goroutine reads the group under a fixed consumer name and makes the order. It then acknowledges the message on the
+// wrong stream. After an error it reads its pending list until the list is empty.
 type manual struct{ shop.Manual }
 
 //go:embed lua/hand.lua

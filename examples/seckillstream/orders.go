@@ -26,7 +26,7 @@ func (s *sale) buyersWith(ctx context.Context, tx *compensator.ScopedTx, batch [
 	return living, err
 }
 
-// The method write stores a batch with one statement per table, however many orders it has.
+// The method write stores a batch. It sends one statement per table, not one per order.
 func (s *sale) write(ctx context.Context, tx *compensator.ScopedTx, goods shop.Goods, sold, void []shop.Ticket) error {
 	if err := s.insertTickets(ctx, tx, sold, `(?, ?, ?, 1, UTC_TIMESTAMP(3), NULL)`); err != nil {
 		return err

@@ -20,8 +20,8 @@ func (s *sale) buy(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	return t, s.take(ctx, &t)
 }
 
-// entry returns the log entry for a message: the closing of its order, due when the time for the payment is up. A
-// malformed message waits for a person.
+// entry returns the entry that the intake records for a message. It closes the message's order and is due when the time
+// to pay is over. A malformed message waits for a person.
 func (s *sale) entry(m *intake.Message) (compensator.NewEntry, error) {
 	t, err := s.ticketOf(m)
 	if err != nil {
@@ -82,8 +82,8 @@ func (s *sale) undo(ctx context.Context, tx *compensator.ScopedTx, _ *compensato
 	return err
 }
 
-// Pay marks an order as paid. The update of the order's row decides whether the payment or the closing is first. The
-// closing of a paid order does nothing.
+// Pay marks an order as paid. Payment and close handler both update the order's row if it is open, so only the first of
+// them succeeds. The close entry of a paid order changes nothing.
 func (s *sale) Pay(ctx context.Context, id uint64) error {
 	return s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := s.SetPaid(ctx, tx, id)

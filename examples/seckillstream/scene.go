@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// scene is one day of a sale, in one of the two ways.
+// scene is one run of this example: a day of the sale, with the library or with the hand-written version.
 type scene struct {
 	day.Day
 	wholeRedis bool            // whether Redis belongs to the scene alone, so that all of it may be emptied
@@ -22,7 +22,7 @@ type scene struct {
 	poison     int             // number of malformed messages
 }
 
-// books adds the state of the messages to the books of a day.
+// books adds the state of the messages to the figures of day.Books.
 type books struct {
 	*day.Books
 	lost      int // accepted tickets that Redis lost before the database had them
@@ -55,8 +55,8 @@ func (s *scene) streamAndGroup() (string, string) {
 	return streamKey(s.Counter, s.Goods), group
 }
 
-// left returns the number of messages, because acknowledged messages are soon deleted. It returns 0 for the
-// hand-written way, which never deletes any.
+// left returns the number of messages in the stream. Acknowledged messages are soon deleted, so these are the
+// unfinished ones. It returns 0 for the hand-written version, which never deletes a message.
 func (s *scene) left(ctx context.Context) (int, error) {
 	if s.Manual {
 		return 0, nil
@@ -213,7 +213,7 @@ func (b *books) report(out io.Writer) (wrong int) {
 	return s.Wrong
 }
 
-// compare prints the results of both ways in one table.
+// compare prints the results of the library and of the hand-written version in one table.
 func compare(out io.Writer, ours, manual *books) {
 	day.Compare(out, ours.Books, manual.Books,
 		day.Row{What: "accepted, and lost with Redis", Ours: ours.lost, Manual: manual.lost},

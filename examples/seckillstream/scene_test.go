@@ -50,8 +50,8 @@ func (s *scene) books(t *testing.T) *books {
 	return b
 }
 
-// TestSale runs a small sale, or the sale of make seckillstream. With -full it then runs the hand-written way under the
-// same load and faults.
+// TestSale runs a small sale, or the sale of make seckillstream. With -full it then runs the hand-written version under
+// the same load and faults.
 func TestSale(t *testing.T) {
 	s := &scene{Day: asked.Day}
 	s.place(t)

@@ -25,7 +25,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// world is a service in this process, and a second process's sale that does only what the test calls.
+// world is a service in this process, and a second sale that stands for another process. The second sale does only what
+// the test calls.
 type world struct {
 	*visit.Visit
 	service service
@@ -59,8 +60,8 @@ func (w *world) awaitStock(pieces int) {
 	require.Eventually(w.T, func() bool { return w.stock() == pieces }, time.Minute, 20*time.Millisecond, "%d pieces in both places", pieces)
 }
 
-// stock returns the pieces in both places. It returns -1 while they differ, a message is on its way, or a query fails.
-// It must not end the test, because it runs in other goroutines than the test's.
+// stock returns the pieces that Redis and the database both have. It returns -1 while they differ, a message is on its
+// way, or a query fails. It must not end the test, because it runs in other goroutines than the test's.
 func (w *world) stock() int {
 	n, err1 := w.other.Counter.Read(w.T.Context(), "phone")
 	waiting, err2 := w.other.Counter.Redis.XLen(w.T.Context(), streamKey(w.other.Counter, "phone")).Result()

@@ -53,8 +53,9 @@ func newSale(ctx context.Context, cfg shop.Settings, db *sql.DB, c *shop.Counter
 	return s, nil
 }
 
-// injectFailures makes orders fail as the settings say. The same try of a message always has the same result, so that a
-// batch is not halved forever. The attempts of the log have results of their own.
+// injectFailures makes orders fail as the settings say. intake.Fault names the failed message, so that the Intake need
+// not search the batch for it. The result of a message depends on the number of the log's attempt. It is the same each
+// time the Intake tries the message.
 func (s *sale) injectFailures(batch []*intake.Message) error {
 	for _, m := range batch {
 		try := uint64(0)
@@ -77,8 +78,8 @@ func (s *sale) onTheWay(ctx context.Context) int {
 	return int(max(0, stats.Lag) + stats.Pending)
 }
 
-// Run takes messages, makes and closes orders and watches until ctx ends, and finishes its work. It stops the intake
-// first, so that the log knows everything that the intake has recorded.
+// Run makes orders from messages, closes orders and watches the counter until ctx ends. Then it finishes the work that
+// has begun. It stops the intake before the log, so that the log sees everything that the intake records.
 func (s *sale) Run(ctx context.Context) error {
 	logging, stopLog := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLog()

@@ -183,8 +183,8 @@ func serveAll(ctx context.Context, log *compensator.Compensator, public, operato
 	return serve.Run(ctx, serve.Config{Servers: []serve.Server{outside}, Inside: []serve.Server{inside}}, log)
 }
 
-// listen opens an address and logs it, because a port of 0 is chosen by the system. With a fixed port serve.Run could
-// open it.
+// listen opens an address and logs it. With port 0 the system chooses the port, and the log shows which one. With a
+// fixed port serve.Run could open the address instead.
 func listen(what, addr string, handler http.Handler) (serve.Server, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -45,7 +45,7 @@ type person struct {
 	address, name, reason, label string
 }
 
-// rules lists what a sentence of a tutorial may say, and what the person then does or sees.
+// rules maps a sentence of a tutorial to what the person does or checks in the browser.
 var rules = []struct {
 	says *regexp.Regexp
 	do   func(p *person, said []string)
@@ -89,7 +89,7 @@ func button(form, label string) string {
 	return `//form[` + form + `]//button[contains(normalize-space(.), "` + label + `")]`
 }
 
-// follow does what the sentences say. It fails at a sentence that no rule knows.
+// follow does what the sentences say. It fails at a sentence that matches no rule.
 func (p *person) follow(t *testing.T, sentences []string, replacer *strings.Replacer) {
 	for _, sentence := range sentences {
 		sentence = replacer.Replace(sentence)

@@ -32,7 +32,7 @@ var (
 	numbers = regexp.MustCompile(`\d+`)
 )
 
-// step is a block of commands with the text that it prints.
+// step is a block of commands and the text that they must print.
 type step struct {
 	browser  bool              // whether a person uses the browser before the commands run
 	files    map[string]string // files to write before

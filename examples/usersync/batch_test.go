@@ -80,7 +80,8 @@ func TestBadNamesOfAnUploadAreRefused(t *testing.T) {
 	}
 }
 
-// A user's fate depends only on the user and the seed, so both ways meet the same fates. Every kind of fate must occur.
+// A user's fate depends only on the user and the seed, so the library and the hand-written version meet the same
+// faults. Every kind of fate must occur.
 func TestFateIsDecidedBySeedAndUser(t *testing.T) {
 	t.Parallel()
 	kinds := make(map[string]int)

@@ -145,12 +145,12 @@ func (b *books) never() int {
 	return b.count(func(m message, hopeless bool) bool { return !hopeless && b.synced[m] == 0 })
 }
 
-// lied counts users that the log calls done and the directory does not have.
+// lied counts users whose log entry says done although the directory does not have them.
 func (b *books) lied() int {
 	return b.count(func(m message, _ bool) bool { return b.said[m] && b.synced[m] == 0 })
 }
 
-// handed counts hopeless users that the log calls failed.
+// handed counts hopeless users whose log entry says failed, so that a person gets them.
 func (b *books) handed() int {
 	return b.count(func(m message, hopeless bool) bool { return hopeless && b.failed[m] })
 }
@@ -184,7 +184,8 @@ func (b *books) report(out io.Writer) (wrong int) {
 	return wrong
 }
 
-// wait returns the time from upload to directory that a share p of the synced users does not exceed.
+// wait returns a percentile of the time from a user's upload to the user's row in the directory. p is a share, for
+// example 0.99.
 func (b *books) wait(p float64) time.Duration {
 	if len(b.waits) == 0 {
 		return 0
@@ -192,7 +193,7 @@ func (b *books) wait(p float64) time.Duration {
 	return b.waits[min(len(b.waits)-1, int(p*float64(len(b.waits))))].Round(10 * time.Millisecond)
 }
 
-// compare prints the results of both ways in one table.
+// compare prints the results of the library and of the hand-written version in one table.
 func compare(out io.Writer, ours, manual *books) {
 	fmt.Fprint(out, "| | library | hand-written |\n|---|---|---|\n")
 	row := func(what string, of func(*books) any) {

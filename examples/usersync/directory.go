@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// fate decides what goes wrong for one user. It depends on the user's id and a seed, so that both ways meet the same
-// faults. An e-mail address decides whether the directory refuses the user. A person can repair the address. The
-// messages about a user are counted. The first message is sending 0, the next is sending 1.
+// fate decides what goes wrong for one user. It depends on the user's id and a seed, so that the library and the
+// hand-written version meet the same faults. Only a refusal by the directory depends on the e-mail address, which a
+// person can repair. The messages about a user are numbered. The first message is sending 0, the next is sending 1.
 type fate struct {
 	slow      time.Duration // duration of the work on this user
 	lost      int           // number of messages that are lost on their way
@@ -81,7 +81,8 @@ func mix(h uint64) uint64 {
 // hopeless reports whether no number of tries can sync this user.
 func (f fate) hopeless() bool { return f.refused || f.hangs == always }
 
-// vanishes reports whether this message is lost on its way. slips reports whether a consumer forgets it.
+// vanishes reports whether this message is lost on its way. slips reports whether a consumer acknowledges it without
+// doing anything.
 func (f fate) vanishes(sending int) bool { return sending < f.lost }
 func (f fate) slips(sending int) bool    { return !f.vanishes(sending) && sending < f.lost+f.forgotten }
 

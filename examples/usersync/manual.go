@@ -14,11 +14,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// manual is a typical hand-written version, to be measured against sync.go. It has these parts:
+// manual is a typical hand-written version, for comparison with sync.go. It has these parts:
 //   - Rows with a status.
 //   - Messages without confirms.
 //   - A lock of 30 s in Redis.
-//   - A scan that sends late users again and sets their status whatever the outcome is.
+//   - A scan that sends late users once more. It sets their status to done if the message is sent, and else to failed.
 type manual struct {
 	servers
 	settings
@@ -87,7 +87,7 @@ func (h *manual) insert(ctx context.Context, u *upload) error {
 	return tx.Commit()
 }
 
-// send returns when the message is in a buffer of this process.
+// send publishes a message. When it returns, the message may still be in a buffer of this process.
 func (h *manual) send(ctx context.Context, m message, sending int, trace string) error {
 	body, err := json.Marshal(m)
 	if err != nil {

@@ -24,7 +24,7 @@ const glance = time.Second
 // page shows the batches to operators. The service renders the changing part and sends it as server-sent events.
 type page struct {
 	s        *syncer
-	stopping chan struct{} // closed when the service stops, because an open page would keep it from stopping
+	stopping chan struct{} // closed when the service stops, because otherwise an open page would prevent the stop
 }
 
 func (p *page) route(mux *http.ServeMux) {

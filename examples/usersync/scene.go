@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/instance"
 )
 
-// scene is one run of one of the two ways: three instances, operators who upload, faults, and the final check.
+// scene is one run of this example with the library or with the hand-written version: three instances, operators who
+// upload, faults, and the final check.
 type scene struct {
 	servers
 	settings

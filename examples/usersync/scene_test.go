@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(testservers.Main(m))
 }
 
-// quick has settings with which a test takes seconds. The delay is long enough that consumers usually are first.
+// quick has settings with which a test takes seconds. The delay is long enough that a consumer usually completes an
+// entry before it is due.
 var quick = settings{delay: 2 * time.Second, again: 500 * time.Millisecond, most: 6, limit: time.Second, workers: 8, lease: time.Second, seed: 1}
 
 func (s scene) books(t *testing.T) *books {
@@ -52,8 +53,9 @@ func (s scene) books(t *testing.T) *books {
 	return b
 }
 
-// TestScene runs a small scene, or the scene of make usersync. It runs both ways with the same users and the same
-// faults. The hand-written way always loses users, because it never sends a user again on whom a consumer has failed.
+// TestScene runs a small scene, or the scene of make usersync. It runs the library and the hand-written version with
+// the same users and the same faults. The hand-written version always loses users, because it does not send a user
+// again after a consumer has failed.
 func TestScene(t *testing.T) {
 	t.Parallel()
 	s := asked

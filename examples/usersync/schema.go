@@ -32,8 +32,7 @@ const createUsers = `CREATE TABLE IF NOT EXISTS usersync_users (
 	PRIMARY KEY (batch, user)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin`
 
-// The directory has no unique key against a second row of a user, because the final check must be able to find such a
-// row.
+// The directory lets a user have two rows, because the final check must be able to find this fault.
 const createDirectory = `CREATE TABLE IF NOT EXISTS usersync_directory (
 	id        BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	batch     VARCHAR(40) COLLATE utf8mb4_bin NOT NULL,
@@ -66,7 +65,7 @@ func createTables(ctx context.Context, db *sql.DB) error {
 	return execAll(ctx, db, createBatches, createUsers, createDirectory, createSendings, createFaults, createHandLog)
 }
 
-// dropTables removes all these tables, and no others.
+// dropTables removes the service's tables and the process log, and no other table.
 func dropTables(ctx context.Context, db *sql.DB) error {
 	return execAll(ctx, db, `DROP TABLE IF EXISTS usersync_batches, usersync_users, usersync_directory, usersync_sendings,
 		usersync_faults, usersync_hand_log, usersync_log, usersync_log_audit, usersync_log_meta, usersync_log_fault, usersync_log_result, usersync_log_limit, usersync_log_slots, usersync_log_turns,

@@ -17,7 +17,7 @@ const poolSize = 64
 // queue and of every key in Redis.
 type servers struct{ shared.Servers }
 
-// serversGiven returns the servers from the environment.
+// serversGiven returns the servers that the environment variables name.
 func serversGiven() servers { return servers{shared.Given("usersync")} }
 
 func (s servers) validate() error {

@@ -17,10 +17,10 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/instance"
 )
 
-// settings holds the settings of both ways.
+// settings holds the settings of the service. The hand-written version uses some of them.
 type settings struct {
 	delay   time.Duration // time after the upload until a user who is not synced is sent again
-	again   time.Duration // time between two sendings; not used by the hand-written way, which sends once more only
+	again   time.Duration // time between two sendings; not used by the hand-written version, which sends a user only once more
 	most    int           // number of sendings after the first before a person gets the user
 	limit   time.Duration // time limit of a consumer's work on one user
 	workers int           // consumers in one process
@@ -83,7 +83,7 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 	return s.run(ctx, out)
 }
 
-// algorithm is one of the two ways.
+// algorithm is one version of the service: with the library, or hand-written.
 type algorithm interface {
 	routes(mux *http.ServeMux)
 	run(ctx context.Context) error // runs until ctx ends and finishes what it has begun
@@ -118,7 +118,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	return instance.Serve(ctx, server, listener, way.run)
 }
 
-// algorithm opens one of the two ways and adds its routes to the server.
+// algorithm opens the version that the flags select, and adds its routes to the server.
 func (s *service) algorithm(ctx context.Context, server *http.Server, db *sql.DB, rdb *redis.Client) (way algorithm, err error) {
 	mux := http.NewServeMux()
 	server.Handler = http.NewCrossOriginProtection().Handler(mux)

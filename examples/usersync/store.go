@@ -100,7 +100,7 @@ func enter(ctx context.Context, db querier, m message, trace string) error {
 	return err
 }
 
-// noteFailure stores the reason of a consumer's failure, for sendAgain.
+// noteFailure stores why a consumer failed. sendAgain reads it.
 func noteFailure(ctx context.Context, db querier, m message, failure error) error {
 	_, err := db.ExecContext(ctx, `UPDATE usersync_users SET failures = failures + 1, refused = ?, reason = LEFT(?, 255) WHERE batch = ? AND user = ?`,
 		errors.Is(failure, errRefused), failure.Error(), m.Batch, m.User)

@@ -40,8 +40,8 @@ func (m message) key() compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("sync/" + m.Batch + "/" + m.User)
 }
 
-// upload stores users and, in the same transaction, an entry for each user. An entry comes due unless a consumer
-// completes it first. After the commit upload sends the first messages. It does not wait for their outcomes.
+// upload stores users and, in the same transaction, an entry for each user. The entry runs only if no consumer
+// completes it before it is due. After the commit, upload sends the first messages. It does not wait for the consumers.
 func (s *syncer) upload(ctx context.Context, u *upload) (batch, error) {
 	ctx = withTrace(ctx, u.Trace)
 	err := s.record(ctx, u)
@@ -77,7 +77,7 @@ func (s *syncer) record(ctx context.Context, u *upload) error {
 }
 
 // consume runs for each message. It never asks for a redelivery, because an entry that is not completed is sent again.
-// It stores the reason of a failure for sendAgain.
+// If it fails, it stores the reason, which sendAgain reads.
 func (s *syncer) consume(ctx context.Context, d *rabbitmq.Delivery) error {
 	var m message
 	if err := json.Unmarshal(d.Body, &m); err != nil {
@@ -119,9 +119,10 @@ func (s *syncer) sync(ctx context.Context, m message, sending int) error {
 	return tx.Commit()
 }
 
-// sendAgain is the handler of a due entry that no consumer has completed in time. A message in the queue is no success
-// yet. So the attempt counts as a failure, and the next attempt follows later. The last attempt sends nothing: the
-// entry is dead, and a person gets it with the reason. A late consumer can still complete a dead entry.
+// sendAgain is the handler of a due entry that no consumer has completed in time. It sends the user's message again. A
+// sent message does not complete the entry, so sendAgain returns an error, and the next attempt follows later. The last
+// attempt sends nothing: the entry is dead, and a person gets it with the reason. A late consumer can still complete a
+// dead entry.
 func (s *syncer) sendAgain(ctx context.Context, e *compensator.Entry, m message) error {
 	refused, reason, err := findFailure(ctx, s.db, m)
 	switch {
@@ -141,8 +142,8 @@ func (s *syncer) sendAgain(ctx context.Context, e *compensator.Entry, m message)
 	return compensator.RetryAfter(s.again, fmt.Errorf("sent again, not synced yet: %s", reason))
 }
 
-// repair is a person's request for a user whom the directory refuses. It sets a new address and starts again from the
-// beginning.
+// repair is a person's request for a user whom the directory refuses. It sets a new address, and the entry gets all its
+// attempts again.
 type repair struct {
 	Batch    string `json:"batch"`
 	User     string `json:"user"`

@@ -86,7 +86,7 @@ func (s *syncer) firstMessage(m message, trace string) *compensator.Entry {
 	return &compensator.Entry{IdempotencyKey: m.key(), BusinessType: syncType, Content: content, CreatedAt: time.Now(), Headers: traces{}.Inject(withTrace(context.Background(), trace))}
 }
 
-// meet runs the user's fate: work that takes time and may fail.
+// meet does the work on a user as fate decides: it takes time and may fail.
 func (s *syncer) meet(ctx context.Context, u user, sending int) error {
 	f := fateOf(u, s.seed)
 	if f.slips(sending) {
@@ -95,8 +95,8 @@ func (s *syncer) meet(ctx context.Context, u user, sending int) error {
 	return f.work(ctx, sending)
 }
 
-// run consumes and sends again until ctx ends, and finishes its work. It stops the consumers first, so that the log
-// knows everything that they have completed.
+// run consumes messages and runs the log's handlers until ctx ends. Then it finishes the work that has begun. It stops
+// the consumers before the log, so that the log sees everything that they complete.
 func (s *syncer) run(ctx context.Context) error {
 	logging, stopLog := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLog()

@@ -41,7 +41,7 @@ func TestPaymentIsBooked(t *testing.T) {
 	assert.Equal(t, []int{70, 30}, balances(t, db))
 }
 
-// A payment that cannot be booked must move nothing, whichever half fails.
+// A payment that cannot be booked must move no money, whether the debit or the credit fails.
 func TestPaymentThatCannotBeBookedMovesNothing(t *testing.T) {
 	t.Parallel()
 	c, db, w := open(t)

@@ -47,7 +47,7 @@ func cases(t *testing.T, store *compensatortest.MemoryStore, id compensator.Entr
 	return found
 }
 
-// dying returns a Compensator whose refunds die as long as the payment provider (PSP) is down.
+// dying returns a Compensator whose refund entries become dead as long as the payment provider (PSP) is down.
 func dying(t *testing.T, w *harness.World, cfg compensator.Config) (*compensator.Compensator, *compensator.Type[harness.Order], *harness.Calls, *atomic.Bool) {
 	t.Helper()
 	c := w.New(operated(cfg))
@@ -105,7 +105,8 @@ func TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed(t *testing.T) {
 	})
 }
 
-// TestTwoPeopleAtOnceDoItOnce lets several people act on the same version at once. Exactly one of them must succeed.
+// TestTwoPeopleAtOnceDoItOnce lets several people change the same version of an entry at once. Exactly one of them must
+// succeed.
 // Failure: F120
 func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 	t.Parallel()

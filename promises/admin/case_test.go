@@ -82,8 +82,8 @@ func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
 	})
 }
 
-// TestCaseSaysThatAnOutcomeIsUnknown has entries of which an attempt timed out or never ended. Their cases must say
-// that the outcome is unknown.
+// TestCaseSaysThatAnOutcomeIsUnknown lets an attempt of each entry time out or never end. Their cases must say that the
+// outcome is unknown.
 // Failure: F119
 func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
@@ -177,7 +177,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 }
 
 // timesOutFirst registers a type with three attempts. The first attempt of each entry times out, perhaps after its
-// effect. The two others fail without a timeout, with the text that the function says returns.
+// effect. The two others fail without a timeout, with the error that the argument says returns.
 func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says func(e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	var calls harness.Calls
@@ -227,8 +227,8 @@ func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 	})
 }
 
-// TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases has a timeout without Config.Operations. The log must
-// remember the timeout for later cases.
+// TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases lets an attempt time out while Config.Operations is not
+// set. The log must remember the timeout, so that a case that is opened later shows it.
 // Failure: F119
 func TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases(t *testing.T) {
 	t.Parallel()
@@ -278,8 +278,8 @@ func TestTextOfAHandlersErrorDecidesNothing(t *testing.T) {
 	require.False(t, lines[0].OutcomeUnknown, "no attempt timed out")
 }
 
-// TestNoAmountIsMadeUp has an amount function that fails or panics. The case must then have no amount, and nothing else
-// may fail.
+// TestNoAmountIsMadeUp sets an Amount function that fails or panics. The case must then have no amount, and nothing
+// else may fail.
 // Failure: F118
 func TestNoAmountIsMadeUp(t *testing.T) {
 	t.Parallel()
@@ -407,9 +407,9 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 	require.Equal(t, said[false], said[true])
 }
 
-// TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut checks card numbers, passwords, and the service's own rule. It
-// includes cases of entries that died before Config.Operations was set, and a rule that panics. The log itself keeps
-// the handler's text.
+// TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut lets handlers return errors with card numbers, passwords and a
+// customer's name, which Scrub removes. Neither the case nor any page may show them, even if Scrub panics. The log
+// itself must keep the handler's text.
 // Failure: F125
 func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 	t.Parallel()

@@ -28,8 +28,8 @@ type explained struct {
 	next  int           // id of the next entry that is inserted by SQL
 }
 
-// later is who looks at an entry next that waits for its next attempt. The queue keeps such an entry only if it has not been
-// rebuilt yet, or if the attempt is near.
+// later lists the codes of Next for an entry that waits for its next attempt. Which of them applies depends on whether
+// the queue holds the entry. It does so if the attempt is near.
 const later = "next_queue|next_enqueue"
 
 // explainCase is one reason why an entry does not run.
@@ -280,7 +280,8 @@ func (x *explained) explainingOnly(change func(cfg *compensator.Config)) *admin.
 	return open(x.t, x.New(cfg))
 }
 
-// The queue may not have an entry, or not answer. A process without handlers knows less than a service.
+// The queue may lack an entry, or may not answer. A process without handlers explains an entry, too, and may know less
+// than a service. The explanation must say what was found out.
 func TestExplanationTellsWhatTheQueueHolds(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -319,7 +320,8 @@ func TestExplanationTellsWhatTheQueueHolds(t *testing.T) {
 	ask("Run is not at work", "not_running", "next_poll", "Run is not at work")
 }
 
-// Without the type's Serial, nobody knows whether a dead entry blocks. Rows of the database decide the rest.
+// Only the type's configuration, with PassDead, says whether a dead entry blocks the next one of its key. A process
+// without this configuration must say that it does not know.
 func TestExplanationSaysWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

@@ -146,7 +146,8 @@ func TestEntryCommittedLongAfterTheLeaseItWasInsertedWithHasOneEffect(t *testing
 			require.NoError(t, err)
 			receipts = append(receipts, receipt)
 		}
-		// Make the last entry look as if its transaction took a day. No scan may start at a later due time than that.
+		// Make the last entry look as if its transaction took a day. It must be found although its due time is a day
+		// ago.
 		_, err = tx.Exec("UPDATE common_process_log SET next_at=next_at-86400000, lease_until=GREATEST(0, CAST(lease_until AS SIGNED)-86400000), created_at=created_at-INTERVAL 1 DAY WHERE id=?",
 			receipts[2].ID().Row())
 		require.NoError(t, err)

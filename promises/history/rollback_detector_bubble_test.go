@@ -57,7 +57,7 @@ func forgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensato
 
 func asItIs(store *compensatortest.MemoryStore) processlog.Store { return store }
 
-// runs records an entry with a delay. It waits until the entry has run or, with a delay, for that time.
+// runs records an entry with a delay and then waits for a second. In this time an entry without a delay runs.
 func (f *forgetful) runs(delay time.Duration) {
 	f.t.Helper()
 	harness.RecordIn(f.t, f.Compensator, f.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
@@ -210,8 +210,8 @@ func (s lateStore) Purge(ctx context.Context, businessType string, state compens
 	return s.Store.Purge(ctx, businessType, state, age, limit)
 }
 
-// A purge takes longer than the age that it was given. It must purge only entries that ended before its note. The next
-// purge takes the others.
+// A purge begins by writing a purge note, and then takes longer than the minimum age of the entries that it deletes. It
+// must delete only entries that ended long enough before the note. The next purge deletes the others.
 // Failure: F21
 func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	t.Parallel()
@@ -239,7 +239,8 @@ func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	})
 }
 
-// silentStore is a store that opens a connection for each statement, and that may not answer what it has kept.
+// silentStore is a store that opens a connection for each statement. While silent is set, it does not answer reads of
+// versions, with which a process checks whether the database has lost entries.
 type silentStore struct {
 	processlog.Store
 	silent atomic.Bool
@@ -258,7 +259,8 @@ func (s *silentStore) Versions(ctx context.Context, ids []processlog.ID) ([]proc
 	return s.Store.Versions(ctx, ids)
 }
 
-// Record must not ask the database what it has kept, and must not wait if the database is slow to answer that question.
+// Another goroutine checks whether the database has lost entries, and gets no answer. Record must make no such check
+// and must not wait for the running one.
 // Failure: F21
 func TestRecordWaitsForNoCheckOfTheDatabase(t *testing.T) {
 	t.Parallel()

@@ -369,7 +369,7 @@ func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 }
 
 // On a small plain pool, a renewal may find no free connection. On such a pool, the lease must be longer than the
-// timeout. On all other pools it must be as long as configured.
+// handler's timeout. On all other pools it must be as long as configured.
 // Failure: F52
 func TestLeaseOutlastsTheTimeoutOnASmallPlainPoolAlone(t *testing.T) {
 	t.Parallel()

@@ -81,7 +81,8 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 	})
 }
 
-// A claim needs a free slot, and a stuck handler holds the only one.
+// A claim needs a free slot, and a stuck handler holds the only one. The entry of this handler must be dead-lettered
+// nevertheless.
 // Failure: F62
 func TestEntryIsDeadLetteredAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// watchGrants has the database itself record each grant and each return of starts, by triggers. It does not use what the library says
-// of them.
+// watchGrants creates triggers that record each grant and each return of starts in the table grants. So the tests need
+// not trust the library's own reports.
 func watchGrants(w *harness.World) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE grants (seq BIGINT AUTO_INCREMENT PRIMARY KEY, limit_name VARCHAR(64) NOT NULL, limit_key VARBINARY(64) NOT NULL, at BIGINT NOT NULL, starts BIGINT NOT NULL) ENGINE=InnoDB")
@@ -32,7 +32,8 @@ func watchGrants(w *harness.World) {
 	}
 }
 
-// requireBound asserts that in no window more starts were granted than the rate and the burst allow. It returns how many were granted.
+// requireBound asserts that in every period at most as many starts were granted as the rate and the burst allow. It
+// returns the number of all granted starts.
 func requireBound(w *harness.World, name string, interval time.Duration, burst int) (total int) {
 	w.T.Helper()
 	type grant struct {
@@ -180,7 +181,7 @@ func TestTypesThatNameTheSameLimitShareIt(t *testing.T) {
 	})
 }
 
-// A process dies with all permits.
+// A process dies while it holds all permits. Another process must get them when the leases have ended, and not earlier.
 // Failure: F1
 func TestPermitsOfAKilledProcessComeBackWithItsLeases(t *testing.T) {
 	t.Parallel()
@@ -234,7 +235,8 @@ func TestLimitIsValidated(t *testing.T) {
 	require.ErrorContains(t, err, "_limit")
 }
 
-// The handler of one entry panics in Key. It must not run without a limit, and holds up no other.
+// Limit.Key panics for one entry. This entry must not run, because no limit would apply to it. It must delay no other
+// entry.
 func TestEntryWhoseKeyPanicsWaitsAlone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -259,7 +261,9 @@ func TestEntryWhoseKeyPanicsWaitsAlone(t *testing.T) {
 	lines.Contains(w, "the function Key of a limit panicked")
 }
 
-// The database answers a claim so late that the entry could start beside entries that were granted later.
+// The database answers a claim more than a second late. If its entry started now, it would start together with entries
+// that were granted later, which might exceed the rate. The process must release the entry and return the granted
+// start.
 func TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -282,7 +286,8 @@ func TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log WHERE delivery_count=0 AND process_count=0"))
 }
 
-// This process sees the commits, has free slots, and could start each entry at once.
+// The process sees the commits and has free slots, so without a limit it would start each entry at once. With a limit
+// it must start only entries with a permit.
 func TestRecordedEntriesNeedPermits(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

@@ -101,9 +101,9 @@ func producersGoOn(w *harness.World) {
 	}
 }
 
-// TestThirdProducerIsNotStalledByARecordInFlight has a first producer with an open transaction. A second producer
-// inserts the same key and waits. InnoDB then locks the gap before that key, so the test puts a row directly before it.
-// The third producer must not wait for any other lock, above all not for an auto-increment lock.
+// In TestThirdProducerIsNotStalledByARecordInFlight a first producer has an open transaction. A second producer inserts
+// the same key and waits. InnoDB then locks the gap before that key, so the test puts a row directly before it. The
+// third producer must not wait for any other lock, above all not for an auto-increment lock.
 func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

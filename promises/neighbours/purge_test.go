@@ -40,7 +40,7 @@ func upTo(n int) []int {
 	return numbers
 }
 
-// oldEntry returns an entry with the key of an ended entry, as a message that is delivered again has.
+// oldEntry returns an entry with the key of an ended entry. A message that is delivered again is recorded like this.
 func oldEntry(n int) compensator.NewEntry {
 	return compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("old %03d", n))}}
 }

@@ -20,7 +20,7 @@ import (
 type slow struct {
 	*memory.Store
 	refuse func(outcomes []processlog.Outcome) ([]processlog.Settled, error) // may return a result instead of the store's; nil: the store decides
-	leased map[processlog.ID]bool                                            // by the id of an entry whose outcome was stored: whether the next entry had a lease at that time
+	leased map[processlog.ID]bool                                            // whether the next entry had a lease when the outcome of the entry with this id was stored
 }
 
 func (s *slow) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {

@@ -52,7 +52,7 @@ func always(s compensator.State) func(compensator.State) compensator.State {
 	return func(compensator.State) compensator.State { return s }
 }
 
-// deeds are the actions of services and people that the contract lists.
+// deeds are the actions of services and people, with the states that each action accepts.
 var deeds = map[string]deed{
 	"complete": {processlog.ActionComplete, []compensator.State{compensator.Pending, compensator.Retrying}, always(compensator.Succeeded), 0, true,
 		func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error {

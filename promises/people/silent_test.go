@@ -35,7 +35,8 @@ func ready(t *testing.T, h http.Handler) (status int, body string) {
 // other would have no time left for the database.
 const waitTimeout = 1900 * time.Millisecond
 
-// Redis is stopped with SIGSTOP. It accepts connections and answers nothing.
+// Redis is stopped with SIGSTOP, so it accepts connections and answers nothing. The process must still count as ready
+// and healthy.
 // Failure: F85
 func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 	t.Parallel()

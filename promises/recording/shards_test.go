@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestTransactionOfAnotherDatabaseIsRefused has two databases. Each has a log of the same name and one entry with the
+// TestTransactionOfAnotherDatabaseIsRefused uses two databases. Each has a log of the same name and one entry with the
 // same id. A transaction of one database must not change the other's entry.
 // Failure: F38
 func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {

@@ -39,8 +39,8 @@ func wiring(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerCon
 	return wire
 }
 
-// TestCallThenAndSuccessCommitTogether runs calls in every mode. Effect, result and success appear together, and no
-// transaction is open during the call.
+// TestCallThenAndSuccessCommitTogether runs calls in every mode. Effect, result and success must become visible
+// together. No transaction may be open during the call.
 func TestCallThenAndSuccessCommitTogether(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -75,8 +75,9 @@ func TestCallThenAndSuccessCommitTogether(t *testing.T) {
 	})
 }
 
-// TestThenThatFailsRollsBackAndCallsAgain has then fail twice, after its effect. The call runs three times with one
-// CallKey, and one effect is left. The failures count.
+// TestThenThatFailsRollsBackAndCallsAgain lets the second function of HandleCall fail twice, each time after it wrote
+// its effect. The call must run three times with the same CallKey. One effect must be left, and the two failures must
+// count.
 func TestThenThatFailsRollsBackAndCallsAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -107,7 +108,8 @@ func TestThenThatFailsRollsBackAndCallsAgain(t *testing.T) {
 	})
 }
 
-// TestVerdictsOfCallAndThenDecide returns verdicts from both parts. A compensation follows a Permanent of then.
+// TestVerdictsOfCallAndThenDecide returns verdicts from both functions of HandleCall. A Permanent of either function
+// must lead to the compensation.
 func TestVerdictsOfCallAndThenDecide(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -146,8 +148,8 @@ func TestVerdictsOfCallAndThenDecide(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log_result"))
 }
 
-// TestCallThatLostItsEntryHasNoEffect requeues the entry while then runs, so the first attempt's version is out of date.
-// Only the second attempt takes effect.
+// TestCallThatLostItsEntryHasNoEffect changes the entry's version during the first call, so the first attempt has lost
+// the entry. Only the second attempt may have an effect.
 func TestCallThatLostItsEntryHasNoEffect(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -168,7 +170,8 @@ func TestCallThatLostItsEntryHasNoEffect(t *testing.T) {
 	})
 }
 
-// TestCallThatTakesTooLongIsAFailure has the call use up the timeout. Then does not run, and the attempt counts.
+// TestCallThatTakesTooLongIsAFailure lets the call use up the timeout. The second function of HandleCall must not run,
+// and the attempt must count.
 func TestCallThatTakesTooLongIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -186,8 +189,8 @@ func TestCallThatTakesTooLongIsAFailure(t *testing.T) {
 	require.Zero(t, w.Count("effects"))
 }
 
-// TestHandlerThatCompletesItsOwnEntryIsSettled has a plain handler complete its entry in its own transaction, with a
-// business row. Its success is reported as settled, and not as a dropped outcome.
+// TestHandlerThatCompletesItsOwnEntryIsSettled lets a plain handler complete its entry in its own transaction, together
+// with a business row. The success must be reported as settled, and not as a dropped outcome.
 func TestHandlerThatCompletesItsOwnEntryIsSettled(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -226,7 +229,7 @@ func TestHandlerThatCompletesItsOwnEntryIsSettled(t *testing.T) {
 	})
 }
 
-// TestCallAndResultWithoutAServer shows unit tests of both kinds of handlers.
+// TestCallAndResultWithoutAServer shows how to test both kinds of handlers without a server.
 func TestCallAndResultWithoutAServer(t *testing.T) {
 	c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore()})
 	require.NoError(t, err)

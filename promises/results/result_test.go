@@ -104,7 +104,7 @@ func TestResultSaysWhyThereIsNone(t *testing.T) {
 	require.ErrorContains(t, err, "decode the result of pay entry")
 }
 
-// TestSuccessWithoutResultWritesNoResult runs a plain handler. The table of results stays empty.
+// TestSuccessWithoutResultWritesNoResult runs a plain handler. The table of results must stay empty.
 func TestSuccessWithoutResultWritesNoResult(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -116,7 +116,8 @@ func TestSuccessWithoutResultWritesNoResult(t *testing.T) {
 	require.Zero(t, w.Count("common_process_log_result"))
 }
 
-// brokenCodec fails for a Receipt in the way that its number says. For other receipts it encodes nothing.
+// brokenCodec fails for receipts with the numbers 1 to 3, each in its own way. It encodes a receipt with any other
+// number as zero bytes.
 type brokenCodec struct{ compensator.Codec }
 
 func (b brokenCodec) Marshal(v any) ([]byte, error) {
@@ -135,8 +136,8 @@ func (b brokenCodec) Marshal(v any) ([]byte, error) {
 	return nil, nil
 }
 
-// TestResultThatCannotBeStoredIsAFailure has a codec that fails, panics, or encodes too much. An encoding without bytes
-// is a result, too.
+// TestResultThatCannotBeStoredIsAFailure uses a codec that fails, panics, or returns too many bytes. Zero bytes must be
+// stored as a result.
 func TestResultThatCannotBeStoredIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -180,8 +181,8 @@ func turned(content []byte, key string) ([]byte, error) {
 	return out, nil
 }
 
-// TestResultIsSealedByTheCodecOfItsType looks into the table. The handler changes its copy of the entry, which changes
-// nothing about the seal.
+// TestResultIsSealedByTheCodecOfItsType checks that the table holds the sealed result. The handler changes the key in
+// its copy of the entry. The result must be sealed with the original key.
 func TestResultIsSealedByTheCodecOfItsType(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -205,8 +206,8 @@ func TestResultIsSealedByTheCodecOfItsType(t *testing.T) {
 	require.ErrorContains(t, err, "of another entry")
 }
 
-// TestResultGoesWithItsEntry erases one entry and purges another. A requeue forgets a result, and the next success sets
-// another one.
+// TestResultGoesWithItsEntry erases one entry and purges another, which must remove their results. After a requeue an
+// entry must have no result until it succeeds again.
 func TestResultGoesWithItsEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -246,8 +247,8 @@ func TestResultGoesWithItsEntry(t *testing.T) {
 	require.Zero(t, w.Count("common_process_log_result"))
 }
 
-// TestMiddlewareSeesAResultsHandler has middleware around a handler with a result. A middleware that answers in the
-// handler's place has no result. A middleware that passes another entry to the handler gets an error.
+// TestMiddlewareSeesAResultsHandler puts middleware around a handler with a result. If the middleware does not call the
+// handler, the entry must have no result. If it passes another entry to the handler, the attempt must fail.
 func TestMiddlewareSeesAResultsHandler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -283,7 +284,8 @@ func TestMiddlewareSeesAResultsHandler(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log_result"), "a failure stores no result")
 }
 
-// TestOnlyRevealShowsAResult looks at an entry as a person does.
+// TestOnlyRevealShowsAResult reads an entry through the Admin. Entry and Entries must not return the result. Only
+// Reveal may, for a person with the right to see contents.
 func TestOnlyRevealShowsAResult(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -317,7 +319,7 @@ func TestOnlyRevealShowsAResult(t *testing.T) {
 	assert.Nil(t, page.Entries[0].Result)
 }
 
-// TestResultNeedsItsTable refuses to start without the table of results.
+// TestResultNeedsItsTable drops the table of results. New must then fail, and must work again after Migrate.
 func TestResultNeedsItsTable(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -183,8 +183,9 @@ func put(t *testing.T, c *compensator.Compensator, entries ...compensator.NewEnt
 	return ids
 }
 
-// TestThousandWaitsCostTwoStatementsARound has 1,000 callers wait for 1,000 entries. They are read at common times: every
-// 50 ms for four seconds, and less often then. The entries end in another process, which is the store itself here.
+// TestThousandWaitsCostTwoStatementsARound lets 1,000 callers wait for 1,000 entries. The process must read all these
+// entries together: every 50 ms for four seconds, and less often later. The entries then end in another process. The
+// test stands for that process and changes the store.
 func TestThousandWaitsCostTwoStatementsARound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,8 +234,8 @@ func TestThousandWaitsCostTwoStatementsARound(t *testing.T) {
 	})
 }
 
-// TestEndInThisProcessIsSeenAtOnce has entries end here: by a handler, and by Cancel. No time passes until Wait returns. A
-// caller costs one read when it begins, and one when the entry has ended.
+// TestEndInThisProcessIsSeenAtOnce ends entries in this process, by a handler and by Cancel. Wait must return at once.
+// A waiting caller costs one read when it begins, and one when the entry has ended.
 func TestEndInThisProcessIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -269,8 +270,8 @@ func TestEndInThisProcessIsSeenAtOnce(t *testing.T) {
 	})
 }
 
-// TestOlderReadAnswersNoLaterWait has a read under way that does not show an entry yet. A Wait that begins after the
-// commit must not take its answer.
+// TestOlderReadAnswersNoLaterWait starts a read before an entry is committed, and delays its answer. A Wait that begins
+// after the commit must not use this answer, which lacks the entry.
 func TestOlderReadAnswersNoLaterWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -299,7 +300,7 @@ func TestOlderReadAnswersNoLaterWait(t *testing.T) {
 	})
 }
 
-// TestWaitReportsAFailedRead lets the database fail. The caller gets the error, and may wait again.
+// TestWaitReportsAFailedRead lets the database fail. The caller must get the error, and may wait again.
 func TestWaitReportsAFailedRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -323,9 +324,9 @@ func TestWaitReportsAFailedRead(t *testing.T) {
 	})
 }
 
-// TestEndInAnotherProcessIsPublished has one process run an entry and another one wait for it. Both share a queue. The
-// other process learns of the end at once, and not by its next read, which comes up to 250 ms later. A type whose handler
-// has no result publishes nothing.
+// TestEndInAnotherProcessIsPublished lets one process run an entry and another one wait for it. Both share a queue. The
+// waiting process must learn of the end at once, and not by its next read, which comes up to 250 ms later. A type whose
+// handler has no result must publish nothing.
 func TestEndInAnotherProcessIsPublished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -186,7 +186,7 @@ func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	})
 }
 
-// slowlyRenewing is a store whose renewals take as long as takes says.
+// slowlyRenewing is a store whose renewals take the number of nanoseconds in takes.
 type slowlyRenewing struct {
 	*compensatortest.MemoryStore
 	takes atomic.Int64
@@ -219,8 +219,8 @@ func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store 
 	})
 }
 
-// A stuck batch returns nearly the length of a lease after its leases have ended. The process then renews the leases,
-// which takes the rest of that length. In this time the process must not count a lost lease.
+// A batch is stuck until its leases have ended, and for nearly another lease after that. When it returns, the process
+// renews the leases, which takes the rest of that second period. In this time the process must not count a lost lease.
 func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.T) {
 	t.Parallel()
 	const lease = 30 * time.Second

@@ -19,8 +19,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lockedOut registers a transactional handler that needs a certain row. The function locked locks that row, so that the
-// handler waits for it.
+// lockedOut locks a row, and registers a transactional handler that fails at once as long as this row is locked. unlock
+// releases the row.
 func lockedOut(t *testing.T, w *harness.World, c *compensator.Compensator, cfg compensator.HandlerConfig[harness.Order]) (orders *compensator.Type[harness.Order], tries *atomic.Int64, unlock func()) {
 	w.Exec("CREATE TABLE accounts (id INT PRIMARY KEY)")
 	w.Exec("INSERT INTO accounts VALUES (1)")

@@ -27,7 +27,7 @@ import (
 // sessionVariable is a session variable that can change what the library's statements do or mean.
 //
 // The library sets the variable in its own sessions. In sessions of the user's pool, its statements override the
-// variable or do not depend on it. Only in the user's own transaction the library overrides nothing.
+// variable or do not depend on it. In the user's own transaction it overrides nothing.
 type sessionVariable struct {
 	name    string
 	set     string // statement that sets the variable, in every session of the pool after New

@@ -119,7 +119,7 @@ func TestRowThatTheDatabaseRefusesHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestTriggerOnAMissingTableHoldsUpNoOtherOutcome has a trigger that writes into a missing table, so the database
+// TestTriggerOnAMissingTableHoldsUpNoOtherOutcome creates a trigger that writes into a missing table, so the database
 // reports that table as missing. The table's name may contain the name of the log. The library must not conclude that
 // the log is missing.
 func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {

@@ -59,7 +59,7 @@ func patientPools(t *testing.T, test func(t *testing.T, w *harness.World, db *sq
 	}
 }
 
-// TestTriggerThatWaitsForALockHoldsUpNoOther has a trigger that runs when one of three entries changes, out of 40. The
+// TestTriggerThatWaitsForALockHoldsUpNoOther creates a trigger that runs when one of 3 out of 40 entries changes. The
 // trigger waits for a locked row of another table. As long as it waits, all other entries must be claimed, renewed,
 // released and settled.
 func TestTriggerThatWaitsForALockHoldsUpNoOther(t *testing.T) {
@@ -155,8 +155,8 @@ func TestTriggerThatWaitsForALockHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged has a trigger on DELETE that waits for a lock. As long as it
-// waits, all other entries must be purged.
+// TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged creates a trigger on DELETE that waits for a lock. As long as
+// it waits, all other entries must be purged.
 func TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged(t *testing.T) {
 	t.Parallel()
 	patientPools(t, func(t *testing.T, w *harness.World, db *sql.DB) {

@@ -154,7 +154,8 @@ func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T
 	require.Zero(t, w.Count("common_process_log WHERE lease_until>0"))
 }
 
-// An observer, or a busy processor, may delay entries that were admitted before the stop.
+// Entries are admitted before the end of Run's context, and an observer or a busy processor delays their start. Their
+// handlers must not start after that end.
 // Failure: F80
 func TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp(t *testing.T) {
 	t.Parallel()

@@ -2,9 +2,9 @@
 //
 // # From the log to a broker
 //
-// Record an entry with the work "publish this message" in the transaction of the business change that the message
-// reports. A [Publisher] sends the message as persistent and mandatory, with a publisher confirm. The entry succeeds
-// only after the broker has confirmed that a queue holds the message. [Handle] and [HandleBatch] register such types.
+// In the transaction of a business change, record an entry whose content is the message about this change. A
+// [Publisher] sends the message as persistent and mandatory, with a publisher confirm. The entry succeeds only after
+// the broker has confirmed that a queue holds the message. [Handle] and [HandleBatch] register such types.
 // [Publisher.Handler] and [Publisher.BatchHandler] return the handlers themselves. A [Route] returns the destination of
 // an entry.
 //

@@ -18,7 +18,7 @@ type User struct {
 	Version string `json:"version"`
 }
 
-// The message is sent exactly if the transaction commits.
+// The message is sent if, and only if, the transaction commits.
 func ExampleHandleBatch() {
 	ctx := context.Background()
 	c, err := compensator.New(ctx, compensator.Config{DB: db})

@@ -161,8 +161,8 @@ func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
 	assert.Equal(t, n, w.Ended(compensator.Succeeded, 0))
 }
 
-// TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly has a working connection with only one channel, and waits on it
-// for a confirm that never comes. The channel must become free after a while.
+// TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly waits for a confirm that never comes, on the only channel of a
+// working connection. The channel must become free after a while.
 // Failure: F87
 func TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly(t *testing.T) {
 	t.Parallel()

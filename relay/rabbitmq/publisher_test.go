@@ -262,7 +262,7 @@ func TestFullQueueSpendsNoAttemptUnlessToldSo(t *testing.T) {
 }
 
 // TestEachMessageOfABatchHasAConfirmOfItsOwn sends batches whose messages go alternately to a full queue and to one
-// that is not full.
+// that is not full. Only the entries for the full queue must fail.
 // Failure: F87
 func TestEachMessageOfABatchHasAConfirmOfItsOwn(t *testing.T) {
 	t.Parallel()
@@ -335,7 +335,7 @@ func TestWrongConfigurationNamesItsFields(t *testing.T) {
 }
 
 // TestConfirmThatIsLostIsAskedForAgainUnderTheSameID drops confirms. The broker has the messages, but the Publisher
-// does not know it.
+// does not know it. It must send them again with the same message ids.
 // Failure: F87
 func TestConfirmThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()

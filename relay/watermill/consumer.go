@@ -179,8 +179,8 @@ func (k *Consumer) IdempotencyKey(topic, messageID string) compensator.Idempoten
 // entry has committed. An error says that the message must be delivered again.
 //
 // As long as the log is unavailable, Handle does not return. It retries, with pauses of at most 3 s, until the message
-// is recorded or its context ends. So a database outage does not use up the deliveries that a broker allows. Handle
-// also waits with a message that the log refuses: see ConsumerConfig.Refused.
+// is recorded or its context ends. So a database outage does not use up the deliveries that a broker allows. If the log
+// refuses the message, Handle may wait, too: see ConsumerConfig.Refused.
 //
 // Handle returns an error in these cases:
 //

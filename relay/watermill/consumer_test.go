@@ -144,7 +144,7 @@ func TestMessageWhoseHandlerFailsBecomesAnEntryAndIsAcknowledged(t *testing.T) {
 }
 
 // TestMessageDeliveredAgainIsWorkedOnByTheLogAlone redelivers messages whose first consumer died or whose
-// acknowledgement was lost.
+// acknowledgement was lost. The Consumer must record them without calling the function.
 // Failure: F89
 func TestMessageDeliveredAgainIsWorkedOnByTheLogAlone(t *testing.T) {
 	t.Parallel()
@@ -338,7 +338,7 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// TestMessageTheLogRefusesIsHeldWhereNothingTakesIt has no Refused. The message must stay unacknowledged, and the log
+// TestMessageTheLogRefusesIsHeldWhereNothingTakesIt sets no Refused. The message must stay unacknowledged, and the log
 // line must tell an operator what to do.
 // Failure: F92
 func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
@@ -356,8 +356,8 @@ func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
 	require.ErrorIs(t, harness.Next(t, answer), ErrRefused)
 }
 
-// TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt has a Refused that returns its reason, for example because the
-// router has a PoisonQueue. The router must get this reason.
+// TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt sets a Refused that returns the reason it got, for example
+// because the router has a PoisonQueue. The router must get this reason.
 // Failure: F92
 func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	t.Parallel()

@@ -3,11 +3,11 @@
 //
 // # From the log to a broker
 //
-// Record an entry with the work "publish this message" in the transaction of the business change that the message
-// reports. A [Publisher] passes the message to a message.Publisher. The entry succeeds only after Publish has returned
-// nil. So Publish must not return before the broker has the message: see [Publisher]. [Handle] and [HandleBatch]
-// register such types. [Publisher.Handler] and [Publisher.BatchHandler] return the handlers themselves. A [Route]
-// returns the destination of an entry.
+// In the transaction of a business change, record an entry whose content is the message about this change. A
+// [Publisher] passes the message to a message.Publisher. The entry succeeds only after Publish has returned nil. So
+// Publish must not return before the broker has the message: see [Publisher]. [Handle] and [HandleBatch] register such
+// types. [Publisher.Handler] and [Publisher.BatchHandler] return the handlers themselves. A [Route] returns the
+// destination of an entry.
 //
 // A message is built from its entry like this:
 //
@@ -21,10 +21,10 @@
 //
 // # From a topic into the log
 //
-// The function [Consume] wraps a function as a handler for watermill's router, [Consumer.Handle]. If the function
-// fails, the Consumer records the message as an entry and then acknowledges it. The business type, the topic and the
-// UUID form the idempotency key. The log calls the same function again by the type's schedule. So a failing message
-// never blocks the topic. [DeliveryOf] decodes the message from an entry.
+// The function [Consume] returns a [Consumer] around your function. Pass [Consumer.Handle] to watermill's router as the
+// handler. If your function fails, the Consumer records the message as an entry and then acknowledges it. The business
+// type, the topic and the UUID form the idempotency key. The log calls the same function again by the type's schedule.
+// So a failing message never blocks the topic. [DeliveryOf] decodes the message from an entry.
 //
 // # Caveats
 //

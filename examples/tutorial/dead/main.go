@@ -57,7 +57,7 @@ func main() {
 	check(c.Close())
 }
 
-// refund calls the bank. The bank is open if a file says so.
+// refund calls the bank. The bank is open if the file bank-is-open exists.
 func refund(ctx context.Context, e *compensator.Entry, r Refund) error {
 	if _, err := os.Stat("bank-is-open"); err != nil {
 		fmt.Println("refund of order", r.Order, "failed")
@@ -67,7 +67,7 @@ func refund(ctx context.Context, e *compensator.Entry, r Refund) error {
 	return nil
 }
 
-// cases says what a dead refund is worth, and how long it may wait.
+// cases sets the amount of a dead refund, and how long it may wait.
 func cases() *compensator.Operations {
 	return &compensator.Operations{Types: map[string]compensator.CaseConfig{
 		"refund": {Due: time.Hour, Amount: func(e *compensator.Entry) (compensator.Amount, error) {
@@ -78,7 +78,7 @@ func cases() *compensator.Operations {
 	}}
 }
 
-// operatorPages are the pages for people. Everybody who knows the password may do everything here.
+// operatorPages returns the admin pages. Everybody who knows the password may do everything here.
 func operatorPages(c *compensator.Compensator) (http.Handler, error) {
 	may := admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 	d, err := admin.New(c, admin.Options{Access: may})

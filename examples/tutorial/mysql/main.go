@@ -142,7 +142,7 @@ func (s *shop) work(ctx context.Context) {
 	fmt.Println("every order is paid or closed")
 }
 
-// books compares the orders with the stock.
+// books prints how many orders are paid, closed and unpaid, and whether the stock fits these numbers.
 func (s *shop) books() {
 	var paid, closed, unpaid, pieces int
 	check(s.db.QueryRow("SELECT COALESCE(SUM(state='paid'),0), COALESCE(SUM(state='closed'),0), COALESCE(SUM(state='unpaid'),0) FROM orders").Scan(&paid, &closed, &unpaid))
