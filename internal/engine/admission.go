@@ -248,15 +248,15 @@ func (t *Type) ClaimBy(c Claimer) { t.claimer = c }
 // Each slot that is taken has one owner at any time, and is released exactly once. So when Drain has returned nil, every
 // slot is free. The owner changes in this order:
 //
-//   - A claim takes a slot for each call that it may start, before it leases rows. The callers of Take are the scanner, the
-//     reconciler, and ClaimKnown. A lease without a slot would end unused and count as lost.
+//   - A claim takes a slot for each call that it may start, before it leases rows. The callers of Take are the
+//     scanner, the reconciler, and ClaimKnown. A lease without a slot would end unused and count as lost.
 //   - The claim adjusts its slots. A claim of a serial type keeps one slot while it searches (Type.searching). When it
-//     knows how many calls it needs, it takes more slots or releases some (scanner.adjust). After its statement it releases
+//     knows how many calls it needs, it takes more slots or releases some (Engine.adjustSlots). After its statement it releases
 //     the slots of calls for which it has leased no row.
-//   - The calls of the leased rows own the slots from then on. Type.calls counts these calls. The dispatcher frees the slot
-//     of a call that does not start, in deadLetter, giveBack and giveUp.
-//   - The call of one entry frees its slot in dispatcher.finish. Attempts of one call share a slot. ShareSlot says how many
-//     of them must end before finish frees it. After a shared call without a verdict, its entries run alone under the slot
+//   - The calls of the leased rows own the slots from then on. Type.calls counts these calls. The engine frees the slot
+//     of a call that does not start, in deadLetter, giveBack and giveUpBlocked.
+//   - The call of one entry frees its slot in Engine.Finish. Attempts of one call share a slot. ShareSlot says how many
+//     of them must end before Finish frees it. After a shared call without a verdict, its entries run alone under the slot
 //     of that call, all at the same time.
 //
 // Two kinds of slots are taken in another way:

@@ -111,9 +111,9 @@ func TestScannerSleepsUntilATypeHasRoomAgain(t *testing.T) {
 		e.claimSchedule.prepare()
 		var claims sync.WaitGroup
 		at = time.Now().Add(time.Hour)
-		require.Equal(t, peekInterval, e.scanner.step(t.Context(), &claims))
+		require.Equal(t, peekInterval, e.startClaims(t.Context(), &claims))
 		at = time.Now().Add(time.Second)
-		require.Equal(t, time.Second, e.scanner.step(t.Context(), &claims))
+		require.Equal(t, time.Second, e.startClaims(t.Context(), &claims))
 		claims.Wait()
 		require.Zero(t, e.claimSchedule.byType["refund"].claiming)
 	})
@@ -137,7 +137,7 @@ func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 			e.holdings.held[a.holding()] = a
 		}
 		time.Sleep(stuckAfter + time.Second)
-		e.renewer.needRenewal()
+		e.needRenewal()
 		require.Len(t, stuck, 8)
 		require.Equal(t, processlog.RowID(1), stuck[0])
 	})
@@ -171,7 +171,7 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 		mail := e.types.named("mail")
 		rows := []processlog.Row{row(1, "", 2, -1), row(2, "", 1, time.Hour), row(3, "", 1, time.Hour), row(4, "ann", 1, time.Hour)}
 		require.Equal(t, 2, mail.slots.Take(mail.calls(rows)), "the entry that has lost a lease runs alone")
-		_, err := e.dispatcher.startClaimed(mail, rows, time.Now(), 0)
+		_, err := e.startClaimed(mail, rows, time.Now(), 0)
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, 1, given)
@@ -245,7 +245,7 @@ func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 			}
 			calls := mail.calls(rows)
 			require.Equal(t, calls, mail.slots.Take(calls))
-			_, err := e.dispatcher.startClaimed(mail, rows, time.Now(), 0)
+			_, err := e.startClaimed(mail, rows, time.Now(), 0)
 			require.NoError(t, err)
 			synctest.Wait()
 			require.Zero(t, mail.slots.(*counted).taken, "%b", subset)

@@ -27,7 +27,7 @@ import (
 //
 // These combinations need an explanation. All others follow from the table:
 //
-//   - lapsed is set only if returned is set. The entry stays held until the settler finds the outcome outdated.
+//   - lapsed is set only if returned is set. The entry stays held until the database answers that the outcome is outdated.
 //   - stuck may be set together with renewing or returned. Then the stuck call has returned, and stuckLocked is false.
 //   - renewing is set only between two handler calls. If no second call may begin, returned is set next, and renewing
 //     stays.
@@ -95,7 +95,7 @@ func (a *Attempt) endLocked(cause error) {
 // loseLocked marks the attempt's lease as lost.
 func (a *Attempt) loseLocked() {
 	if a.returned.Load() {
-		a.lapsed = true // The outcome is being stored, or the settler will find it out of date. The entry stays held until then.
+		a.lapsed = true // The outcome is being stored, or the database will find it outdated. The entry stays held until then.
 	} else {
 		a.endLocked(processlog.ErrLeaseLost)
 	}

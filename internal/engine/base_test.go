@@ -31,15 +31,15 @@ func (s *slowToSettle) Settle(_ context.Context, _ processlog.Token, outcomes []
 func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
 		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {
-			e.settler.batcher.Add(settlement{a: &Attempt{Type: typ, Row: row}, outcome: processlog.Outcome{ID: row.ID, To: processlog.Succeeded}})
-			<-e.settler.batcher.Done()
+			e.outcomes.plain.Add(settlement{a: &Attempt{Type: typ, Row: row}, outcome: processlog.Outcome{ID: row.ID, To: processlog.Succeeded}})
+			<-e.outcomes.plain.Done()
 		},
 		"a transaction whose handler took its time": func(e *Engine, typ *Type, row processlog.Row, written time.Time) {
 			typ.RunAttempt = func(*Attempt) Result {
 				time.Sleep(time.Until(written))
 				return Result{Settled: true, Asked: time.Now()}
 			}
-			_, err := e.dispatcher.startClaimed(typ, []processlog.Row{row}, time.Now(), 0)
+			_, err := e.startClaimed(typ, []processlog.Row{row}, time.Now(), 0)
 			require.NoError(t, err)
 			<-e.holdings.whenIdle()
 		},
@@ -103,11 +103,11 @@ func watching(t *testing.T, w Watcher) (*Engine, *leasing, *Type) {
 func TestWhatAWatcherRefusesIsGivenBack(t *testing.T) {
 	refusal := errors.New("gone back")
 	e, store, typ := watching(t, Watcher{Claimed: func([]processlog.Row, time.Time) error { return refusal }})
-	_, err := e.claims.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
+	_, err := e.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
 	require.ErrorIs(t, err, refusal)
 	require.Equal(t, []processlog.ID{processlog.RowID(1)}, store.released)
 	refusal = nil
-	found, err := e.claims.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
+	found, err := e.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
 	require.NoError(t, err)
 	require.Len(t, found.Mine, 1)
 }
@@ -116,7 +116,7 @@ func TestWhatAWatcherRefusesIsGivenBack(t *testing.T) {
 func TestNothingIsClaimedWhileAWatcherHoldsTheProcess(t *testing.T) {
 	held := errors.New("gone back")
 	e, store, typ := watching(t, Watcher{Hold: func() error { return held }})
-	_, err := e.claims.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
+	_, err := e.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
 	require.ErrorIs(t, err, held)
 	require.Empty(t, store.released)
 }
@@ -127,6 +127,6 @@ func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
 	e, _, typ := watching(t, Watcher{Failed: func() { failed++ }})
 	e.claimSchedule.prepare()
 	require.Equal(t, 1, typ.slots.Take(1))
-	require.Error(t, e.scanner.claimFromStore(typ, 1).err)
+	require.Error(t, e.claimFromStore(typ, 1).err)
 	require.Equal(t, 1, failed)
 }

@@ -6,17 +6,8 @@ import (
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/refusals"
-	"github.com/compensator-go/compensator/internal/releases"
 	"github.com/compensator-go/compensator/processlog"
 )
-
-// claims takes leases in the database and gives back leases that ran nothing.
-type claims struct {
-	*Base
-	holdings *holdings
-	releases *releases.List
-	refusals *refusals.List
-}
 
 // RefusedRetry is the delay after which the queue offers an entry again that must not run in this process now. Examples
 // are a suspect, an entry with a pending release, and a blocked entry.
@@ -32,46 +23,46 @@ type claimed struct {
 
 // claim leases wanted entries of a type in the database. It takes as many as fit into the given number of calls. The
 // caller starts them.
-func (c *claims) claim(t *Type, want []processlog.Wanted, calls int) (claimed, error) {
-	return c.claimOnly(t, want, calls, false)
+func (e *Engine) claim(t *Type, want []processlog.Wanted, calls int) (claimed, error) {
+	return e.claimOnly(t, want, calls, false)
 }
 
 // claimOnly works like claim. If stuckOnly is set, it leases only entries on which a handler of this process is stuck.
-func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOnly bool) (claimed, error) {
-	if err := c.Held(); err != nil {
+func (e *Engine) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOnly bool) (claimed, error) {
+	if err := e.Held(); err != nil {
 		return claimed{}, err
 	}
-	want, pending := c.releases.Without(want, RefusedRetry)
-	want, resting := c.refusals.Aside(t.Name, want)
+	want, pending := e.releases.Without(want, RefusedRetry)
+	want, resting := e.refusals.Aside(t.Name, want)
 	if len(want) == 0 {
 		return claimed{Claimed: processlog.Claimed{Waiting: pending, Rejected: resting}}, nil
 	}
-	p := picker{t: t, holdings: c.holdings, want: want, room: calls, stuckOnly: stuckOnly}
+	p := picker{t: t, holdings: e.holdings, want: want, room: calls, stuckOnly: stuckOnly}
 	token := processlog.NewToken()
-	ctx, cancel := c.Statement()
+	ctx, cancel := e.Statement()
 	defer cancel()
-	claim := c.Store.Claim
+	claim := e.Store.Claim
 	if t.claimer != nil {
 		claim = t.claimer
 	}
 	asked := time.Now() // Read the clock before the claim. The leases already run while the answer is on its way (G16).
 	found, err := claim(ctx, want, token, t.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
-	c.Saw(problemClaim, err)
+	e.Saw(problemClaim, err)
 	if err == nil {
-		err = c.sawClaimed(found.Mine, asked)
+		err = e.sawClaimed(found.Mine, asked)
 	} else {
-		c.sawFailed()
+		e.sawFailed()
 	}
 	if err != nil {
 		// The claim may have committed although it returned an error. Run nothing, and release the leases it may have
 		// taken. A lease that ends by itself counts as lost.
 		p.keepOnly(nil)
-		c.releases.ReleaseUnknown(token, want)
+		e.releases.ReleaseUnknown(token, want)
 		return claimed{}, err
 	}
 	p.keepOnly(found.Mine)
-	c.noteRefused(t, found)
+	e.noteRefusedClaims(t, found)
 	found = p.leave(found)
 	found.Waiting = append(found.Waiting, pending...)
 	found.Rejected = append(found.Rejected, resting...)
@@ -80,18 +71,18 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 	return claimed{found, asked, p.spare}, nil
 }
 
-// noteRefused reports the entries that the database refuses to lease. It forgets earlier refusals of entries that are
+// noteRefusedClaims reports the entries that the database refuses to lease. It forgets earlier refusals of entries that are
 // leased or gone now.
-func (c *claims) noteRefused(t *Type, found processlog.Claimed) {
-	c.refusals.Note(refusals.Claim, t.Name, found.Rejected)
-	if !c.refusals.Some() {
+func (e *Engine) noteRefusedClaims(t *Type, found processlog.Claimed) {
+	e.refusals.Note(refusals.Claim, t.Name, found.Rejected)
+	if !e.refusals.Some() {
 		return
 	}
 	ids := slices.Clone(found.Gone)
 	for i := range found.Mine {
 		ids = append(ids, found.Mine[i].ID)
 	}
-	c.refusals.Taken(refusals.Claim, t.Name, ids...)
+	e.refusals.Taken(refusals.Claim, t.Name, ids...)
 }
 
 // unleased returns the ids as wanted entries without a lease of this process.
@@ -256,7 +247,7 @@ func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, 
 // ClaimWanted claims entries for a number of calls whose slots the caller holds. It frees the slots that are not needed. Entries
 // that are not due yet, or that must not run here now, go to the source. The caller takes care of the spare ones.
 func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Known, error) {
-	found, err := e.claims.claim(t, want, calls)
+	found, err := e.claim(t, want, calls)
 	e.claimSchedule.free(t, calls-t.calls(found.Mine))
 	if err != nil {
 		return Known{}, err
@@ -281,13 +272,10 @@ func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Know
 // RunKnown runs the claimed entries. It returns how many of them turned out to be blocked. The scanner finds those later.
 func (e *Engine) RunKnown(k Known) (blocked int) {
 	if len(k.Mine) > 0 {
-		blocked, _ = e.dispatcher.startClaimed(k.Type, k.Mine, k.Asked, 0)
+		blocked, _ = e.startClaimed(k.Type, k.Mine, k.Asked, 0)
 	}
 	return blocked
 }
-
-// Behind reports whether so many outcomes wait to be stored that this process must not claim more entries.
-func (e *Engine) Behind() bool { return e.settler.behind() }
 
 // FreeSlots frees n slots of a type, and wakes the scanner if due entries of the type may wait for a slot.
 func (e *Engine) FreeSlots(t *Type, n int) { e.claimSchedule.free(t, n) }
@@ -306,12 +294,9 @@ func (e *Engine) ReleaseLater(token processlog.Token, entries ...processlog.Queu
 	e.releases.Later(token, entries...)
 }
 
-// OfferAgain makes the entry of an attempt due again after in. The attempt must not have called its handler.
-func (e *Engine) OfferAgain(a *Attempt, in time.Duration) { e.settler.offerAgain(a, in) }
-
 // Fail ends an attempt with an error without calling a handler.
 func (e *Engine) Fail(a *Attempt, err error) {
-	e.settler.batcher.Add(settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, err, nil)})
+	e.outcomes.plain.Add(settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, err, nil)})
 }
 
 // Move moves an entry in the source so that it is due after in.

@@ -53,8 +53,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Engine runs the entries of a process. All its methods may be called concurrently. Each part knows only the parts that stand
-// before it in the struct. The package comment says what each does.
+// Engine runs the entries of a process. All its methods may be called concurrently. A part with a type of its own owns its
+// state and the mutex that guards it. Parts without state are methods of Engine. The package comment names their files.
 type Engine struct {
 	*Base
 	types         *types
@@ -63,14 +63,10 @@ type Engine struct {
 	holdings      *holdings
 	refusals      *refusals.List
 	releases      *releases.List
-	claims        *claims
-	settler       *settler
-	renewer       *renewer
-	dispatcher    *dispatcher
+	outcomes      *outcomes
+	settlements   []*Settlement // of features
 	starter       Starter
 	poller        CommitPoller
-	scanner       *scanner
-	reconciler    *reconciler
 
 	// AskQueue asks the queue whether it answers, and returns at once. The function answer waits for the result: nil, or an
 	// error that says why the queue cannot be used. The queue may use its QueueShare of the time that ctx has left. The queue
@@ -92,8 +88,11 @@ type Engine struct {
 	drainLast   []Batcher // of features; Drain waits for them at its end, and so does Close
 	closeOnly   []Batcher // of features; only Close waits for them
 
-	mu      sync.Mutex // guards running
-	running bool
+	mu          sync.Mutex // guards the fields below
+	running     bool
+	run         context.Context         // context of Run; no handler starts after its end
+	handlers    context.Context         // parent of the handlers' contexts; it outlives run
+	endHandlers context.CancelCauseFunc // ends handlers
 }
 
 // New makes an engine. The engine keeps the values of ctx, but does not end with it. Close the engine when you are done.
@@ -118,16 +117,9 @@ func New(ctx context.Context, cfg Config) *Engine {
 		Offer: func(entries []processlog.QueueEntry) { e.source.Enqueue(entries) },
 		Wait:  b.Wait, Pause: Backoff, Refusals: e.refusals, Longest: StatementTimeout,
 	})
-	e.claims = &claims{Base: b, holdings: e.holdings, releases: e.releases, refusals: e.refusals}
-	e.settler = (&settler{Base: b, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings, refusals: e.refusals}).withBatchers()
-	e.renewer = &renewer{Base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
-	e.dispatcher = &dispatcher{Base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, releases: e.releases, settler: e.settler}
+	e.outcomes = e.newOutcomes()
 	e.starter = noStarter{e}
 	e.poller = noPoller{}
-	e.scanner = &scanner{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source,
-		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
-	e.reconciler = &reconciler{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings,
-		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	return e
 }
 
@@ -156,7 +148,7 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 		e.holdings.cancel(&before, fmt.Errorf("%w: %s", processlog.ErrCancelled, ch.Action))
 	}
 	if after.State.Terminal() {
-		for _, f := range e.settler.settlements {
+		for _, f := range e.settlements {
 			f.Moved(&before, after.State)
 		}
 	} else {
@@ -234,17 +226,6 @@ func (e *Engine) Postpone(businessType string, notified int, wait time.Duration)
 	e.claimSchedule.postpone(businessType, notified, wait)
 }
 
-// OverdueAfter returns how long an entry may be due before the source counts as having forgotten it.
-func (e *Engine) OverdueAfter() time.Duration { return e.reconciler.grace() }
-
-// ReadHeads reads the earliest entry of each type and state. It reports its error to Health.
-func (e *Engine) ReadHeads(ctx context.Context) (Heads, error) { return e.reconciler.heads(ctx) }
-
-// ReadWindow reads entries in the order of their due times. It reports its error to Health.
-func (e *Engine) ReadWindow(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
-	return e.reconciler.scan(ctx, w)
-}
-
 // Wake makes the scanner look at all types now.
 func (e *Engine) Wake() { e.claimSchedule.Wake() }
 
@@ -274,7 +255,8 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.running = true
 	e.types.runBegins()
 	e.claimSchedule.prepare()
-	e.dispatcher.open(ctx)
+	e.run = ctx
+	e.handlers, e.endHandlers = context.WithCancelCause(e.Work)
 	e.types.accepts.Store(true)
 	return nil
 }
@@ -306,24 +288,31 @@ func (e *Engine) End() {
 	e.running = false
 }
 
-// Scan, Reconcile and Renew are the loops of a Run. Each returns after the end of its context, once all that it has begun is done,
-// except for handlers.
-func (e *Engine) Scan(ctx context.Context)      { e.scanner.run(ctx) }
-func (e *Engine) Reconcile(ctx context.Context) { e.reconciler.run(ctx) }
-func (e *Engine) Renew(ctx context.Context)     { e.renewer.run(ctx) }
+// contexts returns the context of Run, and the context that all handlers' contexts derive from.
+func (e *Engine) contexts() (run, handlers context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.run, e.handlers
+}
+
+// Stopping reports whether Run's context has ended.
+func (e *Engine) Stopping() bool {
+	run, _ := e.contexts()
+	return run.Err() != nil
+}
 
 // Drain waits for running handlers and stores their outcomes. Call it when all loops but Renew have ended. If handlers do
 // not return in time, its error is or wraps a *StuckError. If outcomes could not be stored, its error says so.
 func (e *Engine) Drain() error {
 	began := time.Now()
 	await(time.NewTimer(e.StopTimeout/3), e.drainFirst...)
-	stuck := e.dispatcher.drain(e.StopTimeout - time.Since(began))
+	stuck := e.awaitHandlers(e.StopTimeout - time.Since(began))
 	failpoint.Reach(failpoint.HandlersEnded)
 	grace := time.NewTimer(max(e.StopTimeout/3, stopGrace))
-	if !await(grace, &e.settler.batcher, &e.settler.prompt, &e.settler.slow) {
+	if !await(grace, &e.outcomes.plain, &e.outcomes.prompt, &e.outcomes.slow) {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
-	if refused := e.settler.offerRefused(); refused != nil {
+	if refused := e.offerRefused(); refused != nil {
 		stuck = errors.Join(stuck, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refused))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
@@ -341,7 +330,7 @@ const stopGrace = time.Second
 
 // Close waits up to closeTimeout for the batchers, and then cancels the work that is left.
 func (e *Engine) Close() {
-	batchers := []Batcher{&e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused,
+	batchers := []Batcher{&e.outcomes.plain, &e.outcomes.prompt, &e.outcomes.slow, &e.outcomes.refused,
 		&e.releases.Batcher}
 	batchers = slices.Concat(batchers, e.drainClaims, e.drainLast, e.closeOnly)
 	await(time.NewTimer(closeTimeout), batchers...)

@@ -218,25 +218,17 @@ func (h *holdings) list(which func(*Attempt) bool) []processlog.StuckAttempt {
 // stuckAfter is how long a handler may run after its timeout before it counts as stuck.
 const stuckAfter = time.Second
 
-// renewer renews leases and detects stuck handlers.
-type renewer struct {
-	*Base
-	types    *types
-	holdings *holdings
-	refusals *refusals.List
-}
-
-// run renews leases until ctx ends. It renews them for running attempts, and for attempts whose outcome waits to be
+// Renew renews leases until ctx ends. It renews them for running attempts, and for attempts whose outcome waits to be
 // stored. It does not renew the lease of a stuck handler, which could otherwise hold its entry forever.
-func (r *renewer) run(ctx context.Context) {
-	began, interval := time.Now(), r.types.renewInterval()
+func (e *Engine) Renew(ctx context.Context) {
+	began, interval := time.Now(), e.types.renewInterval()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	idle := false
 	for ctx.Err() == nil { // Check ctx itself, because a tick may arrive together with the end of ctx.
 		if idle { // Without held attempts, do not wake the process for each tick.
 			ticker.Stop()
-			if !r.sleep(ctx, began, interval) {
+			if !e.sleepUntilHeld(ctx, began, interval) {
 				return
 			}
 			ticker.Reset(interval)
@@ -247,27 +239,27 @@ func (r *renewer) run(ctx context.Context) {
 			case <-ticker.C:
 			}
 		}
-		due := r.needRenewal()
+		due := e.needRenewal()
 		if len(due.Order) == 0 {
-			r.Problems.Passed(problemRenew, "") // No lease is left whose renewal failed: its attempt or the lease itself has ended.
+			e.Problems.Passed(problemRenew, "") // No lease is left whose renewal failed: its attempt or the lease itself has ended.
 		}
 		for _, lease := range due.Order {
 			if ctx.Err() != nil {
 				return
 			}
-			r.renewAll(lease, due.Groups[lease])
+			e.renewAll(lease, due.Groups[lease])
 		}
-		idle = len(due.Order) == 0 && r.holdings.none()
+		idle = len(due.Order) == 0 && e.holdings.none()
 	}
 }
 
-// sleep waits until an attempt is held, and then for the next round. Rounds come at multiples of interval, counted from
-// began, however long nothing was held. sleep returns false when ctx has ended.
-func (r *renewer) sleep(ctx context.Context, began time.Time, interval time.Duration) bool {
+// sleepUntilHeld waits until an attempt is held, and then for the next round. Rounds come at multiples of interval, counted from
+// began, however long nothing was held. sleepUntilHeld returns false when ctx has ended.
+func (e *Engine) sleepUntilHeld(ctx context.Context, began time.Time, interval time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-r.holdings.begun:
+	case <-e.holdings.begun:
 		return Rest(ctx, interval-time.Since(began)%interval)
 	}
 }
@@ -282,12 +274,12 @@ type stuckCall struct {
 
 // needRenewal returns the attempts that have used a third of their lease, grouped by lease length and sorted by id. It
 // also reports stuck handlers.
-func (r *renewer) needRenewal() grouped.Groups[time.Duration, *Attempt] {
+func (e *Engine) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 	now := time.Now()
 	var due []*Attempt
 	var stuck []stuckCall
-	r.holdings.mu.Lock()
-	for _, a := range r.holdings.held {
+	e.holdings.mu.Lock()
+	for _, a := range e.holdings.held {
 		lease := a.Type.Lease
 		switch {
 		case a.lapsed, a.renewing && !a.returned.Load(): // Nothing to renew, or RenewLapsed is renewing it.
@@ -304,7 +296,7 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 		}
 	}
 	due = newest(due)
-	r.holdings.mu.Unlock()
+	e.holdings.mu.Unlock()
 	// Report in this order: the breaker counts the call of a stuck batch for the batch's first entry, as it does when a
 	// batch returns.
 	slices.SortFunc(stuck, func(a, b stuckCall) int { return inOrder(a.Attempt, b.Attempt) })
@@ -313,8 +305,8 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 			admission.Stuck(s.Attempt, s.call)
 		}
 		s.left(NotRun) // The entry has not crashed this process, and its handler may never return.
-		r.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
-		Tell(r.Base, r.Observer.Stuck, s.event)
+		e.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
+		Tell(e.Base, e.Observer.Stuck, s.event)
 	}
 	return grouped.By(due, func(a *Attempt) time.Duration { return a.Type.Lease })
 }
@@ -344,24 +336,24 @@ func newest(due []*Attempt) []*Attempt {
 
 // renewAll renews leases of one length. It ends attempts whose entries this process no longer owns. It works until
 // Close, and not only until the end of Run, because outcomes may wait to be stored long after that (G8, G15).
-func (r *renewer) renewAll(lease time.Duration, attempts []*Attempt) {
+func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	held := make([]processlog.Held, len(attempts))
 	for i, a := range attempts {
 		held[i] = processlog.Held{ID: a.Row.ID, Version: a.Row.Version}
 	}
 	// A round renews leases with less than two thirds left. With a timeout of one third there is time for another try.
-	ctx, cancel := context.WithTimeout(r.Work, min(lease/3, StatementTimeout))
+	ctx, cancel := context.WithTimeout(e.Work, min(lease/3, StatementTimeout))
 	defer cancel()
 	asked := time.Now() // Take the time before the statement, as a claim does (G16).
-	left, err := r.Store.Renew(ctx, held, lease)
-	r.Saw(problemRenew, err)
+	left, err := e.Store.Renew(ctx, held, lease)
+	e.Saw(problemRenew, err)
 	if err != nil {
 		return // The next round tries again, or finds that the lease has ended.
 	}
 	failpoint.Reach(failpoint.LeaseRenewed)
-	r.noteRefused(attempts, left.Rejected)
-	r.holdings.mu.Lock()
-	defer r.holdings.mu.Unlock()
+	e.noteRefusedRenewals(attempts, left.Rejected)
+	e.holdings.mu.Lock()
+	defer e.holdings.mu.Unlock()
 	for _, a := range attempts {
 		switch {
 		case slices.Contains(left.Lost, a.Row.ID):
@@ -379,7 +371,7 @@ func (r *renewer) renewAll(lease time.Duration, attempts []*Attempt) {
 // another process has claimed an entry meanwhile, its lease cannot be renewed, and Over reports that.
 func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 	if lapsed := e.holdings.lapsed(batch); len(lapsed) > 0 && !e.Stopping() {
-		e.renewer.renewAll(t.Lease, lapsed)
+		e.renewAll(t.Lease, lapsed)
 	}
 }
 
@@ -397,21 +389,21 @@ func (h *holdings) lapsed(batch []*Attempt) (lapsed []*Attempt) {
 	return lapsed
 }
 
-// noteRefused reports the leases that the database refuses to renew, and clears the refusals of the other attempts.
-func (r *renewer) noteRefused(attempts []*Attempt, rejected []processlog.Refusal) {
-	if len(rejected) == 0 && !r.refusals.Some() {
+// noteRefusedRenewals reports the leases that the database refuses to renew, and clears the refusals of the other attempts.
+func (e *Engine) noteRefusedRenewals(attempts []*Attempt, rejected []processlog.Refusal) {
+	if len(rejected) == 0 && !e.refusals.Some() {
 		return
 	}
 	byType := make(map[string][]processlog.Refusal)
 	for _, a := range attempts {
 		i := slices.IndexFunc(rejected, func(r processlog.Refusal) bool { return r.ID == a.Row.ID })
 		if i < 0 {
-			r.refusals.Taken(refusals.Renewal, a.Type.Name, a.Row.ID)
+			e.refusals.Taken(refusals.Renewal, a.Type.Name, a.Row.ID)
 			continue
 		}
 		byType[a.Type.Name] = append(byType[a.Type.Name], rejected[i])
 	}
 	for name, list := range byType {
-		r.refusals.Note(refusals.Renewal, name, list)
+		e.refusals.Note(refusals.Renewal, name, list)
 	}
 }

@@ -7,54 +7,14 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
-	"github.com/compensator-go/compensator/internal/releases"
 	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/processlog"
 )
-
-// dispatcher runs the handlers of claimed entries. Each handler call has its own goroutine. drain waits for these
-// goroutines.
-type dispatcher struct {
-	*Base
-	claimSchedule *claimSchedule
-	holdings      *holdings
-	releases      *releases.List
-	settler       *settler
-
-	mu      sync.Mutex              // guards the fields below
-	run     context.Context         // context of Run; no handler starts after its end
-	handler context.Context         // parent of the handlers' contexts; it outlives run
-	stop    context.CancelCauseFunc // ends handler
-}
-
-// open prepares the dispatcher for a new Run.
-func (d *dispatcher) open(run context.Context) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.run = run
-	d.handler, d.stop = context.WithCancelCause(d.Work)
-}
-
-func (d *dispatcher) contexts() (run, handler context.Context) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.run, d.handler
-}
-
-// stopping reports whether Run's context has ended.
-func (d *dispatcher) stopping() bool {
-	run, _ := d.contexts()
-	return run.Err() != nil
-}
-
-// Stopping reports whether Run's context has ended.
-func (e *Engine) Stopping() bool { return e.dispatcher.stopping() }
 
 // startClaimed starts the rows that one claim has leased. asked is when the claim statement was sent: the leases run
 // from then. token is the token of the queue's lease, or 0.
@@ -64,27 +24,27 @@ func (e *Engine) Stopping() bool { return e.dispatcher.stopping() }
 //
 // startClaimed returns an error if the database did not store that these entries are blocked. They are then still due,
 // and a claim would find them again. So the caller must not claim again at once.
-func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) (blocked int, err error) {
-	claimed := d.attempts(t, rows, asked, token)
+func (e *Engine) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) (blocked int, err error) {
+	claimed := e.attemptsOf(t, rows, asked, token)
 	needed := callsOf(t, claimed)
 	first, wait, giveUp := t.separate(claimed)
 	spare := needed - callsOf(t, first)
-	d.startAttempts(t, first)
+	e.startAttempts(t, first)
 	if len(first) == len(claimed) {
 		return 0, nil
 	}
-	return len(wait), d.giveUp(t, spare, wait, giveUp)
+	return len(wait), e.giveUpBlocked(t, spare, wait, giveUp)
 }
 
-// attempts builds one attempt for each claimed row. It dead-letters rows that have lost more leases than crashBudget
+// attemptsOf builds one attempt for each claimed row. It dead-letters rows that have lost more leases than crashBudget
 // allows.
-func (d *dispatcher) attempts(t *Type, rows []processlog.Row, asked time.Time, token int64) []*Attempt {
+func (e *Engine) attemptsOf(t *Type, rows []processlog.Row, asked time.Time, token int64) []*Attempt {
 	attempts := make([]*Attempt, 0, len(rows))
 	for _, row := range rows {
 		a := &Attempt{Type: t, Row: row, token: token, leaseEnd: asked.Add(row.LeaseLeft)}
 		lost := LostLeases(&row)
 		if lost > crashBudget {
-			d.deadLetter(a)
+			e.deadLetter(a)
 			continue
 		}
 		attempts = append(attempts, a)
@@ -93,79 +53,79 @@ func (d *dispatcher) attempts(t *Type, rows []processlog.Row, asked time.Time, t
 }
 
 // startAttempts starts the attempts. It gives back those that an admission or holdings.admit refuses.
-func (d *dispatcher) startAttempts(t *Type, attempts []*Attempt) {
+func (e *Engine) startAttempts(t *Type, attempts []*Attempt) {
 	needed := callsOf(t, attempts)
 	attempts, shut := t.Admitted(attempts)
 	if len(shut) > 0 {
-		d.giveBack(t, shut, needed-callsOf(t, attempts))
+		e.giveBack(t, shut, needed-callsOf(t, attempts))
 		for _, a := range shut {
 			// Offer the entry to other processes now. Otherwise they wait until the queue's lease ends.
-			d.settler.source.Move(processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID})
+			e.source.Move(processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID})
 		}
 	}
-	if refused, calls := d.start(t, attempts); len(refused) > 0 {
+	if refused, calls := e.startCalls(t, attempts); len(refused) > 0 {
 		for _, a := range refused {
 			t.ended(a, Result{Unstarted: true})
 		}
-		d.giveBack(t, refused, calls)
+		e.giveBack(t, refused, calls)
 	}
 }
 
 // deadLetter ends an entry whose leases keep ending without an outcome.
-func (d *dispatcher) deadLetter(a *Attempt) {
+func (e *Engine) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
-	// The batcher retries the write until the database answers. The settler withdraws it if a stuck handler returns
+	// The batcher retries the write until the database answers. It withdraws the write if a stuck handler returns
 	// first (G8).
-	running, _ := d.holdings.describe(&a.Row)
-	d.settler.batcher.Add(settlement{a: a, outcome: a.Type.crashed(&a.Row, running.Since), deadLetters: true})
-	d.claimSchedule.free(a.Type, 1)
+	running, _ := e.holdings.describe(&a.Row)
+	e.outcomes.plain.Add(settlement{a: a, outcome: a.Type.crashed(&a.Row, running.Since), deadLetters: true})
+	e.claimSchedule.free(a.Type, 1)
 }
 
 // giveBack releases the leases of attempts that may not start. It frees as many slots as calls says. No handler was
 // called, so the entries' attempt counts stay as they are (G15, G16).
-func (d *dispatcher) giveBack(t *Type, attempts []*Attempt, calls int) {
+func (e *Engine) giveBack(t *Type, attempts []*Attempt, calls int) {
 	entries := make([]processlog.QueueEntry, len(attempts))
 	for i, a := range attempts {
 		entries[i] = processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID}
 	}
 	// Free the slots first, because the release may wait for the database. Notify the admissions last: while the lease
 	// stands, a crash of this process counts against the entry.
-	d.claimSchedule.free(t, calls)
-	d.releases.Release(attempts[0].Row.Token, entries...)
-	d.settler.givenBack(attempts)
+	e.claimSchedule.free(t, calls)
+	e.releases.Release(attempts[0].Row.Token, entries...)
+	e.givenBack(attempts)
 }
 
-// giveUp gives up attempts that Type.separate found blocked. It frees the slots first, because write may wait for
+// giveUpBlocked gives up attempts that Type.separate found blocked. It frees the slots first, because write may wait for
 // the database. It notifies the admissions last: while the lease stands, a crash of this process counts against the
 // entry.
-func (d *dispatcher) giveUp(t *Type, calls int, blocked []*Attempt, write func() error) error {
-	d.claimSchedule.free(t, calls)
+func (e *Engine) giveUpBlocked(t *Type, calls int, blocked []*Attempt, write func() error) error {
+	e.claimSchedule.free(t, calls)
 	if len(blocked) == 0 {
 		return nil
 	}
 	err := write()
-	d.settler.givenBack(blocked)
+	e.givenBack(blocked)
 	return err
 }
 
-// start runs attempts of one type and returns at once. The attempts hold slots for all calls that they need. refused
+// startCalls runs attempts of one type and returns at once. The attempts hold slots for all calls that they need. refused
 // lists the attempts that may not start. spare is the number of calls that are not needed because of them.
-func (d *dispatcher) start(t *Type, attempts []*Attempt) (refused []*Attempt, spare int) {
+func (e *Engine) startCalls(t *Type, attempts []*Attempt) (refused []*Attempt, spare int) {
 	if len(attempts) == 0 {
 		return nil, 0
 	}
-	needed, timeout := callsOf(t, attempts), d.newTimeout(t, len(attempts))
+	needed, timeout := callsOf(t, attempts), e.newTimeout(t, len(attempts))
 	for _, a := range attempts {
-		d.prepare(a, timeout)
+		e.prepare(a, timeout)
 	}
-	run, _ := d.contexts()
-	attempts, refused = d.holdings.admit(run, attempts)
+	run, _ := e.contexts()
+	attempts, refused = e.holdings.admit(run, attempts)
 	spare = needed - callsOf(t, attempts)
 	var batches [companies][]*Attempt
 	for _, a := range attempts {
 		with := t.company(a.Row.State, LostLeases(&a.Row))
 		if with == Alone {
-			go d.attempt(a)
+			go e.runAttempt(a)
 		} else {
 			batches[with] = append(batches[with], a)
 		}
@@ -173,7 +133,7 @@ func (d *dispatcher) start(t *Type, attempts []*Attempt) (refused []*Attempt, sp
 	for _, batch := range batches {
 		for chunk := range slices.Chunk(batch, t.Seats()) {
 			if len(chunk) == 1 {
-				go d.attempt(chunk[0]) // A batch of one already runs alone, so its verdict counts.
+				go e.runAttempt(chunk[0]) // A batch of one already runs alone, so its verdict counts.
 			} else {
 				t.grouping.Start(chunk)
 			}
@@ -189,15 +149,15 @@ func callsOf(t *Type, attempts []*Attempt) int {
 
 // prepare gives an attempt the context of its next handler call. The context carries the values of Record's context. It
 // ends at the type's timeout, when the lease is lost, by Cancel, or when Run stops waiting.
-func (d *dispatcher) prepare(a *Attempt, timeout *callTimeout) {
+func (e *Engine) prepare(a *Attempt, timeout *callTimeout) {
 	ctx := timeout.ctx
 	// A handler of several entries gets no values of an entry, even if it is called for one only.
 	if !a.Type.Grouped() || a.compensating() {
-		ctx = d.Extract(ctx, a.Row.Headers) // Extract is user code, so call it without a mutex.
+		ctx = e.Extract(ctx, a.Row.Headers) // Extract is user code, so call it without a mutex.
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	d.holdings.mu.Lock()
-	defer d.holdings.mu.Unlock()
+	e.holdings.mu.Lock()
+	defer e.holdings.mu.Unlock()
 	// Reset stuck too: an entry of a broken batch starts a new call, and the old finding was about the batch's handler.
 	a.ctx, a.cancel, a.timeout, a.started, a.stuck = ctx, cancel, timeout, time.Now(), false
 	a.renewing = false
@@ -211,8 +171,8 @@ type callTimeout struct {
 	left atomic.Int32 // calls that have not ended
 }
 
-func (d *dispatcher) newTimeout(t *Type, calls int) *callTimeout {
-	_, handler := d.contexts()
+func (e *Engine) newTimeout(t *Type, calls int) *callTimeout {
+	_, handler := e.contexts()
 	timeout := new(callTimeout)
 	timeout.ctx, timeout.end = context.WithTimeoutCause(handler, t.Timeout, processlog.ErrTimeout)
 	timeout.left.Store(int32(calls))
@@ -229,7 +189,7 @@ func (t *callTimeout) callEnded() {
 // HandlerContext returns the context of a handler call for several entries. It carries no values of an entry's headers.
 // Such values may name a tenant, and the handler would then process the entries of all tenants as that one.
 func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
-	timeout := e.dispatcher.newTimeout(t, 1)
+	timeout := e.newTimeout(t, 1)
 	return timeout.ctx, timeout.end
 }
 
@@ -237,8 +197,8 @@ func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
 // for the attempt, so a drain waits for this call too.
 func (e *Engine) RunAlone(a *Attempt) {
 	a.endCall()
-	e.dispatcher.prepare(a, e.dispatcher.newTimeout(a.Type, 1))
-	go e.dispatcher.attempt(a)
+	e.prepare(a, e.newTimeout(a.Type, 1))
+	go e.runAttempt(a)
 }
 
 // Over returns nil if the handler may be called again for an attempt. Otherwise it returns the reason why not.
@@ -262,14 +222,14 @@ func (e *Engine) Over(a *Attempt) error {
 	}
 }
 
-// attempt runs one attempt to its end. A deferred call passes the result to finish, so that a handler that calls
+// runAttempt runs one attempt to its end. A deferred call passes the result to Finish, so that a handler that calls
 // runtime.Goexit cannot skip it.
-func (d *dispatcher) attempt(a *Attempt) {
+func (e *Engine) runAttempt(a *Attempt) {
 	end := Result{Err: errGoexit}
-	defer func() { d.finish(a, end) }()
-	Tell(d.Base, d.Observer.AttemptStarted, a.Event(nil))
+	defer func() { e.Finish(a, end) }()
+	Tell(e.Base, e.Observer.AttemptStarted, a.Event(nil))
 	failpoint.Reach(failpoint.AttemptStarted)
-	end = d.call(a)
+	end = e.callHandler(a)
 }
 
 // errGoexit is the error of a handler that has called runtime.Goexit.
@@ -286,8 +246,8 @@ type Result struct {
 	Cause     error            // why the attempt ended, if that is not the cause of its context
 }
 
-// call runs the handler or the compensation, depending on the entry's state. It turns a panic into an error.
-func (d *dispatcher) call(a *Attempt) (end Result) {
+// callHandler runs the handler or the compensation, depending on the entry's state. It turns a panic into an error.
+func (e *Engine) callHandler(a *Attempt) (end Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			end = Result{Err: panicked(p)}
@@ -297,7 +257,7 @@ func (d *dispatcher) call(a *Attempt) (end Result) {
 	if a.compensating() {
 		run = a.Type.UndoAttempt
 	}
-	if end, late := d.heldUp(a); late { // An observer or other work in this process may have delayed the call.
+	if end, late := e.HeldUp(a); late { // An observer or other work in this process may have delayed the call.
 		return end
 	}
 	if a.Type.Ready != nil && !a.compensating() {
@@ -311,11 +271,11 @@ func (d *dispatcher) call(a *Attempt) (end Result) {
 	return Result{Err: a.Type.call(a.ctx, &a.Row)}
 }
 
-// heldUp reports whether it is too late to call the handler. end is then the result of the attempt. An attempt whose
+// HeldUp reports whether it is too late to call the handler. end is then the result of the attempt. An attempt whose
 // timeout has passed may already count as stuck, and another suspect may already run in its place (G16).
-func (d *dispatcher) heldUp(a *Attempt) (end Result, late bool) {
+func (e *Engine) HeldUp(a *Attempt) (end Result, late bool) {
 	switch {
-	case d.stopping():
+	case e.Stopping():
 		return Result{Err: processlog.ErrStopping, Unstarted: true}, true
 	case a.ctx.Err() != nil:
 		return Result{Err: verdict.Ours(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
@@ -323,22 +283,19 @@ func (d *dispatcher) heldUp(a *Attempt) (end Result, late bool) {
 	return Result{}, false
 }
 
-// HeldUp is heldUp for a feature that calls the handler itself.
-func (e *Engine) HeldUp(a *Attempt) (end Result, late bool) { return e.dispatcher.heldUp(a) }
-
 // panicked returns the error of a panic with p. It formats p at once, because the methods of p are user code.
 func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, Stack: debug.Stack()}) }
 
-// finish judges the handler's result, frees the slot, and passes the outcome to the settler.
-func (d *dispatcher) finish(a *Attempt, end Result) {
+// Finish judges the handler's result, frees the slot, and passes the outcome to its batcher.
+func (e *Engine) Finish(a *Attempt, end Result) {
 	failpoint.Reach(failpoint.HandlerReturned)
 	// Read the cause before endCall, which would set another one.
 	cause := cmp.Or(end.Cause, context.Cause(a.ctx))
 	a.endCall()
-	Tell(d.Base, d.Observer.AttemptEnded, a.Event(end.Err))
+	Tell(e.Base, e.Observer.AttemptEnded, a.Event(end.Err))
 	s := settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, end.Err, cause), token: end.Token}
 	if !errors.Is(cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
-		d.sawAttempt(a.Type.Name, end.Err, s.outcome.ProcessCount != a.Row.ProcessCount || s.outcome.CompensateCount != a.Row.CompensateCount)
+		e.sawAttempt(a.Type.Name, end.Err, s.outcome.ProcessCount != a.Row.ProcessCount || s.outcome.CompensateCount != a.Row.CompensateCount)
 	}
 	// From here on a claim sees the entry as held and not as stuck. A dead-lettering of the entry is withdrawn (G8).
 	a.returned.Store(true)
@@ -348,73 +305,70 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 	// Free the slot before the outcome is stored. A caller that sees the stored outcome and records the next entry then
 	// finds the slot free.
 	if a.freesSlot() {
-		d.claimSchedule.free(a.Type, 1)
+		e.claimSchedule.free(a.Type, 1)
 	}
 	switch {
 	case end.Unstarted:
-		d.releases.Release(a.Row.Token, processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID})
-		d.holdings.forget(a)
-		d.settler.dropped(a)
+		e.releases.Release(a.Row.Token, processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID})
+		e.holdings.forget(a)
+		e.dropped(a)
 	case end.Settled:
 		stored := s // The watchers get the address of this copy. If they got that of s, each outcome would be allocated.
-		d.sawStored(&stored, end.Asked)
-		d.settler.settled(s, processlog.Settled{Applied: true})
+		e.sawStored(&stored, end.Asked)
+		e.settled(s, processlog.Settled{Applied: true})
 	// The effect and the outcome were rolled back together, so there is nothing to store. Another process or an admin
 	// has already changed the entry (G5).
 	case end.Moved:
-		d.settler.settled(s, processlog.Settled{})
+		e.settled(s, processlog.Settled{})
 	default:
-		d.settler.store(s)
+		e.store(s)
 	}
 	// Call this after the outcome is in the batcher. A stop that finds no running handler waits only for the batcher.
-	d.holdings.handlerReturned()
+	e.holdings.handlerReturned()
 }
-
-// Finish ends an attempt with the result of its call.
-func (e *Engine) Finish(a *Attempt, r Result) { e.dispatcher.finish(a, r) }
 
 // sawAttempt records the error of an attempt for Health. counts reports whether the attempt counts as a failure of its entry. If
 // it does not, the reason would otherwise appear only in the entry itself.
-func (d *dispatcher) sawAttempt(businessType string, err error, counts bool) {
+func (e *Engine) sawAttempt(businessType string, err error, counts bool) {
 	v := verdict.Of(err)
 	kind := v.Kind
 	switch {
 	case v.Undecodable:
 		// A success of another entry of the type does not end this problem. A waiting entry is tried again within mostUnavailable.
-		d.Problems.FailedFor(2*mostUnavailable+time.Minute, problemContent, businessType, err)
+		e.Problems.FailedFor(2*mostUnavailable+time.Minute, problemContent, businessType, err)
 	case kind == verdict.KindServerFault && counts:
-		d.Problems.Failed(problemFaults, businessType, err)
+		e.Problems.Failed(problemFaults, businessType, err)
 	case kind == verdict.KindServerFault, kind == verdict.KindServerDown, kind == verdict.KindUnavailable && !counts:
-		d.Problems.Failed(problemAttempt, businessType, err)
+		e.Problems.Failed(problemAttempt, businessType, err)
 	default:
-		d.Problems.Passed(problemAttempt, businessType)
-		d.Problems.Passed(problemFaults, businessType)
+		e.Problems.Passed(problemAttempt, businessType)
+		e.Problems.Passed(problemFaults, businessType)
 	}
 }
 
-// drain waits for running handlers. For two thirds of timeout it leaves them alone, and for the rest their contexts
+// awaitHandlers waits for running handlers. For two thirds of timeout it leaves them alone, and for the rest their contexts
 // have ended.
-func (d *dispatcher) drain(timeout time.Duration) error {
+func (e *Engine) awaitHandlers(timeout time.Duration) error {
 	grace := time.NewTimer(timeout * 2 / 3)
 	defer grace.Stop()
 	select {
-	case <-d.holdings.whenIdle():
+	case <-e.holdings.whenIdle():
 	case <-grace.C:
 	}
-	d.stop(processlog.ErrStopping) // No handler starts after this call.
+	e.endHandlers(processlog.ErrStopping) // No handler starts after this call.
 	deadline := time.NewTimer(timeout / 3)
 	defer deadline.Stop()
 	select {
-	case <-d.holdings.whenIdle():
+	case <-e.holdings.whenIdle():
 		return nil
 	case <-deadline.C:
-		return d.stuckError()
+		return e.stuckError()
 	}
 }
 
 // stuckError returns an error with the handlers that have not returned, or nil if the last one has just returned.
-func (d *dispatcher) stuckError() error {
-	if running := d.holdings.running(); len(running) > 0 {
+func (e *Engine) stuckError() error {
+	if running := e.holdings.running(); len(running) > 0 {
 		return &processlog.StuckError{Stuck: running}
 	}
 	return nil

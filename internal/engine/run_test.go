@@ -14,7 +14,7 @@ import (
 func TestSlotIsFreeBeforeTheOutcomeIsStored(t *testing.T) {
 	e, typ := waiting(t, 1)
 	stored := make(chan int, 1)
-	e.settler.batcher.Flush = func([]settlement) { stored <- typ.slots.Free() }
+	e.outcomes.plain.Flush = func([]settlement) { stored <- typ.slots.Free() }
 	a := &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1), BusinessType: typ.Name, State: processlog.Pending}}
 	a.ctx, a.cancel = context.WithCancelCause(t.Context())
 	a.timeout = new(callTimeout)
@@ -23,7 +23,7 @@ func TestSlotIsFreeBeforeTheOutcomeIsStored(t *testing.T) {
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
-		e.dispatcher.finish(a, Result{})
+		e.Finish(a, Result{})
 	}()
 	require.Equal(t, 2, <-stored)
 	e.holdings.mu.Unlock()

@@ -19,20 +19,10 @@ const mostRefusedOutcomes = processlog.MaxRows
 // behindPause is how long claims pause while too many outcomes wait to be stored.
 const behindPause = 10 * time.Millisecond
 
-// scanner claims entries when they come due. It sleeps until the next due time in its claim schedule, not for a fixed
-// interval. Claims and answers of the source set that time, and wake-ups can make it earlier.
-type scanner struct {
-	*Base
-	types         *types
-	claimSchedule *claimSchedule
-	source        *source
-	claims        *claims
-	settler       *settler
-	dispatcher    *dispatcher
-}
-
-// run claims due entries until ctx ends. It then waits for the claims that are running.
-func (s *scanner) run(ctx context.Context) {
+// Scan claims entries when they come due, until ctx ends. It then waits for the claims that are running. Scan sleeps until
+// the next due time in the claim schedule, not for a fixed interval. Claims and answers of the source set that time, and
+// wake-ups can make it earlier.
+func (e *Engine) Scan(ctx context.Context) {
 	var claims sync.WaitGroup
 	// The claims must have started or released their entries before Run waits for handlers (G15).
 	defer claims.Wait()
@@ -43,36 +33,36 @@ func (s *scanner) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-s.claimSchedule.wake:
+		case <-e.claimSchedule.wake:
 		}
 		if ctx.Err() != nil {
 			return // both cases may be ready, and entries claimed now would only be released again (G15)
 		}
-		timer.Reset(s.step(ctx, &claims))
+		timer.Reset(e.startClaims(ctx, &claims))
 		if first {
-			s.claimSchedule.scanned()
+			e.claimSchedule.scanned()
 		}
 	}
 }
 
-// step starts every claim that is worthwhile now. It returns how long the scanner may sleep.
-func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duration {
-	c := s.claimSchedule
+// startClaims starts every claim that is worthwhile now. It returns how long the scanner may sleep.
+func (e *Engine) startClaims(ctx context.Context, claims *sync.WaitGroup) time.Duration {
+	c := e.claimSchedule
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if s.Held() != nil {
+	if e.Held() != nil {
 		return peekInterval
 	}
-	if s.settler.behind() {
+	if e.Behind() {
 		// New attempts would only wait to store their outcomes, and their leases would end meanwhile (G8).
 		return behindPause
 	}
 	next := now.Add(peekInterval)
 	for _, name := range c.names {
-		t, typeSchedule := s.types.named(name), c.byType[name]
-		s.beginLocked(t, typeSchedule, now, claims)
-		if at := s.lookLocked(t, typeSchedule, now, claims); now.Before(at) && at.Before(next) {
+		t, typeSchedule := e.types.named(name), c.byType[name]
+		e.beginLocked(t, typeSchedule, now, claims)
+		if at := e.lookLocked(t, typeSchedule, now, claims); now.Before(at) && at.Before(next) {
 			next = at
 		}
 		next = t.roomAt(now, next)
@@ -84,9 +74,9 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 }
 
 // beginLocked starts as many claims of a type as are worthwhile now. The caller holds claimSchedule.mu.
-func (s *scanner) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time, claims *sync.WaitGroup) {
+func (e *Engine) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time, claims *sync.WaitGroup) {
 	// Claim no more of a type if the database refuses many of its outcomes. More outcomes could not be stored either.
-	for typeSchedule.wants(t, now) && s.claims.refusals.Outcomes(t.Name) < mostRefusedOutcomes {
+	for typeSchedule.wants(t, now) && e.refusals.Outcomes(t.Name) < mostRefusedOutcomes {
 		// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that counts
 		// as lost (G16).
 		calls := t.slots.Take(t.callsFor(processlog.MaxRows))
@@ -94,13 +84,13 @@ func (s *scanner) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time
 			return
 		}
 		began := typeSchedule.begin(now)
-		claims.Go(func() { s.claimSchedule.claimEnded(t, s.claimDue(t, calls), began) })
+		claims.Go(func() { e.claimSchedule.claimEnded(t, e.claimDue(t, calls), began) })
 	}
 }
 
 // lookLocked starts a look of the type's grouping at the entries that wait for others. It returns when the scanner must
 // wake for the next look. The zero time means that entries of this type never wait. The caller holds claimSchedule.mu.
-func (s *scanner) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time, looks *sync.WaitGroup) time.Time {
+func (e *Engine) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time, looks *sync.WaitGroup) time.Time {
 	switch {
 	case typeSchedule.wait == 0:
 		return time.Time{}
@@ -114,7 +104,7 @@ func (s *scanner) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time,
 		return next
 	}
 	typeSchedule.looking = true
-	looks.Go(func() { s.claimSchedule.looked(t, look()) })
+	looks.Go(func() { e.claimSchedule.looked(t, look()) })
 	return typeSchedule.due
 }
 
@@ -123,29 +113,29 @@ func (s *scanner) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time,
 // part of the backlog. Slots that are not needed are released before the claim, so that others can use them.
 //
 // A claim of a serial type holds one slot until it knows which entries are not blocked. See Type.searching.
-func (s *scanner) claimDue(t *Type, calls int) claimResult {
+func (e *Engine) claimDue(t *Type, calls int) claimResult {
 	t.slots.Release(calls - t.searching(calls))
-	backlog := s.claimSchedule.hasBacklog(t)
-	if !s.source.up() {
-		return s.claimFromStore(t, calls)
+	backlog := e.claimSchedule.hasBacklog(t)
+	if !e.source.up() {
+		return e.claimFromStore(t, calls)
 	}
-	got, ok := s.claimFromSource(t, calls)
+	got, ok := e.claimFromSource(t, calls)
 	if !ok {
-		return s.claimFromStore(t, calls)
+		return e.claimFromStore(t, calls)
 	}
 	// The queue returned fewer entries than there are slots, and the database may hold more. After an error do not ask
 	// again, because the database would refuse again.
 	if (backlog || got.lost) && got.err == nil && !got.full {
-		return s.alsoFromStore(t, calls, got)
+		return e.alsoFromStore(t, calls, got)
 	}
-	s.Problems.Passed(problemDue, t.Name) // the queue works again, so no later read of the database would clear this problem
+	e.Problems.Passed(problemDue, t.Name) // the queue works again, so no later read of the database would clear this problem
 	return got
 }
 
 // alsoFromStore claims from the database after the queue has returned fewer entries than asked for.
-func (s *scanner) alsoFromStore(t *Type, calls int, got claimResult) claimResult {
+func (e *Engine) alsoFromStore(t *Type, calls int, got claimResult) claimResult {
 	// Schedule the queue's next due time now, because the database's answer says nothing about later entries.
-	s.claimSchedule.expect(t.Name, got.next)
+	e.claimSchedule.expect(t.Name, got.next)
 	// claimFromSource has released the slots that it did not need. Take slots again.
 	held := t.slots.Take(t.searching(calls))
 	if held == 0 {
@@ -155,19 +145,19 @@ func (s *scanner) alsoFromStore(t *Type, calls int, got claimResult) claimResult
 	if !t.Blocks() {
 		calls = held
 	}
-	return s.claimFromStore(t, calls)
+	return e.claimFromStore(t, calls)
 }
 
 // claimFromSource claims entries that the queue reports as due. It returns false if the queue does not answer. The
 // slots then still belong to the caller.
-func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
-	n := s.claimSchedule.ask(t, t.fits(calls))
-	leased, ok := s.source.Claim(t, n)
+func (e *Engine) claimFromSource(t *Type, calls int) (claimResult, bool) {
+	n := e.claimSchedule.ask(t, t.fits(calls))
+	leased, ok := e.source.Claim(t, n)
 	if !ok {
 		return claimResult{next: processlog.Never}, false
 	}
 	held := t.searching(calls)
-	needed := s.adjust(t, held, min(held, t.callsFor(len(leased.IDs))))
+	needed := e.adjustSlots(t, held, min(held, t.callsFor(len(leased.IDs))))
 	if len(leased.IDs) == 0 {
 		return claimResult{nothing: true, lost: leased.Lost, next: leased.Next}, true
 	}
@@ -175,8 +165,8 @@ func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 	full := len(leased.IDs) == n
 	if t.Blocks() {
 		var err error
-		if needed, err = s.leaveBlocked(t, &leased, calls); err != nil {
-			s.returnToSource(t, leased, claimed{}, err)
+		if needed, err = e.leaveBlocked(t, &leased, calls); err != nil {
+			e.returnToSource(t, leased, claimed{}, err)
 			return claimResult{err: err}, true
 		}
 		if len(leased.IDs) == 0 {
@@ -184,23 +174,23 @@ func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 		}
 	}
 	began := time.Now()
-	s.claimSchedule.began(t, began)
+	e.claimSchedule.began(t, began)
 	if !full {
 		// Schedule the next claim before this transaction. Entries that come due during it then get a claim of their own.
-		s.claimSchedule.expect(t.Name, leased.Next)
+		e.claimSchedule.expect(t.Name, leased.Next)
 	}
 	// The queue's lease is not a claim (G10). Only the database knows whether the entry exists, is due and is free.
-	found, err := s.claims.claim(t, unleased(leased.IDs), needed)
-	s.claimSchedule.ended(t, time.Since(began))
-	s.returnToSource(t, leased, found, err)
+	found, err := e.claim(t, unleased(leased.IDs), needed)
+	e.claimSchedule.ended(t, time.Since(began))
+	e.returnToSource(t, leased, found, err)
 	if t.claimer != nil {
-		s.claimSchedule.noteBlocked(t, len(leased.IDs), len(leased.IDs)-found.LimitedLater())
+		e.claimSchedule.noteBlocked(t, len(leased.IDs), len(leased.IDs)-found.LimitedLater())
 	}
 	t.slots.Release(needed - t.calls(found.Mine))
 	if err != nil {
 		return claimResult{err: err}, true
 	}
-	if _, err := s.dispatcher.startClaimed(t, found.Mine, found.asked, leased.Token); err != nil {
+	if _, err := e.startClaimed(t, found.Mine, found.asked, leased.Token); err != nil {
 		return claimResult{err: err}, true
 	}
 	return claimResult{full: full, lost: leased.Lost, next: processlog.Never}, true
@@ -211,41 +201,41 @@ func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 //
 // It then takes slots for the others, calls at most, and returns how many these hold. Entries without a slot go back to
 // the queue.
-func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased, calls int) (needed int, err error) {
+func (e *Engine) leaveBlocked(t *Type, leased *processlog.Leased, calls int) (needed int, err error) {
 	held := t.searching(calls)
-	ctx, cancel := s.Statement()
+	ctx, cancel := e.Statement()
 	defer cancel()
 	blocked, err := t.Blocked(ctx, leased.IDs)
 	if err != nil {
-		return s.adjust(t, held, 0), err
+		return e.adjustSlots(t, held, 0), err
 	}
 	for _, id := range blocked {
-		s.source.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
+		e.source.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
 	}
 	free := grouped.Without(leased.IDs, blocked)
-	s.claimSchedule.noteBlocked(t, len(leased.IDs), len(free))
-	needed = s.adjust(t, held, min(calls, t.callsFor(len(free))))
+	e.claimSchedule.noteBlocked(t, len(leased.IDs), len(free))
+	needed = e.adjustSlots(t, held, min(calls, t.callsFor(len(free))))
 	fit := min(len(free), t.fits(needed))
-	s.returnToSource(t, *leased, claimed{spare: free[fit:]}, nil)
+	e.returnToSource(t, *leased, claimed{spare: free[fit:]}, nil)
 	leased.IDs = free[:fit]
 	return needed, nil
 }
 
-// adjust releases slots, or takes more, so that a claim that holds some has as many as it needs. It returns how many the
+// adjustSlots releases slots, or takes more, so that a claim that holds some has as many as it needs. It returns how many the
 // claim holds then, which may be fewer.
-func (s *scanner) adjust(t *Type, held, needed int) int {
+func (e *Engine) adjustSlots(t *Type, held, needed int) int {
 	if needed > held {
 		return held + t.slots.Take(needed-held)
 	}
-	s.claimSchedule.free(t, held-needed)
+	e.claimSchedule.free(t, held-needed)
 	return needed
 }
 
 // returnToSource settles the queue's leases of entries that were not claimed. Gone entries are removed, and the others
 // come due again. Without this, the queue would offer them to no process until its lease ends.
-func (s *scanner) returnToSource(t *Type, leased processlog.Leased, found claimed, err error) {
+func (e *Engine) returnToSource(t *Type, leased processlog.Leased, found claimed, err error) {
 	add := func(id processlog.ID, remove bool, in time.Duration) {
-		s.source.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: remove, In: in})
+		e.source.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: remove, In: in})
 	}
 	if err != nil {
 		for _, id := range leased.IDs {
@@ -268,7 +258,7 @@ func (s *scanner) returnToSource(t *Type, leased processlog.Leased, found claime
 		add(id, false, 0) // for any process with a free call, perhaps this one
 	}
 	for _, r := range found.Rejected {
-		add(r.ID, false, s.claims.refusals.RestLeft(t.Name, r.ID))
+		add(r.ID, false, e.refusals.RestLeft(t.Name, r.ID))
 	}
 	for i := range found.Refused {
 		// A row of another type under this id does not belong to this queue, so remove the id (G10).
@@ -277,17 +267,17 @@ func (s *scanner) returnToSource(t *Type, leased processlog.Leased, found claime
 }
 
 // claimFromStore claims entries that the database reports as due. It does not use the queue.
-func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
-	ahead := s.claimSchedule.readAhead(t)
-	share, needed, err := s.takeShare(t, ahead, calls)
+func (e *Engine) claimFromStore(t *Type, calls int) claimResult {
+	ahead := e.claimSchedule.readAhead(t)
+	share, needed, err := e.takeShare(t, ahead, calls)
 	if err != nil || len(share.IDs) == 0 {
 		return claimResult{fromDatabase: true, next: processlog.Never, drained: err == nil, err: err}
 	}
 	failpoint.Reach(failpoint.DueRead)
-	found, err := s.claims.claim(t, unleased(share.IDs), needed)
+	found, err := e.claim(t, unleased(share.IDs), needed)
 	t.slots.Release(needed - t.calls(found.Mine))
 	if err == nil {
-		_, err = s.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+		_, err = e.startClaimed(t, found.Mine, found.asked, 0)
 	}
 	ahead.Tried(share, found.Claimed, err)
 	if err != nil {
@@ -301,10 +291,10 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 }
 
 // takeShare returns due entries to claim, and the number of slots that they hold.
-func (s *scanner) takeShare(t *Type, ahead *readahead.List, calls int) (readahead.Share, int, error) {
-	share, err := ahead.Take(t.fits(calls), func(limit int) ([]processlog.ID, bool, error) { return s.findDue(t, limit) })
+func (e *Engine) takeShare(t *Type, ahead *readahead.List, calls int) (readahead.Share, int, error) {
+	share, err := ahead.Take(t.fits(calls), func(limit int) ([]processlog.ID, bool, error) { return e.findDue(t, limit) })
 	// The share may hold more entries than there are slots, because its first entries may not be claimable.
-	needed := s.adjust(t, t.searching(calls), min(calls, t.callsFor(len(share.IDs))))
+	needed := e.adjustSlots(t, t.searching(calls), min(calls, t.callsFor(len(share.IDs))))
 	if t.Blocks() {
 		ahead.Keep(&share, t.fits(needed))
 	}
@@ -313,20 +303,20 @@ func (s *scanner) takeShare(t *Type, ahead *readahead.List, calls int) (readahea
 
 // findDue reads due entries from the database. For a serial type it leaves out blocked entries. The result more reports
 // whether the database may hold further ones.
-func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, err error) {
-	ctx, cancel := s.Statement()
+func (e *Engine) findDue(t *Type, limit int) (due []processlog.ID, more bool, err error) {
+	ctx, cancel := e.Statement()
 	defer cancel()
 	if t.Blocks() {
 		due, more, err = t.order.Find(ctx)
 	} else {
-		due, err = s.Store.Due(ctx, t.Name, limit)
+		due, err = e.Store.Due(ctx, t.Name, limit)
 		more = len(due) == limit
 	}
 	if err != nil {
-		s.Problems.Failed(problemDue, t.Name, err)
-		s.sawFailed()
+		e.Problems.Failed(problemDue, t.Name, err)
+		e.sawFailed()
 		return nil, false, err
 	}
-	s.Problems.Passed(problemDue, t.Name)
+	e.Problems.Passed(problemDue, t.Name)
 	return due, more, nil
 }

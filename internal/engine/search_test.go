@@ -69,7 +69,7 @@ func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *T
 
 // claimWith makes a claim with all free slots.
 func claimWith(e *Engine, typ *Type) claimResult {
-	return e.scanner.claimDue(typ, typ.slots.Take(typ.callsFor(processlog.MaxRows)))
+	return e.claimDue(typ, typ.slots.Take(typ.callsFor(processlog.MaxRows)))
 }
 
 // The next entries of keys whose entries end during a search need the slots. The slot that the search holds lets the entry

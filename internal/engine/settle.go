@@ -23,20 +23,16 @@ type settlement struct {
 	deadLetters bool             // dead-letters the entry for lost leases; no handler reported this outcome
 	prepared    bool             // Settlement.Prepare was called for the outcome
 	refused     int              // number of times the database has refused to write the outcome
-	stops       uint64           // value of settler.stops at the last refusal
+	stops       uint64           // value of outcomes.stops at the last refusal
 }
 
-// settler stores outcomes in the database and then tells the queue. If the process dies in between, the queue keeps an
-// entry that has ended. The next claim finds that out and removes the entry. If the settler told the queue first, the
-// queue could lose an entry that has not ended.
-type settler struct {
-	*Base
-	claimSchedule *claimSchedule
-	source        *source
-	holdings      *holdings
-	refusals      *refusals.List
-
-	batcher groupcommit.Batcher[settlement] // writes outcomes that nothing waits for
+// outcomes holds the outcomes that wait to be stored.
+//
+// An outcome is stored in the database before the queue is told. If the process dies in between, the queue keeps an entry
+// that has ended. The next claim finds that out and removes the entry. In the other order, the queue could lose an entry
+// that has not ended.
+type outcomes struct {
+	plain   groupcommit.Batcher[settlement] // writes outcomes that nothing waits for
 	prompt  groupcommit.Batcher[settlement] // writes outcomes that the next entry of an ordering key waits for
 	slow    groupcommit.Batcher[settlement] // retries outcomes whose rows are locked by other transactions
 	refused groupcommit.Batcher[settlement] // retries outcomes that the database has refused to write
@@ -44,8 +40,6 @@ type settler struct {
 	refusing atomic.Bool   // whether the database has refused an outcome since settleRefused last read this flag
 	stops    atomic.Uint64 // number of stops that have begun
 	hurry    chan struct{} // of capacity 1: a token ends the pause before refused outcomes are retried
-
-	settlements []*Settlement // attached by features; see Engine.Settle
 }
 
 // refusedAtOnce is how many refused outcomes are retried together. If the database refuses them again, the retry costs
@@ -59,37 +53,36 @@ const settlePace = 5 * time.Millisecond
 // promptPace replaces settlePace for an outcome that the next entry of its ordering key waits for.
 const promptPace = time.Millisecond
 
-// withBatchers configures the batchers and returns s.
-func (s *settler) withBatchers() *settler {
-	s.prompt.Max, s.prompt.Workers, s.prompt.Pace, s.prompt.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: promptPace}, s.settlePrompt
-	s.batcher.Max, s.batcher.Workers, s.batcher.Pace, s.batcher.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, s.settleBatch
-	s.slow.Max, s.slow.Workers, s.slow.Flush = processlog.MaxRows, 1, s.settleSlowly
-	s.refused.Max, s.refused.Workers, s.refused.Flush = refusedAtOnce, 1, s.settleRefused
-	s.hurry = make(chan struct{}, 1)
-	return s
+func (e *Engine) newOutcomes() *outcomes {
+	o := &outcomes{hurry: make(chan struct{}, 1)}
+	o.prompt.Max, o.prompt.Workers, o.prompt.Pace, o.prompt.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: promptPace}, e.settlePrompt
+	o.plain.Max, o.plain.Workers, o.plain.Pace, o.plain.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, e.settleBatch
+	o.slow.Max, o.slow.Workers, o.slow.Flush = processlog.MaxRows, 1, e.settleSlowly
+	o.refused.Max, o.refused.Workers, o.refused.Flush = refusedAtOnce, 1, e.settleRefused
+	return o
 }
 
 // store hands an outcome to the batcher that writes it.
-func (s *settler) store(done settlement) {
-	if s.isPrompt(done.a) {
-		s.prompt.Add(done)
+func (e *Engine) store(done settlement) {
+	if e.isPrompt(done.a) {
+		e.outcomes.prompt.Add(done)
 	} else {
-		s.batcher.Add(done)
+		e.outcomes.plain.Add(done)
 	}
 }
 
 // settlePrompt writes outcomes that the next entries of ordering keys wait for.
-func (s *settler) settlePrompt(batch []settlement) {
-	answered := s.storing(batch)
-	s.settle(batch, answered)
+func (e *Engine) settlePrompt(batch []settlement) {
+	answered := e.storing(batch)
+	e.settleDistinct(batch, answered)
 	answered()
 }
 
 // settleBatch writes outcomes that no entry waits for.
-func (s *settler) settleBatch(batch []settlement) { s.settle(batch, func() {}) }
+func (e *Engine) settleBatch(batch []settlement) { e.settleDistinct(batch, func() {}) }
 
-// settle writes a batch of outcomes. It calls failed when a try fails.
-func (s *settler) settle(batch []settlement, failed func()) {
+// settleDistinct writes a batch of outcomes. It calls failed when a try fails.
+func (e *Engine) settleDistinct(batch []settlement, failed func()) {
 	var twice []settlement // further outcomes of entries in this batch; they go into the next batch
 	// A statement may name an entry only once. A batch can hold two outcomes of an entry after a manual Requeue. It can
 	// also hold a dead-lettering and the outcome of the entry's stuck handler.
@@ -102,7 +95,7 @@ func (s *settler) settle(batch []settlement, failed func()) {
 		return again
 	})
 	if len(twice) > 0 {
-		s.batcher.Add(twice...)
+		e.outcomes.plain.Add(twice...)
 	}
 	// Retry an outcome with the token of its first try, because that try may have been stored. The token distinguishes
 	// its write from another process's (G8).
@@ -110,37 +103,37 @@ func (s *settler) settle(batch []settlement, failed func()) {
 		if token == (processlog.Token{}) {
 			token = processlog.NewToken()
 		}
-		s.settleUnder(token, group, failed)
+		e.settleUnder(token, group, failed)
 	}
 }
 
 // settleUnder writes outcomes that share a token.
-func (s *settler) settleUnder(token processlog.Token, batch []settlement, failed func()) {
+func (e *Engine) settleUnder(token processlog.Token, batch []settlement, failed func()) {
 	for i := range batch {
 		batch[i].token = token // A later try for a locked row must use the same token.
 		if !batch[i].prepared {
 			batch[i].prepared = true
-			for _, f := range s.settlements {
+			for _, f := range e.settlements {
 				f.Prepare(batch[i].a, &batch[i].outcome)
 			}
 		}
 	}
 	failpoint.Reach(failpoint.OutcomesNext)
-	batch, results, asked := s.writeOutcomes(token, batch, failed)
+	batch, results, asked := e.writeOutcomes(token, batch, failed)
 	failpoint.Reach(failpoint.OutcomesStored)
 	for i, r := range results {
 		if r.Applied {
-			s.sawStored(&batch[i], asked)
+			e.sawStored(&batch[i], asked)
 		}
 	}
-	s.noteRefused(batch, results)
+	e.noteRefusedOutcomes(batch, results)
 	for i, r := range results {
-		s.settled(batch[i], r)
+		e.settled(batch[i], r)
 	}
 }
 
-// noteRefused reports the rows that the database refuses to write.
-func (s *settler) noteRefused(batch []settlement, results []processlog.Settled) {
+// noteRefusedOutcomes reports the rows that the database refuses to write.
+func (e *Engine) noteRefusedOutcomes(batch []settlement, results []processlog.Settled) {
 	var list map[string][]processlog.Refusal // by business type
 	for i, r := range results {
 		if r.Refused != nil {
@@ -149,7 +142,7 @@ func (s *settler) noteRefused(batch []settlement, results []processlog.Settled) 
 		}
 	}
 	for name, refused := range list {
-		s.refusals.Note(refusals.Outcome, name, refused)
+		e.refusals.Note(refusals.Outcome, name, refused)
 	}
 }
 
@@ -157,28 +150,28 @@ func (s *settler) noteRefused(batch []settlement, results []processlog.Settled) 
 // handler run again. If a try was stored but its answer was lost, the next try recognises it by the token.
 //
 // writeOutcomes returns no results in two cases: the Compensator is closed first, or no outcome is left to write.
-func (s *settler) writeOutcomes(token processlog.Token, batch []settlement, failed func()) ([]settlement, []processlog.Settled, time.Time) {
+func (e *Engine) writeOutcomes(token processlog.Token, batch []settlement, failed func()) ([]settlement, []processlog.Settled, time.Time) {
 	for failures := 1; ; failures++ {
-		if batch = s.withdraw(batch); len(batch) == 0 {
+		if batch = e.withdraw(batch); len(batch) == 0 {
 			return nil, nil, time.Time{}
 		}
 		// Use neither Run's context nor a handler's: outcomes are stored while Run stops, too (G15).
-		ctx, cancel := s.Statement()
+		ctx, cancel := e.Statement()
 		// Take the time of each try. If an admin accepts a loss of data between two tries, the rollback detector must
 		// still verify an outcome that was stored after that (G19).
 		asked := time.Now()
-		results, err := s.Store.Settle(ctx, token, outcomesOf(batch))
+		results, err := e.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
 		// If all rows are locked, the answer does not show whether the database can write other rows. An open problem then
 		// stays open.
 		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
-			s.Saw(problemStore, err)
+			e.Saw(problemStore, err)
 		}
 		if err == nil {
 			return batch, results, asked
 		}
 		failed()
-		if !s.Wait(delay(settleBackoff, failures)) {
+		if !e.Wait(delay(settleBackoff, failures)) {
 			return nil, nil, time.Time{}
 		}
 	}
@@ -186,12 +179,12 @@ func (s *settler) writeOutcomes(token processlog.Token, batch []settlement, fail
 
 // withdraw removes dead-letterings of entries whose stuck handlers have returned. The handlers' outcomes take
 // precedence.
-func (s *settler) withdraw(batch []settlement) []settlement {
+func (e *Engine) withdraw(batch []settlement) []settlement {
 	return slices.DeleteFunc(batch, func(w settlement) bool {
 		if !w.deadLetters {
 			return false
 		}
-		held, stuck := s.holdings.holds(&w.a.Row)
+		held, stuck := e.holdings.holds(&w.a.Row)
 		return held != nil && !stuck
 	})
 }
@@ -207,24 +200,27 @@ func outcomesOf(batch []settlement) []processlog.Outcome {
 // maxWaitingOutcomes is how many outcomes may wait to be written before this process stops claiming entries.
 const maxWaitingOutcomes = 4 * processlog.MaxRows
 
-func (s *settler) behind() bool { return s.batcher.Size()+s.prompt.Size() > maxWaitingOutcomes }
+// Behind reports whether so many outcomes wait to be stored that this process must not claim more entries.
+func (e *Engine) Behind() bool {
+	return e.outcomes.plain.Size()+e.outcomes.prompt.Size() > maxWaitingOutcomes
+}
 
 var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // The longest pause fits into stopGrace, so a stop sees one more try.
 
 // settled handles the database's answer to one outcome.
-func (s *settler) settled(done settlement, r processlog.Settled) {
+func (e *Engine) settled(done settlement, r processlog.Settled) {
 	a, o := done.a, done.outcome
 	if r.Busy || r.Refused != nil {
 		// Keep holding the entry until its outcome is stored. While it is held, its lease is renewed and this process does not
 		// claim it again.
-		s.wait(done, r)
+		e.retryLater(done, r)
 		return
 	}
-	s.holdings.forget(a)
-	s.refusals.Taken(refusals.Outcome, a.Type.Name, o.ID)
+	e.holdings.forget(a)
+	e.refusals.Taken(refusals.Outcome, a.Type.Name, o.ID)
 	ctx := a.ctx
 	if ctx == nil {
-		ctx = s.Work
+		ctx = e.Work
 	}
 	event := observe.SettledEvent{
 		Context: ctx, ID: o.ID, IdempotencyKey: a.Row.IdempotencyKey, BusinessType: a.Type.Name, BusinessID: a.Row.BusinessID,
@@ -233,97 +229,97 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	if completed(o, r) {
 		// Report the completion here, because Complete settles no outcome.
 		event.EndedBy = r.EndedBy
-		s.dropped(a)
-		Tell(s.Base, s.Observer.Settled, event)
+		e.dropped(a)
+		Tell(e.Base, e.Observer.Settled, event)
 		return // The completion itself has notified the queue, and the entries that wait for this one.
 	}
 	if !r.Applied {
 		// Another process or an admin has moved the entry on. Losing this race is a normal result and not an error.
 		event.State, event.EndedBy = r.State, ""
-		s.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.Type.Name, "reported", o.To, "state", r.State)
-		s.dropped(a)
-		Tell(s.Base, s.Observer.OutcomeDropped, event)
+		e.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.Type.Name, "reported", o.To, "state", r.State)
+		e.dropped(a)
+		Tell(e.Base, e.Observer.OutcomeDropped, event)
 		// Leave the queue entry alone. Another process has it, or the next claim finds that the entry has moved on.
 		return
 	}
 	if o.To == processlog.Dead {
-		s.Log.ErrorContext(ctx, "compensator: entry waits for a person", "entry", o.ID, "type", a.Type.Name, "idempotent_id", a.Row.IdempotencyKey,
+		e.Log.ErrorContext(ctx, "compensator: entry waits for a person", "entry", o.ID, "type", a.Type.Name, "idempotent_id", a.Row.IdempotencyKey,
 			"business_id", a.Row.BusinessID, "attempt", event.Attempt, "ended_by", o.EndedBy, "err", o.LastError)
 	}
-	Tell(s.Base, s.Observer.Settled, event)
-	s.notifyQueue(a, o)
-	for _, f := range s.settlements {
+	Tell(e.Base, e.Observer.Settled, event)
+	e.notifyQueue(a, o)
+	for _, f := range e.settlements {
 		f.Stored(a, o.To)
 	}
 }
 
-// wait hands an outcome that could not be written to a batcher for such outcomes, so that it does not delay others.
-func (s *settler) wait(done settlement, r processlog.Settled) {
+// retryLater hands an outcome that could not be written to a batcher for such outcomes, so that it does not delay others.
+func (e *Engine) retryLater(done settlement, r processlog.Settled) {
 	if r.Refused != nil {
 		done.refused++
-		done.stops = s.stops.Load()
-		s.refusing.Store(true)
+		done.stops = e.outcomes.stops.Load()
+		e.outcomes.refusing.Store(true)
 		// The handler has returned without a crash. Tell the admissions now, because the database may refuse the outcome for
 		// long.
 		done.a.left(NotRun)
 	}
 	if done.refused > 0 {
-		s.refused.Add(done)
+		e.outcomes.refused.Add(done)
 		return
 	}
-	s.slow.Add(done)
+	e.outcomes.slow.Add(done)
 }
 
 // settleRefused retries outcomes that the database has refused. If the database has refused again since the last batch,
 // settleRefused pauses first. It does not pause if Run has begun to stop since one of the outcomes was refused.
-func (s *settler) settleRefused(batch []settlement) {
-	most, stops, stopping := 1, s.stops.Load(), false
+func (e *Engine) settleRefused(batch []settlement) {
+	most, stops, stopping := 1, e.outcomes.stops.Load(), false
 	for _, o := range batch {
 		most = max(most, o.refused)
 		stopping = stopping || o.stops < stops
 	}
-	if s.refusing.Swap(false) && !stopping && !s.restRefused(refusals.Pause(most)) {
+	if e.outcomes.refusing.Swap(false) && !stopping && !e.restRefused(refusals.Pause(most)) {
 		return
 	}
-	s.settleBatch(batch)
+	e.settleBatch(batch)
 }
 
 // restRefused waits until the pause is over or Run begins to stop. It returns false if the engine is closed first.
-func (s *settler) restRefused(pause time.Duration) bool {
+func (e *Engine) restRefused(pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-s.hurry:
+	case <-e.outcomes.hurry:
 		return true
-	case <-s.Work.Done():
+	case <-e.Work.Done():
 		return false
 	}
 }
 
 // offerRefused retries every refused outcome once when Run stops, because the database may accept it by now. It waits
 // up to stopGrace for the answers. Its error names the outcomes that are still not stored.
-func (s *settler) offerRefused() error {
-	before := s.refusals.OutcomesTried()
+func (e *Engine) offerRefused() error {
+	before := e.refusals.OutcomesTried()
 	if len(before) == 0 {
 		return nil
 	}
-	s.stops.Add(1)
+	e.outcomes.stops.Add(1)
 	select {
-	case s.hurry <- struct{}{}:
+	case e.outcomes.hurry <- struct{}{}:
 	default:
 	}
 	timer := time.NewTimer(stopGrace)
 	defer timer.Stop()
-	for s.refusals.OutcomesWait(before) {
+	for e.refusals.OutcomesWait(before) {
 		select {
-		case <-s.refusals.Answered():
+		case <-e.refusals.Answered():
 		case <-timer.C:
-			return s.refusals.Unstored()
+			return e.refusals.Unstored()
 		}
 	}
-	return s.refusals.Unstored()
+	return e.refusals.Unstored()
 }
 
 // completed reports whether a success was not stored because the entry had been completed already, for example by its
@@ -344,31 +340,31 @@ func droppedLevel(o processlog.Outcome, r processlog.Settled) slog.Level {
 
 // settleSlowly retries outcomes whose rows another transaction has locked. They have their own batcher, because each
 // retry may wait for the lock and would delay other outcomes.
-func (s *settler) settleSlowly(batch []settlement) {
-	if s.Wait(processlog.LockedRetry) {
-		s.settleBatch(batch)
+func (e *Engine) settleSlowly(batch []settlement) {
+	if e.Wait(processlog.LockedRetry) {
+		e.settleBatch(batch)
 	}
 }
 
 // notifyQueue removes an entry that has ended from the queue, and makes any other entry due again.
-func (s *settler) notifyQueue(a *Attempt, o processlog.Outcome) {
+func (e *Engine) notifyQueue(a *Attempt, o processlog.Outcome) {
 	if !o.To.Terminal() {
-		s.offerAgain(a, processlog.DueIn(o.After))
+		e.OfferAgain(a, processlog.DueIn(o.After))
 	} else if a.token != 0 {
 		// If this removal is lost, the queue entry becomes due when its lease ends, and the next claim removes it.
-		s.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true})
+		e.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true})
 	}
 }
 
-// offerAgain makes an entry due again.
-func (s *settler) offerAgain(a *Attempt, in time.Duration) {
+// OfferAgain makes the entry of an attempt due again after in.
+func (e *Engine) OfferAgain(a *Attempt, in time.Duration) {
 	if a.token != 0 {
-		s.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.token, In: in})
+		e.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.token, In: in})
 	} else {
 		// The queue may still have the entry, leased to a process that died.
-		s.source.Move(processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID, In: in})
+		e.source.Move(processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID, In: in})
 	}
-	s.claimSchedule.expect(a.Type.Name, in)
+	e.claimSchedule.expect(a.Type.Name, in)
 }
 
 // Backoff returns the pause after a number of consecutive failures of a statement that is retried until it succeeds.
@@ -422,23 +418,23 @@ var noPart = Settlement{
 
 // Settle attaches a settlement to the engine. Call it before Run.
 func (e *Engine) Settle(s Settlement) {
-	e.settler.settlements = append(e.settler.settlements, complete(s, noPart))
+	e.settlements = append(e.settlements, complete(s, noPart))
 }
 
 // isPrompt reports whether an entry waits for the outcome of an attempt.
-func (s *settler) isPrompt(a *Attempt) bool {
-	return slices.ContainsFunc(s.settlements, func(f *Settlement) bool { return f.Prompt(a) })
+func (e *Engine) isPrompt(a *Attempt) bool {
+	return slices.ContainsFunc(e.settlements, func(f *Settlement) bool { return f.Prompt(a) })
 }
 
 // storing tells the settlements that prompt outcomes are about to be sent. The caller calls answered when the database
 // has answered and when a try has failed. Only its first call reaches the settlements.
-func (s *settler) storing(batch []settlement) (answered func()) {
+func (e *Engine) storing(batch []settlement) (answered func()) {
 	var all []func()
 	outcomes := make([]Settling, len(batch))
 	for i := range batch {
 		outcomes[i] = Settling{batch[i].a, batch[i].outcome.To}
 	}
-	for _, f := range s.settlements {
+	for _, f := range e.settlements {
 		if done := f.Storing(outcomes); done != nil {
 			all = append(all, done)
 		}
@@ -452,18 +448,18 @@ func (s *settler) storing(batch []settlement) (answered func()) {
 }
 
 // givenBack notes that attempts ran nothing, and tells the settlements that their leases were given back.
-func (s *settler) givenBack(attempts []*Attempt) {
+func (e *Engine) givenBack(attempts []*Attempt) {
 	for _, a := range attempts {
 		a.left(NotRun)
-		for _, f := range s.settlements {
+		for _, f := range e.settlements {
 			f.GivenBack(a)
 		}
 	}
 }
 
 // dropped tells the settlements that an attempt has ended without a stored outcome.
-func (s *settler) dropped(a *Attempt) {
-	for _, f := range s.settlements {
+func (e *Engine) dropped(a *Attempt) {
+	for _, f := range e.settlements {
 		f.Dropped(a)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // meanwhile.
 func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
 	h := newHoldings()
-	s := &settler{holdings: h}
+	s := &Engine{holdings: h}
 	stuck := &Attempt{Row: processlog.Row{ID: processlog.RowID(1)}, stuck: true}
 	h.held[stuck.holding()] = stuck
 	deadLetters := func(id processlog.ID, epoch uint32) settlement {

@@ -70,10 +70,10 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	e, _ := waiting(t, 0)
 	release := make(chan struct{})
 	defer close(release)
-	e.settler.batcher.Flush = func([]settlement) { <-release }
-	e.settler.batcher.Add(make([]settlement, 20*processlog.MaxRows)...)
+	e.outcomes.plain.Flush = func([]settlement) { <-release }
+	e.outcomes.plain.Add(make([]settlement, 20*processlog.MaxRows)...)
 	var claims sync.WaitGroup
-	require.Positive(t, e.scanner.step(t.Context(), &claims), "an entry is due and a slot free, yet there is nothing to do")
+	require.Positive(t, e.startClaims(t.Context(), &claims), "an entry is due and a slot free, yet there is nothing to do")
 	claims.Wait()
 	require.Zero(t, e.claimSchedule.byType["close_order"].claiming)
 }
@@ -161,14 +161,14 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	store := &oneBusy{left: 3, settled: make(chan struct{}), tokens: make(map[processlog.Token]bool)}
 	e, typ := waitingOn(t, 0, Config{Store: store}) // no observer
 	among := make(chan struct{}, 10)
-	e.settler.batcher.Flush = func([]settlement) { among <- struct{}{} }
-	e.settler.slow.Add(settlement{a: &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1)}}, outcome: processlog.Outcome{ID: processlog.RowID(1), To: processlog.Succeeded}})
+	e.outcomes.plain.Flush = func([]settlement) { among <- struct{}{} }
+	e.outcomes.slow.Add(settlement{a: &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1)}}, outcome: processlog.Outcome{ID: processlog.RowID(1), To: processlog.Succeeded}})
 	select {
 	case <-store.settled:
 	case <-among:
 		t.Fatal("it came back among the others")
 	}
-	<-e.settler.slow.Done()
+	<-e.outcomes.slow.Done()
 	require.Len(t, store.tokens, 1, "a try whose answer was lost may have stored it: only its own token tells")
 }
 

@@ -75,7 +75,7 @@ func ordering() []mutant {
 			name: "batch-out-of-patience", breaks: "G27",
 			what: "A follow-up fails without a run when its batch takes longer than MaxWait.",
 			edits: []edit{
-				{"dispatcher.call", `return $attemptResult{$field: usererr.Of($free($err))}`, `return $attemptResult{$field: usererr.Of($err)}`},
+				{"Engine.callHandler", `return $attemptResult{$field: usererr.Of($free($err))}`, `return $attemptResult{$field: usererr.Of($err)}`},
 			},
 			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000"),
 		},
@@ -121,7 +121,7 @@ $orderAsGiven($joining)`,
 			edits: []edit{
 				{"Engine.RunKnown",
 					`$blocked, _ = $startClaimed($type, $mine, $asked, 0)`,
-					`e.dispatcher.startAttempts(k.Type, e.dispatcher.attempts(k.Type, k.Mine, k.Asked, 0))`},
+					`e.startAttempts(k.Type, e.attemptsOf(k.Type, k.Mine, k.Asked, 0))`},
 			},
 			sees:    tests("TestNextOfAKeyWaitsForAnOutcomeThatIsNotStored"),
 			inModel: "m:turn-starts-ahead",

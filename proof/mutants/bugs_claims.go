@@ -49,11 +49,11 @@ func claiming() []mutant {
 			name: "queue-before-database", breaks: "G10",
 			what: "The queue forgets an entry before the database has stored its outcome.",
 			edits: []edit{
-				{"settler.settleUnder",
+				{"Engine.settleUnder",
 					`$batch, $results, $asked := $writeOutcomes($token, $batch, $failed)`,
 					`for _, o := range $batch {
 	if o.a.token != 0 {
-		s.source.Settle(o.a.Type.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.a.token, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)})
+		e.source.Settle(o.a.Type.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.a.token, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)})
 	}
 }
 $batch, $results, $asked := $writeOutcomes($token, $batch, $failed)`},
@@ -118,8 +118,8 @@ if false {`},
 			name: "handler-starts-after-stop", breaks: "G15",
 			what: "A handler starts after Run's context has ended.",
 			edits: []edit{
-				{"dispatcher.start", `$run, _ := $contexts()`, `_, $run := $contexts()`},
-				{"dispatcher.heldUp", `case $stopping():`, `case false:`},
+				{"Engine.startCalls", `$run, _ := $contexts()`, `_, $run := $contexts()`},
+				{"Engine.HeldUp", `case $stopping():`, `case false:`},
 			},
 			sees: tests("TestNoHandlerStartsOnceRunsContextHasEnded", "TestNoTransactionalHandlerStartsOnceRunsContextHasEnded").and(simulation, "300"),
 		},
@@ -162,7 +162,7 @@ if false {`},
 			name: "never-renewed", breaks: "G16",
 			what: "The lease of a running attempt is not renewed, so another process runs the entry too.",
 			edits: []edit{
-				{"renewer.needRenewal", `case $sub($now) < $lease*2/3:`, `case $sub($now) < -$lease:`},
+				{"Engine.needRenewal", `case $sub($now) < $lease*2/3:`, `case $sub($now) < -$lease:`},
 			},
 			sees: tests("TestLeaseIsRenewedWhileTheHandlerRuns"),
 		},

@@ -57,12 +57,12 @@ func surviving() []mutant {
 			name: "loss-noticed-but-claims-go-on", breaks: "G19",
 			what: "A process that a loss shall stop goes on claiming.",
 			edits: []edit{
-				{"claims.claimOnly",
+				{"Engine.claimOnly",
 					`if $err := $held(); $err != nil {
 	return $claimed{}, $err
 }`,
 					``},
-				{"scanner.step",
+				{"Engine.startClaims",
 					`if $held() != nil {
 	return $peekInterval
 }`,
@@ -91,7 +91,7 @@ func surviving() []mutant {
 			name: "claims-trusted", breaks: "G19",
 			what: "Claimed entries start without the check that the database still has what this process saw.",
 			edits: []edit{
-				{"claims.claimOnly",
+				{"Engine.claimOnly",
 					`if $err == nil {
 	$err = $sawClaimed($mine, $asked)`,
 					`if $err == nil {

@@ -243,7 +243,7 @@ if false {`},
 			name: "settle-not-repeated", breaks: "G8",
 			what: "An outcome is given up when the database does not take it at once.",
 			edits: []edit{
-				{"settler.writeOutcomes",
+				{"Engine.writeOutcomes",
 					`if !$pause($delay($settleBackoff, $failures)) {`,
 					`if true || !$pause($delay($settleBackoff, $failures)) {`},
 			},
@@ -268,7 +268,7 @@ if false {`},
 			what: "An entry is dead-lettered when its third lease ends, although a living process may hold its success.",
 			edits: []edit{
 				{"picker.mayHave", `case $deliveryCount > $crashBudget:`, `case $deliveryCount >= $crashBudget:`},
-				{"dispatcher.attempts", `if $lost > $crashBudget {`, `if $lost >= $crashBudget {`},
+				{"Engine.attemptsOf", `if $lost > $crashBudget {`, `if $lost >= $crashBudget {`},
 			},
 			sees: tests("TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess").and(simulation, "300"),
 		},
@@ -276,7 +276,7 @@ if false {`},
 			name: "stop-leaves-the-refused", breaks: "G15",
 			what: "Run returns while an outcome that a trigger refused rests, although the database would take it now.",
 			edits: []edit{
-				{"settler.offerRefused", `for $refusals.OutcomesWait($before) {`, `for false && $refusals.OutcomesWait($before) {`},
+				{"Engine.offerRefused", `for $refusals.OutcomesWait($before) {`, `for false && $refusals.OutcomesWait($before) {`},
 			},
 			sees: tests("TestRunStoresOutcomesThatTheDatabaseTakesAgain"),
 		},
@@ -311,10 +311,10 @@ $wait = waited.took`,
 			name: "compensated-from-memory", breaks: "G12",
 			what: "A compensation runs before the database knows that its entry is exhausted.",
 			edits: []edit{
-				{"dispatcher.finish",
+				{"Engine.Finish",
 					`switch {`,
 					`if s.outcome.To == processlog.Compensating && a.Row.State != processlog.Compensating && a.Type.Undo != nil {
-	_ = a.Type.Undo(d.Work, &a.Row)
+	_ = a.Type.Undo(e.Work, &a.Row)
 }
 switch {`},
 			},

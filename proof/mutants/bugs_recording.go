@@ -16,17 +16,17 @@ func recording() []mutant {
 			name: "id-watermark", breaks: "G1",
 			what: "The reconciler asks only for ids above the highest that it has seen, and misses entries that commit late.",
 			edits: []edit{
-				{"reconciler",
+				{"Engine",
 					`*Base`,
 					`*Base
 highest processlog.ID`},
-				{"reconciler.scan",
-					`$saw($ctx, $err)
+				{"Engine.ReadWindow",
+					`$sawRound($ctx, $err)
 return $found, $err`,
-					`mark := r.highest
+					`mark := e.highest
 for _, f := range $found {
-	if f.ID.Compare(r.highest) > 0 {
-		r.highest = f.ID
+	if f.ID.Compare(e.highest) > 0 {
+		e.highest = f.ID
 	}
 }
 return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID.Compare(mark) < 0 }), $err`},
