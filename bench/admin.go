@@ -47,7 +47,8 @@ func numbers(first, last int) string {
 
 var adminServer = []string{"--innodb-buffer-pool-size=8G", "--innodb-io-capacity=10000", "--loose-cte-max-recursion-depth=1000000", "--loose-max-recursive-iterations=1000000"}
 
-// fillAdminLog fills the log with the given number of ended entries, and with the rows that the constants set.
+// fillAdminLog fills the log with the given number of ended entries. It adds the other rows that the constants above
+// describe.
 func (a *arena) fillAdminLog(ended int) {
 	a.Helper()
 	a.exec("SET GLOBAL innodb_flush_log_at_trx_commit=0")
@@ -135,7 +136,7 @@ func (h *adminLog) ask(pages http.Handler, path string, set ...string) *httptest
 	return w
 }
 
-// figure is a measurement with the limit that the design sets.
+// figure is a measurement with its limit.
 type figure struct {
 	What  string    `json:"what"`
 	Unit  string    `json:"unit,omitempty"`

@@ -91,7 +91,8 @@ func (q *asynqPeer) run() {
 }
 
 // finished returns the number of handled tasks. Once that number has reached n, finished returns asynq's own counter in
-// Redis instead. asynq increments this counter with every outcome.
+// Redis instead. asynq increments this counter when it stores an outcome, so the run ends only when every outcome is
+// stored.
 func (q *asynqPeer) finished(n int) int {
 	q.a.Helper()
 	if handled := int(q.handled.Load()); handled < n {

@@ -16,7 +16,8 @@ import (
 )
 
 // These are the statements of the floors. They have the table, columns and expressions of the library's statements.
-// They leave out the checks of the transaction and its session. TestFloorsSendTheStatementsOfTheLibrary compares them.
+// They leave out the checks of the transaction and its session. TestFloorsSendTheStatementsOfTheLibrary compares them
+// with those that the library sends.
 const (
 	floorNow     = "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)"
 	floorColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +

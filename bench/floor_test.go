@@ -25,8 +25,9 @@ func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
 }
 
 // TestFloorsSendTheStatementsOfTheLibrary captures the statements that the library sends when it records, verifies,
-// claims and settles entries. It requires each statement of the floors to be one of them. The floors leave out only the
-// check in an INSERT that its transaction is open and its session is suitable. docs/internals/performance.md says so.
+// claims and settles entries. It requires each statement of the floors to be one of them. The library's INSERT also
+// checks that its transaction is open and its session is suitable. The floors leave out this check and nothing else, as
+// docs/internals/performance.md says.
 func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 	a := newArena(t)
 	config, err := mysql.ParseDSN(a.dsn)

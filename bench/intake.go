@@ -27,7 +27,7 @@ func intakeOrder(n int) string {
 	return "INSERT INTO orders (buyer, amount, note) VALUES " + strings.Repeat("(1,100,?),", n-1) + "(1,100,?)"
 }
 
-// flow adds n messages to the stream. Of every thousand messages, bad messages cannot be decoded.
+// flow adds n messages to the stream. bad is how many of every thousand messages cannot be decoded.
 func (a *arena) flow(n, bad int) {
 	a.Helper()
 	client := a.client()
@@ -49,7 +49,7 @@ func (a *arena) flow(n, bad int) {
 }
 
 // takenIn measures how fast messages of a stream become committed entries, each with a business row. The floor is the
-// same loop without the library. It does not handle failures, unknown commits or redelivered messages.
+// same loop without the library. The floor does not handle failures, unknown commits or redelivered messages.
 func (a *arena) takenIn(n int) contest {
 	return contest{
 		work: "intake from a Redis Stream", other: "floor: XREADGROUP, 2 INSERTs, XACK", unit: "messages/s", goal: 0.85,

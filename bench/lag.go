@@ -88,7 +88,7 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
-// since returns the latency of each handler: the time from the moment that from holds for its entry to its start. It
+// since returns the latency of each handler. A latency begins at the time in from, and ends when the handler begins. It
 // leaves out handlers that never began.
 //
 // Without a delay, a handler may begin before Commit has returned to the caller. Such a latency counts as 0.

@@ -11,7 +11,7 @@ import (
 )
 
 // These are the statements of a claim that writes one lease row and no entry. The library does not send them.
-// docs/internals/decisions.md says why. An entry is held while an unexpired lease row names it at its present
+// docs/internals/decisions.md says why. An entry is held while an unexpired lease row contains its id and its present
 // version.
 const (
 	leaseTable = "CREATE TABLE IF NOT EXISTS `common_process_log_lease` (" +
@@ -109,7 +109,7 @@ func (l *leaseLoop) step(ctx context.Context, ids []string) (settled []string, e
 	return settled, floorSettle(ctx, l.conn, settled, sumsOf(l.open))
 }
 
-// flush settles what a step with fused commits has left.
+// flush settles the entries of the last step if the form has fused commits.
 func (l *leaseLoop) flush(ctx context.Context) ([]string, error) {
 	if len(l.ids) == 0 || !l.form.fused {
 		return nil, nil

@@ -22,7 +22,7 @@ func TestLease(t *testing.T) {
 	n := func(full int) int { return max(1, int(float64(full)**size)) }
 	var found leaseReport
 	wanted := func(part string) bool { return *only == "" || slices.Contains(strings.Split(*only, ","), part) }
-	// Otherwise writing back the dirty pages before each run takes most of the time.
+	// With the default capacity, writing back the dirty pages before each run would take most of the time.
 	io := []string{"--innodb-io-capacity=5000", "--innodb-io-capacity-max=10000"}
 	plain := newArena(t, io...)
 	plain.exec(leaseTable)

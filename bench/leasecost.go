@@ -243,8 +243,8 @@ func (a *arena) timeOf(form leaseForm, ids []string, entries int) []float64 {
 	return []float64{time.Since(began).Seconds() * 1000 / float64(n)}
 }
 
-// claimsBesideASnapshot measures claims of four entries while another session keeps a snapshot, as a backup does. The
-// server keeps the rows that were deleted since.
+// claimsBesideASnapshot measures claims of four entries while another session keeps a snapshot, as a backup does.
+// Because of the snapshot, the server keeps the rows that are deleted later.
 func (a *arena) claimsBesideASnapshot(n int) (found []leaseClaim) {
 	for _, form := range []leaseForm{formToday, formRow, formRewrite} {
 		a.emptyLeases()

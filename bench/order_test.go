@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestOrder measures what the order of serial types costs. It runs backlogs of few keys, and calls that take 20 ms. It
+// TestOrder measures what ordering keys cost. It runs backlogs with few keys, and with handlers that take 20 ms. It
 // never fails because a figure is low.
 func TestOrder(t *testing.T) {
 	a := newArena(t)

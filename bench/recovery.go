@@ -84,7 +84,7 @@ func (a *arena) redisBytes(client *redis.Client) float64 {
 	return used
 }
 
-// outage runs a backlog that Redis does not know, while new entries are recorded.
+// outage runs a backlog of entries that are not in Redis, while new entries are recorded.
 func (a *arena) outage(r *recovery) {
 	a.Helper()
 	a.empty()

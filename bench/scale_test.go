@@ -46,8 +46,8 @@ func TestScale(t *testing.T) {
 	a.must(save("../build/scale.json", result))
 }
 
-// TestLostType measures, in pairs, what a fault in the queue of one type in Redis costs. A pair takes 50 s. With -short
-// it runs one pair of a few seconds. That pair measures nothing. It only checks that no entry runs twice.
+// TestLostType measures, in pairs, the cost of a fault that hits the queue of one type in Redis. A pair takes 50 s.
+// With -short it runs one pair of a few seconds. That pair measures nothing. It only checks that no entry runs twice.
 func TestLostType(t *testing.T) {
 	a := newArena(t)
 	lose := losses[*loses]

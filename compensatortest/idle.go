@@ -53,7 +53,8 @@ func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 // of the log.
 //
 // One read consists of several statements. An entry that ends between two of them may have recorded another entry,
-// which the read missed. Or the read came before the next entry of its key was made due.
+// which the read missed. An entry that has ended may also have blocked another entry of its ordering key, which was not
+// yet due at the time of the read.
 func looks(tb testing.TB, c *compensator.Compensator) (left []string) {
 	tb.Helper()
 	first := waiting(tb, c)
@@ -93,7 +94,8 @@ func unrest(tb testing.TB, c *compensator.Compensator, waiting []compensator.Ent
 	if moved {
 		return []string{"the next entry of an ordering key"}
 	}
-	// The database's clock may be ahead of this process's clock.
+	// Health reads the database's clock, which may be ahead of this process's clock. So an entry may be due although
+	// its NextAt is in the future here.
 	health := c.Health(tb.Context())
 	require.NoError(tb, health.Database)
 	if health.OldestOverdue > 0 {

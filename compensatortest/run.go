@@ -56,7 +56,7 @@ func Call[T any](tb testing.TB, c *compensator.Compensator, typ *compensator.Typ
 }
 
 // Attempt makes one attempt of an entry that is due. The attempt may be a compensation. Attempt returns the entry as
-// Call does, and needs the same conditions.
+// Call does. The conditions of Call apply to Attempt too.
 func Attempt(tb testing.TB, c *compensator.Compensator, ref compensator.Ref) compensator.Entry {
 	tb.Helper()
 	entry, err := c.Get(tb.Context(), ref)

@@ -17,17 +17,17 @@ type mechanism interface {
 	// returns the function by which this process records deadlines. ctx ends with the process.
 	serve(ctx context.Context, p place, fire fire) (record, error)
 
-	// left returns the numbers that the mechanism's own store holds as not done. The call may disturb the mechanism, so
-	// it is made only after everything has fired, or at the end.
+	// left returns the numbers of the deadlines that the mechanism's own store holds as not done. The call may disturb
+	// the mechanism, so it is made only after everything has fired, or at the end.
 	left(ctx context.Context, p place) ([]int, error)
 }
 
-// fire is the handler. It reports that number n was fired. It may be called concurrently. entry is the mechanism's own
-// id, for mechanisms that could record one number several times. Otherwise entry is 0.
+// fire is the handler. It reports that deadline number n has fired. It may be called concurrently. entry is the
+// mechanism's own id, for mechanisms that could record one deadline several times. Otherwise entry is 0.
 type fire func(n int, entry uint64)
 
-// record records number n, to be fired after delay. It returns when the mechanism has accepted it. It is called
-// concurrently.
+// record records deadline number n, which fires after delay. It returns when the mechanism has accepted it. It is
+// called concurrently.
 type record func(ctx context.Context, n int, delay time.Duration) error
 
 // place holds the addresses of a mechanism's servers.

@@ -184,7 +184,8 @@ func roundLength(ms float64) string {
 	return fmt.Sprintf("%.0f s", ms/1000)
 }
 
-// legend names the colours. Each entry is an empty box.
+// legend names the colours. It gives the legend a box of size zero for each colour, because a legend shows only things
+// that are plotted.
 func legend(axes *plot.Plot) {
 	for _, entry := range []struct {
 		name string

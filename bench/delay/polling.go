@@ -119,7 +119,7 @@ func pollDo(ctx context.Context, db *sql.DB, task pollTask, fire fire) error {
 
 func (polling) left(ctx context.Context, p place) ([]int, error) { return numbersOf(ctx, p, pollLeft) }
 
-// numbersOf returns the numbers in a query's result.
+// numbersOf returns the numbers of deadlines in a query's result.
 func numbersOf(ctx context.Context, p place, query string) (numbers []int, err error) {
 	db, err := sql.Open("mysql", p.SQL)
 	if err != nil {

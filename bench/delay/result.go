@@ -36,7 +36,8 @@ type result struct {
 	calm, over []float64 // lateness of each deadline, sorted
 }
 
-// judge computes the figures from the facts. left holds the numbers that the mechanism's store holds as not done.
+// judge computes the figures from the facts. left holds the numbers of the deadlines that the mechanism's store holds
+// as not done.
 func (t *trial) judge(left []int) result {
 	k := t.keeper
 	k.mu.Lock()
@@ -74,7 +75,7 @@ func (t *trial) isCalm(due int64) bool {
 	return due < t.killed-t.plan.lead().Microseconds() || due > t.restarted+t.plan.tail().Microseconds()
 }
 
-// add adds a fired number. Only its first firing can be early or late.
+// add adds a deadline that has fired. Only its first firing can be early or late.
 func (r *result) add(f fact, calm bool) {
 	late := float64(f.fired[0].at-f.due) / 1000
 	if late < 0 {

@@ -88,8 +88,8 @@ func (t *trial) awaitRecorded(ctx context.Context) error {
 	return nil
 }
 
-// awaitFired returns when everything has fired and the store holds nothing that could fire again. It returns at end at
-// the latest.
+// awaitFired returns when everything has fired and the store holds nothing that could fire again. It returns no later
+// than end.
 func (t *trial) awaitFired(ctx context.Context, end time.Time) error {
 	for time.Now().Before(end) {
 		if err := sleepUntil(ctx, time.Now().Add(2*time.Second)); err != nil {

@@ -84,7 +84,8 @@ func (p *permits) look(row *processlog.Row) {
 	p.s.limits[at] = stored
 }
 
-// endedLocked reports whether a permit has ended. It raises the version of an entry whose lease has ended.
+// endedLocked reports whether a permit has ended. If the entry's lease has ended, endedLocked raises its version, so
+// that the process that held the lease cannot renew it.
 func (p *permits) endedLocked(h holder) bool {
 	row := p.s.rows[h.id]
 	switch {

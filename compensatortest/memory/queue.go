@@ -70,7 +70,7 @@ func (q *Queue) Lose() {
 	q.keys = queueKeys{due: make(map[string]*zset)}
 }
 
-// LoseType deletes the entries of one type, as a Redis does that evicts a key. The calls of a client then report the
+// LoseType deletes the entries of one type, as Redis does when it evicts a key. The calls of a client then report the
 // type as lost.
 func (q *Queue) LoseType(businessType string) {
 	q.mu.Lock()

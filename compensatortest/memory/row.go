@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// storedRow is one row. It has the version that all readers see, and the version of the transaction that holds the row.
+// storedRow is one row. It has the version that all readers see, and the working version of the transaction that holds
+// the row.
 type storedRow struct {
 	id        processlog.ID
 	key       processlog.IdempotencyKey

@@ -141,7 +141,7 @@ func dueIn(businessType string, row uint64, d time.Duration) processlog.QueueEnt
 	return processlog.QueueEntry{BusinessType: businessType, ID: processlog.RowID(row), In: d}
 }
 
-// enqueue adds entries with a longest lease of an hour and without a limit.
+// enqueue adds entries to a queue without a size limit. A lease lasts at most an hour.
 func (t *queueTest) enqueue(items ...processlog.QueueEntry) (newHeads []string) {
 	t.Helper()
 	return t.enqueueBy(processlog.EnqueueRules{MaxLease: time.Hour}, items...)

@@ -74,8 +74,8 @@ func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
 	}
 }
 
-// refusesEnded does the same as refuses for a handle whose transaction has ended. It makes only the calls that check
-// nothing else.
+// refusesEnded does the same as refuses, for calls that do not check whether a transaction is open. The suite makes
+// these calls only through a handle whose transaction has ended, which must refuse them itself.
 func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call string)) {
 	t.Helper()
 	row := t.insertOne("ended")

@@ -166,7 +166,7 @@ func (p *appProcess) work(loading, working context.Context) {
 	waiting.Wait()
 }
 
-// watchForStalls watches for stalls until stop is called.
+// watchForStalls records the times in which the machine is overloaded, until stop is called.
 func (p *appProcess) watchForStalls() (stop func()) {
 	connector, err := quietConnector(p.cfg.CanaryDSN)
 	must(err)

@@ -20,7 +20,7 @@ type fault struct {
 	shares  string   // resource that other faults may use at the same time
 	strike  func(*strike) error
 
-	// A fault usually takes at most takes + holds × the mean duration of the run's faults.
+	// The longest usual duration of the fault is takes + holds × the mean duration of the run's faults.
 	takes time.Duration
 	holds float64
 }

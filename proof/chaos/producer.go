@@ -87,7 +87,8 @@ func (p *producer) run(ctx context.Context) func() {
 	}
 }
 
-// record makes one transaction of a random kind. It has its own context, so that it ends normally when the load stops.
+// record makes one transaction of a random kind. The transaction has its own context, so that it ends normally when the
+// load stops.
 func (p *producer) record() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()

@@ -61,8 +61,9 @@ func (s *soak) calmOnes(what string) []point {
 	return slices.DeleteFunc(slices.Clone(s.series[what]), func(p point) bool { return !s.calm(p.at) })
 }
 
-// steady requires that memory does not grow. In a long run it judges the slope of the readings after the first warm
-// seconds. In a short run it judges the total growth, unless the growth may be noise.
+// steady requires that memory does not grow. In a long run it judges the slope of the second half of the readings. A
+// run is long if its second half begins after the first warm seconds, and if the readings show the slope exactly
+// enough. In a short run steady judges the total growth, unless the growth may be noise.
 func steady(what string, points []point, warm float64) gate {
 	g := gate{what: what + ", slope of the second half", want: fmt.Sprintf("< %.0f MB/h", mostSlope)}
 	slope, within, hours := trend(secondHalf(points))

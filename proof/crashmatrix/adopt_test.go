@@ -15,8 +15,8 @@ import (
 // perPage is the number of old rows that one transaction turns into entries.
 const perPage = 4
 
-// openImport opens the import that the victims and the healthy process run. The import skips every seventh row, as rows
-// that the old system still handles.
+// openImport opens the import that the victims and the healthy process run. The import skips every seventh row. These
+// rows stand for those that the old system still handles.
 func openImport(p *process) (*adopt.Import, error) {
 	return adopt.Open(p.Compensator, adopt.Config{
 		Name: "old", Table: "old_rows", Key: "id", Columns: []string{"id % 7"}, Where: "state = 0", Take: "state = 9",

@@ -158,8 +158,8 @@ func (l *victim) recordInTx(ctx context.Context) error {
 	})
 }
 
-// recordAgain records the latest key of the previous victim again, because that victim may have received no answer. If
-// an entry with the key exists, OtherTypeError names its kind.
+// recordAgain records one of the previous victim's keys again, because that victim may have received no answer. If an
+// entry with the key exists, OtherTypeError names its kind.
 func (l *victim) recordAgain(ctx context.Context) error {
 	key := fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40))
 	as := func(kind string) error {

@@ -13,7 +13,7 @@ type mutant struct {
 	inModel string    // switch that breaks the model in the same way; see proof/model
 }
 
-// edit replaces code inside one declaration, in whatever file it is.
+// edit replaces code inside one declaration. It finds the declaration by name, whatever file it is in.
 type edit struct {
 	in   string // name of a declaration, as tree.declared finds it; for a file that is not Go, the end of its path
 	from string // pattern that occurs exactly once

@@ -12,12 +12,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// adminStream is the random stream for people's actions through package admin. It is separate, so that older seeds
-// still do the same.
+// adminStream is the random stream for people's actions through package admin. It is separate, so that the other draws
+// of a seed stay as they were.
 const adminStream = 7766
 
-// visit is one visit of a person to the Admin. The person lists the dead entries, waits as long as the field thinks
-// says, and then acts on the listed entries.
+// visit is one visit of a person to the Admin. The person lists the dead entries, waits for the duration thinks, and
+// then acts on the listed entries.
 type visit struct {
 	at, thinks time.Duration
 	whom       int // number that picks the instance

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// batchesStream is the random stream for batches. A separate stream does not change what older seeds do.
+// batchesStream is the random stream for batches. It is separate, so that the other draws of a seed stay as they were.
 const batchesStream = 7711
 
 // drawBatches draws the batch type's BatchWait and Concurrency, and entries that wait for a batch of other entries.

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// breakerStream is the random stream for outages of called services. A separate stream does not change what older seeds
-// do.
+// breakerStream is the random stream for outages of called services. It is separate, so that the other draws of a seed
+// stay as they were.
 const breakerStream = 7755
 
 // outage is a period in which some types cannot reach the services that their handlers call.
@@ -100,7 +100,7 @@ type lookedAt struct {
 }
 
 // letInLocked asserts G25 (breakers): as long as a type's breaker is open, only one call begins after each pause. An
-// entry that runs after an unfinished batch makes no call, so the next entry may make the call.
+// entry that must wait for an unfinished batch makes no call. It does not count, so the next entry may make the call.
 func (o *oracle) letInLocked(n *instance, e observe.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if open != nil && open.said.Equal(time.Now()) { // The instance admitted this call just before, at the same nanosecond.

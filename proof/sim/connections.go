@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// connectionsStream is the random stream for what instances know about their connections. A separate stream does not
-// change what older seeds do.
+// connectionsStream is the random stream for what instances know about their connections. It is separate, so that the
+// other draws of a seed stay as they were.
 const connectionsStream = 190
 
 // drawConnections applies to seeds in which the database goes back to an earlier state. It draws whether instances can

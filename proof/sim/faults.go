@@ -119,7 +119,7 @@ func (w *world) spoil(r *request) (later time.Duration) {
 	return later
 }
 
-// outage returns the current fault that all steps of a class have, or all steps of one operation.
+// outage returns the fault that all steps of a class, or all steps of one operation, have at this moment.
 func (w *world) outage(c class, op string) fault {
 	var until time.Time
 	switch {

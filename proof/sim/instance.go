@@ -55,7 +55,8 @@ type instance struct {
 	batches atomic.Int32 // number of running batches with several entries
 }
 
-// launch starts an instance. Only the world's goroutine calls it and, before that goroutine starts, the caller of run.
+// launch starts an instance. It is called by the caller of run until the world's goroutine starts, and then by that
+// goroutine only.
 func (w *world) launch(runs bool) *instance {
 	w.launched++
 	n := &instance{w: w, number: w.launched, runs: runs, died: make(chan struct{}), ended: make(chan struct{}), opening: true,

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// keepStream is the random stream for Config.Keep. A separate stream does not change what older seeds do.
+// keepStream is the random stream for Config.Keep. It is separate, so that the other draws of a seed stay as they were.
 const keepStream = 68
 
 // drawKeep draws whether the library purges ended entries. Few seeds do, because such a seed takes long.

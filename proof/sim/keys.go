@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// keysStream is the random stream for what other programs do to the queue's keys. A separate stream does not change
-// what older seeds do.
+// keysStream is the random stream for what other programs do to the queue's keys. It is separate, so that the other
+// draws of a seed stay as they were.
 const keysStream = 24
 
 // drawKeys draws what other programs do to a shared queue. They fill its memory, or put their own data or another

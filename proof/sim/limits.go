@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// limitStream is the random stream for limits. A separate stream does not change what older seeds do.
+// limitStream is the random stream for limits. It is separate, so that the other draws of a seed stay as they were.
 const limitStream = 4113
 
 // drawLimits draws limits for the types without a batch handler. A seed whose database clock jumps has none: while the clock repeats
@@ -54,8 +54,8 @@ type grant struct {
 // limitKey is a key of a limit.
 type limitKey struct{ limit, key string }
 
-// granted checks a claim under a limit right after the database has made it. It asserts G41 (limits): in no window more starts are
-// granted than the rate and the burst allow, and no more entries than Concurrent hold a lease.
+// granted checks a claim under a limit right after the database has made it. It asserts G41 (limits): no window has
+// more starts than the rate and the burst allow, and no more entries than Concurrent hold a lease.
 func (o *oracle) granted(limit *processlog.StartLimit, found processlog.Claimed, err error) {
 	if err != nil {
 		return

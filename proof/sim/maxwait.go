@@ -7,7 +7,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxWaitStream is the random stream for MaxWait. A separate stream does not change what older seeds do.
+// maxWaitStream is the random stream for MaxWait. It is separate, so that the other draws of a seed stay as they were.
 const maxWaitStream = 7780
 
 // drawMaxWait draws whether types have a MaxWait. Once that time is over, a handler that asks to wait spends an

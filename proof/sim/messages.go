@@ -12,12 +12,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// messagesStream is the random stream for the messages of idempotent consumers. A separate stream does not change what
-// older seeds do.
+// messagesStream is the random stream for the messages of idempotent consumers. It is separate, so that the other draws
+// of a seed stay as they were.
 const messagesStream = 223698
 
-// retriedStream is the random stream that decides which consumers use WithRetry. A separate stream does not change what
-// older seeds do.
+// retriedStream is the random stream that decides which consumers use WithRetry. It is separate, so that the other
+// draws of a seed stay as they were.
 const retriedStream = 363536
 
 // drawMessages draws messages. Each arrives two to four times at about the same time, at any instance. The idempotency

@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// midwayStream is the random stream for stops in the middle of a batch. A separate stream does not change what older
-// seeds do.
+// midwayStream is the random stream for stops in the middle of a batch. It is separate, so that the other draws of a
+// seed stay as they were.
 const midwayStream = 46
 
 // drawMidway picks whether instances are stopped while they run a batch that then fails. Such stops would be very rare

@@ -42,7 +42,8 @@ func (o *oracle) asksFor(action processlog.Action, compensate bool, refs ...comp
 }
 
 // askedLocked asserts G3 (a terminal state is left only on request). Each action was requested for this entry, by its
-// id or its key, and has the documented effect. It does not look at what the library did with the request.
+// id or its key, and has the documented effect. askedLocked compares the row with the request alone, not with the
+// library's own view of the action.
 func (o *oracle) askedLocked(before, after processlog.Row, change processlog.Change) {
 	byID, byKey := deedOn{after.ID, change.Action, change.Compensate}, deedOn{after.IdempotencyKey, change.Action, change.Compensate}
 	if !o.asked[byID] && !o.asked[byKey] {

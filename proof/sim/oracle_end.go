@@ -104,8 +104,8 @@ func (o *oracle) ranToItsEnd(n *instance) {
 // closed asserts G15 (stopping loses nothing). Once Run has returned nil and Close has returned, the instance has no
 // claim left whose handler it did not start.
 //
-// There are two exceptions. The database may have refused a release. If a statement hangs for longer than Run waits,
-// Close waits for the end of that statement.
+// A claim whose release the database refused is an exception. closed is called after Close, because a release may still
+// hang when Run returns, and Close waits for it.
 func (o *oracle) closed(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -139,8 +139,8 @@ func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 }
 
 // quarantinedLocked asserts the limits for entries that have lost leases, because their processes may have crashed:
-//   - Of one type, at most √Concurrency entries with one lost lease, rounded up, run at the same time on an instance. A batch
-//     type has a limit for the entries in all its calls together.
+//   - At most √Concurrency (rounded up) entries of one type with one lost lease run at the same time on an instance. For
+//     a batch type the limit counts the entries in all its calls together.
 //   - An entry with two lost leases runs beside no other entry that has lost a lease.
 //
 // An attempt stops counting when its outcome is stored, or when a trigger has refused its outcome.

@@ -14,7 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingStream is the random stream for serial types. A separate stream does not change what older seeds do.
+// orderingStream is the random stream for serial types. It is separate, so that the other draws of a seed stay as they
+// were.
 const orderingStream = 7733
 
 // ordering tells which entries have ordering keys.
@@ -132,9 +133,9 @@ func (o *oracle) inOrderLocked(l *life, a *attempt) {
 	}
 }
 
-// inFrontLocked reports whether other certainly comes before l under their key. The entries of one call share out their
-// ids as positions, in the order in which the call recorded them. If the position of an entry was written again, the
-// position is the entry's own id.
+// inFrontLocked reports whether other certainly comes before l under their key. The positions of the entries of one
+// call are the ids of these entries, assigned in the order in which the call recorded them. If the position of an entry
+// was written again, the position is the entry's own id.
 func (o *oracle) inFrontLocked(other, l *life) bool {
 	for _, a := range []compensator.EntryID{other.id, o.orderIDLocked(other)} {
 		for _, b := range []compensator.EntryID{l.id, o.orderIDLocked(l)} {

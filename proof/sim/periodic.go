@@ -10,7 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// periodicStream is the random stream for periodic types. A separate stream does not change what older seeds do.
+// periodicStream is the random stream for periodic types. It is separate, so that the other draws of a seed stay as
+// they were.
 const periodicStream = 5820
 
 // drawPeriodic draws whether a type is periodic. All running instances record its slots until the faults end.

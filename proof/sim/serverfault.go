@@ -12,15 +12,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// serverFaultStream is the random stream for temporary conditions of the database. A separate stream does not change
-// what older seeds do.
+// serverFaultStream is the random stream for temporary conditions of the database. It is separate, so that the other
+// draws of a seed stay as they were.
 const serverFaultStream = 8450
 
 // errServerFault is the error that transactional handlers get as long as the database has a temporary condition.
 var errServerFault = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 
-// wholeServerStream is the random stream for conditions of the whole server. A separate stream does not change what
-// older seeds do.
+// wholeServerStream is the random stream for conditions of the whole server. It is separate, so that the other draws of
+// a seed stay as they were.
 const wholeServerStream = 8451
 
 // errServerDown is the error that transactional handlers get as long as the whole server has a temporary condition.
@@ -99,7 +99,8 @@ func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcom
 	}
 }
 
-// doubted reports whether the row remembers that the outcome of an attempt is unknown. Change returns rows without Faults.
+// doubted reports whether the row remembers that the outcome of an attempt is unknown. It reads the oracle's own
+// history, because Change returns rows without Faults.
 func (o *oracle) doubted(row processlog.Row) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

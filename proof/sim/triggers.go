@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// triggerStream is the random stream for rows that the database refuses to change. A separate stream does not change
-// what older seeds do.
+// triggerStream is the random stream for rows that the database refuses to change. It is separate, so that the other
+// draws of a seed stay as they were.
 const triggerStream = 1644
 
 // errTrigger is the error of a trigger.

@@ -136,8 +136,8 @@ func (l *Ledger) callsByMove(c *Check) map[doneTo][]call {
 	return calls
 }
 
-// cancelledBefore reports whether one of the entries that an action may mean was cancelled before the answer to the
-// action.
+// cancelledBefore reports whether one of the entries to which an action may refer was cancelled before the answer to
+// the action.
 func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	if e := l.Entries[a.ID]; e != nil {
 		named = append(slices.Clone(named), e)

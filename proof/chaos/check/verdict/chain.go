@@ -27,7 +27,7 @@ func checkLinear(l *Ledger, c *Check) {
 	})
 }
 
-// checkLease requires that a lease has the length of its type's lease.
+// checkLease requires that a lease has the length that is configured for its type.
 func (l *Ledger) checkLease(e *Entry, s *step, c *Check) {
 	t := l.typeOf(e)
 	if t == nil || t.LeaseMS == 0 {

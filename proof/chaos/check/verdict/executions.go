@@ -6,8 +6,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// lostForNoReason is how many of a thousand claims may lose their lease without a fault. The machine may also stop a
-// process for a while.
+// lostForNoReason is how many of a thousand claims may lose their lease without a fault, because the machine itself may
+// stop a process for a while.
 const lostForNoReason = 1
 
 // checkExecutions requires that one process runs a claim, and runs it once. Entries of a batch without a verdict may

@@ -107,7 +107,7 @@ func (e *Entry) overlaps(other *Entry) bool {
 	return other.steps[0].seq < inserted && (gone == nil || gone.seq > inserted)
 }
 
-// askedFor returns the places of all inserts of a key. An insert may have made no row.
+// askedFor returns the places of all inserts of a key. Some of them may have made no row.
 func (l *Ledger) askedFor(key string) (found []Place) {
 	for _, n := range l.keys[key] {
 		found = append(found, l.inserts[n].place)

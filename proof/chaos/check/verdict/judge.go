@@ -36,7 +36,7 @@ type Finding struct {
 	Lines []Place // lines that prove the violation
 }
 
-// findings is how many violations a check keeps to show.
+// findings is the maximum number of violations that a check keeps and shows.
 const findings = 5
 
 func (c *Check) violate(e *Entry, lines []Place, format string, args ...any) {

@@ -10,8 +10,8 @@ import (
 
 // checkProducers requires that no deadlock involves both a producer's statement and one of the library's own.
 //
-// It reports lock waits of producers but does not judge them. The server does not say which transaction held the lock,
-// and that may be another producer of the same key.
+// It reports lock waits of producers but does not judge them. The server does not say which transaction held the lock.
+// It may be that of another producer which uses the same key.
 func checkProducers(l *Ledger, c *Check) {
 	for i := range l.Deadlocks {
 		d := &l.Deadlocks[i]

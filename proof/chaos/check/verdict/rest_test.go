@@ -133,7 +133,7 @@ func TestWhatARunDidNotShowIsNamed(t *testing.T) {
 	}
 }
 
-// failFaults ends every fault of a kind with an error, so that it counts as never made.
+// failFaults ends every fault of a kind with an error, so that the fault counts as never made.
 func (s *story) failFaults(kind string) {
 	of := make(map[uint64]bool)
 	for _, r := range s.records["driver"] {

@@ -37,8 +37,8 @@ func (i image) is(r *history.Row) bool {
 // is kept as evidence.
 var purged = []int8{succeeded, compensated, cancelled}
 
-// checkPurge requires that a row is deleted only in a state that Purge deletes, and only if it has the age given to
-// Purge.
+// checkPurge requires that a row is deleted only in a state that Purge deletes, and only if it has reached the age
+// given to Purge.
 //
 // One statement finds the row and another deletes it, and both read the clock. So checkPurge does not judge the age if
 // the clock moved at about that time.

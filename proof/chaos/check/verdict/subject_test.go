@@ -257,7 +257,7 @@ func (e *subject) cancelAgain() {
 	s.write("producer", &history.ActionEnd{At: s.now, Call: n, Already: true})
 }
 
-// reschedule writes a person's reschedule to ms from now.
+// reschedule writes that a person moves the entry's due time to ms milliseconds from now.
 func (e *subject) reschedule(ms int64) *subject {
 	e.actAs(history.ActionReschedule, "", func(a *history.Action) { a.DelayMS = ms })
 	return e.update(func(r *history.Image) {
