@@ -187,8 +187,8 @@ func (p *purge) try(ctx context.Context) func(entries []ended) error {
 	}
 }
 
-// pass moves p.passed to the last of the given entries, unless one of them or an earlier one is held: it stays in the
-// table for a reason other than a refusal.
+// pass moves p.passed to the last of the given entries, unless one of them or an earlier one is held. A held entry
+// stays in the table for a reason other than a refusal.
 func (p *purge) pass(entries []ended, held bool) {
 	if p.held = p.held || held; !p.held {
 		p.passed = entries[len(entries)-1]

@@ -40,8 +40,8 @@ type Store struct {
 	fragments map[string]string // texts of the fragments in statements; see fragmentsOf
 
 	db *sql.DB // the user's pool, whose sessions have the settings that the user chose
-	// users begins the library's transactions in the user's pool. If db is watched, users is db. Otherwise it lends
-	// connections of db.
+	// users is the pool that begins the library's transactions in connections of db. It is db itself if db is watched,
+	// and otherwise a pool that borrows connections from db.
 	users *sql.DB
 	own   *sql.DB // the library's own pool, whose sessions have ownSettings; nil if statements must run in db
 

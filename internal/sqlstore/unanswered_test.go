@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// never stands for a statement that gets no answer before its context ends.
+// This function returns a statement that gets no answer before its context ends.
 func never(ctx context.Context, sent *atomic.Int32) func() error {
 	return func() error {
 		sent.Add(1)

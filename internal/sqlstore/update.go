@@ -55,7 +55,7 @@ func asRefused(refused []refusal[processlog.ID]) error {
 }
 
 // updateAtOnce runs an UPDATE without first asking which rows are free. It does so only in the library's own sessions,
-// whose waits for a lock are short. If a statement did not get a lock, it goes on with updateFreeAfter.
+// whose waits for a lock are short. If the UPDATE did not get a lock, updateAtOnce calls updateFreeAfter.
 func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 	if s.own == nil || s.d.halves {
 		return s.updateFree(ctx, ids, update)

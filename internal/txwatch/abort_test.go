@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deadlock makes the server roll tx back, because the other transaction, which holds row 2, is heavier. The function
-// meet must touch rows 1 and 2. Before the call, tx must have run no statement.
+// deadlock makes the server roll tx back. The server chooses tx because the other transaction has changed more rows.
+// The function meet must touch rows 1 and 2 in tx. Before the call, tx must have run no statement.
 func deadlock(t *testing.T, tx connectorHandle, plain *sql.DB, meet func()) {
 	t.Helper()
 	mustExec(t, tx, "UPDATE t SET n = n+1 WHERE id = 1")

@@ -173,8 +173,8 @@ func TestRefusedCommitWhoseRollbackIsLostGivesUpTheConnection(t *testing.T) {
 	assert.False(t, exists(t, plain, 100))
 }
 
-// An error ends a transaction although its statement did not cause the error. The error must not count against the
-// handler.
+// Some errors end a transaction although its statement did not cause them. Such an error must not count as the
+// handler's failure.
 func TestWhatEndsATransactionIsTheServersCondition(t *testing.T) {
 	for _, table := range []map[uint16]string{lostAgainstOthers, statementAborts} {
 		for number, why := range table {

@@ -91,8 +91,8 @@ func statementsIn(text string) int {
 	return n
 }
 
-// The watcher may think that an open transaction has ended; then it refuses an entry. It must never think that an ended
-// transaction is open, because an entry would be committed on its own.
+// The watcher must never think that an ended transaction is open, because an entry would be committed on its own. The
+// opposite mistake is allowed: the watcher then refuses an entry.
 func TestNoStatementEndsATransactionUnseen(t *testing.T) {
 	db, plain := connectorDB(t, "multiStatements=true")
 	mustExec(t, plain, "CREATE PROCEDURE nothing() DO 0")

@@ -126,7 +126,8 @@ func As(err error, target any) bool {
 // probed is an error type that occurs in no tree.
 type probed struct{ error }
 
-// nobody is an error that equals no other error. An Is method that matches the error nobody is ignored.
+// No error equals nobody. An Is method that reports a match with nobody would match any error, so its matches are
+// ignored.
 var nobody = error(&probed{})
 
 // probe reports whether it could visit a whole tree and call the methods of each error.

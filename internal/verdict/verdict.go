@@ -45,7 +45,7 @@ func (v *Verdict) Error() string { return v.err.Error() }
 // Unwrap returns the error that the handler has judged.
 func (v *Verdict) Unwrap() error { return v.err }
 
-// NoReason is the text of an error that has none. LastError is empty only if no attempt has failed.
+// NoReason replaces an empty error text. An empty LastError means that no attempt has failed.
 const NoReason = "compensator: no reason given"
 
 func orUnnamed(err error) error {
@@ -147,9 +147,9 @@ var plain Verdict
 // ServersOwn marks an error that comes from a condition of the database. whole says whether it is a condition of the
 // whole server.
 //
-// A condition of the whole server never spends an attempt. Any other condition counts only after it has come as often in a
-// row as the entry has attempts. Then it counts, because an entry whose handler always causes the condition must reach a
-// person.
+// A condition of the whole server never spends an attempt. Any other condition spends none either, until it has come as
+// often in a row as the entry has attempts. The next one counts: if the entry's own handler always causes the
+// condition, the entry must reach a person.
 func ServersOwn(err error, whole bool) error {
 	if verdictIn(err) != nil {
 		return err // the handler has said what it asks for
