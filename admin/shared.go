@@ -9,9 +9,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// These constants limit how long a shared result is used. It is used for sharedFor, or for sharedTimes as long as the
-// reading took, whichever is longer, but at most for sharedMost. So readers take about 0.5 % of the database's time,
-// even with a large log.
+// These constants limit how long a shared result is used. It is used for sharedFor, or for sharedTimes times the
+// duration of its reading if that is longer, but at most for sharedMost. So readers take about 0.5 % of the database's
+// time, even with a large log.
 const (
 	sharedFor   = 2 * time.Second
 	sharedTimes = 200

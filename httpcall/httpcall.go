@@ -153,7 +153,7 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 // Outcome converts an answer into the error that a handler returns. Use it for calls that are not made with Do.
 //
 //	2xx                          nil
-//	401, 407, 429, 502, 503, 504 Unavailable. The service or its access is at fault, not this entry. A Retry-After
+//	401, 407, 429, 502, 503, 504 Unavailable. The service or the access to it is at fault, not this entry. A Retry-After
 //	                             in seconds or as a date sets the wait, up to an hour
 //	422                          Permanent. The service has read this content and will never accept it
 //	any other                    a plain error, which spends an attempt. This entry may be the cause

@@ -36,11 +36,11 @@ type Health struct {
 	Problems     []Problem                 // tasks of the library that fail now and that the library retries
 }
 
-// Ready returns nil if this process can do its work. Otherwise its error wraps Database or History, or says that Run is
-// not running. Two conditions must hold: the database answers, and no loss has stopped this process
-// (Config.StopOnLoss). If types have handlers in this process, Run must also be running. A backlog
-// does not make a process unready, because stopping its traffic would only make the backlog grow. Also, overdue entries
-// may be the work of another deployment.
+// Ready returns nil if this process can do its work. This needs a database that answers, and no loss that has stopped
+// this process (Config.StopOnLoss). If types have handlers in this process, it also needs a running Run. Otherwise the
+// error of Ready wraps Database or History, or says that Run is not running. A backlog does not make a process unready,
+// because stopping its traffic would only make the backlog grow. Also, overdue entries may be the work of another
+// deployment.
 func (h Health) Ready() error {
 	switch {
 	case h.Database != nil:

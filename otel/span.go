@@ -26,8 +26,8 @@ func (t *Telemetry) Middleware(next compensator.HandlerFunc) compensator.Handler
 }
 
 // BatchMiddleware creates one span around a batch. The span links to each span in which an entry of the batch was
-// recorded, up to 128. If a batch breaks, each of its entries runs again as a batch of one. Configure adds it for all
-// types.
+// recorded, up to 128. If the handler does not return a verdict for each entry, for example after a panic, each entry
+// runs again as a batch of one. Configure adds it for all types.
 func (t *Telemetry) BatchMiddleware(next compensator.BatchFunc) compensator.BatchFunc {
 	return func(ctx context.Context, entries []*compensator.Entry) (errs []error) {
 		if len(entries) == 0 {

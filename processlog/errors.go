@@ -9,8 +9,8 @@ import (
 
 // These errors are about a transaction.
 var (
-	// ErrNoTransaction says that the handle given to Record has no open transaction. Record wrote nothing, because such
-	// an entry would stay even if the business change is rolled back.
+	// ErrNoTransaction says that the handle given to Record has no open transaction. Record wrote nothing. An entry
+	// outside a transaction would stay even if the business change is rolled back.
 	ErrNoTransaction = errors.New("compensator: no open transaction")
 
 	// ErrTxAborted says that the server rolled the transaction back, for example after a deadlock. The handle still
@@ -23,8 +23,8 @@ var (
 	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
 
 	// ErrHistoryLost says that the database lacks entries which this process has seen committed. Usual causes are a
-	// lagging replica that was promoted, and a restored backup. This process continues to work. If Config.StopOnLoss is
-	// set, it claims and starts nothing until a person calls AcceptLoss. The error is a *LossError.
+	// lagging replica that was promoted, and a restored backup. By default this process continues to work. With
+	// Config.StopOnLoss it claims and starts nothing until a person calls AcceptLoss. The error is a *LossError.
 	ErrHistoryLost = errors.New("compensator: the database has gone back")
 
 	// ErrCommitUnknown says that the connection broke during COMMIT. The transaction may have committed or not. Call

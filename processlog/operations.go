@@ -10,12 +10,13 @@ import (
 
 // Operations is the part of a store that serves people. It holds cases, the audit log, and settings. A service without
 // Config.Operations does not need this part. If a Store implements Operations, suite.TestStore of package
-// compensatortest/suite tests it. Its methods are called concurrently. All times are by the database's clock.
+// compensatortest/suite tests this part too. The methods are called concurrently. All times are by the database's
+// clock.
 type Operations interface {
 	// CheckOperations returns a *FieldError for each missing table.
 	CheckOperations(ctx context.Context) error
 
-	// ChangeAll makes the same change on each entry whose version is still the one in seen. The change may not be an
+	// ChangeAll makes the same change on each entry whose version is still the one in seen. The change must not be an
 	// erasure. The same transaction writes the audit records, and closes the cases of entries that are no longer dead.
 	// In all other points ChangeAll works like RequeueAll.
 	ChangeAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
@@ -258,9 +259,9 @@ type Operation struct {
 	Reason       string // reason that Actor gives
 }
 
-// AuditLogFilter selects records for AuditLog. A page reads up to 2,000 changes and 2,000 operations. With EntryID it
-// reads all records of the entry. With BusinessTypes it reads as many records as it needs to fill the page, so set a
-// deadline on ctx.
+// AuditLogFilter selects records for AuditLog. A page reads up to 2,000 changes and 2,000 operations. If EntryID is
+// set, a page reads all records of the entry. If BusinessTypes is set, a page reads as many records as it needs to fill
+// itself, so set a deadline on ctx.
 type AuditLogFilter struct {
 	EntryID       ID        // zero: any
 	BusinessTypes []string  // nil: any. Empty: none. "" selects records without a type

@@ -22,13 +22,13 @@ type Ordering interface {
 	// table of notes is missing, no entry is blocked. Blocked reads everything that was committed before the call.
 	Blocked(ctx context.Context, businessType string, ids []ID, dead bool) ([]ID, error)
 
-	// Fronts reads up to limit keys of a type, in their order. It starts behind the key that the parameter after names,
-	// or at the first key if after is "". It may read fewer than limit keys. For each key it returns the first entry
-	// that counts, if that entry is due and has no lease. The result last is the last key that was read, or "" if no
-	// keys follow. The cost grows with limit, not with the number of entries.
+	// Fronts reads up to limit keys of a type, in their order. It starts with the key that follows the parameter
+	// "after". If this parameter is empty, it starts with the first key. It may read fewer than limit keys. For each
+	// key it returns the first entry that counts, if that entry is due and has no lease. The result last is the last
+	// key that was read, or "" if no keys follow. The cost grows with limit, not with the number of entries.
 	Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []ID, last string, err error)
 
-	// For each key in positions, Firsts reads the first entry that counts. Firsts reads everything that was committed
+	// Firsts reads, for each key in positions, the first entry that counts. It reads everything that was committed
 	// before the call. It sets First and Known of each KeyState. Its cost does not grow with the number of entries of a
 	// key.
 	Firsts(ctx context.Context, businessType string, positions []Position, dead bool) (map[string]KeyState, error)
@@ -46,11 +46,11 @@ type Ordering interface {
 	// that are not blocked.
 	Block(ctx context.Context, blocked []BlockedEntry, token Token) error
 
-	// The parameter left names keys and, as far as the caller knows them, the ended entries of each key. For each key,
-	// Advance looks at the first entry that counts, and returns it if it may run now: it is due and has no lease. If
-	// the first entry is not due because Block has delayed it, Advance makes it due and returns it. Advance does not do
-	// so while another entry of the key has a lease. Advance also removes the notes of ended entries before the first
-	// entry.
+	// Advance finds the entries that may run after other entries of their keys have ended. The parameter left names
+	// these keys and, as far as the caller knows them, the ended entries of each key. For each key, Advance looks at
+	// the first entry that counts, and returns it if it may run now: it is due and has no lease. If the first entry is
+	// not due because Block has delayed it, Advance makes it due and returns it. Advance does not do so while another
+	// entry of the key has a lease. Advance also removes the notes of ended entries before the first entry.
 	//
 	// Advance does not wait long for a lock. If the row of a first entry is locked, the entry stays unchanged. A
 	// *RefusedError names entries that the database refuses to make due.

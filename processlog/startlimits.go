@@ -92,7 +92,7 @@ type Room struct {
 	Starts  int           // starts that the rate allows now; Unbounded: no rate limits them
 	Next    time.Duration // time until the rate allows one more start
 	Permits int           // permits that are free; Unbounded: Concurrent does not limit them
-	Granted int64         // number of starts that the key was ever granted, by this claim at the latest
+	Granted int64         // number of starts that the key has been granted so far, including those of this claim
 }
 
 // Unused counts the starts of one key that one claim got and that never began.

@@ -249,7 +249,7 @@ type Inserted struct {
 }
 
 // Row is a row of the table, as a Store reads it. Entry of the root package has the same fields, without those of the
-// lease. They are two types, because a handler must not see or change a lease.
+// lease. Row and Entry are two types, because a handler must not see or change a lease.
 type Row struct {
 	ID             ID                // assigned by the database
 	IdempotencyKey IdempotencyKey    // Draft.IdempotencyKey
@@ -384,7 +384,7 @@ type Unrenewed struct {
 // counts: MySQL evaluates the assignments of an UPDATE from left to right, so the result would depend on their order.
 type Outcome struct {
 	ID             ID             // id of the entry
-	IdempotencyKey IdempotencyKey // must also be equal in the row, because a database that was rolled back assigns the same ids again
+	IdempotencyKey IdempotencyKey // the row must also have this key, because a database that was rolled back assigns the same ids again
 	Epoch          uint32         // epoch of the claimed row
 
 	Version uint64 // the outcome is written only if the row still has this version, or if Absorb allows it

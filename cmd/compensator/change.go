@@ -250,8 +250,8 @@ func parse(name string) (asked, error) {
 	return asked{name, of, &seen}, nil
 }
 
-// named finds entries by their names. It reads the entries whose names have no version. Those with ids take one query.
-// answers holds an error for each entry that does not exist.
+// named finds entries by their names. It reads only the entries whose names have no version, and all of these that are
+// named by id with one query. answers holds an error for each entry that does not exist.
 func (s *session) named(ctx context.Context, names []string) (entries []picked, answers results, err error) {
 	all := make([]asked, len(names))
 	var ids []compensator.EntryID

@@ -16,7 +16,7 @@ func TestDSNSettingsAreThoseOfTheDriver(t *testing.T) {
 				cfg, err := mysql.ParseDSN("app@tcp(db)/shop?" + name + "=" + value)
 				return err == nil && cfg.Params[name] == ""
 			})
-			if name != "charset" { // Older versions keep it among the parameters of the session, and give it their own meaning.
+			if name != "charset" { // Older versions of the driver list charset among the parameters of the session, but handle it themselves.
 				assert.Equal(t, !setting.session, ofDriver, name)
 			}
 		}

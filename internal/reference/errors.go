@@ -134,7 +134,7 @@ func errorsOf(root, dir string) (map[string]failure, error) {
 	add := func(name, text, doc string, typ bool) {
 		found[name] = failure{name: s.files[0].Name.Name + "." + name, text: text, doc: doc, typ: typ}
 	}
-	texts := make(map[string]string) // of error types, by their method Error
+	texts := make(map[string]string) // texts of error types, by the name of the type
 	for _, file := range s.files {
 		for _, decl := range file.Decls {
 			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil && f.Name.Name == "Error" {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Unpacks Debian unstable's MySQL into a directory, and writes there a script mysqld that runs it with its
-# own loader and libraries. Nothing is installed and nothing outside the directory changes.
+# Unpacks the MySQL of Debian unstable into a directory. There it also writes the script mysqld, which runs this MySQL
+# with its own loader and libraries. It installs nothing and changes nothing outside the directory.
 #
 #   fetch-mysql.sh [directory]      default: build/mysql97 of this repository
 #
-# Packages come from the mirror in this machine's own apt sources. The version is the one unstable has now.
+# The packages come from the mirror in this machine's apt sources. The version is the present one of Debian unstable.
 set -euo pipefail
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -15,7 +15,7 @@ if [ -x "$target/mysqld" ] && "$target/mysqld" --no-defaults --version; then
 	exit 0
 fi
 
-# mirror prints where this machine gets its own release of Debian from.
+# mirror prints the address from which this machine gets its own release of Debian.
 mirror() {
 	local codename
 	codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
@@ -23,7 +23,7 @@ mirror() {
 		awk -v codename="$codename" '$1 == codename || $1 == "stable" { print $2; exit }'
 }
 
-# private_apt makes an apt that knows unstable alone and keeps everything below $1.
+# private_apt writes a configuration of apt with the only source unstable on mirror $2. All files of this apt are below $1.
 private_apt() {
 	mkdir -p "$1"/etc/{apt.conf.d,sources.list.d,preferences.d,trusted.gpg.d} "$1"/state/lists/partial "$1"/cache/archives/partial
 	: >"$1/status"
@@ -49,14 +49,14 @@ unpack() {
 	local package
 	for package in "$part"/apt/cache/archives/*.deb; do
 		case ${package##*/} in
-		perl* | libperl*) ;; # the server's helper scripts want it, the server does not
+		perl* | libperl*) ;; # Only helper scripts need Perl. The server does not.
 		*) dpkg-deb -x "$package" "$part" ;;
 		esac
 	done
 	rm -rf "$part/apt"
 }
 
-# The options come last: --no-defaults, which a caller may give, must be first.
+# The wrapper puts its options last, because --no-defaults must be the first option, and a caller may pass it.
 write_wrapper() {
 	cat >"$part/mysqld" <<-'END'
 		#!/bin/sh

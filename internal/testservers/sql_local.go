@@ -125,7 +125,7 @@ func (p sqlProgram) template() (string, error) {
 	if _, err := os.Stat(made); !errors.Is(err, os.ErrNotExist) {
 		return made, err
 	}
-	making := made + ".part" // This is left only by a process that was killed.
+	making := made + ".part" // Only a process that was killed leaves this directory behind.
 	if err := os.RemoveAll(making); err != nil {
 		return "", err
 	}

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Runs every fuzz target of the module in the current directory in turn, each for $1 (a duration, default 30s).
-# Fails when one finds something; the input that does it is then in testdata/fuzz of the target's package.
+# Runs every fuzz target of the module in the current directory, one after the other, each for $1 (a duration, default
+# 30s). Fails if a target finds a failure. The input of the failure is then in testdata/fuzz of the target's package.
 #
-# A run that is ended by its clock can be reported as failed with nothing but "context deadline exceeded": go test
-# compares the contexts of its coordinator and of its workers while they end (golang/go#75804). Nothing was found
-# then, and no input is written; such a run is made once more.
+# When the time of a target is over, go test may report a failure with the text "context deadline exceeded" only. It
+# compares the contexts of its coordinator and of its workers while they end (golang/go#75804). Such a run has found no
+# failure and writes no input, so the script runs the target once more.
 set -euo pipefail
 time=${1:-30s}
 log=$(mktemp)

@@ -32,8 +32,9 @@ type Log interface {
 //   - "history": the database was rolled back, and the process has stopped (ErrHistoryLost, Config.StopOnLoss).
 //   - "run": Run is not running.
 //
-// With several logs the field names each log that is not ready, for example "stock: database, orders: run". The name is
-// Config.Name. A log without a name, or with the name of an earlier log, is called by its position, for example "log 2".
+// With several logs, "because" names each log that is not ready, for example "stock: database, orders: run". The name
+// is Config.Name. A log without a name, or with the name of an earlier log, is called by its position, for example "log
+// 2".
 //
 // The answer holds nothing else, so it may be public.
 //

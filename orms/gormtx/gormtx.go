@@ -68,8 +68,8 @@ func Tx(tx *gorm.DB) compensator.Tx {
 	return tx.Statement.ConnPool
 }
 
-// WithRetry runs do in a transaction of c at READ COMMITTED, through Use of db. The transaction commits when do returns
-// nil. It needs no Connector. do may use ctx or tx.Statement.Context.
+// WithRetry runs do in a transaction of c at READ COMMITTED. do gets the result of Use for db and this transaction,
+// which commits when do returns nil. WithRetry needs no Connector. do may use ctx or tx.Statement.Context.
 //
 // If the transaction lost to a concurrent transaction, WithRetry runs do again from the beginning. If the answer to
 // COMMIT was lost, WithRetry looks for the entry with the idempotency key proof. do must record this entry. If the entry

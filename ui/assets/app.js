@@ -1,4 +1,4 @@
-// What the pages do beyond links and forms: local times, refresh, choosing rows, dialogs, keys. All of it can be missing.
+// This script adds local times, refresh, the choice of rows, dialogs and keys to the pages. Every page also works without it.
 const $ = (selector, within = document) => within.querySelector(selector);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const kept = (name, value) => {
@@ -8,7 +8,7 @@ const kept = (name, value) => {
 	} catch { return null; }
 };
 
-// The only way from a text to elements: pages of this very handler, parsed and never run.
+// Only parse turns a text into elements. It gets pages of this handler only, and the scripts of a parsed page do not run.
 const policy = window.trustedTypes?.createPolicy("compensator", { createHTML: (text) => text });
 const parse = (text) => new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
 const get = async (url, headers = {}) => {
@@ -19,7 +19,8 @@ const get = async (url, headers = {}) => {
 
 all(".js").forEach((element) => { element.hidden = false; });
 
-// Times: local, or UTC; the other one in the tooltip. Hand-written: the first use of Intl takes longer than the whole page.
+// Times are shown in local time or in UTC. The tooltip shows the other one. The code does not use Intl, because the first
+// use of Intl takes longer than the rest of the page.
 const two = (n) => String(n).padStart(2, "0");
 const offset = (at) => {
 	const minutes = -at.getTimezoneOffset(), far = Math.abs(minutes);
@@ -28,7 +29,7 @@ const offset = (at) => {
 const day = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
 const clock = (at) => `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 const here = offset(new Date());
-const whole = (at) => `${day(at)} ${clock(at)}${offset(at) === here ? "" : " " + offset(at)}`; // of summer, in winter
+const whole = (at) => `${day(at)} ${clock(at)}${offset(at) === here ? "" : " " + offset(at)}`; // Show the offset if it differs from the present one, as for a time in summer that is shown in winter.
 const local = (at) => (day(at) === day(new Date()) ? clock(at) : whole(at));
 const utc = (at) => at.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
 const showTimes = (within) => {
@@ -51,7 +52,7 @@ if (zone) {
 	say();
 }
 
-// Choosing rows.
+// The choice of rows.
 const tally = () => all("[data-lines]").forEach((form) => {
 	const boxes = all('input[name="seen"]', form), chosen = boxes.filter((box) => box.checked).length;
 	const words = $(".chosen", form);
@@ -72,7 +73,7 @@ document.addEventListener("change", (event) => {
 });
 tally();
 
-// Dialogs: what a link or a button leads to, asked for here. Without an answer the browser goes there.
+// A dialog shows the form that a link or a button leads to. If the form cannot be fetched, the browser follows the link.
 const asked = $("#asked");
 let opener = null;
 const ask = async (url) => {
@@ -104,12 +105,13 @@ document.addEventListener("click", (event) => {
 	opener = target;
 	ask(url);
 });
-document.addEventListener("keydown", (event) => { // a link that acts as a button takes the space bar, too
+document.addEventListener("keydown", (event) => { // The space bar presses a link that acts as a button.
 	if (event.key === " " && event.target.matches?.('a[role="button"]')) { event.preventDefault(); event.target.click(); }
 });
 asked.addEventListener("close", () => { asked.replaceChildren(); opener?.focus(); opener = null; });
 
-// Refresh: the part that changes, unless somebody is at work in it. Nothing under a pointer or a focus moves.
+// A refresh replaces the part of the page that changes. It waits while a person works in that part, so that no element
+// moves away from the pointer or the focus.
 const every = 5000;
 const live = $("#live"), button = $("#live-switch");
 let paused = kept("compensator-paused") === "yes", failed = false;
@@ -117,8 +119,8 @@ const busy = () => document.hidden || $("dialog[open]") || !getSelection().isCol
 	|| document.activeElement?.matches("input, select, textarea") || $('#live input[name="seen"]:checked') || $("#live tbody tr:hover");
 const state = () => (paused ? "off" : failed ? "failed" : busy() ? "held" : "on");
 const say = (now = state()) => all("#live-state [data-when]").forEach((word) => { word.hidden = word.dataset.when !== now; });
-let tag = null; // of what is shown; without one all is sent
-const stillSo = (answer) => { // as of when the server says it is
+let tag = null; // ETag of the shown page. Without it the server sends the whole page.
+const stillSo = (answer) => { // Show the time at which the server read the data.
 	const time = $(".live time", live), at = answer.headers.get("Last-Modified") ?? answer.headers.get("Date");
 	if (!time || !at) return;
 	time.dateTime = new Date(at).toISOString();
@@ -138,7 +140,7 @@ const refresh = async () => {
 	showTimes(fresh);
 	all(".js", fresh).forEach((element) => { element.hidden = false; });
 	const pressing = document.activeElement === button;
-	if (button) $("#live-switch", fresh)?.replaceWith(button); // the page of an entry has it in there: it stays the one that is pressed
+	if (button) $("#live-switch", fresh)?.replaceWith(button); // On the page of an entry, the switch is inside the replaced part. Keep the old switch, because a person may be pressing it.
 	live.replaceChildren(...document.adoptNode(fresh).childNodes);
 	if (pressing) button.focus({ preventScroll: true });
 	live.dataset.news = fresh.dataset.news;
@@ -153,7 +155,7 @@ if (live && live.dataset.still === undefined) {
 		say();
 		setTimeout(round, every);
 	};
-	press(paused ? "off" : "on"); // nobody is at work yet, and to ask would lay out the page
+	press(paused ? "off" : "on"); // Do not call busy here. Nobody works in a new page yet, and busy would make the browser compute the layout.
 	setTimeout(round, every);
 } else if (button) {
 	button.hidden = true;
@@ -161,7 +163,7 @@ if (live && live.dataset.still === undefined) {
 	if (words) words.hidden = true;
 }
 
-// Keys, one at a time; they can be switched off.
+// Shortcuts of a single key. A person can switch them off.
 const keys = $("#keys"), keysOn = $("#keys-on");
 keysOn.checked = kept("compensator-keys") !== "no";
 keysOn.addEventListener("change", () => kept("compensator-keys", keysOn.checked ? "yes" : "no"));
