@@ -3,6 +3,7 @@ package compensator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +24,11 @@ import (
 type Operations struct {
 	Due   time.Duration         // time that a case may wait for a person, unless Types has a CaseConfig.Due for its type. Default 24 h, at least a minute
 	Types map[string]CaseConfig // settings by business type
+
+	// Attempts keeps the last 50 failed attempts of each entry, and package admin shows them. A success stores nothing. A
+	// failed attempt is stored in the transaction of its outcome, by one more statement for up to 100 outcomes. Purge and
+	// Erase also handle the attempts. Attempts needs the table _attempt of Migrate.
+	Attempts bool
 
 	// Scrub removes from an error's text what people must not see. It runs before a case stores the text and before
 	// package admin shows it. Before Scrub, and also without it, the library removes card numbers, tokens, passwords and
@@ -51,7 +57,7 @@ func (o *Operations) withDefaults() *Operations {
 	if o == nil {
 		return nil
 	}
-	filled := Operations{Due: o.Due, Types: maps.Clone(o.Types), Scrub: o.Scrub}
+	filled := Operations{Due: o.Due, Types: maps.Clone(o.Types), Attempts: o.Attempts, Scrub: o.Scrub}
 	setDefault(&filled.Due, defaultCaseDue)
 	for name, cfg := range filled.Types {
 		setDefault(&cfg.Due, filled.Due)
@@ -73,7 +79,7 @@ func (o *Operations) problems(refuse func(bad bool, field, reason string)) {
 	}
 }
 
-// checkOperations checks that the store supports cases and that their tables exist.
+// checkOperations checks that the store supports cases, and attempts if they are kept, and that the tables exist.
 func (c *Compensator) checkOperations(ctx context.Context) error {
 	if c.cfg.Operations == nil {
 		return nil
@@ -82,7 +88,20 @@ func (c *Compensator) checkOperations(ctx context.Context) error {
 	if !ok {
 		return &FieldError{Field: "Operations", Reason: fmt.Sprintf("wants a Store that keeps cases, and %T does not", c.store)}
 	}
-	return store.CheckOperations(ctx)
+	err := store.CheckOperations(ctx)
+	if c.cfg.Operations.Attempts {
+		err = errors.Join(err, store.KeepAttempts(ctx))
+	}
+	return err
+}
+
+// scrubAttempt returns the function that removes confidential data from the error of a failed attempt. It returns nil if
+// no attempts are kept.
+func (c *Compensator) scrubAttempt() func(text string) string {
+	if c.cfg.Operations == nil || !c.cfg.Operations.Attempts {
+		return nil
+	}
+	return c.scrubLong
 }
 
 // caseOf returns the function that drafts the case of an entry that dies. It returns nil if no cases are kept.

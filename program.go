@@ -32,6 +32,8 @@ func (p program) Operations() processlog.Operations {
 	return p.store.(processlog.Operations) // New has checked this: see checkOperations
 }
 
+func (p program) KeepsAttempts() bool { return p.cfg.Operations != nil && p.cfg.Operations.Attempts }
+
 func (p program) Entry(row *processlog.Row) any { return p.entry(row) }
 
 func (p program) Row(ctx context.Context, ref processlog.Ref) (processlog.Row, error) {

@@ -50,6 +50,14 @@ type Operations interface {
 	// FaultsOf reads the Faults of the given entries. Entries without Faults are missing from the result.
 	FaultsOf(ctx context.Context, ids []ID) (map[ID]Faults, error)
 
+	// KeepAttempts prepares the store for Outcome.Attempt. From then on Purge deletes failed attempts with their entries,
+	// and an erasure clears their errors. KeepAttempts returns a *FieldError if the table of attempts is missing.
+	KeepAttempts(ctx context.Context) error
+
+	// AttemptsOf reads the failed attempts of an entry, the oldest first. At most MaxAttemptsKept attempts are kept. A failed
+	// attempt is kept until another one is stored whose Version is higher by 2*MaxAttemptsKept - 1 or more.
+	AttemptsOf(ctx context.Context, id ID) ([]FailedAttempt, error)
+
 	// BlockedBy returns the entry that blocks the entry id, or the zero ID if none does. The blocking entry is the
 	// first entry of the ordering key that counts. dead says whether dead entries count. For these terms see Ordering.
 	// BlockedBy and Ordering.Blocked give the same answer.

@@ -145,7 +145,8 @@ type Keeper interface {
 	// works in tx. proven has the same meaning as in Insert. If Change.After returns the same version, the entry is
 	// already as wanted, and Change writes nothing.
 	//
-	// An erasure keeps the time at which the entry ended. It deletes the entry's Result. It replaces each earlier audit
+	// An erasure keeps the time at which the entry ended. It deletes the entry's Result. After Operations.KeepAttempts it
+	// also clears the errors of the entry's failed attempts. It replaces each earlier audit
 	// record by the result of AuditRecord.Erased. It also removes the ordering notes of an entry that has ended, unless the entry is dead.
 	//
 	// Change may return ErrNotFound, a *StateError, an *OtherTypeError and, if tx is nil, ErrBusy. After these errors
@@ -182,8 +183,8 @@ type Keeper interface {
 	// Note records an action on the log as a whole. History returns the record under the zero ID.
 	Note(ctx context.Context, action Action, by AuditInfo) error
 
-	// Purge deletes up to limit entries that reached state more than age ago, with their Faults and Results. It returns the number
-	// of deleted entries. An empty businessType selects all types. Purge skips entries that another transaction has
+	// Purge deletes up to limit entries that reached state more than age ago, with their Faults and Results. After
+	// Operations.KeepAttempts it also deletes their failed attempts. It returns the number of deleted entries. An empty businessType selects all types. Purge skips entries that another transaction has
 	// locked in any index. A transaction that records the key of a deleted entry at the same time waits for one short
 	// transaction at most.
 	//
@@ -411,6 +412,10 @@ type Outcome struct {
 	Faults *Faults
 
 	Case *CaseDraft // for To = Dead: the case to open in the same transaction; nil: none
+
+	// Attempt is the failed attempt to store in the same transaction. nil: no attempt is stored, and no statement is sent
+	// for one. A Store ignores it if To is Succeeded or Compensated. SettleTx ignores Attempt.
+	Attempt *FailedAttempt
 
 	// Result is the encoded result of the handler. It is stored in the transaction that stores the outcome, and only if
 	// To is Succeeded. An empty result that is not nil is stored, too. nil: there is no result, and no statement is sent

@@ -112,6 +112,20 @@ func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit 
 	return rows, nil
 }
 
+// KeepAttempts implements processlog.Operations. The store always keeps failed attempts.
+func (s *Store) KeepAttempts(ctx context.Context) error { return ctx.Err() }
+
+// AttemptsOf implements processlog.Operations.
+func (s *Store) AttemptsOf(ctx context.Context, id processlog.ID) ([]processlog.FailedAttempt, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row := s.rows[id]
+	if row == nil || row.committed == nil {
+		return nil, ctx.Err()
+	}
+	return slices.Clone(row.committed.attempts), ctx.Err()
+}
+
 // FaultsOf implements processlog.Operations.
 func (s *Store) FaultsOf(ctx context.Context, ids []processlog.ID) (map[processlog.ID]processlog.Faults, error) {
 	s.mu.Lock()

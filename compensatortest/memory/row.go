@@ -103,7 +103,8 @@ type version struct {
 	nextAt     int64 // unix ms
 	leaseUntil int64 // in unix ms (0: no lease)
 	faults     processlog.Faults
-	result     *result // nil: none was ever stored
+	result     *result                    // nil: none was ever stored
+	attempts   []processlog.FailedAttempt // the oldest first; never changed, only replaced
 }
 
 // result is what a handler returned in one epoch.
@@ -230,7 +231,32 @@ func (v *version) settled(outcome processlog.Outcome, token processlog.Token, no
 	if !outcome.To.Terminal() {
 		next.nextAt = dueAt(now, outcome.After)
 	}
+	if outcome.Attempt != nil && outcome.To != processlog.Succeeded && outcome.To != processlog.Compensated {
+		next.addAttempt(*outcome.Attempt, outcome.Version)
+	}
 	return next
+}
+
+// addAttempt adds a failed attempt, which replaces the one in its slot.
+func (v *version) addAttempt(a processlog.FailedAttempt, claimed uint64) {
+	a.Version, a.Error, a.Instance = claimed, processlog.FitError(a.Error), processlog.FitActor(a.Instance)
+	a.DueAt, a.StartedAt, a.Took = instant(a.DueAt.UnixMilli()), instant(a.StartedAt.UnixMilli()), a.Took.Truncate(time.Millisecond)
+	if a.NextAt = (time.Time{}); !v.entry.State.Terminal() {
+		a.NextAt = instant(v.nextAt)
+	}
+	kept := slices.DeleteFunc(slices.Clone(v.attempts), func(old processlog.FailedAttempt) bool {
+		return processlog.AttemptSlot(old.Version) == processlog.AttemptSlot(claimed)
+	})
+	v.attempts = append(kept, a)
+}
+
+// withoutErrors returns failed attempts without their errors.
+func withoutErrors(attempts []processlog.FailedAttempt) []processlog.FailedAttempt {
+	blank := slices.Clone(attempts)
+	for i := range blank {
+		blank[i].Error = ""
+	}
+	return blank
 }
 
 // changed returns the version after a Change. The Change computed after from v's row.
@@ -242,7 +268,7 @@ func (v *version) changed(after processlog.Row, now int64) *version {
 	next.entry.Version = after.Version
 	if after.Erased && !v.entry.Erased { // Keep the time at which the entry ended.
 		next.entry.Content, next.entry.Headers, next.entry.UserName, next.entry.LastError, next.entry.Erased = nil, nil, "", "", true
-		next.result = nil
+		next.result, next.attempts = nil, withoutErrors(v.attempts)
 		return next
 	}
 	next.nextAt = dueAt(now, after.DueIn)

@@ -82,7 +82,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	if err != nil {
 		return err
 	}
-	outcome.Absorb, outcome.Faults = false, nil // The transaction must not commit its effect if the version differs.
+	outcome.Absorb, outcome.Faults, outcome.Attempt = false, nil, nil // The transaction must not commit its effect if the version differs.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := own.refusalLocked(); err != nil {

@@ -62,6 +62,14 @@ type Attempt struct {
 // Context returns the context of the attempt's handler call.
 func (a *Attempt) Context() context.Context { return a.ctx }
 
+// Took returns how long ago the attempt's handler call began. It returns 0 if no call began.
+func (a *Attempt) Took() time.Duration {
+	if a.ctx == nil {
+		return 0
+	}
+	return time.Since(a.started)
+}
+
 // endCall ends the context of the attempt's handler call.
 func (a *Attempt) endCall() {
 	a.cancel(nil)

@@ -296,7 +296,8 @@ func (e *Engine) ReleaseLater(token processlog.Token, entries ...processlog.Queu
 
 // Fail ends an attempt with an error without calling a handler.
 func (e *Engine) Fail(a *Attempt, err error) {
-	e.outcomes.plain.Add(settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, err, nil)})
+	outcome := e.failed(a, Result{Err: err}, a.Type.safeOutcomeOf(&a.Row, err, nil))
+	e.outcomes.plain.Add(settlement{a: a, outcome: outcome})
 }
 
 // Move moves an entry in the source so that it is due after in.

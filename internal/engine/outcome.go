@@ -47,7 +47,7 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	faults := row.Faults.In(row)
 	faults.OutcomeUnknown = faults.OutcomeUnknown || o.TimedOut || LostLeases(row) > 0
 	switch {
-	case interrupted(err, cause), errors.Is(err, processlog.ErrHistoryLost):
+	case interrupted(err, cause):
 		o.LastError = row.LastError
 		return WithFaults(o, row, faults) // After is zero, so another process can claim the entry at once.
 	case v.Kind == verdict.KindSnooze && !t.waitedOut(row, v):
@@ -205,9 +205,14 @@ func (t *Type) safeOutcomeOf(row *processlog.Row, err, cause error) (o processlo
 //   - A change such as Cancel or Requeue has made the attempt obsolete. If that change stands, the outcome is dropped
 //     anyway. If a rollback to a savepoint undid the change, the entry still runs under this lease, and the error must
 //     not count.
+//
+// After a loss of data (ErrHistoryLost) no handler is called.
 func interrupted(err, cause error) bool {
-	return toldToStop(cause) && (toldToStop(err) || errors.Is(err, context.Canceled))
+	return toldToStop(cause) && (toldToStop(err) || errors.Is(err, context.Canceled)) || errors.Is(err, processlog.ErrHistoryLost)
 }
+
+// Interrupted reports whether the attempt failed only because the library ended it. It then costs the entry nothing.
+func (r Result) Interrupted() bool { return interrupted(r.Err, r.Cause) }
 
 // toldToStop reports whether err is one of the causes with which the library ends a handler's context early.
 func toldToStop(err error) bool {

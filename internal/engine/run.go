@@ -77,7 +77,8 @@ func (e *Engine) deadLetter(a *Attempt) {
 	// The batcher retries the write until the database answers. It withdraws the write if a stuck handler returns
 	// first (G8).
 	running, _ := e.holdings.describe(&a.Row)
-	e.outcomes.plain.Add(settlement{a: a, outcome: a.Type.crashed(&a.Row, running.Since), deadLetters: true})
+	outcome := e.failed(a, Result{}, a.Type.crashed(&a.Row, running.Since))
+	e.outcomes.plain.Add(settlement{a: a, outcome: outcome, deadLetters: true})
 	e.claimSchedule.free(a.Type, 1)
 }
 
@@ -321,6 +322,9 @@ func (e *Engine) Finish(a *Attempt, end Result) {
 	case end.Moved:
 		e.settled(s, processlog.Settled{})
 	default:
+		if end.Err != nil {
+			s.outcome = e.failed(a, end, s.outcome)
+		}
 		e.store(s)
 	}
 	// Call this after the outcome is in the batcher. A stop that finds no running handler waits only for the batcher.

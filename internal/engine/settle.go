@@ -377,6 +377,11 @@ type Settlement struct {
 	// statement that stores the outcome then stores the data too.
 	Prepare func(a *Attempt, o *processlog.Outcome)
 
+	// Failed is called when an attempt has ended with an error, before its outcome is passed on to be stored. end.Err is the
+	// error, and end.Cause says why the context ended. end.Err is nil if the entry is dead-lettered because leases in a row
+	// ended with no outcome. Failed returns the failed attempt to store with the outcome, or nil.
+	Failed func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
+
 	// Prompt reports whether an entry waits for the outcome of an attempt. A prompt outcome waits less long for other
 	// outcomes that could be stored by the same statement.
 	Prompt func(a *Attempt) bool
@@ -408,6 +413,7 @@ type Settling struct {
 // noPart is a Settlement that does nothing.
 var noPart = Settlement{
 	Prepare:   func(*Attempt, *processlog.Outcome) {},
+	Failed:    func(*Attempt, Result, processlog.Outcome) *processlog.FailedAttempt { return nil },
 	Prompt:    func(*Attempt) bool { return false },
 	Storing:   func([]Settling) func() { return nil },
 	Stored:    func(*Attempt, processlog.State) {},
@@ -419,6 +425,16 @@ var noPart = Settlement{
 // Settle attaches a settlement to the engine. Call it before Run.
 func (e *Engine) Settle(s Settlement) {
 	e.settlements = append(e.settlements, complete(s, noPart))
+}
+
+// failed returns the outcome of an attempt that has ended with an error, with the failed attempt to store.
+func (e *Engine) failed(a *Attempt, end Result, o processlog.Outcome) processlog.Outcome {
+	for _, f := range e.settlements {
+		if attempt := f.Failed(a, end, o); attempt != nil {
+			o.Attempt = attempt
+		}
+	}
+	return o
 }
 
 // isPrompt reports whether an entry waits for the outcome of an attempt.

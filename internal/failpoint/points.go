@@ -112,6 +112,7 @@ const (
 	ResultInTx       Point = "result-in-tx"      // the outcome and its Result are written in the handler's transaction, which is still open
 	ResultsWritten   Point = "results-written"   // the Results of outcomes are written in the transaction that stores the outcomes, but not committed
 	FaultsWritten    Point = "faults-written"    // the Faults of outcomes are written in the transaction that stores the outcomes, but not committed
+	AttemptsWritten  Point = "attempts-written"  // the failed attempts of outcomes are written in the transaction that stores the outcomes, but not committed
 	PurgePart        Point = "purge-part"        // one statement of a purge has deleted its rows; others may not have run
 	MarksRead        Point = "marks-read"        // the last slots of periodic types are read, but no due slot is recorded
 	MarkMoved        Point = "mark-moved"        // the last slot has moved, in a transaction that is still open, but the entries are not inserted yet

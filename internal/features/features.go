@@ -23,6 +23,10 @@ type Config struct {
 	// CaseOf returns the case to open when an outcome makes its entry dead. It is nil if no cases are kept.
 	CaseOf func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft
 
+	// ScrubAttempt removes confidential data from the error of a failed attempt that is stored for people. It is nil if no
+	// attempts are kept.
+	ScrubAttempt func(text string) string
+
 	StopOnLoss bool // whether a database that has gone back stops this process until a person accepts the loss
 	IgnoreLoss bool // turns off the check for a database that has gone back
 

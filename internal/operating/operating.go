@@ -19,6 +19,9 @@ type Log interface {
 	// ChangeAll, Amounts and Scrub must not be called.
 	Operations() processlog.Operations
 
+	// KeepsAttempts reports whether failed attempts are kept.
+	KeepsAttempts() bool
+
 	// Entry converts a row into a *compensator.Entry with the codec of its type.
 	Entry(row *processlog.Row) any
 

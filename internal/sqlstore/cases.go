@@ -42,9 +42,9 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 // hasCase reports whether an outcome opens a case.
 func hasCase(o *processlog.Outcome) bool { return o.Case != nil && o.To == processlog.Dead }
 
-// updateAndOpen returns a rowUpdate that works like updateFreeRows. In the same transaction it also stores Results and
-// Faults, and opens the cases of rows that become dead. The token shows which rows this UPDATE has changed. Only the
-// Results, Faults and cases of these rows are written. A second try writes them again, which is harmless.
+// updateAndOpen returns a rowUpdate that works like updateFreeRows. In the same transaction it also stores Results,
+// Faults and failed attempts, and opens the cases of rows that become dead. The token shows which rows this UPDATE has
+// changed. Only the Results, Faults, attempts and cases of these rows are written. A second try writes them again, which is harmless.
 func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]int, outcomes []processlog.Outcome) rowUpdate {
 	open := func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 		err = s.inOwn(ctx, func(tx processlog.Transaction) error {
@@ -63,6 +63,9 @@ func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]in
 				if err := s.writeFaults(ctx, tx, faulty, token, func(id processlog.ID) *processlog.Faults { return outcomes[place[id]].Faults }); err != nil {
 					return err
 				}
+			}
+			if err := s.writeAttempts(ctx, tx, free, token, func(id processlog.ID) *processlog.Outcome { return &outcomes[place[id]] }); err != nil {
+				return err
 			}
 			dead := slices.DeleteFunc(slices.Clone(free), func(id processlog.ID) bool { return !hasCase(&outcomes[place[id]]) })
 			if len(dead) == 0 {

@@ -15,12 +15,15 @@ const erasedMark = `"erased"`
 const eraseRow = "UPDATE {log} SET content={no bytes}, headers={erased}, user_name={empty}, last_error={empty}, version={version}, epoch={epoch}, token={token}, updated_at={stamp}" +
 	" WHERE id={id} AND version={seen version}"
 
-// erase blanks a locked row, and the copies of its texts in its audit records. It deletes the entry's result. It keeps
+// erase blanks a locked row, and the copies of its texts in its audit records and failed attempts. It deletes the entry's result. It keeps
 // next_at, which is the time at which the entry ended.
 func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cases bool) error {
 	err := s.eraseHistory(ctx, tx, row.before.ID)
 	if err == nil {
 		err = s.deleteResults(ctx, tx, []processlog.ID{row.before.ID})
+	}
+	if err == nil {
+		err = s.eraseAttempts(ctx, tx, row.before.ID)
 	}
 	if err == nil && cases {
 		err = s.eraseOperations(ctx, tx, row.before.ID)

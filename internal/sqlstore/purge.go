@@ -222,7 +222,10 @@ func (p *purge) deleteFree(ctx context.Context, entries []ended) (free, deleted 
 		if err := p.s.deleteFaults(ctx, tx, ids); err != nil {
 			return err
 		}
-		return p.s.deleteResults(ctx, tx, ids)
+		if err := p.s.deleteResults(ctx, tx, ids); err != nil {
+			return err
+		}
+		return p.s.deleteAttempts(ctx, tx, ids)
 	})
 	return free, deleted, err
 }

@@ -13,8 +13,8 @@ import (
 
 // Settle implements Store. One statement writes up to 500 successes of handlers of one epoch, or up to 500 successes of
 // compensations of one epoch. Of all other outcomes, one statement writes up to 100, or fewer if their errors are long.
-// If an outcome opens a case, changes Faults or has a Result, its statement runs in a short transaction. Successes with
-// a Result are not written together with others, so the others cost no more than without results.
+// If an outcome opens a case, changes Faults, or has a Result or an Attempt, its statement runs in a short transaction.
+// Successes with a Result are not written together with others, so the others cost no more than without results.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {
@@ -96,6 +96,9 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 				alike = alike && text == outcomes[places[0]].LastError
 				texts += 2 * len(processlog.FitError(text)) // Texts are written in hexadecimal digits.
 				results += 2 * len(outcomes[places[n]].Result)
+				if a := outcomes[places[n]].Attempt; a != nil {
+					results += 2 * len(processlog.FitError(a.Error))
+				}
 				if size := (n+1)*row + results; n > 0 && (size > most || !alike && size+texts > most) {
 					break
 				}
@@ -189,7 +192,7 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 		place[ids[n]] = i
 	}
 	if slices.ContainsFunc(places, func(i int) bool {
-		return hasCase(&outcomes[i]) || outcomes[i].Faults != nil || hasResult(&outcomes[i])
+		return hasCase(&outcomes[i]) || outcomes[i].Faults != nil || hasResult(&outcomes[i]) || hasAttempt(&outcomes[i])
 	}) {
 		write = s.updateAndOpen(token, place, outcomes)
 	}

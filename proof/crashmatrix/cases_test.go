@@ -28,7 +28,7 @@ const (
 	keeping   surroundings = "keeping"    // Some entries are old enough to be purged, and victims purge them because of Config.Keep.
 	inLine    surroundings = "in-line"    // Victims also record entries with an ordering key.
 	limited   surroundings = "limited"    // The kinds of plain handlers have a limit.
-	staffed   surroundings = "staffed"    // Config.Operations is set, and people act through package admin.
+	staffed   surroundings = "staffed"    // Config.Operations is set with Attempts, and people act through package admin.
 	recorders surroundings = "recorders"  // Victims only record. A healthy process runs beside them, and the queue is known to hold all entries.
 )
 
@@ -120,6 +120,7 @@ var matrix = []crash{
 	{point: failpoint.AuditWritten, most: 2},
 	{point: failpoint.FaultsWritten, most: 1, in: crashed},
 	{point: failpoint.ResultsWritten, most: 6},
+	{point: failpoint.AttemptsWritten, most: 20, in: staffed},
 	{point: failpoint.CaseOpened, most: 6, in: staffed},
 	{point: failpoint.AuditWritten, most: 3, in: staffed},
 	{point: failpoint.CaseClosed, most: 3, in: staffed},

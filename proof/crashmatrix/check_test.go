@@ -30,6 +30,7 @@ func (w *world) check(in surroundings) {
 	w.checkSlots()
 	if in == staffed {
 		w.checkCases()
+		w.checkAttempts()
 	}
 	logs := w.readLogs()
 	for _, l := range logs {
@@ -97,6 +98,22 @@ func (w *world) checkCases() {
 	w.none("cases with an owner and without a record of taking", `common_process_log_case c WHERE owner<>'' AND NOT EXISTS (SELECT 1 FROM common_process_log_operation o WHERE o.entry_id=c.entry_id AND o.action='take case')`)
 	w.none("records of taking a case that has no owner", `common_process_log_operation o JOIN common_process_log_case c ON c.entry_id=o.entry_id WHERE c.owner=''`)
 	require.NotZero(w.t, w.count("common_process_log_audit WHERE actor='admin'")+w.count("common_process_log_operation"), "a person must have acted in the admin")
+}
+
+// checkAttempts requires that each counted failure of the present epoch has its failed attempt, and that no other counted
+// attempt exists. A dead-lettering during a compensation raises its count, too. An entry that a person has settled or
+// erased keeps the counts of the epoch before.
+func (w *world) checkAttempts() {
+	w.t.Helper()
+	const counted = `common_process_log l WHERE ended_by<>'person' AND COALESCE(headers,'')<>'"erased"' AND %s<>
+		(SELECT COUNT(*) FROM common_process_log_attempt a WHERE a.entry_id=l.id AND a.epoch=l.epoch AND a.compensating=%d AND a.verdict IN ('failed','exhausted','permanent'%s))`
+	w.none("failures of handlers without their attempts, or attempts without their failures", fmt.Sprintf(counted, "process_count", 0, ""))
+	w.none("failures of compensations without their attempts, or attempts without their failures", fmt.Sprintf(counted, "compensate_count", 1, ",'crashed'"))
+	w.none("attempts that were dead-lettered of an entry that was not", `common_process_log_attempt a JOIN common_process_log l ON l.id=a.entry_id AND l.epoch=a.epoch
+		WHERE a.verdict='crashed' AND l.state=-2 AND l.ended_by<>'crash'`)
+	w.none("errors of attempts of erased entries", `common_process_log_attempt a JOIN common_process_log l ON l.id=a.entry_id WHERE a.error<>'' AND COALESCE(headers,'')='"erased"'`)
+	w.none("attempts without an entry", "common_process_log_attempt a LEFT JOIN common_process_log l ON l.id=a.entry_id WHERE l.id IS NULL")
+	require.NotZero(w.t, w.count("common_process_log_attempt"), "an attempt must have failed")
 }
 
 // checkEffects requires exactly one effect for each epoch that succeeded, and no other effects.

@@ -51,7 +51,7 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1})),
 	}
 	if in == staffed {
-		config.Operations = &compensator.Operations{}
+		config.Operations = &compensator.Operations{Attempts: true}
 	}
 	if in == keeping {
 		config.Keep = time.Hour

@@ -241,6 +241,16 @@ func (s *gatedStore) FaultsOf(ctx context.Context, ids []compensator.EntryID) (f
 	return faults, err
 }
 
+func (s *gatedStore) KeepAttempts(ctx context.Context) error { return s.store.KeepAttempts(ctx) }
+
+func (s *gatedStore) AttemptsOf(ctx context.Context, id compensator.EntryID) (attempts []processlog.FailedAttempt, err error) {
+	err = s.from.step(ctx, classRead, "attempts of", id.String(), func() (err error) {
+		attempts, err = s.store.AttemptsOf(ctx, id)
+		return err
+	})
+	return attempts, err
+}
+
 func (s *gatedStore) BlockedBy(ctx context.Context, businessType string, id compensator.EntryID, dead bool) (compensator.EntryID, error) {
 	return s.store.BlockedBy(ctx, businessType, id, dead)
 }
