@@ -35,7 +35,7 @@ func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 	proxy, err := faultproxy.NewMySQL(config.Addr)
 	a.must(err)
 	defer proxy.Close()
-	config.Addr, config.InterpolateParams = proxy.Addr(), false // Without this setting the driver inserts the values into the text.
+	config.Addr, config.InterpolateParams = proxy.Addr(), false // With InterpolateParams the driver would put the values into the text.
 	var mu sync.Mutex                                           // guards sent
 	sent := make(map[string]bool)
 	proxy.Arm(faultproxy.Rule{Fault: faultproxy.Count, Match: func(r faultproxy.Request) bool {
@@ -104,7 +104,7 @@ var values = []struct {
 	is   *regexp.Regexp
 	text string
 }{
-	{regexp.MustCompile(`IF\(.*?,\?,(~0|18446744073709551615)\+1\)`), "?"}, // the proof
+	{regexp.MustCompile(`IF\(.*?,\?,(~0|18446744073709551615)\+1\)`), "?"}, // the check of the transaction in an INSERT
 	{regexp.MustCompile(`(?i)x'[0-9a-f]{32}'`), "TOKEN"},
 	{regexp.MustCompile(`\b(id|CRC32\(idempotent_id\)) IN \([0-9,]+\)`), "$1 IN (LIST)"},
 	{regexp.MustCompile(` DIV 1000\) ?\+ ?[1-9][0-9]{3,}`), " DIV 1000)+LEASE"},

@@ -33,7 +33,7 @@ const (
 // leaseForm is one way to claim and settle.
 type leaseForm struct {
 	name    string
-	row     bool // a claim inserts one lease row, and deletes the one of the claim before. Otherwise a claim updates each entry, as the library does
+	row     bool // a claim inserts one lease row, and deletes the lease row of the claim before. Otherwise a claim updates each entry, as the library does
 	rewrite bool // with row: a claim rewrites the lease row of the claim before
 	fused   bool // one transaction settles the entries of the last claim and makes the next claim
 	varchar bool // the column ended_by is VARCHAR, so that a success changes the length of a row

@@ -18,7 +18,7 @@ type note struct {
 }
 
 const (
-	isRecorded  = "recorded" // The time of this note is just before the mechanism receives the number. With a later time, an early firing could look punctual.
+	isRecorded  = "recorded" // The time of this note is just before the mechanism receives the deadline. With a later time, an early firing could look punctual.
 	isFired     = "fired"
 	allRecorded = "all"
 )

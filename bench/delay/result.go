@@ -29,9 +29,9 @@ type result struct {
 	Waiting  int `json:"waiting_at_the_kill"`
 	NotFired int `json:"not_fired"`         // deadlines that did not fire until the timeout ended
 	Held     int `json:"not_fired_held"`    // those of NotFired that the mechanism's own store still holds
-	Twice    int `json:"fired_twice"`       // numbers that fired twice
+	Twice    int `json:"fired_twice"`       // deadlines that fired twice
 	Entries  int `json:"entries_run_twice"` // entries that ran twice, for mechanisms with entry ids
-	Again    int `json:"fired_still_held"`  // numbers that fired, although the mechanism's own store holds them as not done
+	Again    int `json:"fired_still_held"`  // deadlines that fired, although the mechanism's own store holds them as not done
 
 	calm, over []float64 // lateness of each deadline, sorted
 }

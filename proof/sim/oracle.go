@@ -58,7 +58,7 @@ type oracle struct {
 
 	grants  map[limitKey][]grant                  // starts that limits have granted since the last loss, oldest first
 	forgot  int                                   // number of losses before these grants
-	permits map[limitKey]map[processlog.Held]bool // leases that were permits when they began
+	permits map[limitKey]map[processlog.Held]bool // claims that began with a permit, by limit and key
 }
 
 // opKind is the kind of a write.
