@@ -20,6 +20,15 @@ func resulting() []mutant {
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ResultCommitsWithTheHandlersTransaction"),
 		},
 		{
+			name: "outcome-without-its-result", breaks: "G38",
+			what: "The outcome of a success has no result, so callers learn that there is none.",
+			edits: []edit{
+				{"engine.succeeded", `o.To, o.EndedBy, o.Absorb, o.Result = processlog.Succeeded, processlog.EndedByHandler, true, row.Result`,
+					`o.To, o.EndedBy, o.Absorb = processlog.Succeeded, processlog.EndedByHandler, true`},
+			},
+			sees: tests("TestResultIsStoredWithItsSuccess").and(simulation, "300"),
+		},
+		{
 			name: "result-of-an-earlier-epoch", breaks: "G38",
 			what: "A success without a result shows the result of an earlier epoch.",
 			edits: []edit{
@@ -61,6 +70,14 @@ func resulting() []mutant {
 			sees: tests("TestOlderReadAnswersNoLaterWait"),
 		},
 		{
+			name: "answer-of-another-entry", breaks: "G39",
+			what: "All callers whose entries are read together get the row of the first entry.",
+			edits: []edit{
+				{"Waiting.read", `row, $exists := $found[id]`, `row, exists := found[ids[0]]`},
+			},
+			sees: selection{}.and(simulation, "300"),
+		},
+		{
 			name: "end-here-is-not-told", breaks: "G39",
 			what: "A caller learns of an end in its own process only by the next read.",
 			edits: []edit{
@@ -100,7 +117,7 @@ err := handler(a.Context(), func() (Transaction, error) { return t.tx, nil }, &a
 				{"settling.settle", `return engine.Result{Err: $err, Moved: $err == errMoved}`, `_ = t.tx.Commit()
 return engine.Result{Err: err, Moved: err == errMoved}`},
 			},
-			sees: tests("TestCallThatLostItsEntryHasNoEffect"),
+			sees: tests("TestCallThatLostItsEntryHasNoEffect").and(simulation, "300"),
 		},
 		{
 			name: "long-result-is-stored", breaks: "G38",

@@ -37,6 +37,8 @@ type apart struct {
 	pausing     pausing                      // pause of a type through package admin (drawPauses)
 	ordering    ordering                     // entries with ordering keys (drawOrdering)
 	limits      map[string]compensator.Limit // of types, by name (drawLimits)
+	returning   map[string]bool              // types that return results (drawResults)
+	waits       []wait
 
 	// These properties exist in all seeds:
 	batchCalls int           // Concurrency of the batch type

@@ -41,41 +41,29 @@ func (p *plan) single() compensator.HandlerConfig[content] {
 
 // register registers every type that the instance handles.
 func (n *instance) register(c *compensator.Compensator) error {
-	plain := func(of string) func(context.Context, *compensator.Entry, content) error {
-		return func(ctx context.Context, e *compensator.Entry, _ content) error {
-			n.w.oracle.handles(of, e)
-			return n.attempt(ctx, e)
-		}
-	}
-	inTx := func(of string) func(context.Context, *compensator.ScopedTx, *compensator.Entry, content) error {
-		return func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
-			n.w.oracle.handles(of, e)
-			return n.attemptTx(ctx, tx, e)
-		}
-	}
-	ctx, cfg := context.Background(), n.w.plan.single()
+	cfg := n.w.plan.single()
 	cfg.TypeConfig = n.ordered(plainType)
-	messages, err1 := compensator.Handle(ctx, c, plainType, plain(plainType), &cfg)
+	messages, err1 := n.handle(c, plainType, &cfg)
 	n.messages = messages
 	tx := following(cfg)
 	tx.TypeConfig = n.ordered(txType)
-	_, err2 := compensator.HandleTx(ctx, c, txType, inTx(txType), &tx)
+	_, err2 := n.handleTx(c, txType, &tx)
 	undo := cfg
 	undo.TypeConfig, undo.CompensateCrashed = n.ordered(undoType), n.w.plan.compensateCrashed
 	undo.Compensate = func(ctx context.Context, e *compensator.Entry, _ content) error { return n.attempt(ctx, e) }
-	_, err3 := compensator.Handle(ctx, c, undoType, plain(undoType), &undo)
+	_, err3 := n.handle(c, undoType, &undo)
 	if !n.handlesAll() {
 		return errors.Join(err1, err2, err3, n.periodic(c))
 	}
 	batch := n.w.batches()
 	batch.TypeConfig = n.ordered(batchType)
-	_, err4 := compensator.HandleBatch(ctx, c, batchType, n.attemptBatch, &batch)
+	_, err4 := compensator.HandleBatch(context.Background(), c, batchType, n.attemptBatch, &batch)
 	undoTx := cfg
 	undoTx.TypeConfig, undoTx.CompensateCrashed = n.ordered(undoTxType), n.w.plan.compensateCrashed
 	undoTx.CompensateTx = func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
 		return n.attemptTx(ctx, tx, e)
 	}
-	_, err5 := compensator.HandleTx(ctx, c, undoTxType, inTx(undoTxType), &undoTx)
+	_, err5 := n.handleTx(c, undoTxType, &undoTx)
 	return errors.Join(err1, err2, err3, err4, err5, n.periodic(c))
 }
 
@@ -95,6 +83,7 @@ const (
 	interrupted                 // returned the error of its ended context
 	serverFaulted               // returned an error that comes from the database's condition
 	serverDowned                // returned an error that comes from the whole server's condition
+	called                      // the call of a handler of HandleCall has returned nil, and its transaction has not begun
 )
 
 // behaviour is what an attempt does. The seed, the entry and the number of earlier attempts determine it.
@@ -194,13 +183,19 @@ func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *c
 	b := n.w.behaviour(e, a.start)
 	ended := n.work(ctx, e, b)
 	if ended == nil {
-		_, ended = tx.ExecContext(ctx, effectSQL, effect{e.ID, e.Epoch, e.State == compensator.Compensating})
-	}
-	if ended == nil && b.chain && !strings.Contains(string(e.IdempotencyKey), "/") {
-		follow := compensator.NewEntry{BusinessType: plainType, Content: []byte(`"follow"`), Options: compensator.Options{IdempotencyKey: e.IdempotencyKey + "/f"}}
-		_, ended = n.record(ctx, tx, follow)
+		ended = n.writeTx(ctx, tx, e, b)
 	}
 	return n.conclude(a, n.decide(a, b, ended))
+}
+
+// writeTx writes the effect of a transactional attempt. Some attempts also record another entry.
+func (n *instance) writeTx(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, b behaviour) error {
+	_, err := tx.ExecContext(ctx, effectSQL, effect{e.ID, e.Epoch, e.State == compensator.Compensating})
+	if err == nil && b.chain && !strings.Contains(string(e.IdempotencyKey), "/") {
+		follow := compensator.NewEntry{BusinessType: plainType, Content: []byte(`"follow"`), Options: compensator.Options{IdempotencyKey: e.IdempotencyKey + "/f"}}
+		_, err = n.record(ctx, tx, follow)
+	}
+	return err
 }
 
 // attemptBatch is the batch handler.

@@ -24,6 +24,7 @@ type instance struct {
 
 	c        *compensator.Compensator
 	messages *compensator.Type[json.RawMessage]
+	results  map[string]*resultType // types that return results, by name
 	store    *gatedStore
 	link     link
 	opening  bool // whether the instance is inside New, where steps do not wait for the scheduler

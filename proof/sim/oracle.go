@@ -366,6 +366,7 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 	default:
 		o.failLocked("G4: entry %s was changed by an insert", after.ID)
 	}
+	o.resultLocked(l, &t, before)
 	l.steps = append(l.steps, t)
 	switch {
 	case after.State.Terminal() && !before.State.Terminal():

@@ -159,12 +159,13 @@ func (o *oracle) idsLocked() []compensator.EntryID {
 }
 
 // nothingLostLocked asserts G8 (a success is stored): the outcome of each attempt has reached the database, unless the
-// process died.
+// process died. A process may drop an outcome that a trigger refused, if a person has requeued the entry since.
 func (o *oracle) nothingLostLocked(l *life) {
 	for _, a := range l.attempts {
 		gone := a.from.dead.Load() || a.from.failedToStop()
 		inTx := transactional(l.kind) && a.manner == fine
-		if !gone && !inTx && !a.stored && a.manner != unfinished {
+		requeued := a.refused && a.epoch < l.last().row.Epoch
+		if !gone && !inTx && !requeued && !a.stored && a.manner != unfinished {
 			o.failLocked("G8: the outcome of entry %s, version %d, on instance %d was never stored", l.id, a.version, a.from.number)
 		}
 	}

@@ -156,8 +156,8 @@ func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 // spentLocked asserts G4 (one history): the outcome adds one failure. It also asserts G7 (no false exhaustion): the
 // attempt did fail, and only the last allowed failure ends the entry as exhausted.
 func (o *oracle) spentLocked(l *life, before, after processlog.Row, a *attempt) {
-	late := a != nil && a.manner == fine && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
-	if a == nil || !a.ended || a.manner == fine && !late && !l.refused(before, after, a) {
+	late := a != nil && (a.manner == fine || a.manner == called) && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
+	if a == nil || !a.ended || (a.manner == fine || a.manner == called) && !late && !l.refused(before, after, a) {
 		o.failLocked("G7: entry %s counts a failure from version %d to %d, but its attempt is %+v", after.ID, before.Version, after.Version, a)
 		return
 	}

@@ -70,6 +70,9 @@ const (
 	sawServerDown
 	sawDoubt
 	sawTrigger
+	sawCalls
+	sawResults
+	sawWaits
 	sights
 )
 
@@ -115,6 +118,9 @@ var sightNames = [sights]string{
 	sawServerDown:       "attempts with an error of the whole server",
 	sawDoubt:            "outcomes of entries with an attempt of unknown outcome",
 	sawTrigger:          "outcomes that a trigger refused for now",
+	sawCalls:            "calls before a transaction",
+	sawResults:          "results stored with a success",
+	sawWaits:            "waits that returned a result",
 }
 
 // tally counts the faults and the situations that were seen.

@@ -120,6 +120,7 @@ func newWorld(seed uint64) *world {
 	w.drawMessages()
 	w.drawPauses()
 	w.drawLimits()
+	w.drawResults()
 	return w
 }
 
@@ -257,6 +258,9 @@ func (w *world) run() {
 	for _, v := range w.apart.visits {
 		w.act(func() { w.visit(v) })
 	}
+	for _, c := range w.apart.waits {
+		w.act(func() { w.wait(c) })
+	}
 	if p := w.apart.pausing; p.kind != "" {
 		w.act(func() { w.pause(p) })
 	}
@@ -293,6 +297,7 @@ func (w *world) script() {
 		w.fillEverySlot()
 	}
 	w.everyCase()
+	w.everyResult()
 	w.outlive()
 	w.end()
 	if !w.oracle.failed.Load() {
