@@ -100,11 +100,11 @@ func (b OpenBreaker) String() string {
 type LimitedType struct {
 	BusinessType string // business type of the entries
 	Limit        string // name of the limit
-	// Waiting is the number of entries that are known to wait: those that this process has last tried to claim in vain. While a limit
-	// without keys is used up, the process does not try, so many more entries of the type may wait.
+	// Waiting is the number of entries that this process has tried to claim, and that got no permit yet. While a limit
+	// without keys is used up, the process claims no entries of the type. So many more entries may wait.
 	Waiting int
-	// NextAt is the time at which the rate allows the first of them to start, by the clock of this process. Other processes may
-	// take that start. NextAt is zero if the entries wait for others that run at once.
+	// NextAt is the time at which the rate allows the first of these entries to start, by the clock of this process.
+	// Another process may use that start. NextAt is zero if the entries wait for the end of running entries instead.
 	NextAt time.Time
 }
 

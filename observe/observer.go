@@ -29,9 +29,9 @@ type Observer struct {
 	Settled func(SettledEvent)
 
 	// OutcomeDropped is called when an outcome no longer fits the version of the entry, because another process, a
-	// service or a person has changed the entry. A dropped outcome is no error. Unless the handler is transactional, its
-	// effect may have happened twice. If the attempt succeeded but the entry has another result, for example because it
-	// was cancelled, the library also logs a warning.
+	// service or a person has changed the entry. A dropped outcome is no error. Unless the handler is transactional, the
+	// effect of the attempt may have happened twice. If the attempt succeeded but the entry has another result, for
+	// example because it was cancelled, the library also logs a warning.
 	OutcomeDropped func(SettledEvent)
 
 	// Stuck is called once for a handler that still runs after its timeout. It is also called for a transactional
