@@ -148,7 +148,8 @@ func TestRevealShowsOfAResultWhatTheViewNames(t *testing.T) {
 	}
 }
 
-// A reveal shows the values that the TypeView names, byte for byte. It masks all other values. Failure: F132
+// A reveal shows the values that the TypeView names, byte for byte. It masks all other values.
+// Failure: F132
 func TestRevealShowsWhatTheViewNames(t *testing.T) {
 	content := `{"id":12345678901234567890.10,"buyer":{"name":"lin","tags":["a",{"b":"<c>"}]},"n":null,"e":{}}`
 	show := func(content string, paths ...string) revealed {

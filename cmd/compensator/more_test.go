@@ -158,7 +158,8 @@ func TestInterrupted(t *testing.T) {
 }
 
 // TestACommandWaitsForASlowDatabase checks that a command waits longer for the database than the default of
-// admin.Options.ReadTime. Failure: F134
+// admin.Options.ReadTime.
+// Failure: F134
 func TestACommandWaitsForASlowDatabase(t *testing.T) {
 	t.Parallel()
 	b := inMariaDB(t).dead(1)

@@ -184,7 +184,7 @@ func literal(e ast.Expr) string {
 	return value
 }
 
-// formatOf returns the longest text with which a method Error begins, with … for its values.
+// formatOf returns the first line of the longest string in a method Error, with … in place of each formatting verb.
 func formatOf(f *ast.FuncDecl) (longest string) {
 	ast.Inspect(f.Body, func(node ast.Node) bool {
 		text, ok := node.(*ast.BasicLit)

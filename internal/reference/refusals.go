@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// refusals names the files that check a server, with the title of each on the page. The page leaves out a refusal whose
-// name of a setting is not one string literal, for example the name of a table.
+// refusals names the files that check a server, with the title of each on the page. The page leaves out a refusal if
+// the code builds the name of its setting at run time. An example is the name of a table.
 var refusals = []struct{ file, title string }{
 	{"check_mysql.go", "MySQL and MariaDB"},
 	{"check_sqlite.go", "SQLite"},

@@ -42,7 +42,8 @@ func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
 }
 
 // A program on another port has seen the cookie or the token, and sends it again under another host name. Both must be
-// refused. Any other name that resolves to loopback must be refused, too. Failure: F136
+// refused. Any other name that resolves to loopback must be refused, too.
+// Failure: F136
 func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
 	d := &door{actor: admin.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
 	mux := http.NewServeMux()

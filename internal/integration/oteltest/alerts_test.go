@@ -43,7 +43,8 @@ func alerts(t *testing.T) (all []alert) {
 
 // TestAlertsFireInTheirSituations evaluates each rule on an hour of series, with one sample a minute, as Prometheus
 // stores them. Each case is one situation, evaluated in its last minute. A deliberate pause must not page a person. A
-// service without any running process must page a person. Failure: F129
+// service without any running process must page a person.
+// Failure: F129
 func TestAlertsFireInTheirSituations(t *testing.T) {
 	t.Parallel()
 	const well = `

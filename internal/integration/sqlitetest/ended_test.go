@@ -17,7 +17,8 @@ import (
 
 // A payment arrives at each stage of the entry that closes its order: about to run, running, failing, compensated,
 // dead-lettered after repeated crashes, and dead. Handlers write in their own transactions, so the table of effects
-// shows whether the payment or the handler won. Failure: F73
+// shows whether the payment or the handler won.
+// Failure: F73
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	t.Parallel()
 	db := open(t, newFile(t, "journal_mode(WAL)", "busy_timeout(10000)")+"&_txlock=immediate")

@@ -168,7 +168,8 @@ func TestMessagesComeAgainUntilTheDatabaseIsBack(t *testing.T) {
 }
 
 // TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue makes the database unavailable. The broker drops a message that
-// is nacked more often than the queue's limit allows, so the consumer must not nack it during the outage. Failure: F92
+// is nacked more often than the queue's limit allows, so the consumer must not nack it during the outage.
+// Failure: F92
 func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 	t.Parallel()
 	for name, plain := range map[string]bool{"watermill-amqp's marshaler": true, "the README's marshaler": false} {

@@ -82,8 +82,8 @@ func (s *server) host(ctx context.Context) (string, error) {
 	return addresses[0].Unmap().String(), nil
 }
 
-// publish maps the server's port to the promised port. A port chosen by Docker would change with every restart. The
-// server may have no password. If the tests reach it on a loopback address, it is published only there.
+// publish maps the server's port to s.port on the Docker host. A port chosen by Docker would change with every restart.
+// The server may have no password. If the tests reach it on a loopback address, it is published only there.
 func (s *server) publish(inner string) testcontainers.CustomizeRequestOption {
 	return testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
 		binding := network.PortBinding{HostPort: strconv.Itoa(s.port)}
