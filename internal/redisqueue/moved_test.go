@@ -49,7 +49,7 @@ func (c *redis6) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// behind is a connection that cannot be checked without reading from it. A TLS connection is one.
+// The type behind is a connection that cannot be checked without reading from it, for example a TLS connection.
 type behind struct{ net.Conn }
 
 // After a failover the server's address leads to another server. The old server is a replica now and keeps its

@@ -118,7 +118,7 @@ func makeWhole(t *testing.T, q processlog.Queue, businessTypes ...string) {
 	require.Equal(t, businessTypes, whole)
 }
 
-// lostOf returns those of the types that the queue has lost.
+// lostOf returns which of the types the queue has lost.
 func lostOf(t *testing.T, q processlog.Queue, businessTypes ...string) []string {
 	t.Helper()
 	_, lost, err := q.Peek(t.Context(), businessTypes)

@@ -53,7 +53,7 @@ func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) ([]any, error)
 			unknown, again = append(unknown, i), append(again, calls[i])
 		}
 	}
-	// The script has not run, so this is not a repetition.
+	// The script has not run, so this second sending repeats nothing.
 	for i, cmd := range q.sendAll(ctx, again, (*redis.Script).Eval) {
 		cmds[unknown[i]] = cmd
 	}
@@ -97,7 +97,8 @@ func (q *Queue) failed(ctx context.Context, err error) error {
 	return named(shownError(err))
 }
 
-// named marks an error which says that Redis refuses this client. Such an error does not go away by itself.
+// The function named marks an error which says that Redis refuses this client. Such an error does not go away by
+// itself.
 func named(err error) error {
 	answer := answerOf(err)
 	for _, refusal := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR Client sent AUTH",

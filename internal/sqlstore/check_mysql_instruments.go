@@ -36,8 +36,8 @@ type proof struct {
 	beside   *lookout // the session that looks at the held row; replaced if a trial needs another pool or isolation level
 }
 
-// lookout is a session beside the session that holds a row. All its transactions have the same isolation level, because
-// on Vitess a level that was set for one transaction stays.
+// lookout is a second session that looks at a row while another session holds it. All its transactions have the same
+// isolation level, because on Vitess a level that was set for one transaction stays.
 type lookout struct {
 	*sql.Conn
 	db    *sql.DB

@@ -80,8 +80,8 @@ func (p *proof) leave() {
 	p.beside = nil
 }
 
-// spare returns a connection beside the holder's, or errNoSecond if all are in use. Opening a new connection may take
-// longer than spareTimeout.
+// spare returns a second connection while the holder has one, or errNoSecond if all are in use. Opening a new
+// connection may take longer than spareTimeout.
 func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	timeout := proofTimeout
 	if has := db.Stats(); has.MaxOpenConnections > 0 && has.InUse >= has.MaxOpenConnections {
@@ -96,7 +96,7 @@ func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return conn, err
 }
 
-// locks tries the statements that must report at once that a row is locked.
+// The method locks tries the statements that must report at once that a row is locked.
 func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	d := p.s.d
 	held, err := p.held(ctx, id, d.lockNow)
@@ -121,8 +121,8 @@ func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// held reports whether a locking read reports at once that the row is locked. A busy server may need several tries. A
-// try without an answer proves nothing.
+// The method held reports whether a locking read reports at once that the row is locked. A busy server may need several
+// tries. A try without an answer proves nothing.
 func (p *proof) held(ctx context.Context, ref processlog.Ref, lock string) (held bool, err error) {
 	for range 3 {
 		held, err = p.toldAtOnce(ctx, ref, lock)
@@ -161,7 +161,7 @@ const (
 	tryRead = "SELECT id FROM {log}{by id} WHERE id={id}"
 )
 
-// skips checks that SKIP LOCKED skips a locked row which a read without locks shows.
+// The method skips checks whether SKIP LOCKED really skips a locked row. A read without locks must show the row.
 func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 	visible, skipped := false, false
 	err := p.look(ctx, p.s.database(), sql.LevelReadUncommitted, func(ctx context.Context, tx *sql.Tx) error {
@@ -184,7 +184,7 @@ func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 	return nil
 }
 
-// hides checks that a transaction at READ COMMITTED does not see uncommitted rows.
+// The method hides checks whether a transaction at READ COMMITTED hides uncommitted rows.
 func (p *proof) hides(ctx context.Context, id processlog.ID) error {
 	seen, err := p.sees(ctx, id, sql.LevelReadCommitted)
 	if seen {

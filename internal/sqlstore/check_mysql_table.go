@@ -159,7 +159,8 @@ func (c mysqlColumn) lacks(want mysqlColumn) string {
 	case want.collation == "bin" && c.collation != "" && !strings.HasSuffix(c.collation, "_bin"):
 		return fmt.Sprintf("collation %s takes different keys for equal; want utf8mb4_bin", c.collation)
 	case want.collation != "" && c.collation != "" && !strings.HasPrefix(c.collation, "utf8mb4_"):
-		// An outcome finds its row by a checksum of the stored bytes. A handler's error must fit, whatever text it is.
+		// An outcome finds its row by a checksum of the stored bytes. The error text of a handler may hold any
+		// characters.
 		return fmt.Sprintf("collation %s does not store every text byte by byte; want utf8mb4_bin", c.collation)
 	}
 	return ""

@@ -259,7 +259,7 @@ func (c *claim) counted(row *processlog.Row) bool {
 // starts again at 1. Otherwise the statement could not raise its version, and would fail for all other rows too.
 const lastVersion = 1 << 62
 
-// own changes the row in memory to the values that claimRows has stored.
+// The method own changes the row in memory to the values that claimRows has stored.
 func (c *claim) own(row *processlog.Row) {
 	if !c.counted(row) {
 		row.DeliveryCount++

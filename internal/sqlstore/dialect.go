@@ -213,7 +213,7 @@ func (t tableName) quoted(suffix string) string {
 	return "`" + t.database + "`.`" + t.base + suffix + "`"
 }
 
-// in replaces DefaultTable by t in a text with this quote.
+// The method in replaces DefaultTable by the name t in a text that quotes names with the parameter quote.
 func (t tableName) in(text, quote string) string {
 	name := strings.ReplaceAll(t.quoted(""), "`", quote)
 	return strings.ReplaceAll(text, quote+DefaultTable, strings.TrimSuffix(name, quote))

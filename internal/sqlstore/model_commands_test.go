@@ -672,7 +672,7 @@ func (c lookUpCommand) run(m *storeTwins) {
 	})
 }
 
-// in returns one side's transaction of a slot, or nil.
+// The method in returns one side's transaction of a slot, or nil.
 func (m *storeTwins) in(s twinSide, slot int) compensator.Tx {
 	if slot < 0 || m.slots[slot] == nil {
 		return nil

@@ -318,9 +318,9 @@ func (b *logbook) plansHold(table string) {
 	}
 }
 
-// holds checks how a statement finds its rows. A server may read a whole log that is about as short as the list of ids.
-// A statement that waits for locked rows must read only its own rows, because other transactions may have locked the
-// rest.
+// The method holds checks how a statement finds its rows. A server may read a whole log that is about as short as the
+// list of ids. A statement that waits for locked rows must read only its own rows, because other transactions may have
+// locked the rest.
 func (p planStep) holds(t *testing.T, statement string, keys []string, rows int, what string) {
 	t.Helper()
 	switch {

@@ -84,7 +84,7 @@ func (s *Store) changeChunk(ctx context.Context, tx processlog.Tx, seen []proces
 
 const seenRows = "SELECT {outline} FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id{lock}"
 
-// lockSeen reads and locks those rows that no other transaction has locked. It leaves the contents out.
+// lockSeen reads and locks the rows that no other transaction has locked. It leaves the contents out.
 func (s *Store) lockSeen(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.Row, error) {
 	return readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
 		return s.queryRows(ctx, tx, len(ids), s.sql(seenRows, "ids", idList(ids), "lock", lock))

@@ -47,7 +47,7 @@ func (s *Store) queryRows(ctx context.Context, tx processlog.Tx, n int, query st
 	return found, rows.Err()
 }
 
-// read runs a query in the pool, with the time limit of ended.
+// read runs a query in the pool. The method ended adds a time limit to the query.
 func (s *Store) read(ctx context.Context, query string) (*sql.Rows, error) {
 	return s.readIn(ctx, nil, query)
 }

@@ -126,7 +126,7 @@ func (w *writer) leave(mine chan struct{}) bool {
 	return false
 }
 
-// next passes the turn to the next waiter. After an urgent turn, a waiter that is not urgent is next.
+// The method next passes the turn to the next waiter. After an urgent turn, a waiter that is not urgent is next.
 func (w *writer) next() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

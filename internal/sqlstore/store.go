@@ -8,7 +8,7 @@
 //     history).
 //   - Rows are written by primary key, in ascending order. Producers never wait for such writes (G14, producers are not
 //     harmed).
-//   - Now is the database's clock. No entry runs early (G9).
+//   - The current time is always read from the database's clock. No entry runs early (G9).
 //
 // The root package opens a Store. The engine calls it through the contract in package processlog, from any goroutine.
 // The package starts no goroutine. The package may ask txwatch for the outcome of a transaction. It does not know
@@ -268,7 +268,7 @@ func (s *Store) beginUsers(ctx context.Context) (processlog.Transaction, error) 
 
 // beginNow does the same as beginUsers without a turn at the writer. A borrowed connection may still be inside a
 // transaction that an earlier user left open. Such a connection returns driver.ErrBadConn and is thrown away. beginNow
-// tries again, at most once for each open connection and once more.
+// tries again with the next connection. The number of tries is limited to the number of open connections plus one.
 func (s *Store) beginNow(ctx context.Context) (processlog.Transaction, error) {
 	tx, err := s.d.begin(ctx, s.users)
 	if s.users == s.db || !errors.Is(err, driver.ErrBadConn) {

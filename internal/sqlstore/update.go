@@ -184,7 +184,7 @@ func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read fu
 	return append(rows, rest...), err
 }
 
-// without returns those ids that are not in drop.
+// The function without returns the ids that are not in drop.
 func without(ids, drop []processlog.ID) []processlog.ID {
 	dropped := make(map[processlog.ID]bool, len(drop))
 	for _, id := range drop {

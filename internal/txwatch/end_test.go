@@ -112,8 +112,8 @@ func TestClosedConnectionRollsBack(t *testing.T) {
 	assert.False(t, exists(t, plain, 100))
 }
 
-// A transaction that was begun as text and never ended goes back to the pool open. The next user of the connection
-// decides what happens to it.
+// A connection goes back to the pool while a transaction that was begun as text is still open. The next user of the
+// connection decides what happens to the transaction.
 func TestTransactionLeftInThePoolIsUnknownAndDoesNotLeak(t *testing.T) {
 	db, _ := connectorDB(t)
 	db.SetMaxOpenConns(1)

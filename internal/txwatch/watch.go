@@ -177,8 +177,8 @@ func (t *txWatch) end(outcome Outcome) {
 	}
 }
 
-// reset updates the state when the pool hands out the connection. A transaction that was begun by a BEGIN in a text and
-// left open is still open on the server. The next user of the connection decides what happens to it.
+// reset updates the state when the pool hands out the connection. A transaction that was begun by a BEGIN in a text,
+// and that nobody ended, is still open on the server. The next user of the connection decides what happens to it.
 func (t *txWatch) reset() {
 	t.ours = nil
 	switch t.state {

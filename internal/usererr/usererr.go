@@ -123,7 +123,7 @@ func As(err error, target any) bool {
 	return w.visit(err)
 }
 
-// probed is an error type that occurs in no tree.
+// probed is an error type that occurs in no tree of errors.
 type probed struct{ error }
 
 // No error equals nobody. An Is method that reports a match with nobody would match any error, so its matches are

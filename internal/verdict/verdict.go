@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// soon is the shortest wait of Soon. The longest is twice as long.
+// A verdict of the function Soon waits for at least soon, and for at most twice as long.
 const soon = 100 * time.Millisecond
 
 // Kind is what a handler asks for.

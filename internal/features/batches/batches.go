@@ -166,8 +166,8 @@ func (s *Settings) call(ctx context.Context, rows []*processlog.Row) []error {
 	return copies
 }
 
-// again runs an entry of a failed batch alone. If the entry may not run any more, again ends the attempt instead.
-// timedOut says whether the batch timed out, and so may have done its work.
+// The method again runs an entry of a failed batch alone. If the entry may not run any more, it ends the attempt
+// instead. timedOut says whether the batch timed out, and so may have done its work.
 func (c *calls) again(a *engine.Attempt, timedOut bool) {
 	if timedOut {
 		c.b.note(a)

@@ -18,7 +18,7 @@ import (
 // Settings are the settings of HandlerConfig.Breaker.
 type Settings struct {
 	Of    int           // number of latest entries that the breaker takes into account
-	Share float64       // share of these entries that opens the breaker, if their calls report that the handler's dependency is down
+	Share float64       // the breaker opens when at least this share of them report that the dependency is down
 	Pause time.Duration // first pause before a probe
 }
 
@@ -198,7 +198,7 @@ func (b *Breaker) callEnded(batch []*engine.Attempt, verdicts []error, whole boo
 	b.hear(batch[0], b.callOf(batch[0], 1), report.about(batch...), why)
 }
 
-// stuck reports that the dependency is down, because a handler has not returned after its timeout.
+// When a handler has not returned after its timeout, stuck reports that the dependency is down.
 func (b *Breaker) stuck(a *engine.Attempt, number uint32) {
 	b.hear(a, b.callOf(a, number), down, processlog.ErrTimeout)
 }

@@ -49,7 +49,7 @@ func search(ctx context.Context, e *engine.Engine, finder processlog.InvalidRowF
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return 0 // Run has ended
-	case err != nil && ctx.Err() == nil: // A search that took all its time is a burden, so it does not come again soon.
+	case err != nil && ctx.Err() == nil: // A search that used up its time costs the server a lot, so do not repeat it soon.
 		pause = e.ReconcileInterval
 	}
 	e.Saw(problemSearch, err)

@@ -43,7 +43,7 @@ type gate struct {
 	permit   time.Time       // no claim before, because all permits are held
 	expected time.Time       // when a limited entry is worth a claim; zero: none waits
 	waiting  int             // entries that the last claim found without a permit
-	free     time.Time       // when the rate allows the next start; zero: only other entries that end make room
+	free     time.Time       // when the rate allows the next start; zero: entries wait for permits of running entries
 	vain     int             // claims in a row that brought nothing
 }
 
@@ -97,7 +97,7 @@ func (g *gate) claimed(found *processlog.Claimed, limit *processlog.StartLimit, 
 		g.permit = now.Add(jitter.N(min(mostPermitPoll, permitPoll<<min(g.vain, 10))) + permitPoll)
 	}
 	for i := range found.Limited {
-		found.Limited[i].In = 0 // The gate holds them up. They keep their place.
+		found.Limited[i].In = 0 // The gate delays the whole type, so the entries need no wait of their own.
 	}
 	if limited {
 		g.expected = g.until()

@@ -258,7 +258,7 @@ func (lt *limited) claimed(found *processlog.Claimed, asked time.Time) (woken []
 	return nil
 }
 
-// wake offers entries again that may get a permit now.
+// wake makes entries due that may get a permit now.
 func (lt *limited) wake(ids []processlog.ID) {
 	for _, id := range ids {
 		lt.e.Move(lt.t.Name, id, 0)
@@ -317,14 +317,14 @@ func (lt *limited) ended(a *engine.Attempt, r engine.Result) {
 	}
 }
 
-// over notes that an attempt is over, if its type has a limit.
+// The method over notes that an attempt is over, if its type has a limit.
 func (l *Limits) over(a *engine.Attempt) {
 	if lt := l.types[a.Type]; lt != nil {
 		lt.over(a)
 	}
 }
 
-// over notes that an attempt no longer holds its permit. If the start was not used, over returns it to the limit.
+// The method over notes that an attempt no longer holds its permit. A start that was not used is returned to the limit.
 func (lt *limited) over(a *engine.Attempt) {
 	lt.mu.Lock()
 	p := lt.permits[holderOf(a)]

@@ -32,7 +32,7 @@ type line struct {
 type sleeper struct {
 	key   string
 	until time.Time // when it is claimed again
-	free  time.Time // when the rate allows it to start; zero: only other entries that end make room
+	free  time.Time // when the rate allows it to start; zero: it waits for the permit of a running entry
 }
 
 // keyLine are the waiting entries of a key.

@@ -25,9 +25,9 @@ func (o *Ordering) givenBack(a *engine.Attempt) { o.rest(o.held.take(a).position
 // moved is called when a service or a person has ended an entry.
 func (o *Ordering) moved(row *processlog.Row, to processlog.State) { o.rest(o.positionOf(row), to) }
 
-// rest notes that an attempt of an entry is over. If the entry has ended, the next entry of its key may run. If the
-// entry has not ended, an entry with an earlier position may run now: it committed late and waited for this lease to
-// end.
+// The method rest notes that an attempt of an entry is over. If the entry has ended, the next entry of its key may run.
+// If the entry has not ended, an entry with an earlier position may run now: it committed late and waited for this
+// lease to end.
 func (o *Ordering) rest(p processlog.Position, state processlog.State) {
 	switch {
 	case p.Key == "":
@@ -128,7 +128,7 @@ func (o *Ordering) lookBehind(e nextEntry) {
 	}
 }
 
-// enqueue makes an entry that no other entry blocks any more due in the engine's source.
+// enqueue tells the engine's source that an entry is due now, because no other entry blocks it any more.
 func (o *Ordering) enqueue(businessType string, id processlog.ID) {
 	o.e.Move(businessType, id, 0)
 	if o.e.Reach() == engine.ReachNone {

@@ -414,7 +414,7 @@ func (o *Ordering) putBack(t *engine.Type, standing []waiter) {
 		again[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.Row.ID, In: engine.RefusedRetry}
 	}
 	o.e.Release(standing[0].Row.Token, again...)
-	for _, w := range standing { // The leases of the queue would last longer.
+	for _, w := range standing { // Without this call, the entries would wait until their leases in the queue end.
 		o.e.OfferAgain(w.Attempt, engine.RefusedRetry)
 	}
 }

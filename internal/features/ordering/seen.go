@@ -9,8 +9,8 @@ import (
 // orderingKey identifies one ordering key of a business type.
 type orderingKey struct{ businessType, key string }
 
-// seen remembers the entries of ordering keys, in their order, that this process has read. While an entry is seen, no
-// later entry of its key can run. The zero value is ready to use.
+// The type seen remembers the entries of ordering keys, in their order, that this process has read. While an entry is
+// seen, no later entry of its key can run. The zero value is ready to use.
 //
 // A process reads all entries of a key while no other entry of the key is leased. If another process claims a later
 // entry after that, it reads the key after its claim. It then finds the earlier entries and gives up its claim. So a

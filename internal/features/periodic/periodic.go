@@ -42,9 +42,9 @@ type Period struct {
 	// Any other text means that the period is maintenance, whose skipped slots are not logged.
 	Problem string
 
-	// Do does the work of the slots, which are in ascending order. In the same transaction it moves the mark from the
-	// parameter from to the last slot. It returns false if another process has moved the mark meanwhile. at is the last
-	// slot on the clock of this process.
+	// Do does the work of the slots, which are in ascending order. In the same transaction it moves the mark to the
+	// last slot. It returns false if the mark no longer has the value of the parameter from, because another process
+	// has moved it. at is the last slot on the clock of this process.
 	Do func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
 }
 

@@ -69,7 +69,7 @@ func (q *Quarantine) accept(t *engine.Type, s suspect, lost int) bool {
 	return true
 }
 
-// left gives the place of a suspect back.
+// The method left gives the place of a suspect back.
 func (q *Quarantine) left(t *engine.Type, s suspect, why engine.Leaving) {
 	q.mu.Lock()
 	lost, held := q.places[s]
@@ -121,8 +121,8 @@ func (q *Quarantine) fewOf(t *engine.Type) *few {
 	return q.few[t]
 }
 
-// few holds the places of one type for suspects with one lost lease. A type without a batch handler has as many places
-// as the square root of its Concurrency.
+// The type few holds the places of one type for suspects with one lost lease. A type without a batch handler has as
+// many places as the square root of its Concurrency.
 //
 // For a type with a batch handler, a place is for one entry and not for one call. The type begins with the square root
 // of the number of entries that all its calls can hold. Once that many suspects have ended, the number triples. So the
@@ -157,7 +157,7 @@ func fewOf(t *engine.Type) (first, most int) {
 	return first, most
 }
 
-// take takes a place, if one is free.
+// take occupies a place, if one is free.
 func (f *few) take(t *engine.Type) bool {
 	first, _ := fewOf(t)
 	if f.allowed == 0 || f.held == 0 && time.Since(f.left) > fewForget {

@@ -58,7 +58,7 @@ type settled struct {
 }
 
 const (
-	// callTimeout bounds each call: a connection that has gone silent must not hold up a batcher for good.
+	// callTimeout limits each call, so that a connection without answers does not hold up a batcher forever.
 	callTimeout = 2 * time.Second
 
 	// bound is the maximum number of entries that wait in memory. The reconciler finds the others.
@@ -173,7 +173,7 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 		}
 	}
 	for _, e := range batch {
-		// Call Expect only now, because a claim that comes before the queue knows the entry finds nothing.
+		// Call Expect only now. An earlier claim would find nothing, because the queue did not have the entry.
 		q.e.Expect(e.BusinessType, e.In)
 	}
 	// If this process's scanner can begin a claim, the other processes need not wake.
@@ -273,7 +273,8 @@ func (q *Queue) flushSettled(batch []settled) {
 		}
 		for _, item := range items {
 			if !item.Remove {
-				// Call Expect only now, because a claim that comes before the queue knows finds nothing.
+				// Call Expect only now. An earlier claim would find nothing, because the queue did not know the new due
+				// time.
 				q.e.Expect(name, item.In)
 			}
 		}

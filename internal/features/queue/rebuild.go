@@ -76,7 +76,7 @@ type rebuilding struct {
 	types []string
 }
 
-// begin returns those of the lost types that this process is to rebuild.
+// begin returns the lost types that this process must rebuild.
 func (q *Queue) begin(ctx context.Context, lost []string) rebuilding {
 	b := rebuilding{token: processlog.NewToken()}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

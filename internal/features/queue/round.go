@@ -15,8 +15,8 @@ import (
 const pageSize = 1000
 
 // rounds is the queue's part in the rounds of the reconciler. It enqueues entries as they come within the horizon, and
-// enqueues lost entries again. It remembers no position: a transaction may commit an entry that is due earlier than
-// entries seen before.
+// enqueues lost entries again. It remembers no position between two rounds, because a transaction may commit an entry
+// that is due earlier than entries seen before.
 type rounds struct {
 	q *Queue
 

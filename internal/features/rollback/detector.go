@@ -31,7 +31,7 @@ type Detector struct {
 	opened    atomic.Int64                 // number of connections that the library had opened at the last check
 	began     time.Time                    // when the detector was made
 	checked   atomic.Int64                 // time at which the database was last asked, in nanoseconds since began
-	lost      atomic.Pointer[loss]         // what is lost and not accepted; nil if nothing is
+	lost      atomic.Pointer[loss]         // loss that nobody has accepted; nil if there is none
 
 	guard    chan struct{}            // holds a value while somebody asks the database; guards the fields below
 	loggedAt time.Time                // time at which the loss was last logged
@@ -65,7 +65,7 @@ func (d *Detector) Watch() {
 	d.e.Watch(w)
 }
 
-// Lost returns a *processlog.LossError with what the database has lost and nobody has accepted, or nil. It asks no server.
+// Lost returns a *processlog.LossError with the loss that no person has accepted, or nil. It asks no server.
 func (d *Detector) Lost() error {
 	if loss := d.lost.Load(); loss != nil {
 		return &loss.LossError
@@ -158,7 +158,8 @@ func (d *Detector) due() bool {
 	return time.Since(d.began)-time.Duration(d.checked.Load()) >= d.e.ReconcileInterval
 }
 
-// round checks in a round of the reconciler. A stopped process looks in every round whether a person has accepted the loss.
+// The method round runs a check in a round of the reconciler, if one is needed. A process that a loss has stopped
+// checks in every round whether a person has accepted the loss.
 func (d *Detector) round(ctx context.Context) {
 	_ = d.checkIf(ctx, func() bool { return d.stops && d.lost.Load() != nil || d.unsure() || d.due() })
 }
@@ -209,8 +210,8 @@ func (d *Detector) lock(ctx context.Context) error {
 
 func (d *Detector) unlock() { <-d.guard }
 
-// ask asks the database. The caller holds the lock. One check lasts for engine.StatementTimeout at most, and ends with ctx and with
-// Close.
+// ask makes one check. The caller holds the lock. A check lasts for engine.StatementTimeout at most, and ends with ctx
+// and with Close.
 func (d *Detector) ask(ctx context.Context, more []version) error {
 	limited, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()

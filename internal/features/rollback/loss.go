@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// loss is a loss of the database that no person has accepted.
+// loss describes what the database has lost, as long as no person has accepted the loss.
 type loss struct {
 	processlog.LossError
 	newest time.Time // time at which the newest of the lost versions was seen
@@ -62,10 +62,10 @@ func (d *Detector) examine(ctx context.Context, asked []version, found map[proce
 	return nil
 }
 
-// young leaves out missing entries that other processes may have purged without an audit record, because they are old
-// by the database's clock. By this process's clock such an entry may look young, because the clock stands still while
-// the machine is suspended. If a log of an earlier version does not return the database's clock, this process's clock
-// decides.
+// young leaves out missing entries that were last seen long ago, because other processes may have purged them without
+// an audit record. The age counts on the database's clock. This process's clock stands still while the machine is
+// suspended, and would show a smaller age. If a log of an earlier version does not return the database's clock, this
+// process's clock decides.
 func (d *Detector) young(ctx context.Context, lost []version, found map[processlog.ID]processlog.Version) []version {
 	now, _, err := d.e.Store.Marks(ctx, []string{noType})
 	if err != nil {

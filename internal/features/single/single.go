@@ -50,7 +50,7 @@ func start(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 	if err := t.Reason(ctx, row); err != nil {
 		return err // Check before the claim, so that a blocked entry stays unchanged.
 	}
-	for range 2 { // An entry that is not yet noted under its ordering key is put off once, which notes it. So try twice.
+	for range 2 { // An entry whose position under its ordering key is not stored yet is put off once, which stores the position. So try twice.
 		if putOff, err := claim(e, t, row); err != nil || !putOff {
 			return err
 		}

@@ -77,7 +77,7 @@ func (s *Slots) reserve(n int) *reservation {
 	return r
 }
 
-// Recorded notes that entries were recorded that are due at once and have no reserved slot.
+// Recorded notes the time, because entries were recorded that are due at once and have no reserved slot.
 func (s *Slots) Recorded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -108,7 +108,7 @@ type settling struct {
 	a       *engine.Attempt
 	ctx     context.Context // context of the transaction
 	abandon context.CancelFunc
-	inTime  func() bool // from now on the transaction outlives the attempt's context; false: that context has ended before
+	inTime  func() bool // lets the transaction outlive the attempt's context; returns false if that context has ended
 	tx      Transaction // nil before it has begun
 	failed  error       // why it could not begin
 	open    bool

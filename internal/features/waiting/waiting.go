@@ -106,7 +106,7 @@ func (w *Waiting) publishEnds(ids []processlog.ID) {
 	w.e.Saw(problemPublish, w.publish(ctx, ids))
 }
 
-// publishTimeout bounds one notification. A silent queue must not hold up the next ones for good.
+// publishTimeout limits one notification, so that a queue without answers does not hold up the next ones forever.
 const publishTimeout = 2 * time.Second
 
 // Ended makes the loop read an entry now, if a caller waits for it.
