@@ -28,8 +28,8 @@
 #define ALLOWED 0       /* innocents that may be dead-lettered */
 #endif
 #define ENTRIES (KILLERS + INNOCENTS)
-#define BUDGET 3        /* crashBudget */
-#define SUSPECT 2       /* suspectAfter */
+#define BUDGET 3        /* crashBudget in internal/engine */
+#define SUSPECT 2       /* aloneAfter in internal/features/quarantine */
 #define KILLER(i) ((i) < KILLERS)
 #define NOBODY 255
 
@@ -126,7 +126,7 @@ proctype Entry(byte i) {
   byte held;
 #endif
   do
-  :: atomic { at[i] == free && lost[i] >= BUDGET ->           /* dispatcher.deadLetter, one lease later */
+  :: atomic { at[i] == free && lost[i] >= BUDGET ->           /* deadLetter, one lease later */
        at[i] = taken_out;
        innocents_out = innocents_out + (KILLER(i) -> 0 : 1);
        PROMISE(INNOCENT, innocents_out <= ALLOWED);
@@ -159,13 +159,13 @@ proctype Entry(byte i) {
        p = 0 }
   :: atomic { at[i] == running && KILLER(i) -> p = by[i]; die(p); p = 0 }
 #ifdef STUCK
-  :: atomic { at[i] == running && KILLER(i) && !stuck[i] -> stuck[i] = true; leave(i) } /* renewer.needRenewal */
+  :: atomic { at[i] == running && KILLER(i) && !stuck[i] -> stuck[i] = true; leave(i) } /* needRenewal */
 #endif
 #ifdef FICKLE
   :: atomic { at[i] == running && KILLER(i) && !fickle[i] ->  /* it returns an error once, which resets its lost leases */
        fickle[i] = true; let_go(i); at[i] = free; lost[i] = 0; by[i] = 0 }
 #endif
-  :: atomic { at[i] == running && !KILLER(i) ->               /* dispatcher.finish */
+  :: atomic { at[i] == running && !KILLER(i) ->               /* Finish */
        at[i] = waiting
 #ifdef LEFT_AT_RETURN
        ; leave(i)

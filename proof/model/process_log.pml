@@ -219,7 +219,7 @@ inline put(to) {
 #define LOSES_HELD false
 #endif
 
-/* The write of an attempt's outcome (settleGroup.set). The library computes it from the row as claimed. While the fence
+/* The write of an attempt's outcome (the SET of Store.Settle). The library computes it from the row as claimed. While the fence
    holds, that equals the present row. Once the fence is lost, no computed count is written. So an attempt of the model
    carries no counts, except in the mutants that write without the fence. */
 #ifdef OWN_COUNTS
@@ -370,7 +370,7 @@ done:
   skip
 }
 
-/* ==== a process: batchers, claim schedule, dispatcher ==== */
+/* ==== a process: it claims, runs and settles the entry ==== */
 
 mtype = { success, failure, permanent, spare, crashed, rest };
 
@@ -514,7 +514,7 @@ proctype Worker(byte w) {
 
 idle:
   if
-  :: atomic { w == 0 && fresh == verify ->                    /* verifyFresh, startFresh */
+  :: atomic { w == 0 && fresh == verify ->                    /* verifyFresh, run */
        fresh = nothing;
 #ifdef FAST_UNVERIFIED
        fence[w] = (state == pending && token == INSERTED); NOTE(was_due = true); goto claimed
@@ -530,7 +530,7 @@ idle:
 #endif
      }
   :: atomic { w == 0 && fresh == by_id -> fresh = nothing; goto claim }
-  :: atomic { in_queue && ripe -> ripe = false; queue_lease = w + 1; from_queue = true; goto claim } /* claimFromQueue */
+  :: atomic { in_queue && ripe -> ripe = false; queue_lease = w + 1; from_queue = true; goto claim } /* claimFromSource */
 #ifdef POLL
   :: atomic { OPEN && due && !leased -> goto claim }          /* Store.Due and Store.Scan, which are only hints too */
 #endif
@@ -558,11 +558,11 @@ claim:                                                        /* Store.Claim */
   :: atomic { unknowns < UNKNOWN -> unknowns++;
        if :: token == CLAIM(w) -> token = OTHERS :: else fi;
        if :: CLAIMABLE -> take() :: skip fi;
-       inserted_leased = false; goto release }                       /* releaseUnknown */
+       inserted_leased = false; goto release }                       /* ReleaseUnknown */
 #endif
   fi;
 
-waiting:                                                      /* returnToQueue, enqueueWaiting */
+waiting:                                                      /* returnToSource, ClaimWanted */
   if
   MAY_DIE
   MAY_BE_UNHEARD
@@ -576,11 +576,11 @@ gone:
   :: atomic { if :: from_queue -> ack_remove() :: else fi; forget(); goto idle }
   fi;
 
-claimed:                                                      /* startClaimed, dispatcher.run */
+claimed:                                                      /* startClaimed, startCalls */
   if
   MAY_DIE
 #if GIVEBACK > 0
-  :: atomic { givebacks < GIVEBACK -> givebacks++; fence[w] = false; out = none; goto release } /* giveBackClaimed */
+  :: atomic { givebacks < GIVEBACK -> givebacks++; fence[w] = false; out = none; goto release } /* giveBack */
 #endif
   :: atomic { out == crashed -> goto settle }
 #ifdef HOLDS
@@ -620,7 +620,7 @@ release:                                                      /* Store.Release *
   fi;
 #endif
 
-handling:                                                     /* dispatcher.call */
+handling:                                                     /* callHandler */
   if
   MAY_KILL
 #ifdef RENEW_REVIVES                                          /* the renewal writes the row as claimed */
@@ -703,7 +703,7 @@ gone_for_good:                                                /* the handler nev
   fi;
 #endif
 
-stored:                                                       /* Observer.Settled; tellQueue */
+stored:                                                       /* Observer.Settled; notifyQueue */
   if
   MAY_DIE
   MAY_BE_UNHEARD
@@ -769,7 +769,7 @@ proctype QueueClock() {
   od
 }
 
-/* ==== dispatcher.renew: Store.Renew, of attempts whose handler runs or whose outcome waits to be stored ==== */
+/* ==== Engine.Renew: Store.Renew, of attempts whose handler runs or whose outcome waits to be stored ==== */
 
 #ifdef RENEW
 #ifdef RENEW_UNFENCED
