@@ -135,7 +135,8 @@ func (t *storeTest) lastFailedAttemptsAreKept() {
 	assert.Len(t, t.attempts(other), 1)
 }
 
-// failedAttemptIsStoredWithItsOutcomeOnly passes an outcome that is dropped, and one twice under the same token.
+// failedAttemptIsStoredWithItsOutcomeOnly passes an outcome that is dropped, which must store no failed attempt. It
+// also passes an outcome twice under the same token, which must store its failed attempt once.
 func (t *storeTest) failedAttemptIsStoredWithItsOutcomeOnly() {
 	id := t.insertOne("attempts").ID
 	claimed := t.claim(id, token(1), time.Minute)

@@ -100,9 +100,12 @@ func (w *world) checkCases() {
 	require.NotZero(w.t, w.count("common_process_log_audit WHERE actor='admin'")+w.count("common_process_log_operation"), "a person must have acted in the admin")
 }
 
-// checkAttempts requires that each counted failure of the present epoch has its failed attempt, and that no other counted
-// attempt exists. A dead-lettering during a compensation raises its count, too. An entry that a person has settled or
-// erased keeps the counts of the epoch before.
+// checkAttempts compares the failures that a row counts in its present epoch with the stored failed attempts. Their
+// numbers must be equal. When an entry is dead-lettered after crashes during its compensation, that counts as one
+// failure of the compensation, too.
+//
+// Two kinds of entries are left out, because they keep the counts of an earlier epoch: entries that a person settled,
+// and erased entries.
 func (w *world) checkAttempts() {
 	w.t.Helper()
 	const counted = `common_process_log l WHERE ended_by<>'person' AND COALESCE(headers,'')<>'"erased"' AND %s<>

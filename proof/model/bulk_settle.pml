@@ -173,6 +173,6 @@ active proctype Service() {
   fi
 }
 
-#ifdef TOLD   /* every outcome is reported at last */
+#ifdef TOLD   /* every outcome is eventually reported */
 ltl told_at_last { <> (told == 2) }
 #endif

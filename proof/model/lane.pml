@@ -194,7 +194,7 @@ init { atomic {
 } }
 
 #define DONE(i) (at[i] == ended || at[i] == taken_out)
-#ifdef OVER   /* every entry ends at last: the rule makes no entry wait forever */
+#ifdef OVER   /* every entry eventually ends: the rule makes no entry wait forever */
 #if ENTRIES == 2
 ltl over { <> (DONE(0) && DONE(1)) }
 #elif ENTRIES == 3

@@ -900,12 +900,12 @@ init { atomic {
 #endif
 } }
 
-#ifdef ENDS   /* a committed entry is terminal at last, and stays terminal unless a person acts again */
+#ifdef ENDS   /* a committed entry is eventually terminal, and stays terminal unless a person acts again */
 ltl ends { [] (committed -> <> TERMINAL) }
 #endif
 #ifdef STAYS  /* the same as TERMINAL_STAY, as a temporal formula; without people */
 ltl stays { [] (TERMINAL -> [] TERMINAL) }
 #endif
-#ifdef RESTS  /* an entry that was rolled back or stays terminal leaves the queue at last */
+#ifdef RESTS  /* an entry that was rolled back or stays terminal eventually leaves the queue */
 ltl rests { (<> [] (absent || TERMINAL)) -> (<> [] !in_queue) }
 #endif

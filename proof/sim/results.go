@@ -15,12 +15,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// resultStream is the random stream for results. A separate stream does not change what older seeds do.
+// resultStream is the random stream for results. It is separate, so that the other draws of a seed stay as they were.
 const resultStream = 3840
 
-// drawResults draws which types return results. Of these, a transactional type is registered by HandleCall, and another
-// one by HandleResult. It also draws callers that wait for entries. They wait on one instance, so that one
-// statement reads several of their entries.
+// drawResults draws which types return results. HandleCall registers the transactional ones of these types, and
+// HandleResult the others. drawResults also draws callers that wait for entries. All of them wait on one instance, so
+// that one statement reads several of their entries.
 func (w *world) drawResults() {
 	rng := rand.New(rand.NewPCG(w.seed, resultStream))
 	if rng.IntN(4) > 0 {
@@ -40,7 +40,7 @@ func (w *world) drawResults() {
 	}
 }
 
-// wait is a call of Wait.
+// wait is one call of Wait by a caller.
 type wait struct {
 	at       time.Duration
 	whom     int // number that picks the instance
@@ -76,7 +76,8 @@ func (n *instance) handle(c *compensator.Compensator, kind string, cfg *compensa
 	return n.returning(compensator.HandleResult(context.Background(), c, kind, run, cfg))
 }
 
-// handleTx registers the transactional handler of a type. In some seeds its transaction begins after a call.
+// handleTx registers the transactional handler of a type. In some seeds HandleCall registers it, so its transaction
+// begins after a first part without one.
 func (n *instance) handleTx(c *compensator.Compensator, kind string, cfg *compensator.HandlerConfig[content]) (*compensator.Type[content], error) {
 	if !n.w.apart.returning[kind] {
 		return compensator.HandleTx(context.Background(), c, kind, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
@@ -103,8 +104,8 @@ func (n *instance) returning(t *resultType, err error) (*compensator.Type[conten
 	return t.Type, nil
 }
 
-// call is the first part of a handler of HandleCall. Some attempts fail in it, and others in the second part. An error of
-// the database's condition comes in the second part, because the first part has no transaction.
+// call is the first part of a handler of HandleCall. Some attempts fail in it, and others in the second part. An error
+// from a temporary condition of the database comes in the second part, because the first part has no transaction.
 func (n *instance) call(ctx context.Context, e *compensator.Entry) (*answer, error) {
 	n.w.oracle.called(n, e)
 	n.w.oracle.follows(n, e)
@@ -124,7 +125,8 @@ func (n *instance) call(ctx context.Context, e *compensator.Entry) (*answer, err
 	return r, nil
 }
 
-// worksLate reports whether the second part of the handler takes the time that an attempt takes.
+// worksLate reports whether the second part of the handler takes the attempt's working time. Otherwise the first part
+// takes it.
 func (r *answer) worksLate() bool { return r.a.start%3 == 2 }
 
 // then is the second part of a handler of HandleCall.
@@ -174,8 +176,8 @@ func (o *oracle) goesOnAfterCall(a *attempt, e *compensator.Entry) {
 	a.manner = unfinished
 }
 
-// resultLocked asserts G38 (success and result): an entry has a result exactly if its handler's success was stored in this
-// epoch, and it is the result of that attempt. An erasure deletes it.
+// resultLocked asserts G38 (success and result): an entry has a result if, and only if, a success of its handler was
+// stored in this epoch. The result is the one that the successful attempt returned. An erasure deletes it.
 func (o *oracle) resultLocked(l *life, t *transition, before processlog.Row) {
 	var want []byte
 	after := t.row
@@ -234,7 +236,8 @@ func (o *oracle) waited(key compensator.IdempotencyKey, before *life, kind strin
 	}
 }
 
-// passedLocked asserts that a row of this version was stored, that the entry had ended in it, and that it fits.
+// passedLocked asserts that the database stored the returned version of the entry, in a terminal state, with a row for
+// which fits returns true.
 func (o *oracle) passedLocked(e *compensator.Entry, fits func(row processlog.Row) bool) {
 	l := o.lives[e.ID]
 	if l == nil || !slices.ContainsFunc(l.steps, func(t transition) bool {
