@@ -53,8 +53,8 @@ var conditions = map[uint16]condition{
 	3884: {Server, "no temporary tablespace left for this session"},
 	4139: {Doubtful, "index file full (MariaDB)"},
 
-	// Data that a person must repair. Nobody knows when, so these errors must count in the end: the entry becomes dead,
-	// and a person sees it too.
+	// These are errors about data that a person must repair. Nobody knows when, so these errors must count in the end:
+	// the entry becomes dead, and a person sees it too.
 	1034: {Doubtful, "index corrupt"},
 	1035: {Doubtful, "old key file"},
 	1036: {Doubtful, "table is read only"},

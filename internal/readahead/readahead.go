@@ -32,7 +32,8 @@ func New() *List {
 // mostReadAhead bounds List.claims.
 const mostReadAhead = 16
 
-// mostRejectedInFront limits how many entries are skipped that the database refuses to lease, or that wait for a permit.
+// mostRejectedInFront limits how many rejected and limited entries a read skips. The database refuses to lease a
+// rejected entry. A limited entry waits for a permit.
 const mostRejectedInFront = 10 * processlog.MaxRows
 
 // Share is one claim's part of what was read.
@@ -42,9 +43,9 @@ type Share struct {
 	More  bool // whether more entries may remain, here or in the database
 }
 
-// Take hands out up to n entries for one claim. If it has to read first, it hands out more entries. Their number is the
-// number of entries that could not run here at the last read. The function read returns up to limit due entries, and
-// reports whether there may be more.
+// Take hands out up to n entries for one claim. If no entries are left, Take first reads new ones. The claim then also
+// gets as many further entries as could not run here at the last read. The function read returns up to limit due
+// entries, and reports whether there may be more.
 func (r *List) Take(n int, read func(limit int) (ids []processlog.ID, more bool, err error)) (Share, error) {
 	r.guard <- struct{}{}
 	defer func() { <-r.guard }()
@@ -66,7 +67,7 @@ func (r *List) missing(n int) int {
 	if len(r.ids) > 0 {
 		return 0
 	}
-	// A read returns entries first that cannot run here or that another claim of this process is trying. Read that many
+	// A read first returns entries that cannot run here or that another claim of this process is trying. Read that many
 	// more. Otherwise the read could bring nothing new.
 	return n*r.claims + r.inFront + len(r.out)
 }
@@ -103,7 +104,7 @@ func (r *List) hand(n int, fresh bool) Share {
 	return Share{ids, fresh, r.more || len(r.ids) > 0 || !fresh} // an older read does not include entries that have come due since
 }
 
-// Keep leaves a share n entries and takes back the others. The next claim gets these first.
+// Keep leaves n entries in a share and takes the others back. The next claim gets those first.
 func (r *List) Keep(s *Share, n int) {
 	if len(s.IDs) <= n {
 		return

@@ -65,7 +65,7 @@ func rebuildMark(who, dueKey string) string { return "rebuild " + who + " " + du
 // rebuilder returns the name that a rebuildMark has for the process with that token.
 func rebuilder(token processlog.Token) string { return hex.EncodeToString(token[:]) }
 
-// owner returns the key of the fingerprint of the only database that may use the keys of the tag.
+// owner returns the key that holds the fingerprint of a database. Only that database may use the keys of the tag.
 func (k redisKeys) owner(tag uint32) string { return k.tag(tag) + ":owner" }
 
 // lead returns the key that names the instance that reconciles.

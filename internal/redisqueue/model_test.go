@@ -161,7 +161,7 @@ func drawProcess(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "process"
 
 func drawQueueType(t *rapid.T) string { return rapid.SampledFrom(queueTypes).Draw(t, "type") }
 
-// drawWaitOf draws a wait of hours. Leases take minutes.
+// drawWaitOf draws a wait that is over at once, or a wait of hours. Leases take minutes, so no wait is near a lease.
 func drawWaitOf(t *rapid.T) time.Duration {
 	return pickOne(t, "in", -time.Second, 0, 0, instant-time.Microsecond, instant, time.Hour, 2*time.Hour, 5*time.Hour, 9*time.Hour)
 }
@@ -250,7 +250,7 @@ func (c queueSettleCommand) ask(m *queueTwins, side int) (any, []time.Duration) 
 	return nil, nil
 }
 
-// askCommand calls all other methods.
+// askCommand calls all methods that no other command calls.
 type askCommand struct {
 	Process     int
 	Fingerprint string

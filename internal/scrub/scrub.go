@@ -26,12 +26,12 @@ var rules = []struct {
 	{regexp.MustCompile(`(://[^\s/:@"']*):(?:[0-9]*[^\s"'/0-9][^\s"']*|[0-9]+)@`), "${1}:" + gone + "@"},
 	// user:password@tcp(host), not after //
 	{regexp.MustCompile(`((?:^/?|[^/]/|[^A-Za-z0-9._%+/-])[A-Za-z0-9._%+-]+):(?:[^\s"'/@]|/[^\s"'/@])[^\s"']*@`), "${1}:" + gone + "@"},
-	// Values in the fields of a form, in settings, and in both within an escaped URL: password=x, password = x,
+	// This rule matches values of form fields and of settings, also inside an escaped URL: password=x, password = x,
 	// user[password]=x, password%3Dx
 	{regexp.MustCompile(`(?is)\b((?:` + secret + `)(?:\[[a-z0-9_]*\]|\])*)(=|[ \t]+=[ \t]+|%3D)(?:` + quoted + `|'[^']*'?|[^\s&;,"']+)`), "${1}${2}" + gone},
 	{regexp.MustCompile(`(?is)(\\?")(` + secret + `)\\?"\s*:\s*(?:` + quoted + `|\[[^\]]*\]?|\{[^}]*\}?|-?[0-9][0-9.e+-]*)`), "${1}${2}${1}:${1}" + gone + "${1}"},
 	{regexp.MustCompile(`(?is)'(` + secret + `)'\s*:\s*'[^']*'?`), "'${1}': '" + gone + "'"},
-	// Values as Go and YAML write them. After a space the rule matches only a value with a digit, because "token:
+	// These rules match values as Go and YAML write them. After a space a value must have a digit, because "token:
 	// expired" describes an error.
 	{regexp.MustCompile(`(?i)\b(` + secret + `):[^\s&;,"'\]})=:/@]+`), "${1}:" + gone},
 	{regexp.MustCompile(`(?i)\b(` + secret + `):[ \t]+[^\s&;,"'\]})0-9]*[0-9][^\s&;,"'\]})]*`), "${1}: " + gone},

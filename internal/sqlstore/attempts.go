@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// attemptsWrite inserts failed attempts. The rows were updated before in the same transaction, so row_version is the
-	// version before, and the slot follows from it as AttemptSlot says. The end of the statement lists the columns that are
-	// overwritten if the slot is taken.
+	// attemptsWrite inserts failed attempts. The same transaction has already updated the rows, so row_version is one
+	// less than the version now. The slot is computed from row_version, as in AttemptSlot. The end of the statement
+	// lists the columns that are overwritten if the slot is taken.
 	attemptsWrite = "INSERT INTO {attempt} (entry_id, slot, row_version, epoch, attempt, compensating, verdict, timed_out, lost_leases, instance, due_at, started_at, took_ms, next_at, trace, error)" +
 		" SELECT id, ((version-1)>>1)%{kept}, version-1, {epochs}, {numbers}, {compensating}, {verdicts}, {timed out}, {lost leases}, {instances}, {due}, {started}, {took}," +
 		" CASE WHEN state+0 IN (0,-1,-3) THEN next_at ELSE 0 END, {traces}, {errors} FROM {log}{by id} WHERE id IN ({ids}) AND token={token}{again}"

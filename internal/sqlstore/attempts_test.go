@@ -24,7 +24,7 @@ func deaths(attempts bool, from, to uint64) (outcomes []processlog.Outcome) {
 	return outcomes
 }
 
-// naming returns those statements that name a table, without those of the test.
+// naming returns the logged statements that name a table, without those of the test itself.
 func (b *logbook) naming(table string) (statements []string) {
 	b.t.Helper()
 	rows, err := b.db.QueryContext(b.t.Context(), "SELECT argument FROM mysql.general_log WHERE argument LIKE ? AND argument NOT LIKE '%general_log%'", "%"+table+"`%")

@@ -102,7 +102,8 @@ func (q *auditLogQuery) window(side int, table string) string {
 	}
 }
 
-// end returns the row number at which a page stops reading. The page starts reading just below the row number before.
+// end returns the row number at which a page stops reading. The page starts with the row below the row number in
+// before.
 func (q *auditLogQuery) end(before uint64) uint64 {
 	if q.few && before > auditLogRead {
 		return before - auditLogRead

@@ -230,7 +230,7 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 
 const lockDead = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) AND state+0=-2 AND version={version} ORDER BY id{lock}"
 
-// lockDead locks those rows of ids that are dead, not locked, and at the given version.
+// lockDead locks the dead rows that have the given version and that no other transaction has locked.
 func (s *Store) lockDead(ctx context.Context, tx processlog.Tx, ids []processlog.ID, version func(id processlog.ID) uint64) ([]processlog.ID, error) {
 	return readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.ID, error) {
 		versions := byRow("id", ids, func(i int) uint64 { return version(ids[i]) }, decimal)

@@ -80,7 +80,7 @@ func (s *Store) change(ctx context.Context, tx processlog.Tx, ch processlog.Chan
 // changedRow is a locked row, before and after a Change.
 type changedRow struct{ before, after processlog.Row }
 
-// apply writes locked rows as a Change leaves them.
+// apply writes the result of a Change into locked rows.
 func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 	if ch.Audited() { // Write the audit log first. If the caller ignores its error and commits, nothing has changed.
 		if err := s.audit(ctx, tx, ch, rows); err != nil {
@@ -116,7 +116,7 @@ const moveRows = "UPDATE {log}{by id} SET state={state}, epoch={epoch}, process_
 	" ended_by={ended_by}, next_at={now}+{wait}, lease_until={lease}, version=version+1, token={token}, updated_at={stamp}" +
 	" WHERE id IN ({ids}) AND version={version}"
 
-// move writes the values that Change.After computed, in one statement. The rules stand only in Change.After.
+// move writes the values that Change.After has computed, in one statement. No other code computes these values.
 func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Action, rows []changedRow) error {
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {

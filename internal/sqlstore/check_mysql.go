@@ -119,7 +119,8 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 		return m, err
 	}
 	m.database = database.String
-	// A server without these variables fails the statement. Without a variable, its effect does not exist either.
+	// If a server lacks one of these variables, the statement fails. Such a server also lacks the effect of the
+	// variable, so ignore the error.
 	_ = db.QueryRowContext(ctx, fmt.Sprintf("SELECT @@sql_select_limit<%d, @@sql_big_selects=0, @@unique_checks=0, ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)>=10000", math.MaxInt64)).
 		Scan(&m.limited, &m.narrow, &m.lax, &m.clockSet)
 	if m.cutsReads() {

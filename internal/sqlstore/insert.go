@@ -203,7 +203,7 @@ type rowKind struct {
 	proven bool // the transaction is known to be open
 }
 
-// insertTexts keeps the texts of rows, one for each kind of row. There are only a few kinds, unless types have
+// insertTexts keeps the SQL texts of rows, one for each kind of row. There are only a few kinds, unless types have
 // different leases.
 type insertTexts struct {
 	guards [2]string // results of guard: for a transaction that may not be open, and for one that is known to be open

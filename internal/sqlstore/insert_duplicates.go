@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// existing reads the rows that have one of the drafts' keys, as committed now. The snapshot of the caller's transaction
-// may be older and hide them.
+// existing reads the rows that have one of the drafts' keys, as they are committed now. The snapshot of the caller's
+// transaction may be older and hide them.
 //
 // A plain read finds the visible rows first. A locking read of keys that do not exist would lock the gaps into which
 // other producers insert. existingRows names the index. Without the name the server would scan a small table, and wait

@@ -267,7 +267,7 @@ func ceilMilli(t time.Time) int64 {
 	return ms
 }
 
-// among returns the condition that a column has one of texts. Without texts the condition is never true.
+// among returns the condition that a column equals one of texts. Without texts the condition is never true.
 func (s *Store) among(texts []string) string {
 	if len(texts) == 0 {
 		return " IN (NULL)"

@@ -89,7 +89,7 @@ func mysqlEnded(seconds int, query string) string {
 	return fmt.Sprintf("SELECT /*+ MAX_EXECUTION_TIME(%d000) */%s", seconds, strings.TrimPrefix(query, "SELECT"))
 }
 
-// mysqlAgain uses the one form that both MySQL and MariaDB accept.
+// mysqlAgain returns the suffix that overwrites an existing row, in the one form that MySQL and MariaDB both accept.
 func mysqlAgain(_ string, columns ...string) string {
 	set := make([]string, len(columns))
 	for i, column := range columns {
@@ -98,7 +98,7 @@ func mysqlAgain(_ string, columns ...string) string {
 	return " ON DUPLICATE KEY UPDATE " + strings.Join(set, ", ")
 }
 
-// mysqlKeyed compares checksums of the keys, because their text has a tenth of the length of the keys.
+// mysqlKeyed compares checksums of the keys. The list of checksums is about ten times shorter than the list of keys.
 func mysqlKeyed(keys []processlog.IdempotencyKey) string {
 	b := make([]byte, 0, len("CRC32(idempotent_id) IN ()")+len("4294967295,")*len(keys))
 	b = append(b, "CRC32(idempotent_id) IN ("...)

@@ -212,7 +212,7 @@ func (a *asked) idsOf(keys []string) (ids []processlog.ID) {
 	return ids
 }
 
-// sees adds to Known of the key how many of the asked positions are stored as this note.
+// sees counts the asked positions that match a stored note. The count is Known of their key.
 func (a *asked) sees(key string, note processlog.Member) {
 	for _, position := range a.byKey[key] {
 		if position.ID == note.ID && position.Epoch == note.Epoch {

@@ -69,7 +69,7 @@ type purge struct {
 // purgeWaits is the maximum number of waits of one purge for locks that a trigger wants.
 const purgeWaits = 4
 
-// ended is an entry as it was found.
+// ended is an entry that Purge has found, with its position in the due index.
 type ended struct {
 	id     processlog.ID
 	nextAt int64

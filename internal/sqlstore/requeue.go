@@ -27,7 +27,7 @@ func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, ch pro
 	})
 }
 
-// applying is the type of functions that write locked rows as a Change leaves them.
+// applying is the type of functions that write the result of a Change into locked rows.
 type applying func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error
 
 func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, ch processlog.Change, apply applying) ([]processlog.Changed, error) {

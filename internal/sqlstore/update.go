@@ -135,8 +135,8 @@ const (
 	presentRows = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id"
 )
 
-// lockFree locks those rows of ids that no other transaction has locked, and returns their ids. A row that does not
-// exist counts as free.
+// lockFree locks the rows that no other transaction has locked, and returns their ids. A row that does not exist counts
+// as free.
 func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.ID, error) {
 	if s.d.skipLocked == "" {
 		return ids, nil // The transaction holds the lock on the whole database.
@@ -157,9 +157,8 @@ func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog
 	return free, nil
 }
 
-// readFree reads and locks those rows of ids that no other transaction has locked. The function read must append the
-// text lock to its query. Where the server has no SKIP LOCKED, readFree tries with NOWAIT and halves the ids after each
-// failure.
+// readFree reads and locks the rows that no other transaction has locked. The function read must append the text lock
+// to its query. If the server has no SKIP LOCKED, readFree tries with NOWAIT and halves the ids after each failure.
 func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read func(ids []processlog.ID, lock string) ([]T, error)) ([]T, error) {
 	if !s.d.halves {
 		return read(ids, s.d.skipLocked)

@@ -46,8 +46,7 @@ func (c pretendConn) ExecContext(_ context.Context, query string, _ []driver.Nam
 	return driver.RowsAffected(1), nil
 }
 
-// QueryContext returns one row for frontOfKey: a note whose entry no longer counts. It returns no row for any other
-// query.
+// QueryContext returns one row for frontOfKey: the note of a finished entry. It returns no row for any other query.
 func (c pretendConn) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
 	if strings.HasPrefix(query, "SELECT t.entry_id, t.epoch") {
 		return &pretendRows{[]driver.Value{int64(1), int64(0), int64(0)}}, nil

@@ -12,7 +12,7 @@ import (
 )
 
 // A batch that timed out may have done its work. If one of its entries then fails alone, the entry's outcome must say
-// so. A success needs no mark.
+// so. A success need not say so.
 // Failure: F74
 func TestEntryThatFailsAloneAfterALateBatchSaysSo(t *testing.T) {
 	late := &engine.Attempt{Type: &engine.Type{Timeout: 30 * time.Second}, Row: processlog.Row{ID: processlog.RowID(1), ProcessCount: 2, DeliveryCount: 1}}

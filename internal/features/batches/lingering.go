@@ -9,8 +9,8 @@ import (
 )
 
 // Entries of a type with a BatchWait linger. They are due but stay unclaimed and wait for others that share their
-// batch. The claim schedule therefore uses the entry's due time plus the BatchWait. If enough entries for a full batch
-// are due, it claims at once.
+// batch. The claim schedule therefore uses the entry's due time plus the BatchWait. Once enough entries for a full
+// batch are due, they are claimed at once.
 
 // lookPause returns the time between two looks. A look is a read that finds out whether enough lingering entries of a
 // type are due for a batch. Looks are needed because other processes do not report how many entries they record.

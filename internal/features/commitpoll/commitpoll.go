@@ -57,7 +57,7 @@ type transaction struct {
 func (t *transaction) slow() bool { return t.polls >= len(pollAfter) && !t.found }
 
 // Poller asks the database whether transactions have committed, with one statement for all transactions that are due.
-// It asks three times in the first second. Slow transactions are polled for every second. Once a transaction is older
+// It asks about each transaction three times in the first second, and then every second. Once a transaction is older
 // than 8 s, the time between its polls is an eighth of its age.
 //
 // After a minute the poller gives up, and the reconciler finds the entries. The reconciler also finds the entries of
@@ -184,9 +184,9 @@ func (p *Poller) waitLocked(polled []transaction) {
 	})
 }
 
-// again sets the time of a transaction's next poll. It returns false if the transaction needs no further poll. After a
-// poll has found a commit, one more round follows, which asks nothing. If the caller has not reported the commit by
-// then, that round logs a warning.
+// The method again sets the time of a transaction's next poll. It returns false if the transaction needs no further
+// poll. After a poll has found a commit, the transaction waits for one more round, which does not ask about it. If the
+// caller has not reported the commit by then, that round logs a warning.
 func (p *Poller) again(t *transaction, now time.Time) bool {
 	switch {
 	case t.gone, t.found && (t.Reported == nil || p.warned.Load()):

@@ -11,9 +11,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Of asks the database and the queue at the same time, so that a silent queue leaves the database its whole time. The
-// database has until ctx ends, and the queue has its engine.QueueShare. Of also works without Run. It leaves History,
-// OpenBreakers and Limited empty.
+// Of asks the database and the queue at the same time, so that a queue that does not answer uses up none of the
+// database's time. The database has until ctx ends, and the queue has its engine.QueueShare. Of also works without Run.
+// It leaves History, OpenBreakers and Limited empty.
 func Of(ctx context.Context, e *engine.Engine) observe.Health {
 	ctx = e.Reporting(ctx)
 	types := e.Types()

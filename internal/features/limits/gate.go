@@ -104,8 +104,9 @@ func (g *gate) claimed(found *processlog.Claimed, limit *processlog.StartLimit, 
 	}
 }
 
-// report returns how many entries are known to wait, and when the first of them may start. more says whether more entries are due than
-// were claimed. Nobody claims them while the gate is closed, so they count as one.
+// report returns how many entries are known to wait, and when the first of them may start. more says whether more
+// entries are due than were claimed. While the gate is closed nobody claims them, so their number is unknown and they
+// count as one.
 func (g *gate) report(now time.Time, more bool) (waiting int, free time.Time) {
 	if now.Sub(g.until()) > reportGrace {
 		return 0, time.Time{}

@@ -34,7 +34,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The texts of problems in Health and in the log.
+// These are the texts of problems in Health and in the log.
 const (
 	problemKey    = "the function Key of a limit panicked"
 	problemReturn = "starts that were not used could not be returned to a limit"

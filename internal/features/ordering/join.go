@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// join is an engine.Recorder: it notes the positions of recorded entries in their transaction. It returns a *FieldError if the
-// user's function panics.
+// join is an engine.Recorder: it stores the positions of recorded entries in the transaction of these entries. It
+// returns a *FieldError if the user's function panics.
 func (o *Ordering) join(drafts []processlog.Draft) (write func(context.Context, processlog.Tx, []processlog.Inserted) error, err error) {
 	if !o.some.Load() {
 		return nil, nil

@@ -16,8 +16,8 @@ import (
 //   - entries recorded by SQL
 //
 // A sweep reads page by page, and each read continues where the last one stopped. It goes once through the keys and
-// once through the due entries. The due entries include those that are not noted under any key. So a read costs the
-// same however many entries wait.
+// once through the due entries. The due entries include entries without a stored position. So the cost of a read does
+// not depend on how many entries wait.
 type sweep struct {
 	begun atomic.Bool // begin was called since the last read
 

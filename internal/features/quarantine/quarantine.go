@@ -90,7 +90,8 @@ func (q *Quarantine) enterLocked(t *engine.Type, lost int) bool {
 	case q.alone:
 		return false
 	case lost >= aloneAfter && q.total > 0:
-		// Without this wait, suspects with one lost lease could follow each other without a gap.
+		// Without this wait, suspects with one lost lease could follow each other without a gap, and a suspect with two
+		// would never start.
 		q.turn = time.Now().Add(aloneWait)
 		return false
 	case lost >= aloneAfter:

@@ -30,7 +30,8 @@ type health struct {
 	warned bool
 }
 
-// quietTime is how long no outage is logged again, after the queue was found down. A queue may fail again and again.
+// quietTime is the time after an outage was found in which no further outage is logged. A queue may fail again and
+// again.
 const quietTime = 10 * time.Second
 
 func newHealth(q *Queue) *health {

@@ -4,11 +4,11 @@
 // The queue is a hint (G10). It says which entries are due and when the next one is. Only the database says whether an
 // entry exists, is due and is free. As long as the queue does not answer, the engine polls the database.
 //
-//	queue.go      what the engine tells the queue and asks it
+//	queue.go      calls from the engine to the queue
 //	health.go     whether the queue answers
 //	look.go       when the next entry of each type is due
 //	round.go      the queue's part in a round of the reconciler
-//	rebuild.go    what a queue that lost entries gets back
+//	rebuild.go    puts lost entries back into the queue
 package queue
 
 import (
@@ -98,8 +98,8 @@ func (q *Queue) Reach() engine.Reach {
 	return engine.ReachAll
 }
 
-// Wants implements engine.Source. The queue keeps no entry beyond its horizon, and a queue in this process keeps none of types
-// that do not run here.
+// Wants implements engine.Source. The queue keeps no entry beyond its horizon. A queue in this process keeps no entry
+// of a type that does not run here.
 func (q *Queue) Wants(businessType string, in time.Duration) bool {
 	if in > q.Horizon+q.e.ReconcileInterval {
 		return false

@@ -26,8 +26,9 @@ func (s *Starter) missing(unfound []engine.Fresh) {
 	s.reportMissing(entries)
 }
 
-// reportMissing checks again for entries that were not found. The first read may have used an old snapshot, or the event may
-// have been recorded again. It reports an entry only if no entry with its idempotency key exists.
+// reportMissing checks again for entries that were not found. It reports an entry only if no entry with its idempotency
+// key exists. The first read may have used an old snapshot. Or the entry was rolled back, and another transaction has
+// recorded its key.
 func (s *Starter) reportMissing(unfound []engine.RecordedEntry) {
 	if len(unfound) == 0 {
 		return

@@ -52,7 +52,8 @@ func Attach(e *engine.Engine) *Starter {
 	return s
 }
 
-// Reserve reserves slots for the drafts that can be inserted with a lease. These are due at once, and their type runs here.
+// Reserve reserves slots for the drafts that can be inserted with a lease. Such a draft is due at once, and its type
+// runs here.
 func (s *Starter) Reserve(drafts []processlog.Draft) (reservations []engine.Reservation) {
 	if s.e.Behind() {
 		return nil

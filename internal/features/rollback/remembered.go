@@ -19,7 +19,7 @@ const (
 	latestParts  = 16
 )
 
-// version is a version of an entry that the database has had.
+// version is a version that an entry once had in the database.
 type version struct {
 	processlog.Version
 	businessType string
@@ -37,7 +37,7 @@ func (v *version) lives(now time.Time) bool {
 	return !v.at.IsZero() && now.Sub(v.at) < engine.PurgeNoteAge
 }
 
-// clockOf returns what the database's clock said when it read a row.
+// clockOf returns the time on the database's clock when a row was read.
 func clockOf(row *processlog.Row) int64 {
 	if row.NextAt.IsZero() {
 		return 0

@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A database that went back may have written the same version again. Only the first of the two versions shows the loss.
+// A database that went back may have written the same version number again. Only the first of the two versions shows
+// the loss.
 func TestWhatRefutesWhatIsSeenLaterStaysRemembered(t *testing.T) {
 	var m remembered
 	lost := processlog.Row{ID: processlog.RowID(7), Version: 3, Token: processlog.Token{1}}

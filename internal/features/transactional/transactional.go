@@ -69,8 +69,8 @@ func (d *Transactions) AttachCall(t *engine.Type, run CallHandler) {
 var errMoved = fmt.Errorf("%w: the transaction was rolled back", processlog.ErrLeaseLost)
 
 // The method run runs a transactional handler. The transaction's last statement stores the outcome if the row still has
-// the version of the claim. So the outcome and the handler's effect commit together or not at all. The statement of a
-// second attempt would match no row.
+// the version of the claim. So the outcome and the handler's effect commit together or not at all. If a first attempt
+// has committed, the statement of a second attempt matches no row.
 func (d *Transactions) run(a *engine.Attempt, handler Handler) engine.Result {
 	t := d.settling(a)
 	defer t.close()
@@ -141,7 +141,8 @@ func (t *settling) begin() (Transaction, error) {
 
 var errBegunTwice = errors.New("compensator: a middleware has called a handler of HandleCall twice in one attempt")
 
-// beginOnce begins the transaction of a call that has returned nil.
+// beginOnce begins the transaction of a CallHandler, whose work outside the database is done. A second call is an
+// error.
 func (t *settling) beginOnce() (Transaction, error) {
 	if t.tx != nil {
 		return nil, errBegunTwice

@@ -249,7 +249,7 @@ func (w *Waiting) due(now time.Time) (ids []processlog.ID, next time.Time) {
 			continue
 		}
 		ids = append(ids, id)
-		// Set this before the read. An end that is reported during the read then has the entry read again.
+		// Set this before the read. If an end is reported during the read, the entry is then read again.
 		a.next = w.after(now, now.Sub(a.began))
 		for _, c := range a.calls {
 			c.asked = true
