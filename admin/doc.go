@@ -7,8 +7,8 @@
 // [Right] and each [Subject]. An action is allowed only if Access returns true. There is no default.
 //
 // A type that an actor may not see is missing from counts, lists, groups and sums, and its entries are not found. No
-// view contains content or a result. Only Reveal shows them, and it needs the right SeeContent and a reason. If an actor may not
-// see errors in full, the Admin removes ids, numbers and quoted words from errors.
+// view contains content or a result. Only Reveal shows them, and it needs the right SeeContent and a reason. If an
+// actor may not see errors in full, the Admin removes ids, numbers and quoted words from errors.
 //
 // # Audit log
 //

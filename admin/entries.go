@@ -186,10 +186,10 @@ func (d *Admin) siblings(ctx context.Context, a Actor, e *compensator.Entry, vie
 	return err
 }
 
-// Reveal returns an entry with its content, result, headers and user name. Before it returns them, it records the actor and the
-// reason. Reveal needs SeeEntries and SeeContent. It masks the error as Entry does. If ReadOnly is set, Reveal returns
-// ErrReadOnly, because it could not write the record. It returns ErrNotAllowed if the actor lacks SeeContent, and
-// compensator.ErrNotFound if the actor lacks SeeEntries. An invalid reason is a *FieldError.
+// Reveal returns an entry with its content, result, headers and user name. Before it returns them, it records the actor
+// and the reason. Reveal needs SeeEntries and SeeContent. It masks the error as Entry does. If ReadOnly is set, Reveal
+// returns ErrReadOnly, because it could not write the record. It returns ErrNotAllowed if the actor lacks SeeContent,
+// and compensator.ErrNotFound if the actor lacks SeeEntries. An invalid reason is a *FieldError.
 func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
 	e, op, err := d.entryFor(ctx, a, ref, SeeContent, why)
 	if err != nil {

@@ -248,8 +248,8 @@ func (x *explainer) paused(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// blocked adds the entry that blocks this one, and returns what ends the wait. Whether a dead entry blocks is known only
-// in a process that knows the type's Serial.
+// blocked adds the entry that blocks this one, and returns what ends the wait. Whether a dead entry blocks is known
+// only in a process that knows the type's Serial.
 func (x *explainer) blocked(ctx context.Context) (next *Reason, err error) {
 	by, err := read(ctx, x.d, func(ctx context.Context) (processlog.ID, error) {
 		return x.d.log.Operations().BlockedBy(ctx, x.row.BusinessType, x.row.ID, !x.local.PassDead)

@@ -74,8 +74,8 @@ type RequeueOptions struct {
 	AuditInfo               // required
 	Delay     time.Duration // time until the entry is due, 0 to 100 years
 	// Compensate runs the compensation instead of the handler. It does so even if the compensation has run before, or
-	// the entry has succeeded. The Entry.CallKey of this run is new. If the type has no compensation, the entry stays compensating until a person
-	// settles it.
+	// the entry has succeeded. The Entry.CallKey of this run is new. If the type has no compensation, the entry stays
+	// compensating until a person settles it.
 	Compensate bool
 	DryRun     bool // change nothing, and return what Requeue would return, except ErrBusy
 }

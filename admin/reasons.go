@@ -27,8 +27,8 @@ type Reason struct {
 	Every time.Duration       `json:"every_ns,omitempty"` // longest pause between two looks
 }
 
-// sentences has one sentence for each code. Names in braces are fields of a Reason. A code that ends with "+" replaces the
-// code without it if the Reason has a Text.
+// sentences has one sentence for each code. Names in braces are fields of a Reason. A code that ends with "+" replaces
+// the code without it if the Reason has a Text.
 var sentences = map[string]string{
 	"running": "This process runs it since {at}, as attempt {n}.",
 	"stuck":   "Its handler runs in this process since {at}, as attempt {n}. That is longer than its timeout.",

@@ -44,8 +44,8 @@ func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 // before the error. Call Once again to continue, also after compensator.ErrCommitUnknown. The next pass recognizes the
 // entries that are already recorded.
 //
-// If Config does not fit the table, the error is a *compensator.FieldError. With StopAtRefusal it may be a *Refusal. Any
-// other error comes from Record or from the database.
+// If Config does not fit the table, the error is a *compensator.FieldError. With StopAtRefusal it may be a *Refusal.
+// Any other error comes from Record or from the database.
 func (im *Import) Once(ctx context.Context) (*Report, error) {
 	return im.pass(ctx, false, map[string]bool{})
 }

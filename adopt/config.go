@@ -56,7 +56,8 @@ type Config struct {
 	Rest  time.Duration // minimum pause between two pages; default 20 ms. The pause is at least as long as the last page took
 	Every time.Duration // pause of Run between two passes; default 1 s
 
-	// Progress, if set, receives the report so far after each page. It must return at once and must not keep the report.
+	// Progress, if set, receives the report so far after each page. It must return at once and must not keep the
+	// report.
 	Progress func(*Report)
 
 	Logger *slog.Logger // receives warnings and notices for the operator, never content; default slog.Default()

@@ -127,8 +127,8 @@ type followed struct {
 
 var pageBlock = regexp.MustCompile("(?s)```(\\w*)\n(.*?)```")
 
-// TestPageImportsAnOldTable follows docs/how-to/move-from-your-own-table.md. It runs the page's SQL, and checks that the page's Go
-// code is in follow.
+// TestPageImportsAnOldTable follows docs/how-to/move-from-your-own-table.md. It runs the page's SQL, and checks that
+// the page's Go code is in follow.
 // Failure: F31
 func TestPageImportsAnOldTable(t *testing.T) {
 	t.Parallel()
@@ -230,8 +230,8 @@ func TestPageImportsAnOldTable(t *testing.T) {
 	assert.Equal(t, 5, rest, "two reports and the refused rows")
 }
 
-// TestOtherExpressionsOfThePageAreRight checks two more expressions of the page. One is the due time for a service that writes
-// the time of another zone. The other is the condition for an old timer that stays on.
+// TestOtherExpressionsOfThePageAreRight checks two more expressions of the page. One is the due time for a service that
+// writes the time of another zone. The other is the condition for an old timer that stays on.
 func TestOtherExpressionsOfThePageAreRight(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/how-to/move-from-your-own-table.md")

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Report counts what a pass of an Import did. After a DryRun it counts what a pass would do. The keys of Recorded, Known
-// and Refused are business types.
+// Report counts what a pass of an Import did. After a DryRun it counts what a pass would do. The keys of Recorded,
+// Known and Refused are business types.
 type Report struct {
 	Rows     int            // rows that Config.Where found
 	Recorded map[string]int // rows that became entries

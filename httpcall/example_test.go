@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/httpcall"
 )
 
-// A handler returns the error of PostJSON unchanged. A status of 422 ends the attempts, because the service has read the
-// content and will never accept it.
+// A handler returns the error of PostJSON unchanged. A status of 422 ends the attempts, because the service has read
+// the content and will never accept it.
 func ExamplePostJSON() {
 	payments := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(httpcall.KeyHeader) == "43-0" {

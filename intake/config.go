@@ -24,12 +24,12 @@ type Config struct {
 	Entry func(m *Message) (compensator.NewEntry, error)
 
 	// Work is optional. It writes the business rows of a batch through tx. The same transaction records the entries.
-	// Work gets only the messages that have no entry yet. Its writes and the entries commit together or not at all. Work
-	// must not end tx. If one message caused an error, Work can name that message with Fault.
+	// Work gets only the messages that have no entry yet. Its writes and the entries commit together or not at all.
+	// Work must not end tx. If one message caused an error, Work can name that message with Fault.
 	Work func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error
 
-	// Aside configures the handler of Type. Its entries hold failed messages, and messages that a person has requeued. A
-	// failed message is due after the delay Aside.Retry(1), or after 2 s if Aside.Retry panics.
+	// Aside configures the handler of Type. Its entries hold failed messages, and messages that a person has requeued.
+	// A failed message is due after the delay Aside.Retry(1), or after 2 s if Aside.Retry panics.
 	Aside compensator.HandlerConfig[Message]
 
 	Batch         int           // maximum number of messages in one transaction. Default 200, at most 1,000

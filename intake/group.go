@@ -148,7 +148,8 @@ func (g *group) Measure(ctx context.Context) (Backlog, error) {
 	}
 	b := Backlog{Lag: -1, Pending: pending.Val().Count}
 	for _, info := range groups.Val() {
-		// go-redis returns 0 for an unknown lag too. So trust a lag of 0 only if the group has received the last message.
+		// go-redis returns 0 for an unknown lag too. So trust a lag of 0 only if the group has received the last
+		// message.
 		if info.Name == g.Group && (info.Lag > 0 || info.LastDeliveredID == stream.Val().LastGeneratedID || stream.Val().Length == 0) {
 			b.Lag = info.Lag
 		}

@@ -15,8 +15,8 @@ import (
 // Message is one message of a source. When it is set aside, an entry stores it byte for byte. There is one exception:
 // see Fields.
 type Message struct {
-	// ID identifies the message within its source and group, and never changes. For a stream it is the entry id. For Kafka
-	// it may be topic, partition and offset.
+	// ID identifies the message within its source and group, and never changes. For a stream it is the entry id. For
+	// Kafka it may be topic, partition and offset.
 	ID string
 
 	// Fields holds the fields of a stream's message, or the headers of a message from another source. If a field name

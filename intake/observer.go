@@ -38,7 +38,8 @@ type WaitingEvent struct {
 type Stats struct {
 	Backlog
 
-	// Batches counts settled batches. Messages counts their messages. The other counts mean the same as in SettledEvent.
+	// Batches counts settled batches. Messages counts their messages. The other counts mean the same as in
+	// SettledEvent.
 	Batches, Messages, Recorded, Duplicates, Failed, SetAside, Refused int64
 }
 

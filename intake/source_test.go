@@ -92,7 +92,8 @@ func TestSourceThatFailsAndRepeatsItselfGetsOneEntryAMessage(t *testing.T) {
 	assert.Len(t, f.acked, 500)
 }
 
-// measured is a source that measures its backlog. It is notified when Run has ended. A test sends messages into its channel.
+// measured is a source that measures its backlog. It is notified when Run has ended. A test sends messages into its
+// channel.
 type measured struct {
 	messages chan Message
 	left     bool

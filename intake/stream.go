@@ -26,20 +26,20 @@ type Stream struct {
 	Group  string                // name of the group; Run creates it at the beginning of the stream if it does not exist
 
 	// Server distinguishes this stream from a stream of the same name on another server, or under another database
-	// number, when both go into one log. It can be any name that never changes. Leave it empty if there is only one such
-	// stream.
+	// number, when both go into one log. It can be any name that never changes. Leave it empty if there is only one
+	// such stream.
 	//
 	// Server is part of the idempotency keys. If you set, change or remove it later, redelivered messages count as new
 	// and are processed twice. So let the group acknowledge all messages before you change it.
 	Server string
 
-	// Consumer is the name of this process within the group. Two running processes must not share a name. By default the
-	// name consists of the host, the process id and a random part. When Run ends, it removes a default name from the
-	// group.
+	// Consumer is the name of this process within the group. Two running processes must not share a name. By default
+	// the name consists of the host, the process id and a random part. When Run ends, it removes a default name from
+	// the group.
 	Consumer string
 
-	// Block is how long Redis waits for new messages in one call. Run may take that long to end. Default 500 ms, at most
-	// 1 s.
+	// Block is how long Redis waits for new messages in one call. Run may take that long to end. Default 500 ms, at
+	// most 1 s.
 	Block time.Duration
 
 	// Idle is how long a message must have been pending before another consumer takes it over. Idle must be longer than

@@ -96,7 +96,8 @@ func (b OpenBreaker) String() string {
 		b.Since.UTC().Format(time.RFC3339), b.Probes, b.ProbeAt.UTC().Format(time.RFC3339))
 }
 
-// LimitedType is a type with entries that wait for a permit of their limit (TypeConfig.Limit). They are due, and cost no attempt.
+// LimitedType is a type with entries that wait for a permit of their limit (TypeConfig.Limit). They are due, and cost
+// no attempt.
 type LimitedType struct {
 	BusinessType string // business type of the entries
 	Limit        string // name of the limit

@@ -9,8 +9,8 @@ import (
 
 // Observer has callbacks for metrics and traces. Any field may be nil. Callbacks are called concurrently. The library
 // calls a callback in the goroutine that does the work, so a callback must not block. If a callback panics, the library
-// recovers and logs the panic. Later versions may add fields, so use field names in literals. For tracing you need these
-// callbacks and a middleware that creates a span around the handler.
+// recovers and logs the panic. Later versions may add fields, so use field names in literals. For tracing you need
+// these callbacks and a middleware that creates a span around the handler.
 type Observer struct {
 	// Recorded is called for each new entry after Record has written it. It is not called for a Duplicate. It runs in
 	// the caller's goroutine and before the transaction ends, so the entry may still be rolled back.
@@ -29,8 +29,8 @@ type Observer struct {
 	Settled func(SettledEvent)
 
 	// OutcomeDropped is called when an outcome no longer fits the version of the entry, because another process, a
-	// service or a person has changed the entry. A dropped outcome is no error. Unless the handler is transactional, the
-	// effect of the attempt may have happened twice. If the attempt succeeded but the entry has another result, for
+	// service or a person has changed the entry. A dropped outcome is no error. Unless the handler is transactional,
+	// the effect of the attempt may have happened twice. If the attempt succeeded but the entry has another result, for
 	// example because it was cancelled, the library also logs a warning.
 	OutcomeDropped func(SettledEvent)
 
@@ -80,8 +80,8 @@ type RecordedEvent struct {
 
 // AttemptEvent describes one attempt.
 type AttemptEvent struct {
-	// Context is the context of the handler. It has the values that were recorded with the entry. The entries of a batch
-	// share one context. In AttemptEnded the context has ended already.
+	// Context is the context of the handler. It has the values that were recorded with the entry. The entries of a
+	// batch share one context. In AttemptEnded the context has ended already.
 	Context        context.Context
 	ID             processlog.ID             // Entry.ID
 	IdempotencyKey processlog.IdempotencyKey // Entry.IdempotencyKey

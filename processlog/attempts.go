@@ -2,7 +2,7 @@ package processlog
 
 import "time"
 
-// AttemptVerdict is what followed from a failed attempt.
+// AttemptVerdict says what the library decided after a failed attempt.
 type AttemptVerdict string
 
 // The verdicts on failed attempts.
@@ -18,14 +18,14 @@ const (
 // MaxAttemptsKept is the maximum number of failed attempts that a store keeps of an entry.
 const MaxAttemptsKept = 50
 
-// FailedAttempt is an attempt that did not succeed. It is kept for people only, and the library decides nothing by it.
+// FailedAttempt is an attempt that did not succeed. It is stored for people, and the library bases no decision on it.
 // All times are by the database's clock.
 type FailedAttempt struct {
 	Version      uint64         `json:"version,string"`         // version of the entry during the attempt. The store sets it
 	Epoch        uint32         `json:"epoch"`                  // epoch of the entry
 	Number       int            `json:"attempt"`                // number of the attempt in its epoch, as Row.Attempt returns it
 	Compensating bool           `json:"compensating,omitempty"` // whether the compensation ran, not the handler
-	Verdict      AttemptVerdict `json:"verdict"`                // what followed from the attempt
+	Verdict      AttemptVerdict `json:"verdict"`                // what the library decided after the attempt
 	TimedOut     bool           `json:"timed_out,omitempty"`    // whether the attempt ended after its timeout, so that it may have had an effect
 	LostLeases   int            `json:"lost_leases,omitempty"`  // leases in a row before this attempt that ended with no outcome
 	Instance     string         `json:"instance"`               // process that ran the attempt, as host:pid
@@ -40,7 +40,9 @@ type FailedAttempt struct {
 // Late returns how long after its due time the entry was claimed.
 func (a *FailedAttempt) Late() time.Duration { return max(0, a.StartedAt.Sub(a.DueAt)) }
 
-// AttemptSlot returns where a store keeps an attempt of an entry. version is Outcome.Version. The versions of two
-// attempts of an entry differ by at least two. So their slots differ, unless their versions differ by at least
-// 2*MaxAttemptsKept - 1.
+// AttemptSlot returns the slot in which a store keeps an attempt of an entry. version is Outcome.Version. A new attempt
+// replaces the earlier attempt in its slot.
+//
+// The versions of two attempts of an entry differ by at least two. So two attempts share a slot only if their versions
+// differ by at least 2*MaxAttemptsKept - 1.
 func AttemptSlot(version uint64) uint64 { return version / 2 % MaxAttemptsKept }

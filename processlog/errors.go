@@ -50,15 +50,15 @@ var (
 
 // These are the causes with which the context of a handler ends. Read the cause with context.Cause.
 var (
-	// ErrLeaseLost says that another process may already run the entry. The library drops a failure of this attempt, and
-	// also a success of a transactional handler.
+	// ErrLeaseLost says that another process may already run the entry. The library drops a failure of this attempt,
+	// and also a success of a transactional handler.
 	ErrLeaseLost = errors.New("compensator: lease lost")
 
 	// ErrCancelled says that the entry was cancelled, completed or requeued while it ran.
 	ErrCancelled = errors.New("compensator: entry was cancelled while it ran")
 
-	// ErrStopping says that Run is ending. If a handler returns this error, the attempt does not count. The same is true
-	// for context.Canceled, which HTTP clients and drivers return.
+	// ErrStopping says that Run is ending. If a handler returns this error, the attempt does not count. The same is
+	// true for context.Canceled, which HTTP clients and drivers return.
 	ErrStopping = errors.New("compensator: stopping")
 
 	// ErrTimeout says that the Timeout of the type has passed.
@@ -163,8 +163,8 @@ type StateError struct {
 	State          State          // present state of the entry
 	Action         Action         // action that was refused. "wait for" and "read the result of" are from a Type of the root package
 
-	// CompensationBegun says that a compensation of this dead entry has begun. A service may not complete or cancel such
-	// an entry, because only a person can find out how much of the work was undone.
+	// CompensationBegun says that a compensation of this dead entry has begun. A service may not complete or cancel
+	// such an entry, because only a person can find out how much of the work was undone.
 	CompensationBegun bool
 
 	Erased bool // the entry cannot be requeued, because a person erased its content

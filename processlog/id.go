@@ -39,8 +39,8 @@ func (id ID) String() string { return strconv.FormatUint(id.row, 10) }
 // above 2^53.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText parses the text of MarshalText. Unlike ParseID it accepts the text of the zero ID, so that a struct with
-// an unset ID decodes its own JSON.
+// UnmarshalText parses the text of MarshalText. Unlike ParseID it accepts the text of the zero ID, so that a struct
+// with an unset ID decodes its own JSON.
 func (id *ID) UnmarshalText(text []byte) error {
 	if string(text) == "0" {
 		*id = ID{}

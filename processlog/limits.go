@@ -36,8 +36,8 @@ func Millis(d time.Duration) int64 {
 func Remaining(d time.Duration) int64 { return max(0, Millis(d)) }
 
 // DueAfter works like Millis, for a due time that the database computes as now + d. The database cuts now to
-// milliseconds, which would make the delay up to one millisecond too short. DueAfter adds this millisecond. It returns 0 if
-// d is not positive.
+// milliseconds, which would make the delay up to one millisecond too short. DueAfter adds this millisecond. It returns
+// 0 if d is not positive.
 func DueAfter(d time.Duration) int64 {
 	if d <= 0 {
 		return 0

@@ -50,12 +50,13 @@ type Operations interface {
 	// FaultsOf reads the Faults of the given entries. Entries without Faults are missing from the result.
 	FaultsOf(ctx context.Context, ids []ID) (map[ID]Faults, error)
 
-	// KeepAttempts prepares the store for Outcome.Attempt. From then on Purge deletes failed attempts with their entries,
-	// and an erasure clears their errors. KeepAttempts returns a *FieldError if the table of attempts is missing.
+	// KeepAttempts prepares the store for Outcome.Attempt. From then on Purge deletes failed attempts with their
+	// entries, and an erasure clears their errors. KeepAttempts returns a *FieldError if the table of attempts is
+	// missing.
 	KeepAttempts(ctx context.Context) error
 
-	// AttemptsOf reads the failed attempts of an entry, the oldest first. At most MaxAttemptsKept attempts are kept. A failed
-	// attempt is kept until another one is stored whose Version is higher by 2*MaxAttemptsKept - 1 or more.
+	// AttemptsOf reads the failed attempts of an entry, the oldest first. At most MaxAttemptsKept attempts are kept. A
+	// failed attempt is kept until another one is stored whose Version is higher by 2*MaxAttemptsKept - 1 or more.
 	AttemptsOf(ctx context.Context, id ID) ([]FailedAttempt, error)
 
 	// BlockedBy returns the entry that blocks the entry id, or the zero ID if none does. The blocking entry is the
@@ -64,17 +65,17 @@ type Operations interface {
 	BlockedBy(ctx context.Context, businessType string, id ID, dead bool) (ID, error)
 
 	// CaseGroups counts the open cases by type, fingerprint and currency. It returns the 1,000 groups with the most
-	// cases. businessTypes selects the types; nil means all types. failure selects one failure; the zero value means all
-	// failures.
+	// cases. businessTypes selects the types; nil means all types. failure selects one failure; the zero value means
+	// all failures.
 	CaseGroups(ctx context.Context, businessTypes []string, failure Fingerprint) ([]CaseGroup, error)
 
 	// Types returns the known business types, sorted. A type is known if it is in the log, in the newest 1,000
 	// operations, or in a setting that pauses or has paused the type. The cost does not grow with the log.
 	Types(ctx context.Context) ([]string, error)
 
-	// AssignCases assigns open cases to owner in one transaction. If owner is empty, the cases have no owner afterwards.
-	// A case is assigned only if its version is still the one in seen. For each assigned case AssignCases records op,
-	// with the entry and the type of the case.
+	// AssignCases assigns open cases to owner in one transaction. If owner is empty, the cases have no owner
+	// afterwards. A case is assigned only if its version is still the one in seen. For each assigned case AssignCases
+	// records op, with the entry and the type of the case.
 	//
 	// AssignCases returns one error for each case, in the order of seen: nil, ErrChanged, or ErrNotFound if there is no
 	// open case. No case may be named twice.

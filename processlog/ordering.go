@@ -85,8 +85,8 @@ type KeyState struct {
 	Taken bool // whether another entry that counts has a lease under another token
 
 	// Members are the entries that count, in order, at most MaxMembers. Members is nil if an entry that counts is held
-	// under a token other than the caller's. An entry is held from its claim until its release, even after its lease has
-	// ended.
+	// under a token other than the caller's. An entry is held from its claim until its release, even after its lease
+	// has ended.
 	Members []Member
 }
 

@@ -12,13 +12,13 @@ import (
 // The methods of Queue are called concurrently. They take remaining durations and no times, because the queue has its
 // own clock. An implementation is right if it passes suite.TestQueue of package compensatortest/suite.
 type Queue interface {
-	// Check returns the reason if this queue cannot be used. fingerprint is Store.Fingerprint. If two databases used the
-	// same prefix in Redis, they would remove each other's entries. So Check refuses the second database. New and each
-	// round of the reconciler call Check, because a queue that lost everything may have got a new owner.
+	// Check returns the reason if this queue cannot be used. fingerprint is Store.Fingerprint. If two databases used
+	// the same prefix in Redis, they would remove each other's entries. So Check refuses the second database. New and
+	// each round of the reconciler call Check, because a queue that lost everything may have got a new owner.
 	Check(ctx context.Context, fingerprint string) error
 
-	// Enqueue adds entries. Each entry becomes due after its In. If the queue already has the entry, the entry keeps its
-	// due time, with one exception: a due time later than In plus MaxLease becomes In. If a type already has Limit
+	// Enqueue adds entries. Each entry becomes due after its In. If the queue already has the entry, the entry keeps
+	// its due time, with one exception: a due time later than In plus MaxLease becomes In. If a type already has Limit
 	// members, Enqueue leaves out entries of this type with In > Near.
 	//
 	// newHeads are the types whose earliest due time has become earlier. lost are the types of which the queue may lack

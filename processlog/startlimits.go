@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// StartLimits is the part of a store for types whose starts are limited over all processes. A separate table has one row
-// for each limit and key. The row holds a time (see StartLimit.Interval), and the entries that hold a permit.
+// StartLimits is the part of a store for types whose starts are limited over all processes. A separate table has one
+// row for each limit and key. The row holds a time (see StartLimit.Interval), and the entries that hold a permit.
 //
 // A permit lasts as long as the lease of its entry, and as long as the entry has the version that the claim wrote. So
 // it ends when the lease ends. It also ends when the entry is written again: by its outcome, by a release, or by a
@@ -16,7 +16,8 @@ type StartLimits interface {
 	// and is in Claimed.Limited. Claimed.Rooms says what is left for each key of the wanted entries.
 	//
 	// Permits are taken in the transaction of the claim, and committed with its leases. All claims under one limit take
-	// turns. They compute the time of each start from the clock of the database, while no other claim can take a permit.
+	// turns. They compute the time of each start from the clock of the database, while no other claim can take a
+	// permit.
 	//
 	// A permit whose lease has ended goes to another entry. ClaimLimited then also raises the version of the entry that
 	// held it, so that its holder can neither renew the lease nor store a failure.
@@ -41,16 +42,16 @@ type StartLimits interface {
 type StartLimit struct {
 	Name string // 1 to MaxName characters; types with the same name share the limit
 
-	// Interval is the time between two starts at the full rate; 0: the rate is not limited. In every window of time no more
-	// than window/Interval + Burst starts are granted, as the database's clock shows. Not negative.
+	// Interval is the time between two starts at the full rate; 0: the rate is not limited. In every window of time no
+	// more than window/Interval + Burst starts are granted, as the database's clock shows. Not negative.
 	Interval time.Duration
 	Burst    int // starts that may follow each other at once after a pause; at least 1 if Interval is set
 
 	Concurrent int // entries that may hold a permit at once, at most MaxConcurrent; 0: any number
 
-	// Key returns the key of an entry, at most MaxOrderingKey bytes. limited is false for an entry that needs no permit. ok is false
-	// for an entry that must not start, and ClaimLimited then refuses it. If Key is nil, all entries share the key "".
-	// Key is called while the row is locked, so it must not block.
+	// Key returns the key of an entry, at most MaxOrderingKey bytes. limited is false for an entry that needs no
+	// permit. ok is false for an entry that must not start, and ClaimLimited then refuses it. If Key is nil, all
+	// entries share the key "". Key is called while the row is locked, so it must not block.
 	Key func(row *Row) (key string, limited, ok bool)
 }
 
@@ -73,8 +74,8 @@ func (l *StartLimit) Of(row *Row) (key string, limited, ok bool) {
 // Free returns how many starts are free for a key, and the time until one more start is free. ahead is the stored time
 // of the key minus the database's current time. Without a rate, any number is free.
 //
-// The stored time is the theoretical arrival time of the generic cell rate algorithm: each start moves it by Interval, from now
-// or from where it stands, whichever is later. It may stand at most Burst × Interval in the future.
+// The stored time is the theoretical arrival time of the generic cell rate algorithm: each start moves it by Interval,
+// from now or from where it stands, whichever is later. It may stand at most Burst × Interval in the future.
 func (l *StartLimit) Free(ahead time.Duration) (starts int, next time.Duration) {
 	if l.Interval == 0 {
 		return Unbounded, 0

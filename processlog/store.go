@@ -84,8 +84,8 @@ type Worker interface {
 	// like Load.
 	Versions(ctx context.Context, ids []ID) ([]Version, error)
 
-	// Heads returns the earliest next_at for each pair of a business type and a state from which entries can be claimed.
-	// Its cost grows with the number of types, not with the number of entries.
+	// Heads returns the earliest next_at for each pair of a business type and a state from which entries can be
+	// claimed. Its cost grows with the number of types, not with the number of entries.
 	Heads(ctx context.Context) ([]Head, error)
 
 	// Scan reads at most Window.Limit non-terminal entries of a window, ordered by (next_at, id).
@@ -100,9 +100,9 @@ type Worker interface {
 	// locked. If accept returns false, Claim does not lease the row. accept must not block.
 	//
 	// A claim adds one to the version and to the delivery count, and stores token. If the entry's lease is held under
-	// Wanted.Token, the delivery was counted already, so the delivery count stays. Claim never waits for rows that other
-	// transactions have locked. If the database refuses to write a row, Claim lists the row in Claimed.Rejected and
-	// claims the other rows.
+	// Wanted.Token, the delivery was counted already, so the delivery count stays. Claim never waits for rows that
+	// other transactions have locked. If the database refuses to write a row, Claim lists the row in Claimed.Rejected
+	// and claims the other rows.
 	//
 	// The claimed rows have their Faults. A Store may leave them out for a row without a LastError.
 	//
@@ -121,8 +121,8 @@ type Worker interface {
 
 	// Settle writes outcomes. Settle writes an outcome only if the row still has the Outcome's Version. Settle returns
 	// one result for each outcome, in the order of outcomes. No two outcomes may name the same entry. If the database
-	// refuses to write one row, Settle still writes the other rows. After an error the caller may call Settle again with
-	// the same token and outcomes. The token in a row shows that its outcome was applied already.
+	// refuses to write one row, Settle still writes the other rows. After an error the caller may call Settle again
+	// with the same token and outcomes. The token in a row shows that its outcome was applied already.
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
 
 	// SettleTx writes one outcome, with its Result, in the handler's transaction. It writes only if the row still has
@@ -141,21 +141,21 @@ type Changed struct {
 
 // Keeper is the part of a store that services and people use to read and change entries.
 type Keeper interface {
-	// Change applies one action of a service or a person, and returns the row as it was before. If tx is not nil, Change
-	// works in tx. proven has the same meaning as in Insert. If Change.After returns the same version, the entry is
-	// already as wanted, and Change writes nothing.
+	// Change applies one action of a service or a person, and returns the row as it was before. If tx is not nil,
+	// Change works in tx. proven has the same meaning as in Insert. If Change.After returns the same version, the entry
+	// is already as wanted, and Change writes nothing.
 	//
-	// An erasure keeps the time at which the entry ended. It deletes the entry's Result. After Operations.KeepAttempts it
-	// also clears the errors of the entry's failed attempts. It replaces each earlier audit
-	// record by the result of AuditRecord.Erased. It also removes the ordering notes of an entry that has ended, unless the entry is dead.
+	// An erasure keeps the time at which the entry ended. It deletes the entry's Result. After Operations.KeepAttempts
+	// it also clears the errors of the entry's failed attempts. It replaces each earlier audit record by the result of
+	// AuditRecord.Erased. It also removes the ordering notes of an entry that has ended, unless the entry is dead.
 	//
 	// Change may return ErrNotFound, a *StateError, an *OtherTypeError and, if tx is nil, ErrBusy. After these errors
 	// nothing is changed, and tx can still be used.
 	Change(ctx context.Context, tx Tx, proven bool, change Change) (Row, error)
 
 	// RequeueAll requeues, in one transaction, each entry whose version is still the one in seen. It returns one result
-	// for each entry, in the order of seen. Change.AfterSeen computes the new row. RequeueAll ignores the Ref of change.
-	// It never waits for rows that other transactions have locked. seen must not name an entry twice.
+	// for each entry, in the order of seen. Change.AfterSeen computes the new row. RequeueAll ignores the Ref of
+	// change. It never waits for rows that other transactions have locked. seen must not name an entry twice.
 	//
 	// After an error, either all changes were made or none. If all were made, a second call returns ErrChanged for each
 	// entry.
@@ -166,9 +166,9 @@ type Keeper interface {
 	// ErrBusy if waiting takes too long.
 	Resolve(ctx context.Context, ref Ref) (Row, error)
 
-	// Ends reads the committed rows of entries whose end somebody waits for. It works as Load does, with two differences.
-	// The row of an entry that succeeded with a result has this Result. The row of an entry that has not ended has no
-	// Content. Ends sends one statement for each 500 ids.
+	// Ends reads the committed rows of entries whose end somebody waits for. It works as Load does, with two
+	// differences. The row of an entry that succeeded with a result has this Result. The row of an entry that has not
+	// ended has no Content. Ends sends one statement for each 500 ids.
 	Ends(ctx context.Context, ids []ID) ([]Row, error)
 
 	// List reads one page of committed rows for people: see Log.List of package admin.
@@ -184,9 +184,9 @@ type Keeper interface {
 	Note(ctx context.Context, action Action, by AuditInfo) error
 
 	// Purge deletes up to limit entries that reached state more than age ago, with their Faults and Results. After
-	// Operations.KeepAttempts it also deletes their failed attempts. It returns the number of deleted entries. An empty businessType selects all types. Purge skips entries that another transaction has
-	// locked in any index. A transaction that records the key of a deleted entry at the same time waits for one short
-	// transaction at most.
+	// Operations.KeepAttempts it also deletes their failed attempts. It returns the number of deleted entries. An empty
+	// businessType selects all types. Purge skips entries that another transaction has locked in any index. A
+	// transaction that records the key of a deleted entry at the same time waits for one short transaction at most.
 	//
 	// A *RefusedError names entries that the database refuses to delete. Purge deletes and counts the other entries.
 	Purge(ctx context.Context, businessType string, state State, age time.Duration, limit int) (int, error)
@@ -205,8 +205,8 @@ type Calendar interface {
 	BeginMark(ctx context.Context, businessType string) (bool, error)
 
 	// MoveMark moves a mark in a transaction of Begin. It changes nothing and returns false in two cases: the time of
-	// the mark is not the argument from any more, or another transaction has locked the mark. MoveMark does not wait for
-	// that lock.
+	// the mark is not the argument from any more, or another transaction has locked the mark. MoveMark does not wait
+	// for that lock.
 	MoveMark(ctx context.Context, tx Tx, businessType string, from, to time.Time) (bool, error)
 }
 
@@ -229,8 +229,8 @@ type Draft struct {
 	Done        bool          // insert the entry as succeeded, ended by complete, because the recorder does the work itself. Then Delay and Lease are 0
 }
 
-// Row returns the row of a draft, with what the recorder chose and nothing else: the key, the type, the ids and names, and
-// the content. It shares Content with the draft.
+// Row returns the row of a draft, with what the recorder chose and nothing else: the key, the type, the ids and names,
+// and the content. It shares Content with the draft.
 func (d *Draft) Row() Row {
 	return Row{
 		IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BatchID: d.BatchID, BusinessID: d.BusinessID,
@@ -285,7 +285,8 @@ type Row struct {
 	LeaseLeft time.Duration // end of the lease minus the database's current time; ≤ 0: no lease
 }
 
-// Draft returns a draft with what the recorder chose and nothing else, as Draft.Row does. It shares Content with the row.
+// Draft returns a draft with what the recorder chose and nothing else, as Draft.Row does. It shares Content with the
+// row.
 func (r *Row) Draft() Draft {
 	return Draft{
 		IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, BatchID: r.BatchID, BusinessID: r.BusinessID,
@@ -304,8 +305,8 @@ type Faults struct {
 	ServerFaults int    // number of consecutive attempts that ended with an error of the database which their own statement may have caused
 	ServerDowns  int    // number of consecutive attempts that ended because the whole server was unusable
 
-	// OutcomeUnknown reports whether an attempt of this epoch may have had an effect that the log does not know. Such an
-	// attempt timed out, or its lease ended without an outcome.
+	// OutcomeUnknown reports whether an attempt of this epoch may have had an effect that the log does not know. Such
+	// an attempt timed out, or its lease ended without an outcome.
 	OutcomeUnknown bool
 }
 
@@ -376,8 +377,8 @@ type Unrenewed struct {
 	Lost []ID // entries that the caller no longer holds: the version differs, or the state is terminal
 	Busy []ID // entries that the caller still holds, but whose rows another transaction has locked. Call Renew again
 
-	// Rejected lists entries that the caller still holds, but whose rows the database refuses to write, for example by a
-	// trigger.
+	// Rejected lists entries that the caller still holds, but whose rows the database refuses to write, for example by
+	// a trigger.
 	Rejected []Refusal
 }
 
@@ -390,8 +391,8 @@ type Outcome struct {
 
 	Version uint64 // the outcome is written only if the row still has this version, or if Absorb allows it
 
-	// Absorb replaces the condition on Version for two states, because a success stays true even if another process holds
-	// the lease now. For other states it has no effect.
+	// Absorb replaces the condition on Version for two states, because a success stays true even if another process
+	// holds the lease now. For other states it has no effect.
 	//   - To is Succeeded: the row has the same epoch, and the entry is pending or retrying.
 	//   - To is Compensated: the row has the same epoch, and the entry is compensating.
 	Absorb bool
@@ -413,13 +414,13 @@ type Outcome struct {
 
 	Case *CaseDraft // for To = Dead: the case to open in the same transaction; nil: none
 
-	// Attempt is the failed attempt to store in the same transaction. nil: no attempt is stored, and no statement is sent
-	// for one. A Store ignores it if To is Succeeded or Compensated. SettleTx ignores Attempt.
+	// Attempt is the failed attempt to store in the same transaction. nil: no attempt is stored, and no statement is
+	// sent for one. A Store ignores it if To is Succeeded or Compensated. SettleTx ignores Attempt.
 	Attempt *FailedAttempt
 
 	// Result is the encoded result of the handler. It is stored in the transaction that stores the outcome, and only if
-	// To is Succeeded. An empty result that is not nil is stored, too. nil: there is no result, and no statement is sent
-	// for one.
+	// To is Succeeded. An empty result that is not nil is stored, too. nil: there is no result, and no statement is
+	// sent for one.
 	Result []byte
 }
 
@@ -453,8 +454,8 @@ type InvalidRow struct {
 // InvalidRowFinder is implemented by a Store whose table other programs may write to. The library calls InvalidRows
 // from time to time. The interface is optional.
 type InvalidRowFinder interface {
-	// InvalidRows returns up to limit invalid rows. The number of rows that it reads grows with the number of types, not
-	// with the number of entries.
+	// InvalidRows returns up to limit invalid rows. The number of rows that it reads grows with the number of types,
+	// not with the number of entries.
 	InvalidRows(ctx context.Context, limit int) ([]InvalidRow, error)
 }
 

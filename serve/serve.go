@@ -1,5 +1,5 @@
-// Package serve runs one or several logs together with servers and consumers, and stops them in the right order. It is a
-// separate package so that programs without it do not link net/http.
+// Package serve runs one or several logs together with servers and consumers, and stops them in the right order. It is
+// a separate package so that programs without it do not link net/http.
 package serve
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Log is a log to run. *compensator.Compensator implements it. If a Log also has a method Name() string, as a Compensator
-// does, errors name the log.
+// Log is a log to run. *compensator.Compensator implements it. If a Log also has a method Name() string, as a
+// Compensator does, errors name the log.
 type Log interface {
 	// Run works until the context ends. Then it stops within a time limit of its own. It returns nil after a normal
 	// stop.
@@ -42,8 +42,8 @@ type Config struct {
 	// timeout of each consumer. The default is 10 s. With Consumers it is 65 s, because an Intake takes up to 30 s by
 	// default, and a relay's Consumer twice as long.
 	//
-	// After that, the Run of each log takes up to 4/3 of its own Config.StopTimeout. The logs stop at the same time. Your
-	// platform must wait for StopTimeout plus the longest of these times before it kills the program.
+	// After that, the Run of each log takes up to 4/3 of its own Config.StopTimeout. The logs stop at the same time.
+	// Your platform must wait for StopTimeout plus the longest of these times before it kills the program.
 	StopTimeout time.Duration
 }
 
@@ -52,7 +52,8 @@ type Config struct {
 //
 //   - Servers take no new requests and finish the running requests. The contexts of consumers end. After this step
 //     nothing is recorded any more. During this step the logs still claim and run entries.
-//   - The contexts of the logs' Run end, all at once. Handlers end, and their outcomes are stored. Each log takes its own
+//   - The contexts of the logs' Run end, all at once. Handlers end, and their outcomes are stored. Each log takes its
+//     own
 //     stop timeout.
 //   - The servers in Inside have one second for their requests.
 //

@@ -33,19 +33,20 @@ type Options struct {
 	// Types says, for each business type, which parts of contents a reveal shows.
 	Types map[string]TypeView
 
-	// TrustedOrigins lists further origins whose forms may be posted, for example "https://ops.example.com". Set it if a
-	// proxy rewrites the Host header.
+	// TrustedOrigins lists further origins whose forms may be posted, for example "https://ops.example.com". Set it if
+	// a proxy rewrites the Host header.
 	TrustedOrigins []string
 
 	// Logger logs failures. The default is slog.Default().
 	Logger *slog.Logger
 }
 
-// TypeView says which values of a type's content and result a reveal shows. For all other fields a reveal shows only the names.
+// TypeView says which values of a type's content and result a reveal shows. For all other fields a reveal shows only
+// the names.
 type TypeView struct {
 	// Show lists fields of JSON content. A reveal shows their values and everything below them, for example "order.id".
-	// Elements of an array have the name of the array. "." shows the whole content, also if it is not JSON. By default a
-	// reveal shows no values.
+	// Elements of an array have the name of the array. "." shows the whole content, also if it is not JSON. By default
+	// a reveal shows no values.
 	Show []string
 
 	// ShowResult does the same as Show for the result of the handler.

@@ -28,7 +28,7 @@ type settlement struct {
 
 // outcomes holds the outcomes that wait to be stored.
 //
-// An outcome is stored in the database before the queue is told. If the process dies in between, the queue keeps an entry
+// An outcome is stored in the database before the queue is informed. If the process dies in between, the queue keeps an entry
 // that has ended. The next claim finds that out and removes the entry. In the other order, the queue could lose an entry
 // that has not ended.
 type outcomes struct {

@@ -64,8 +64,8 @@ type Rule struct {
 	Fault Fault
 	Delay time.Duration
 
-	// Hang leaves a connection open and silent after a drop, until Cut, Refuse or Close. See also HangUp. By default the
-	// proxy closes both sides.
+	// Hang leaves a connection open and silent after a drop, until Cut, Refuse or Close. See also HangUp. By default
+	// the proxy closes both sides.
 	Hang bool
 }
 

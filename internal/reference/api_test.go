@@ -30,8 +30,8 @@ const (
 	mostRootMethods = 16  // exported methods of Compensator
 )
 
-// TestExportedAPIIsTheGoldenFile fails when an exported name or signature changes. If the change is intended, add a line
-// to CHANGELOG.md and run: go test ./internal/reference -run ExportedAPI -update.
+// TestExportedAPIIsTheGoldenFile fails when an exported name or signature changes. If the change is intended, add a
+// line to CHANGELOG.md and run: go test ./internal/reference -run ExportedAPI -update.
 func TestExportedAPIIsTheGoldenFile(t *testing.T) {
 	var all strings.Builder
 	for _, dir := range stablePackages {
@@ -153,11 +153,11 @@ func specLines(tok token.Token, spec ast.Spec, text func(any) string) (lines []s
 	return lines
 }
 
-// TestEveryExportedNameHasAComment lists the exported names of the public packages that have no comment: types, functions,
-// constants, variables, methods, fields, and methods of interfaces.
+// TestEveryExportedNameHasAComment lists the exported names of the public packages that have no comment: types,
+// functions, constants, variables, methods, fields, and methods of interfaces.
 //
-// The comment stands before the name, or at the end of its line. The comment of a group is not enough, because an editor
-// does not show it for one name. Fields that stand on one line share a comment. These names need none:
+// The comment stands before the name, or at the end of its line. The comment of a group is not enough, because an
+// editor does not show it for one name. Fields that stand on one line share a comment. These names need none:
 //   - methods whose meaning the standard library fixes: see fixedMethods,
 //   - methods of types that are not exported, because no page shows them,
 //   - embedded fields, because their type has a comment.
@@ -204,7 +204,8 @@ func TestCommonestNamesHaveAnExampleThatRuns(t *testing.T) {
 	}
 }
 
-// fixedMethods are methods that belong to an interface of the standard library. Their meaning is known without a comment.
+// fixedMethods are methods that belong to an interface of the standard library. Their meaning is known without a
+// comment.
 var fixedMethods = []string{"Error", "Unwrap", "Is", "String", "MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "LogValue", "ServeHTTP"}
 
 // uncommented returns the exported names of the package in dir that have no comment, sorted.

@@ -54,9 +54,9 @@ func (n names) with(fields *ast.StructType) names {
 }
 
 var (
-	// codeLike matches quoted and marked texts, and everything that may be code. That is a path of a page, a qualified name,
-	// a name with an underscore, a word that begins with a capital, or a usual name of a parameter. A call keeps its
-	// arguments.
+	// codeLike matches quoted and marked texts, and everything that may be code. That is a path of a page, a qualified
+	// name, a name with an underscore, a word that begins with a capital, or a usual name of a parameter. A call keeps
+	// its arguments.
 	codeLike = regexp.MustCompile("\"[^\"]*\"|`[^`]*`" +
 		`|\bdocs/[\w/-]+\.md\b` +
 		`|\*?\b[a-z]\w*(?:/\w+)*\.[A-Z]\w*(?:\.[A-Z]\w*)*(?:\([^()]*\))?` +
@@ -72,8 +72,8 @@ var (
 	beforeNoun = regexp.MustCompile(`^ (?:entries|messages|rows|attempts|values|times|ids)\b`)
 )
 
-// code puts backticks around the identifiers of the API in one paragraph of a comment. subject is the identifier that the
-// comment describes, because a comment may begin with it before any verb.
+// code puts backticks around the identifiers of the API in one paragraph of a comment. subject is the identifier that
+// the comment describes, because a comment may begin with it before any verb.
 //
 // Inside a sentence, a name that is also an ordinary word is an identifier, because an ordinary word has no capital
 // there. At the beginning of a sentence the name is an identifier only if a verb follows. "Types says" has one, and

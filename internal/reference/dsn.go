@@ -33,8 +33,8 @@ var dsnSettings = []dsnSetting{
 // sessionVariable matches the text of a refusal that a DSN can cause.
 var sessionVariable = regexp.MustCompile(`in the session|sql_mode|without STRICT`)
 
-// dsnTable lists the parameters of a DSN, with what New does about a wrong value. It fails if New refuses a variable of the
-// session that the table lacks, or if the table names a variable that New does not look at.
+// dsnTable lists the parameters of a DSN, with what New does about a wrong value. It fails if New refuses a variable of
+// the session that the table lacks, or if the table names a variable that New does not look at.
 func dsnTable(root string) (string, error) {
 	store, err := parsePackage(root, "internal/sqlstore")
 	if err != nil {
@@ -120,7 +120,8 @@ func (s *source) dsnWarnings() map[string]bool {
 	return warned
 }
 
-// constantOf returns the value of a constant of the package, or "". A duration has the form that people read, such as "30 s".
+// constantOf returns the value of a constant of the package, or "". A duration has the form that people read, such as
+// "30 s".
 func constantOf(s *source, name string) (value string) {
 	s.specs(token.CONST, func(spec ast.Spec, _ string) {
 		values := spec.(*ast.ValueSpec)

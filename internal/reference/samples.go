@@ -94,8 +94,8 @@ func sample(root string, isGo bool, file, function, first, last string) (string,
 	return dedented(lines), nil
 }
 
-// indexOfLast returns the index of the first line that begins with the prefix `last`. It prefers a line that is indented
-// like lines[0]. The suffix "#2" of the prefix asks for the second such line.
+// indexOfLast returns the index of the first line that begins with the prefix `last`. It prefers a line that is
+// indented like lines[0]. The suffix "#2" of the prefix asks for the second such line.
 func indexOfLast(lines []string, last string) int {
 	last, number, _ := strings.Cut(last, "#")
 	left := 1

@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }
 
-// tools maps a migration tool to a function that runs the embedded files with it. Each tool has its own version table, as
-// the operations guide recommends.
+// tools maps a migration tool to a function that runs the embedded files with it. Each tool has its own version table,
+// as the operations guide recommends.
 var tools = map[string]func(t *testing.T, dsn string){
 	"goose":          runGoose,
 	"golang-migrate": runGolangMigrate,

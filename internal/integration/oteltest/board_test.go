@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This file generates the dashboard: go test -run TestDashboardIsTheGeneratedOne -write. So units, names and labels have one
-// source.
+// This file generates the dashboard: go test -run TestDashboardIsTheGeneratedOne -write. So units, names and labels
+// have one source.
 
 var write = flag.Bool("write", false, "write the dashboard again")
 

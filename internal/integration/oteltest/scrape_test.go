@@ -49,8 +49,8 @@ func TestDashboardAndRulesUseReportedMetrics(t *testing.T) {
 
 var documentedMetric = regexp.MustCompile("(?m)^\\| `[\\w.]+` \\| `(\\w+)` \\| ([\\w -]+) \\| (.*?) \\|")
 
-// TestDocsGiveThePrometheusNameAndTheLabelsOfEachMetric compares the table of docs/reference/telemetry.md with a scrape of
-// a running service. error_type and compensator_ended_by are on some series only, so the scrape may lack them.
+// TestDocsGiveThePrometheusNameAndTheLabelsOfEachMetric compares the table of docs/reference/telemetry.md with a scrape
+// of a running service. error_type and compensator_ended_by are on some series only, so the scrape may lack them.
 func TestDocsGiveThePrometheusNameAndTheLabelsOfEachMetric(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

@@ -88,7 +88,8 @@ func userEnvironment(t *testing.T, proxy, install string) []string {
 		"GOBIN="+install,
 		"GOSUMDB=off", // The checksum database does not know our versions.
 		"GOWORK=off",
-		// The cache must be writable to be removed. Compiled packages must not depend on its path, so that later runs find them.
+		// The cache must be writable to be removed. Compiled packages must not depend on its path, so that later runs
+		// find them.
 		"GOFLAGS=-modcacherw -trimpath",
 	)
 }
