@@ -34,7 +34,7 @@ except = $$($(GO) list ./... | grep -v $(foreach package,$(1),-e '/$(package)$$'
 tests/examples := $(call except,$(scenes))
 tests/internal/integration := $(call except,$(databases))
 tests/proof/chaos := ./history/... ./check/... ./report/...
-tests/bench := -short -skip '^Test(Bench|Scale|Order|Lease|Delay|Relay|Intake|Admin|Ready|Blocked)$$' ./...
+tests/bench := -short -skip '^Test(Bench|Scale|Order|Limits|Lease|Delay|Relay|Intake|Admin|Ready|Blocked)$$' ./...
 
 .PHONY: help
 help: ## list the targets
@@ -195,6 +195,10 @@ bench-blocked: ## count the sessions of four processes while a server blocks the
 bench-order: ## measure what the order of serial types costs: a backlog of 40 keys beside one without order, and calls of 20 ms, a minute; build/order.json
 	cd bench && $(GO) test -count=1 -timeout 30m -run '^TestOrder$$' -v .
 
+.PHONY: bench-limits
+bench-limits: ## measure what a limit costs: 400 entries at 20/s over two processes, and a backlog of 1,000 keys; some minutes; PAIRS=3; build/limits.json
+	cd bench && $(GO) test -count=1 -timeout 30m -run '^TestLimits$$' -v . $(if $(PAIRS),-pairs=$(PAIRS))
+
 .PHONY: bench-lease
 bench-lease: ## measure claims that write one lease row, fused commits, and a VARCHAR ended_by, beside today's statements; PART=drain,fused,varchar,sustained,log,bytes,calm,size,crowd,snapshot; build/lease.json
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestLease$$' -v . $(if $(SIZE),-size=$(SIZE)) $(if $(PAIRS),-pairs=$(PAIRS)) $(if $(PART),-only=$(PART))
@@ -232,6 +236,11 @@ crash: ## kill processes at every step of the code, on real servers; KILLS=20 at
 chaos: ## make faults in real servers and processes, and check the history; DURATION=1m SEED=1
 	cd proof/chaos && $(GO) test -count=1 -timeout 24h -skip '^TestSoak$$' -v . \
 		-chaos.duration=$(or $(DURATION),1m) -chaos.seed=$(or $(SEED),1) $(CHAOS)
+
+.PHONY: limits
+limits: ## kill and stop processes and servers, and check that limits hold over all processes; DURATION=10m SEED=1
+	$(GO) test -count=1 -timeout 24h -run '^TestLimitsHoldWhileProcessesAndServersFail$$' -v ./promises/limits \
+		-faults=$(or $(DURATION),10m) -faults-seed=$(or $(SEED),1)
 
 .PHONY: soak
 soak: ## measure the resources of services during long load; report in build/soak; DURATION=30m

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/bench/internal/child"
@@ -37,10 +39,11 @@ const victimEnv = "BENCH_VICTIM"
 
 // victim configures a process that runs entries until it is killed.
 type victim struct {
-	DSN, Redis string
+	DSN, Redis string // Redis is empty for a process without Redis
 	Lease      time.Duration
 	Entries    int           // entries that run at the same time
 	Takes      time.Duration // duration of each handler; 0 means that the victim records its own entries and their handlers never return
+	Limited    bool          // whether the type has the limit of limitOfRun
 }
 
 // killed kills a process that runs entries. A second process takes the entries over.
@@ -142,7 +145,15 @@ func (v victim) work() error {
 	if err != nil {
 		return err
 	}
-	l, err := openLibrary(db, newClient(v.Redis), compensator.HandlerConfig[raw]{Concurrency: v.Entries, Lease: v.Lease}, nil, func(context.Context, *compensator.Entry) error {
+	cfg := compensator.HandlerConfig[raw]{Concurrency: v.Entries, Lease: v.Lease}
+	if v.Limited {
+		cfg.Limit = limitOfRun
+	}
+	var client *redis.Client
+	if v.Redis != "" {
+		client = newClient(v.Redis)
+	}
+	l, err := openLibrary(db, client, cfg, nil, func(context.Context, *compensator.Entry) error {
 		time.Sleep(v.Takes)
 		return nil
 	})

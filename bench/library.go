@@ -47,10 +47,14 @@ func (a *arena) oursOn(db *sql.DB, cfg compensator.HandlerConfig[raw], handler f
 func openLibrary(db *sql.DB, client *redis.Client, cfg compensator.HandlerConfig[raw], operations *compensator.Operations, handler func(context.Context, *compensator.Entry) error) (*library, error) {
 	l := &library{db: db, client: client, stop: func() {}}
 	var err error
-	l.Compensator, err = compensator.New(context.Background(), compensator.Config{
-		DB: l.db, Redis: l.client, Logger: slog.New(slog.DiscardHandler), Operations: operations,
+	config := compensator.Config{
+		DB: l.db, Logger: slog.New(slog.DiscardHandler), Operations: operations,
 		Observer: observe.Observer{Settled: func(observe.SettledEvent) { l.settled.Add(1) }},
-	})
+	}
+	if client != nil {
+		config.Redis = client
+	}
+	l.Compensator, err = compensator.New(context.Background(), config)
 	if err == nil && handler != nil {
 		cfg.Codec = asIs{}
 		_, err = compensator.Handle(context.Background(), l.Compensator, benchType, func(ctx context.Context, e *compensator.Entry, _ raw) error { return handler(ctx, e) }, &cfg)

@@ -21,6 +21,7 @@ type orderRun struct {
 	Keys    int           `json:"keys"`
 	Each    int           `json:"each"` // entries per key
 	Serial  bool          `json:"serial"`
+	Limited bool          `json:"limited,omitempty"` // whether the type has a limit for each key, which is never reached
 	Redis   bool          `json:"redis"`
 	Handler time.Duration `json:"handler"` // duration of each handler call
 
@@ -94,6 +95,9 @@ func (r orderRun) typed() *compensator.TypeConfig {
 	cfg := &compensator.TypeConfig{Codec: asIs{}}
 	if r.Serial {
 		cfg.Serial = func(e *compensator.Entry) string { return e.UserID }
+	}
+	if r.Limited {
+		cfg.Limit = compensator.Limit{Rate: compensator.PerSecond(10_000), Burst: 10_000, Key: func(e *compensator.Entry) string { return e.UserID }}
 	}
 	return cfg
 }

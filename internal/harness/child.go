@@ -208,10 +208,17 @@ func (w *World) StartChild(p Program) *Child {
 	}
 	text, err := json.Marshal(p)
 	require.NoError(w.T, err)
+	return w.StartProcess(childEnv + "=" + string(text))
+}
+
+// StartProcess starts this test program again with an environment variable, NAME=value, that TestMain knows. The end of
+// the test kills the process if it still runs.
+func (w *World) StartProcess(env string) *Child {
+	w.T.Helper()
 	binary, err := os.Executable()
 	require.NoError(w.T, err)
 	child := &Child{t: w.T, cmd: exec.Command(binary), done: make(chan struct{})}
-	child.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	child.cmd.Env = append(os.Environ(), env)
 	child.cmd.Stderr = child
 	stdin, err := child.cmd.StdinPipe()
 	require.NoError(w.T, err)

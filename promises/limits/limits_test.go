@@ -36,31 +36,29 @@ func watchGrants(w *harness.World) {
 // returns the number of all granted starts.
 func requireBound(w *harness.World, name string, interval time.Duration, burst int) (total int) {
 	w.T.Helper()
-	type grant struct {
-		key        string
-		at, starts int64
-	}
 	rows, err := w.DB.Query("SELECT limit_key, at, starts FROM grants WHERE limit_name=? ORDER BY seq", name)
 	require.NoError(w.T, err)
 	defer rows.Close()
-	byKey := make(map[string][]grant)
-	for rows.Next() {
-		var g grant
-		require.NoError(w.T, rows.Scan(&g.key, &g.at, &g.starts))
-		byKey[g.key] = append(byKey[g.key], g)
-		total += int(g.starts)
+	type period struct {
+		last int64         // time of the latest grant, in milliseconds
+		need time.Duration // largest value of starts × interval − length, over all periods that end at last
 	}
-	require.NoError(w.T, rows.Err())
-	for key, grants := range byKey {
-		for from := range grants {
-			sum := int64(0)
-			for to := from; to < len(grants); to++ {
-				sum += grants[to].starts
-				window := time.Duration(grants[to].at-grants[from].at) * time.Millisecond
-				require.LessOrEqual(w.T, time.Duration(sum), window/interval+time.Duration(burst), "key %q: %d starts within %v", key, sum, window)
-			}
+	fullest := make(map[string]period)
+	allowed := time.Duration(burst) * interval
+	for rows.Next() {
+		var key string
+		var at, starts int64
+		require.NoError(w.T, rows.Scan(&key, &at, &starts))
+		total += int(starts)
+		p := fullest[key]
+		p.need = max(0, p.need-time.Duration(at-p.last)*time.Millisecond) + time.Duration(starts)*interval
+		p.last = at
+		fullest[key] = p
+		if p.need > allowed {
+			require.LessOrEqual(w.T, p.need, allowed, "key %q: a period that ends at %d has too many starts", key, at)
 		}
 	}
+	require.NoError(w.T, rows.Err())
 	return total
 }
 

@@ -1,9 +1,16 @@
 package limits
 
 import (
+	"os"
 	"testing"
 
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+func TestMain(m *testing.M) {
+	if program := os.Getenv(workerEnv); program != "" {
+		work(program)
+		return
+	}
+	harness.Main(m)
+}

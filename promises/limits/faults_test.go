@@ -1,0 +1,249 @@
+package limits
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+var (
+	faultsFor  = flag.Duration("faults", 8*time.Second, "how long TestLimitsHoldWhileProcessesAndServersFail disturbs the processes")
+	faultsSeed = flag.Uint64("faults-seed", 1, "seed of its faults")
+)
+
+// limitedTypes are the types of the workers. Two of them share a limit.
+var limitedTypes = map[string]compensator.Limit{
+	"charge": {Rate: compensator.PerSecond(20), Burst: 5, Key: func(e *compensator.Entry) string { return e.UserID }},
+	"ship":   {Concurrent: 3},
+	"refund": {Rate: compensator.PerSecond(40), Burst: 3, Concurrent: 4, Of: "psp"},
+	"payout": {Rate: compensator.PerSecond(40), Burst: 3, Concurrent: 4, Of: "psp"},
+}
+
+var limitedNames = slices.Sorted(maps.Keys(limitedTypes))
+
+// workerEnv is the environment variable with the workerProgram of a worker process, as JSON.
+const workerEnv = "COMPENSATOR_LIMITS_WORKER"
+
+type workerProgram struct {
+	DSN, Redis, Prefix string // Redis is empty for a worker without Redis
+	Plain              bool   // whether the pool is opened without a Connector
+}
+
+// work handles the limited types until the process is killed.
+func work(program string) {
+	must := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+	}
+	var p workerProgram
+	must(json.Unmarshal([]byte(program), &p))
+	open := harness.Watched(p.DSN)
+	if p.Plain {
+		open = harness.Plain(p.DSN)
+	}
+	db, err := open()
+	must(err)
+	cfg := compensator.Config{DB: db, Prefix: p.Prefix, Lease: 2 * time.Second, Grace: 200 * time.Millisecond,
+		ReconcileInterval: 300 * time.Millisecond, PollInterval: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	if p.Redis != "" {
+		cfg.Redis = redis.NewClient(&redis.Options{Addr: p.Redis})
+	}
+	var c *compensator.Compensator
+	for c == nil { // The database may be down.
+		if c, err = compensator.New(context.Background(), cfg); err != nil {
+			<-time.After(100 * time.Millisecond)
+		}
+	}
+	for name, limit := range limitedTypes {
+		handler := &compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}
+		for {
+			_, err := compensator.Handle(context.Background(), c, name, func(context.Context, *compensator.Entry, harness.Order) error {
+				<-time.After(time.Duration(20+rand.IntN(60)) * time.Millisecond)
+				return nil
+			}, handler)
+			if err == nil {
+				break
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+	}
+	must(c.Run(context.Background()))
+}
+
+func startWorker(w *harness.World, p workerProgram) *harness.Child {
+	w.T.Helper()
+	p.DSN, p.Prefix = w.DSN, w.Name
+	text, err := json.Marshal(p)
+	require.NoError(w.T, err)
+	return w.StartProcess(workerEnv + "=" + string(text))
+}
+
+// watchLeases creates triggers that record each change of an entry's lease in the table leases.
+func watchLeases(w *harness.World) {
+	w.T.Helper()
+	w.Exec("CREATE TABLE leases (seq BIGINT AUTO_INCREMENT PRIMARY KEY, id BIGINT NOT NULL, business_type VARCHAR(64) NOT NULL, version BIGINT NOT NULL," +
+		" was_version BIGINT NOT NULL, lease_until BIGINT NOT NULL, at BIGINT NOT NULL) ENGINE=InnoDB")
+	w.Exec("CREATE TRIGGER leases_change AFTER UPDATE ON common_process_log FOR EACH ROW INSERT INTO leases (id, business_type, version, was_version, lease_until, at)" +
+		" VALUES (NEW.id, NEW.business_type, NEW.version, OLD.version, NEW.lease_until, " + harness.NowMillis + ")")
+}
+
+// mostPermits returns how many entries of the types held a permit at the same time, at most.
+func mostPermits(w *harness.World, types ...string) (most int) {
+	w.T.Helper()
+	rows, err := w.DB.Query("SELECT id, business_type, version, was_version, lease_until, at FROM leases ORDER BY seq")
+	require.NoError(w.T, err)
+	defer rows.Close()
+	held := make(map[int64]int64) // ends of the leases by entry
+	for rows.Next() {
+		var id, version, was, until, at int64
+		var name string
+		require.NoError(w.T, rows.Scan(&id, &name, &version, &was, &until, &at))
+		if !slices.Contains(types, name) {
+			continue
+		}
+		_, renewed := held[id]
+		if version != was {
+			delete(held, id) // Another version has no permit, unless this change is a claim.
+		}
+		if until == 0 || version == was && !renewed {
+			continue
+		}
+		held[id] = until
+		now := 0
+		for _, end := range held {
+			if end > at {
+				now++
+			}
+		}
+		most = max(most, now)
+	}
+	require.NoError(w.T, rows.Err())
+	return most
+}
+
+// Three processes work while faults come one after the other: SIGKILL and SIGSTOP of a process, a database that stands still or
+// crashes, a Redis that stands still or forgets everything. Triggers record each grant and each lease, so the check does not
+// trust the library. make limits DURATION=10m runs it for longer.
+// Failure: F1
+func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
+	t.Parallel()
+	database, queue := testservers.NewSQL(t), testservers.NewRedis(t)
+	w := harness.WorldAt(t, database.Database(t))
+	w.Redis, w.Name = harness.RedisClient(t, queue), "limits"
+	watchGrants(w)
+	watchLeases(w)
+	workers := make([]*harness.Child, 3)
+	start := func(n int) {
+		p := workerProgram{Plain: n == 1}
+		if n != 2 {
+			p.Redis = queue.Addr()
+		}
+		workers[n] = startWorker(w, p)
+	}
+	for n := range workers {
+		start(n)
+	}
+	stop := record(w)
+
+	random := rand.New(rand.NewPCG(*faultsSeed, 0))
+	between := func(least, most time.Duration) {
+		harness.Elapse(least + time.Duration(random.Int64N(int64(most-least))))
+	}
+	faults := []func(){
+		func() { n := random.IntN(len(workers)); workers[n].Kill(); start(n) },
+		func() {
+			worker := workers[random.IntN(len(workers))]
+			worker.Signal(syscall.SIGSTOP)
+			between(50*time.Millisecond, 3500*time.Millisecond) // up to longer than its leases
+			worker.Signal(syscall.SIGCONT)
+		},
+		func() { database.Pause(); between(50*time.Millisecond, 2500*time.Millisecond); database.Resume() },
+		func() { database.Kill(); database.Restart(t) },
+		func() { require.NoError(t, w.Redis.FlushAll(t.Context()).Err()) },
+		func() { queue.Pause(); between(50*time.Millisecond, 1500*time.Millisecond); queue.Resume() },
+	}
+	rounds := 0
+	for end := time.Now().Add(*faultsFor); rounds == 0 || time.Now().Before(end); rounds++ {
+		random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+		for _, fault := range faults {
+			fault()
+			between(100*time.Millisecond, 700*time.Millisecond)
+		}
+	}
+	recorded := stop()
+	w.WaitAllEnded()
+	for _, worker := range workers {
+		worker.Kill()
+	}
+
+	require.Equal(t, recorded, w.Count("common_process_log WHERE state=1"), "each committed entry has succeeded")
+	charges, calls := requireBound(w, "charge", time.Second/20, 5), requireBound(w, "psp", time.Second/40, 3)
+	ships, both := mostPermits(w, "ship"), mostPermits(w, "refund", "payout")
+	require.LessOrEqual(t, ships, 3)
+	require.LessOrEqual(t, both, 4)
+	require.Equal(t, 3, ships, "the limit was reached")
+	t.Logf("%d entries, %d and %d starts granted, at most %d and %d permits at once, %d rounds of faults", recorded, charges, calls, ships, both, rounds)
+}
+
+// record records entries of all types in small batches, while few are open. stop returns the number of recorded entries.
+func record(w *harness.World) (stop func() int) {
+	w.T.Helper()
+	ctx, cancel := context.WithCancel(w.T.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for n := 0; ctx.Err() == nil; n++ {
+			_ = fill(ctx, w.DB, limitedNames[n%len(limitedNames)], n) // The database may be down.
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return func() int {
+		cancel()
+		<-ended
+		return w.Count("common_process_log")
+	}
+}
+
+// fill inserts ten entries by SQL, as a service in another language does, if fewer than 60 of the type are open.
+func fill(ctx context.Context, db *sql.DB, name string, round int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var open int
+	if err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM common_process_log WHERE business_type=? AND state IN (0,-1)", name).Scan(&open); err != nil || open >= 60 {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	for i := range 10 {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO common_process_log (idempotent_id, business_type, user_id, content, next_at, created_at, updated_at) VALUES (?,?,?,'{}',"+harness.NowMillis+",UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))",
+			fmt.Sprintf("%s-%d-%d", name, round, i), name, fmt.Sprint("partner ", i%3)); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
