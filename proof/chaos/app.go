@@ -71,6 +71,7 @@ type appProcess struct {
 	history *history.Writer
 	db      *sql.DB
 	c       *compensator.Compensator
+	results map[string]*compensator.ResultType[job, result] // by the name of the type
 
 	recent recent
 	runs   atomic.Uint64 // number of handler runs
@@ -85,7 +86,7 @@ func RunApp() bool {
 	if text == "" {
 		return false
 	}
-	p := new(appProcess)
+	p := &appProcess{results: make(map[string]*compensator.ResultType[job, result])}
 	must(json.Unmarshal([]byte(text), &p.cfg))
 	p.run()
 	return true
@@ -152,6 +153,9 @@ func (p *appProcess) work(loading, working context.Context) {
 	if p.cfg.People > 0 {
 		load.Go(newPerson(p, random).run(loading))
 	}
+	for range waiters {
+		load.Go(newWaiter(p, random).run(loading))
+	}
 	fmt.Println(atWork)
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
@@ -214,8 +218,12 @@ func (p *appProcess) newCompensator(client *redis.Client) (*compensator.Compensa
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		Observer: p.observer(),
 	})
-	if err == nil && p.cfg.Runs {
+	switch {
+	case err != nil:
+	case p.cfg.Runs:
 		must(p.register(c))
+	default:
+		must(p.declareResults(c))
 	}
 	return c, err
 }

@@ -302,8 +302,10 @@ func (p *producer) again(entry compensator.NewEntry) compensator.NewEntry {
 
 func (p *producer) businessType() string {
 	switch n := p.rand.IntN(1000); {
-	case n < 300:
+	case n < 200:
 		return typePay
+	case n < 300:
+		return typeBook
 	case n < 550:
 		return typeShip
 	case n < 800:

@@ -43,13 +43,15 @@ const (
 	typeClose  = "close"  // often fails permanently; its compensation acts outside the database
 	typeSlow   = "slow"   // takes longer than its lease
 	typeFlaky  = "flaky"  // fails a few times first, sometimes too often
+	typeBook   = "book"   // calls outside the database, and then writes in the transaction of its success
 	typeOrphan = "orphan" // has no handler
 )
 
 // types are the business types as the checker knows them.
 var types = []history.Type{
 	{Name: typePay, Handler: history.HandlerTx, Compensation: history.CompensationTx, MaxAttempts: 4, MaxCompensateAttempts: 4, TimeoutMS: 1000},
-	{Name: typeShip, Handler: history.HandlerPlain, MaxAttempts: 3, TimeoutMS: 1000},
+	{Name: typeShip, Handler: history.HandlerPlain, MaxAttempts: 3, TimeoutMS: 1000, Returns: true},
+	{Name: typeBook, Handler: history.HandlerTx, MaxAttempts: 4, TimeoutMS: 1000, Returns: true},
 	{Name: typeMail, Handler: history.HandlerBatch, MaxAttempts: 3, TimeoutMS: 1000},
 	{Name: typeClose, Handler: history.HandlerPlain, Compensation: history.CompensationPlain, MaxAttempts: 2, MaxCompensateAttempts: 3, TimeoutMS: 1000, CompensateCrashed: true},
 	{Name: typeSlow, Handler: history.HandlerPlain, MaxAttempts: 3, TimeoutMS: 8000},
@@ -70,15 +72,20 @@ func (p *appProcess) register(c *compensator.Compensator) error {
 	var errs []error
 	for _, t := range types {
 		var err error
-		switch cfg := p.typeConfig(t); t.Handler {
-		case history.HandlerTx:
+		switch cfg := p.typeConfig(t); {
+		case t.Returns && t.Handler == history.HandlerTx:
+			cfg.Middleware = []compensator.Middleware{p.bookings}
+			p.results[t.Name], err = compensator.HandleCall(context.Background(), c, t.Name, p.bookCall, p.bookThen, &cfg)
+		case t.Returns:
+			p.results[t.Name], err = compensator.HandleResult(context.Background(), c, t.Name, p.shipWithResult, &cfg)
+		case t.Handler == history.HandlerTx:
 			_, err = compensator.HandleTx(context.Background(), c, t.Name, p.pay, &cfg)
-		case history.HandlerBatch:
+		case t.Handler == history.HandlerBatch:
 			_, err = compensator.HandleBatch(context.Background(), c, t.Name, p.mail, &compensator.BatchConfig[job]{
 				MaxAttempts: cfg.MaxAttempts, Timeout: cfg.Timeout, Retry: cfg.Retry,
 				Concurrency: 2, BatchSize: 20, BatchWait: 50 * time.Millisecond,
 			})
-		case history.HandlerPlain:
+		case t.Handler == history.HandlerPlain:
 			_, err = compensator.Handle(context.Background(), c, t.Name, p.ship, &cfg)
 		}
 		errs = append(errs, err)
@@ -104,13 +111,17 @@ func (p *appProcess) typeConfig(t history.Type) compensator.HandlerConfig[job] {
 // pay is a handler and a compensation. Its effect is a row that commits with the outcome.
 func (p *appProcess) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, j job) error {
 	return p.attempt(ctx, e, func(uint64) verdict {
-		_, err := tx.ExecContext(ctx, "INSERT INTO effects (entry_key, entry_id, epoch, compensation, version) VALUES (?,?,?,?,?)",
-			e.IdempotencyKey, e.ID.Row(), e.Epoch, e.State == compensator.Compensating, e.Version)
-		if err != nil {
+		if err := insertEffect(ctx, tx, e); err != nil {
 			return verdict{outcome: history.OutcomeUnavailable, err: compensator.Unavailable(err)}
 		}
 		return p.do(ctx, e, j)
 	})
+}
+
+func insertEffect(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO effects (entry_key, entry_id, epoch, compensation, version) VALUES (?,?,?,?,?)",
+		e.IdempotencyKey, e.ID.Row(), e.Epoch, e.State == compensator.Compensating, e.Version)
+	return err
 }
 
 // ship is a handler and a compensation with an effect outside the database.

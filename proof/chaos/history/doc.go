@@ -51,6 +51,8 @@ var kinds = map[string]func() Record{
 	"clock":              func() Record { return new(Clock) },
 	"audit":              func() Record { return new(Audit) },
 	"effect_row":         func() Record { return new(EffectRow) },
+	"result_row":         func() Record { return new(ResultRow) },
+	"waited":             func() Record { return new(Waited) },
 	"row":                func() Record { return new(Row) },
 	"member":             func() Record { return new(Member) },
 	"deadlock":           func() Record { return new(Deadlock) },

@@ -55,6 +55,7 @@ type Type struct {
 	LeaseMS               int64 `json:"lease_ms,omitempty"`
 	TimeoutMS             int64 `json:"timeout_ms,omitempty"`
 	CompensateCrashed     bool  `json:"compensate_crashed,omitempty"`
+	Returns               bool  `json:"returns,omitempty"` // whether the handler returns a result
 }
 
 // These are the kinds of handlers and compensations.

@@ -16,7 +16,7 @@ type wrongHistory struct {
 	tell   func(s *story)
 }
 
-var wrong = slices.Concat(wrongExistence, wrongClaims, wrongOutcomes, wrongPeople)
+var wrong = slices.Concat(wrongExistence, wrongClaims, wrongOutcomes, wrongPeople, wrongResults)
 
 // act cancels an entry that a story leaves open. If the entry stayed open, the checks would report it too.
 func (s *story) act(e *subject) {

@@ -122,6 +122,12 @@ func (b *builder) add(at Place, r history.Record) error {
 			return err
 		}
 		e.effects = append(e.effects, *r)
+	case *history.ResultRow:
+		e := b.entry(r.ID)
+		e.result, e.resultPlace = r, at
+	case *history.Waited:
+		b.seen(p, r.At)
+		b.l.waits = append(b.l.waits, waited{Waited: *r, place: at})
 	case *history.Row:
 		e := b.entry(r.ID)
 		e.row, e.rowPlace = r, at

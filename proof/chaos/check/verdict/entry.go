@@ -12,13 +12,15 @@ type Entry struct {
 	Key  string
 	Type string
 
-	steps    []step
-	attempts []attempt
-	effects  []history.EffectRow
-	row      *history.Row // row at the end of the run (nil: deleted or never there)
-	rowPlace Place
-	deleted  bool
-	torn     []Place // audit rows that do not start from the result of the audit row before
+	steps       []step
+	attempts    []attempt
+	effects     []history.EffectRow
+	row         *history.Row // row at the end of the run (nil: deleted or never there)
+	rowPlace    Place
+	result      *history.ResultRow // its row of the table of results at the end of the run, or nil
+	resultPlace Place
+	deleted     bool
+	torn        []Place // audit rows that do not start from the result of the audit row before
 }
 
 // image holds the columns of a row that the library changes.

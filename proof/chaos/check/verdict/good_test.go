@@ -6,7 +6,7 @@ import (
 )
 
 // strange are histories that look wrong but are legal.
-var strange = union(strangeCommits, strangeRuns, strangePeople)
+var strange = union(strangeCommits, strangeRuns, strangePeople, strangeResults)
 
 func union(parts ...map[string]func(s *story)) map[string]func(s *story) {
 	whole := make(map[string]func(s *story))

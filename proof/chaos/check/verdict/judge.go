@@ -78,6 +78,7 @@ func Judge(l *Ledger) *Verdict {
 		{"outcome", "every outcome comes from an attempt that held the claim", checkOutcomes, false},
 		{"lost success", "a success reported in time is recorded", checkLostSuccess, false},
 		{"effects", "a recorded success has exactly one transactional effect, and no other effect exists", checkEffects, false},
+		{"results", "an entry has a result exactly if its handler's success is stored, and a wait returns what was stored", checkResults, false},
 		{"compensation", "an entry is compensated only after a recorded failure, and never after its success", checkCompensation, false},
 		{"early", "no entry is claimed before it is due or while it is leased", checkEarly, false},
 		{"due", "an entry is due at the requested time", checkDue, false},

@@ -26,6 +26,7 @@ type Ledger struct {
 	inserts   []insert
 	keys      map[string][]int32 // inserts by idempotency key
 	resolved  []resolved
+	waits     []waited
 	actions   []action
 	events    []history.Event
 	marks     map[string]int64 // last time of each mark, in µs of the wall clock

@@ -45,6 +45,8 @@ func newStory(t testing.TB) *story {
 			{Name: "mail", Handler: history.HandlerBatch, MaxAttempts: 3, LeaseMS: storyLease},
 			{Name: "bomb", Handler: history.HandlerPlain, Compensation: history.CompensationPlain, CompensateCrashed: true, MaxAttempts: 3, MaxCompensateAttempts: 2, LeaseMS: storyLease},
 			{Name: "truck", Handler: history.HandlerPlain, MaxAttempts: 3, LeaseMS: storyLease},
+			{Name: "quote", Handler: history.HandlerPlain, MaxAttempts: 3, LeaseMS: storyLease, Returns: true},
+			{Name: "book", Handler: history.HandlerTx, MaxAttempts: 3, LeaseMS: storyLease, Returns: true},
 			{Name: "nobody", Handler: history.HandlerNone},
 		},
 	}

@@ -1,0 +1,154 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/proof/chaos/history"
+)
+
+// result is what a handler returns. It names the attempt, so that no two attempts return the same result.
+type result struct {
+	ID      uint64 `json:"id"`
+	Version uint64 `json:"version"`
+}
+
+func resultOf(e *compensator.Entry) result { return result{e.ID.Row(), e.Version} }
+
+// shipWithResult does the same as ship, and returns a result.
+func (p *appProcess) shipWithResult(ctx context.Context, e *compensator.Entry, j job) (result, error) {
+	return resultOf(e), p.ship(ctx, e, j)
+}
+
+// booking is a running attempt of typeBook. Its middleware puts it into the context.
+type booking struct {
+	run   uint64 // number of the run; 0: the call has not begun
+	ended bool   // whether the end of the attempt is in the history
+}
+
+type bookingKey struct{}
+
+// bookings is a middleware around both parts of typeBook. If the transaction cannot begin after the call, the second part
+// does not run. The middleware then writes the end of the attempt.
+func (p *appProcess) bookings(next compensator.HandlerFunc) compensator.HandlerFunc {
+	return func(ctx context.Context, e *compensator.Entry) error {
+		b := new(booking)
+		err := next(context.WithValue(ctx, bookingKey{}, b), e)
+		switch {
+		case b.run == 0 || b.ended:
+		case ctx.Err() != nil:
+			p.end(ctx, e, b.run, interrupted(ctx))
+		default:
+			p.end(ctx, e, b.run, verdict{outcome: history.OutcomeUnavailable})
+		}
+		return err
+	}
+}
+
+// bookCall is the part of typeBook that runs outside the database.
+func (p *appProcess) bookCall(ctx context.Context, e *compensator.Entry, j job) (result, error) {
+	b := ctx.Value(bookingKey{}).(*booking)
+	b.run = p.begin(e, 0)
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			p.endBooking(ctx, e, b, verdict{outcome: history.OutcomePanic})
+			panic(panicked)
+		}
+	}()
+	if v := p.do(ctx, e, j); v.err != nil {
+		p.endBooking(ctx, e, b, v)
+		return result{}, v.err
+	}
+	return resultOf(e), nil
+}
+
+// bookThen is the part of typeBook that writes in the transaction of the success.
+func (p *appProcess) bookThen(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ job, _ result) error {
+	v := succeeded
+	if err := insertEffect(ctx, tx, e); err != nil {
+		v = verdict{outcome: history.OutcomeUnavailable, err: compensator.Unavailable(err)}
+	}
+	p.endBooking(ctx, e, ctx.Value(bookingKey{}).(*booking), v)
+	return v.err
+}
+
+func (p *appProcess) endBooking(ctx context.Context, e *compensator.Entry, b *booking, v verdict) {
+	b.ended = true
+	p.end(ctx, e, b.run, v)
+}
+
+// declareResults declares the types with results in a process without handlers, so that its waiter can wait for them.
+func (p *appProcess) declareResults(c *compensator.Compensator) error {
+	for _, t := range types {
+		if t.Returns {
+			declared, err := compensator.DeclareResult[job, result](context.Background(), c, t.Name, nil)
+			if err != nil {
+				return err
+			}
+			p.results[t.Name] = declared
+		}
+	}
+	return nil
+}
+
+// waiter waits for entries that its process has recorded, as requests of clients do.
+type waiter struct {
+	*appProcess
+	rand *rand.Rand
+}
+
+func newWaiter(p *appProcess, random *rand.Rand) *waiter {
+	return &waiter{appProcess: p, rand: rand.New(rand.NewPCG(random.Uint64(), 6))}
+}
+
+// waiters is how many calls of Wait run at once in a process.
+const waiters = 3
+
+func (w *waiter) run(ctx context.Context) func() {
+	return func() {
+		for ctx.Err() == nil {
+			wait(ctx, time.Duration(w.rand.Int64N(int64(300*time.Millisecond))))
+			if entry, ok := w.recent.any(w.rand); ok && w.results[entry.content.BusinessType] != nil {
+				w.wait(entry)
+			}
+		}
+	}
+}
+
+// wait waits for an entry and writes the answer to the history. Errors that say nothing about the entry are left out.
+func (w *waiter) wait(entry recorded) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	e, r, err := w.results[entry.content.BusinessType].Wait(ctx, compensator.IdempotencyKey(entry.key))
+	if e == nil {
+		return
+	}
+	answer := &history.Waited{At: history.Now(), ID: e.ID.Row(), Key: string(e.IdempotencyKey), Version: e.Version, Epoch: e.Epoch, State: int8(e.State), Asked: entry.key}
+	switch {
+	case err == nil:
+		answer.Result = &history.Result{ID: r.ID, Version: r.Version}
+	case errors.Is(err, compensator.ErrNoResult):
+	default:
+		answer.Err, answer.Detail = classOf(err)
+	}
+	w.write(answer)
+}
+
+// dumpResults writes the table of results to the history.
+func (st *stage) dumpResults(w *batchWriter) error {
+	return st.query("SELECT entry_id, result_epoch, result FROM common_process_log_result ORDER BY entry_id", func(scan func(...any) error) error {
+		r, encoded := &history.ResultRow{}, []byte(nil)
+		if err := scan(&r.ID, &r.Epoch, &encoded); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(encoded, &r.Result); err != nil {
+			return err
+		}
+		w.add(r)
+		return nil
+	})
+}
