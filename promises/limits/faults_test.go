@@ -140,8 +140,8 @@ func mostPermits(w *harness.World, types ...string) (most int) {
 	return most
 }
 
-// Three processes work while faults come one after the other: SIGKILL and SIGSTOP of a process, a database that stands still or
-// crashes, a Redis that stands still or forgets everything. Triggers record each grant and each lease, so the check does not
+// Three processes work while faults follow each other. A process is killed or stopped, the database stands still or
+// crashes, and Redis stands still or loses everything. Triggers record each grant and each lease, so the check does not
 // trust the library. make limits DURATION=10m runs it for longer.
 // Failure: F1
 func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
