@@ -19,7 +19,7 @@ func (l lateness) count() int {
 
 func (l lateness) early() int { return l.within(math.MinInt, 0) }
 
-// within counts the orders that were closed from up to to milliseconds late, without to itself.
+// within counts the orders whose lateness in ms is at least the first argument and less than the second.
 func (l lateness) within(from, to int) (n int) {
 	for _, b := range l {
 		if b.ms >= from && b.ms < to {

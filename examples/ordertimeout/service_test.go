@@ -61,7 +61,7 @@ func (w *world) post(path string, body any) (int, order) {
 	return status, o
 }
 
-// The method get reads the order repeatedly until the condition until holds.
+// get reads the order repeatedly until it satisfies the condition.
 func (w *world) get(id uint64, until func(order) bool) order {
 	for {
 		response, err := http.Get(fmt.Sprintf("http://%s/orders/%d", w.client.address(), id))

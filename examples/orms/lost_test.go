@@ -173,7 +173,7 @@ func orders(t *testing.T, db *sql.DB) {
 	require.NoError(t, err)
 }
 
-// swallow makes the server roll back the transaction during the call of way. It discards the error.
+// swallow calls the function and makes the server roll back the transaction meanwhile. It discards the error.
 func swallow(t *testing.T, db *sql.DB, way func(id int) error) {
 	rival, err := db.Begin()
 	require.NoError(t, err)

@@ -92,11 +92,11 @@ func execute(t *testing.T, dsn string, statements ...string) {
 // sabotage maps the start of a promise's text to a statement that breaks the promise.
 var sabotage = map[string]string{
 	"committed orders":           "DELETE FROM shop_orders WHERE id = 1",
-	"entries: one an order":      "DELETE FROM shop_process_log WHERE business_id = '1' AND state = 1",
+	"entries: one per order":     "DELETE FROM shop_process_log WHERE business_id = '1' AND state = 1",
 	"entries not ended":          "UPDATE shop_process_log SET state = -1 WHERE business_id = '2'",
 	"entries still leased":       "UPDATE shop_process_log SET lease_until = 1 WHERE business_id = '2'",
-	"closings cancelled":         "UPDATE shop_process_log SET state = 1 WHERE state = 3",
-	"closings succeeded":         "UPDATE shop_process_log SET state = 3 WHERE state = 1",
+	"close entries cancelled":    "UPDATE shop_process_log SET state = 1 WHERE state = 3",
+	"close entries succeeded":    "UPDATE shop_process_log SET state = 3 WHERE state = 1",
 	"unpaid orders closed":       "UPDATE shop_orders SET status = 'open' WHERE id = 1",
 	"orders closed before":       "UPDATE shop_orders SET closed_at = pay_by - 1 WHERE id = 1",
 	"items with a wrong stock":   "UPDATE shop_stock SET n = n + 1 WHERE item = 'bread'",

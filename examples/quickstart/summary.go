@@ -26,19 +26,19 @@ func (p promise) ask(ctx context.Context, db interface {
 // outcomes lists numbers that are printed and not checked, because their values may vary.
 var outcomes = []promise{
 	{text: "calls of the warehouse; calls that were cut short were repeated with the same key", query: "SELECT COUNT(*) FROM shop_parcels"},
-	{text: "ms from the deadline to the latest closing; this includes the dead worker's lease and, without Redis, the poll interval", query: "SELECT MAX(closed_at - pay_by) FROM shop_orders"},
+	{text: "ms from the deadline to the latest close; this includes the dead worker's lease and, without Redis, the poll interval", query: "SELECT MAX(closed_at - pay_by) FROM shop_orders"},
 }
 
 // promises lists what the database must hold according to the shop's books.
 func promises(b books) []promise {
 	return []promise{
 		{"committed orders exist", b.committed, "SELECT COUNT(*) FROM shop_orders"},
-		{"entries: one an order and one a payment, none lost and none too many", b.committed + b.paid, "SELECT COUNT(*) FROM shop_process_log"},
+		{"entries: one per order and one per payment, none lost and none too many", b.committed + b.paid, "SELECT COUNT(*) FROM shop_process_log"},
 		{"entries not ended, or left to a person", 0, "SELECT COUNT(*) FROM shop_process_log WHERE state IN (0, -1, -3, -2)"},
 		{"entries still leased to a worker", 0, "SELECT COUNT(*) FROM shop_process_log WHERE lease_until > 0"},
 
-		{"closings cancelled, by the payment", b.paid, "SELECT COUNT(*) FROM shop_process_log WHERE business_type = 'close_unpaid' AND state = 3"},
-		{"closings succeeded", b.unpaid, "SELECT COUNT(*) FROM shop_process_log WHERE business_type = 'close_unpaid' AND state = 1"},
+		{"close entries cancelled by the payment", b.paid, "SELECT COUNT(*) FROM shop_process_log WHERE business_type = 'close_unpaid' AND state = 3"},
+		{"close entries succeeded", b.unpaid, "SELECT COUNT(*) FROM shop_process_log WHERE business_type = 'close_unpaid' AND state = 1"},
 		{"unpaid orders closed", b.unpaid, "SELECT COUNT(*) FROM shop_orders WHERE status = 'closed'"},
 		{"orders closed before their time to pay was over", 0, "SELECT COUNT(*) FROM shop_orders WHERE closed_at < pay_by"},
 		{"items with a wrong stock; each share was returned exactly once", 0, fmt.Sprintf("SELECT COUNT(*) FROM shop_stock s WHERE n <> %d - "+

@@ -164,7 +164,7 @@ func (s *shop) ask(method, url string) (status int, body, location string) {
 	return answer.StatusCode, string(text), answer.Header.Get("Location")
 }
 
-// link asks at a link until there is a result.
+// link requests the URL until the answer has a result.
 func (s *shop) link(url string) (result string) {
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		status, body, _ := s.ask("GET", url)

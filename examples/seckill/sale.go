@@ -12,7 +12,8 @@ func (s *sale) Sell(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	return s.SellOne(ctx, p, s.buy)
 }
 
-// buy takes a piece in Redis, then sells it in the database. If Redis has no piece for the buyer, buy asks no database.
+// buy takes a piece in Redis, then sells it in the database. If Redis has no piece for the buyer, buy does not query
+// the database.
 func (s *sale) buy(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	t := shop.NewTicket(p)
 	err := s.counter.take(ctx, &t)
@@ -72,8 +73,8 @@ func (s *sale) undo(ctx context.Context, tx *compensator.ScopedTx, _ *compensato
 	return s.PutBack(ctx, tx, t)
 }
 
-// Pay marks an order as paid. Payment and close handler both update the order's row if it is open, so only the first of
-// them succeeds.
+// Pay marks an order as paid. Pay and the close handler update the order's row only while the order is open, so only
+// the first of them succeeds.
 func (s *sale) Pay(ctx context.Context, id uint64) error {
 	return s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		t, err := s.SetPaid(ctx, tx, id)

@@ -85,14 +85,14 @@ func (s *scene) read(ctx context.Context, b *books) (err error) {
 func (b *books) report(out io.Writer) (wrong int) {
 	create, closing, back := b.Entries[createType], b.Entries[shop.CloseType], b.Entries[shop.ReturnType]
 	withPerson := create[compensator.Dead]
-	fmt.Fprintf(out, "%d checks of the stock during the sale; %d pieces of %d sold, %d tickets given back, %d undone, %d given up before they were sold, %d with a person\n",
+	fmt.Fprintf(out, "%d checks of the stock during the sale; %d pieces of %d sold, %d tickets given back, %d undone, %d given up before they were sold, %d waiting for a person\n",
 		b.Moments.Looks, b.Taken(), b.Stock, b.Ended, create[compensator.Compensated], create[compensator.Cancelled], withPerson)
 	s := &day.Sheet{Out: out}
 	b.Check(s, withPerson)
 	s.Expect("open tickets in Redis", b.open, 0)
 	s.Expect("accepted answers without a ticket", b.Unknown, 0)
 	s.Expect("orders made = create_order entries succeeded", b.Made(), create[compensator.Succeeded])
-	s.Expect("tickets = create_order entries succeeded, compensated or with a person", len(b.Known), create[compensator.Succeeded]+create[compensator.Compensated]+withPerson)
+	s.Expect("tickets = create_order entries succeeded, compensated or waiting for a person", len(b.Known), create[compensator.Succeeded]+create[compensator.Compensated]+withPerson)
 	s.Expect("orders closed = close_order entries succeeded", b.Orders[shop.StateClosed], closing[compensator.Succeeded])
 	s.Expect("orders paid = close_order entries cancelled", b.Orders[shop.StatePaid], closing[compensator.Cancelled])
 	s.Expect("tickets given back = orders closed + tickets undone", b.Ended, b.Orders[shop.StateClosed]+create[compensator.Compensated])

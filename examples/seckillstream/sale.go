@@ -82,8 +82,8 @@ func (s *sale) undo(ctx context.Context, tx *compensator.ScopedTx, _ *compensato
 	return err
 }
 
-// Pay marks an order as paid. Payment and close handler both update the order's row if it is open, so only the first of
-// them succeeds. The close entry of a paid order changes nothing.
+// Pay marks an order as paid. Pay and the close handler update the order's row only while the order is open, so only
+// the first of them succeeds. The close entry of a paid order changes nothing.
 func (s *sale) Pay(ctx context.Context, id uint64) error {
 	return s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := s.SetPaid(ctx, tx, id)

@@ -45,10 +45,10 @@ const (
 func (b *books) checks() []check {
 	few := `(SELECT COUNT(DISTINCT s.sending) FROM usersync_sendings s WHERE s.batch = l.batch_id AND s.user = l.business_id)`
 	return []check{
-		{"entries on their way, or leased", `SELECT COUNT(*) FROM usersync_log WHERE state IN (0, -1, -3) OR lease_until > 0`, 0},
+		{"entries that have not ended, or hold a lease", `SELECT COUNT(*) FROM usersync_log WHERE state IN (0, -1, -3) OR lease_until > 0`, 0},
 		{"entries that were neither completed by a consumer nor left to a person", `SELECT COUNT(*)` + ofEntry + `(l.state NOT IN (1, -2) OR l.state = 1 AND l.ended_by <> 'complete')`, 0},
-		{"entries with a person and no reason", `SELECT COUNT(*)` + ofEntry + `l.state = -2 AND COALESCE(l.last_error, '') = ''`, 0},
-		{"entries completed in time that ran all the same", `SELECT COUNT(DISTINCT l.id) FROM usersync_log l
+		{"entries that wait for a person without a reason", `SELECT COUNT(*)` + ofEntry + `l.state = -2 AND COALESCE(l.last_error, '') = ''`, 0},
+		{"entries that ran although they were completed before they were due", `SELECT COUNT(DISTINCT l.id) FROM usersync_log l
 			JOIN usersync_directory d ON d.batch = l.batch_id AND d.user = l.business_id JOIN usersync_sendings s ON s.batch = d.batch AND s.user = d.user
 			WHERE l.business_type = 'sync_user' AND d.synced_at < ` + due, 0},
 		{"users sent again before their time", `SELECT COUNT(*) FROM usersync_log l JOIN usersync_sendings s ON s.batch = l.batch_id AND s.user = l.business_id
@@ -168,14 +168,14 @@ func (b *books) report(out io.Writer) (wrong int) {
 	all, hopeless := len(b.uploaded), b.hopeless()
 	expect("users acknowledged", b.acknowledged, all)
 	expect("users stored", b.stored, all)
-	expect("entries, one a user", len(b.said), all)
+	expect("entries: one per user", len(b.said), all)
 	expect("users synced exactly once", b.once(), all-hopeless)
 	expect("users synced more than once", b.twice(), 0)
 	expect("users never synced", b.never(), 0)
 	expect("entries that say done for a user who is not synced", b.lied(), 0)
-	expect("hopeless users with a person", b.handed(), hopeless)
-	expect("synced, as the service reports", b.toldSynced, all-hopeless)
-	expect("with a person, as the service reports", b.toldPerson, hopeless)
+	expect("hopeless users who wait for a person", b.handed(), hopeless)
+	expect("users synced, according to the service", b.toldSynced, all-hopeless)
+	expect("users who wait for a person, according to the service", b.toldPerson, hopeless)
 	for _, c := range b.checks() {
 		expect(c.what, b.numbers[c.what], c.want)
 	}
@@ -204,9 +204,9 @@ func compare(out io.Writer, ours, manual *books) {
 	row("synced exactly once", func(b *books) any { return b.once() })
 	row("synced more than once", func(b *books) any { return b.twice() })
 	row("never synced, though they could be", func(b *books) any { return b.never() })
-	row("the log says done, the directory knows nothing", func(b *books) any { return b.lied() })
-	row("hopeless, and the log says so", func(b *books) any { return b.handed() })
-	row("from upload to directory: half / 99 % / the last", func(b *books) any {
+	row("the log says done, and the directory lacks the user", func(b *books) any { return b.lied() })
+	row("hopeless, and the log says failed", func(b *books) any { return b.handed() })
+	row("time from upload to directory: median / 99 % / longest", func(b *books) any {
 		return fmt.Sprintf("%v / %v / %v", b.wait(0.5), b.wait(0.99), b.wait(1))
 	})
 }

@@ -121,10 +121,10 @@ func TestWrongBooksAreFound(t *testing.T) {
 	t.Parallel()
 	u := sample("b", 2, 1)
 	b := &books{uploaded: map[message]user{{"b", u[0].ID}: u[0], {"b", u[1].ID}: u[1]}, synced: map[message]int{{"b", u[0].ID}: 2},
-		said: map[message]bool{{"b", u[1].ID}: true}, acknowledged: 2, stored: 2, numbers: map[string]int{"entries on their way, or leased": 1}, queued: 1}
+		said: map[message]bool{{"b", u[1].ID}: true}, acknowledged: 2, stored: 2, numbers: map[string]int{"entries that have not ended, or hold a lease": 1}, queued: 1}
 	var out bytes.Buffer
 	require.Equal(t, 8, b.report(&out), out.String())
-	for _, wrong := range []string{"entries, one a user", "users synced more than once", "users never synced", "entries that say done", "entries on their way", "messages left"} {
+	for _, wrong := range []string{"entries: one per user", "users synced more than once", "users never synced", "entries that say done", "entries that have not ended", "messages left"} {
 		require.Contains(t, out.String(), "WRONG  "+wrong)
 	}
 	require.Contains(t, out.String(), "ok     users acknowledged")

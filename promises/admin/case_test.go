@@ -177,7 +177,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 }
 
 // timesOutFirst registers a type with three attempts. The first attempt of each entry times out, perhaps after its
-// effect. The two others fail without a timeout, with the error that the argument says returns.
+// effect. The two others fail without a timeout. The last argument returns their errors.
 func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says func(e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	var calls harness.Calls

@@ -28,8 +28,8 @@ type explained struct {
 	next  int           // id of the next entry that is inserted by SQL
 }
 
-// later lists the codes of Next for an entry that waits for its next attempt. Which of them applies depends on whether
-// the queue holds the entry. It does so if the attempt is near.
+// later lists the codes of Next for an entry that waits for its next attempt: next_queue if the queue holds the entry,
+// and otherwise next_enqueue. After a rebuild, the queue holds the entry only if the attempt is near.
 const later = "next_queue|next_enqueue"
 
 // explainCase is one reason why an entry does not run.

@@ -98,8 +98,8 @@ func config(store processlog.Store, keep time.Duration) compensator.Config {
 	}
 }
 
-// start runs a process. The map types has the Keep of each type by its name. The content of an entry decides how the
-// entry ends.
+// start runs a process. types maps the name of each type to its Keep. The content of an entry decides how the entry
+// ends.
 func start(t *testing.T, cfg compensator.Config, types map[string]time.Duration) (*compensator.Compensator, func()) {
 	t.Helper()
 	c, err := compensator.New(t.Context(), cfg)

@@ -186,7 +186,7 @@ func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	})
 }
 
-// slowlyRenewing is a store whose renewals take the number of nanoseconds in takes.
+// slowlyRenewing is a store whose renewals take as long as the test sets.
 type slowlyRenewing struct {
 	*compensatortest.MemoryStore
 	takes atomic.Int64

@@ -136,7 +136,7 @@ func (b *bubbled) handle(_ context.Context, items []compensator.Item[harness.Ord
 	return nil
 }
 
-// record waits for the duration after, and then records one entry with the given delay.
+// record waits for the first duration. Then it records one entry with the second duration as its delay.
 func (b *bubbled) record(t *testing.T, after, delay time.Duration) {
 	t.Helper()
 	<-time.After(after)

@@ -154,8 +154,8 @@ func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T
 	require.Zero(t, w.Count("common_process_log WHERE lease_until>0"))
 }
 
-// Entries are admitted before the end of Run's context, and an observer or a busy processor delays their start. Their
-// handlers must not start after that end.
+// Entries are admitted, and an observer or a busy processor delays their start until Run's context has ended. Their
+// handlers must not start.
 // Failure: F80
 func TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp(t *testing.T) {
 	t.Parallel()

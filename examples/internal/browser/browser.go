@@ -66,7 +66,7 @@ func Until(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
 }
 
-// Text waits until the text of the first element that matches the selector equals the argument is.
+// Text waits until the first element that the selector matches has exactly the text of the second argument.
 func Text(selector, is string) chromedp.Action {
 	return Until(fmt.Sprintf(`document.querySelector(%q)?.textContent === %q`, selector, is))
 }

@@ -231,14 +231,14 @@ func (s *Sheet) Expect(what string, got, want int) {
 // Check makes the checks that both sales share. withPerson is the number of pieces whose entries wait for a person.
 // These pieces are taken from the stock and have no order.
 func (b *Books) Check(s *Sheet, withPerson int) {
-	s.Expect("moments in which more was sold than there is, or stock and tickets differed", b.Moments.Wrong, 0)
-	s.Expect("orders that live = stock taken - given back", b.Still()+withPerson, b.Taken())
-	s.Expect("tickets that live = stock taken - given back", len(b.Living), b.Taken())
-	s.Expect("buyers with more than one living order", b.twice()+b.Overlaps, 0)
+	s.Expect("checks of the stock that found more sold than there is, or a wrong number of tickets", b.Moments.Wrong, 0)
+	s.Expect("orders not closed = pieces missing from the stock", b.Still()+withPerson, b.Taken())
+	s.Expect("tickets not ended = pieces missing from the stock", len(b.Living), b.Taken())
+	s.Expect("buyers with more than one order that is not closed", b.twice()+b.Overlaps, 0)
 	s.Expect("stock in Redis = stock in the database", b.Counted.Stock, b.Left)
-	s.Expect("buyers of whom Redis and the database differ", b.otherTickets(), 0)
-	s.Expect("buyers shut out forever", b.shutOut()-withPerson, 0)
-	s.Expect("orders closed before their time", b.Early, 0)
+	s.Expect("buyers whose ticket differs between Redis and the database", b.otherTickets(), 0)
+	s.Expect("buyers without an order who can never buy", b.shutOut()-withPerson, 0)
+	s.Expect("orders closed before their deadline", b.Early, 0)
 	s.Expect("orders open", b.Orders[shop.StateOpen], 0)
 	s.Expect("acknowledged payments without a paid order", max(0, b.Paid-b.Orders[shop.StatePaid]), 0)
 	s.Expect("entries that have not ended", b.Stuck, 0)
@@ -266,7 +266,7 @@ func Compare(out io.Writer, ours, manual *Books, besides ...Row) {
 	row("refused otherwise", func(b *Books) any { return b.RefusedOtherwise })
 	row("no answer: the instance was down", func(b *Books) any { return b.Unanswered })
 	row("buyers who got only busy answers", func(b *Books) any { return b.LeftBusy })
-	row("an answer took: half / 99 %", func(b *Books) any {
+	row("time to an answer: median / 99 %", func(b *Books) any {
 		return fmt.Sprintf("%v / %v", crowd.Percentile(b.Took, 0.5), crowd.Percentile(b.Took, 0.99))
 	})
 	row("orders made", func(b *Books) any { return b.Made() })
@@ -275,9 +275,9 @@ func Compare(out io.Writer, ours, manual *Books, besides ...Row) {
 	row("stock without orders", func(b *Books) any { return b.stockWithoutOrders() })
 	row("buyers with two orders at once", func(b *Books) any { return b.twice() + b.Overlaps })
 	row("stock in Redis / in the database at the end", func(b *Books) any { return fmt.Sprintf("%d / %d", b.Counted.Stock, b.Left) })
-	row("buyers shut out forever", func(b *Books) any { return b.shutOut() })
+	row("buyers without an order who can never buy", func(b *Books) any { return b.shutOut() })
 	row("messages stuck", func(b *Books) any { return b.Stuck })
-	row("checks of the stock / of these wrong", func(b *Books) any { return fmt.Sprintf("%d / %d", b.Moments.Looks, b.Moments.Wrong) })
+	row("checks of the stock / checks that were wrong", func(b *Books) any { return fmt.Sprintf("%d / %d", b.Moments.Looks, b.Moments.Wrong) })
 	for _, r := range besides {
 		row(r.What, func(b *Books) any {
 			if b == ours {

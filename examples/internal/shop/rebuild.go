@@ -27,7 +27,8 @@ func (s *Shop) SellOne(ctx context.Context, p Purchase, buy func(context.Context
 }
 
 // Rebuild fills the counter from the database. The argument wrong is the edition that the caller found in the counter.
-// If the counter has another edition by now, it was filled meanwhile, and Rebuild does nothing.
+// If the counter now has another edition, and the database has the same, another caller has filled the counter. Rebuild
+// then does nothing.
 //
 // Rebuild locks the row of the goods, which every purchase and every return must update. It counts everything that was
 // committed before. Later transactions wait until Redis is filled. The database then refuses purchases with tickets of
