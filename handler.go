@@ -413,7 +413,7 @@ func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {
 	}
 	c.types.reads(name, cfg.Codec)
 	c.types.sealsBy(name, cfg.Codec)
-	c.types.knows(name, typeFacts{serial: cfg.Serial != nil, passDead: cfg.PassDead, decode: func(e *Entry) error {
+	c.types.knows(name, typeFacts{serial: cfg.Serial != nil, passDead: cfg.PassDead, limit: cfg.Limit.settings(c, name, cfg.Codec), decode: func(e *Entry) error {
 		var v T
 		return e.Decode(&v)
 	}})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/features"
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/operating"
 	"github.com/compensator-go/compensator/internal/sqlstore"
@@ -47,6 +48,8 @@ func (p program) SharedQueue() bool { return p.queue != nil }
 func (p program) Knows(businessType string) bool { return p.types.codec(businessType) != nil }
 
 func (p program) OpenBreakers() []observe.OpenBreaker { return p.features.OpenBreakers() }
+
+func (p program) Limited() []observe.LimitedType { return p.features.Limited() }
 
 func (p program) Scrub(text string) string { return p.scrub(text) }
 
@@ -136,6 +139,7 @@ func (p program) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]pro
 type typeFacts struct {
 	decode           func(e *Entry) error // decodes the content and drops the value
 	serial, passDead bool
+	limit            features.Limit // no limit has a name
 }
 
 // Local returns what this process knows about an entry and its type.
@@ -158,7 +162,11 @@ func (p program) Local(row *processlog.Row) operating.Local {
 	if !known || row.Erased {
 		return local
 	}
-	local.Serial, local.PassDead = facts.serial, facts.passDead
+	local.Known, local.Serial, local.PassDead = true, facts.serial, facts.passDead
+	if facts.limit.Name != "" {
+		local.Limit = facts.limit.Name
+		local.LimitKey, local.LimitHolds, local.KeyUnknown = p.features.LimitKey(facts.limit, row)
+	}
 	local.Undecodable = p.undecodable(row, facts)
 	if local.Undecodable == nil {
 		local.AfterBatch = p.followed(row)

@@ -168,7 +168,7 @@ func newBed(t *testing.T) *bed {
 				return compensator.Unavailable(errors.New("no answer about card " + `"` + secret + `", password=` + p.Card))
 			}
 			return nil
-		}, &compensator.HandlerConfig[payment]{Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
+		}, &compensator.HandlerConfig[payment]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: 1000}}, Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
 		require.NoError(t, err)
 		b.types[name] = typ
 		opts := func(id string) compensator.Options {

@@ -28,7 +28,7 @@ type Explanation struct {
 // SeeOverview it does not say who paused the type, or why. Without SeeErrors it masks errors. Without SeeAuditLog it
 // does not say who ended the entry. Without SeeContent it does not name the batch that the entry follows.
 //
-// Explain changes nothing. It sends at most six statements, and one command to the queue.
+// Explain changes nothing. It sends at most nine statements, and one command to the queue.
 func (d *Admin) Explain(ctx context.Context, a Actor, ref compensator.Ref) (Explanation, error) {
 	row, err := read(ctx, d, func(ctx context.Context) (processlog.Row, error) { return d.log.Row(ctx, ref) })
 	if err != nil {
@@ -203,6 +203,9 @@ func (x *explainer) waits(ctx context.Context) error {
 		return err
 	}
 	x.notDue(blocked != nil)
+	if err := x.limited(ctx); err != nil {
+		return err
+	}
 	if x.row.DeliveryCount > 0 {
 		x.because(Reason{Code: "lost_leases", N: x.row.DeliveryCount})
 	}
@@ -300,6 +303,75 @@ func (x *explainer) notDue(blocked bool) {
 		r.Text = x.d.scrubbed(x.row.LastError, x.inFull)
 	}
 	x.because(r)
+}
+
+// limited adds that the limit of the type allows no start. It asks the database, because the limit holds over all processes.
+func (x *explainer) limited(ctx context.Context) error {
+	if x.row.DueIn > 0 || x.local.Known && x.local.Limit == "" {
+		return nil
+	}
+	limit, found, err := x.limit(ctx)
+	if err != nil || !found {
+		return err
+	}
+	if limit.Keyed && (!x.local.Known || x.local.KeyUnknown != nil) {
+		x.because(Reason{Code: "limit_key_unknown", Name: limit.Name})
+		return nil
+	}
+	if x.local.Known && !x.local.LimitHolds {
+		return nil
+	}
+	k, err := read(ctx, x.d, func(ctx context.Context) (processlog.LimitedKey, error) {
+		return x.d.log.Operations().LimitedKey(ctx, limit, x.local.LimitKey)
+	})
+	if err != nil {
+		return err
+	}
+	values := limit.InForce()
+	if k.Starts == 0 {
+		n, per := values.Rate()
+		x.because(Reason{Code: "limited_rate", Name: limit.Name, Text: x.local.LimitKey, N: n, Every: per, At: x.found.At.Add(k.Next)})
+	}
+	if values.Concurrent > 0 && len(k.Holders) >= values.Concurrent {
+		x.because(Reason{Code: "limited_concurrent", Name: limit.Name, Text: x.local.LimitKey, N: values.Concurrent})
+		x.holders(ctx, k.Holders)
+	}
+	return nil
+}
+
+// limit returns the limit of the entry's type, as the database has it.
+func (x *explainer) limit(ctx context.Context) (processlog.StoredLimit, bool, error) {
+	limits, err := read(ctx, x.d, x.d.log.Operations().Limits)
+	if err != nil { // A reader may have no right to the table of limits.
+		x.because(Reason{Code: "limit_unknown", Text: x.masked(err)})
+		return processlog.StoredLimit{}, false, ctx.Err()
+	}
+	at := slices.IndexFunc(limits, func(l processlog.StoredLimit) bool {
+		if x.local.Known {
+			return l.Name == x.local.Limit
+		}
+		return slices.Contains(l.Types, x.row.BusinessType)
+	})
+	if at < 0 {
+		return processlog.StoredLimit{}, false, nil
+	}
+	return limits[at], true, nil
+}
+
+// mostHolders is how many holders of permits an explanation names.
+const mostHolders = 10
+
+// holders adds the entries that hold the permits. Entries of types that the actor may not see are left out.
+func (x *explainer) holders(ctx context.Context, holders []processlog.PermitHolder) {
+	r := Reason{Code: "limit_holders"}
+	for _, h := range holders {
+		if len(r.Entries) < mostHolders && x.d.may(ctx, x.a, SeeEntries, Subject{Type: h.BusinessType}) {
+			r.Entries = append(r.Entries, h.ID)
+		}
+	}
+	if len(r.Entries) > 0 {
+		x.because(r)
+	}
 }
 
 // behindBatch adds the batch that must end before the entry's handler is called.

@@ -140,6 +140,12 @@ func deeds() []deed {
 		{"paused", "Paused", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Paused(ctx, a))
 		}},
+		{"what is limited", "Limited", admin.SeeOverview, nil, false, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return d.Limited(ctx, a), nil
+		}},
+		{"limits", "Limits", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Limits(ctx, a))
+		}},
 		{"what is broken", "Broken", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return d.Broken(ctx, a), nil
 		}},

@@ -14,7 +14,7 @@ import (
 // Overview shows what needs attention, for the types that the actor may see.
 type Overview struct {
 	At     time.Time      `json:"at"`               // when the entries were counted, by the clock of this process
-	Types  []TypeOverview `json:"types"`            // types with unfinished or dead entries, paused types, and types with an open breaker; sorted by name
+	Types  []TypeOverview `json:"types"`            // types with unfinished or dead entries, paused types, and types with an open breaker or a limit that is used up; sorted by name
 	Health *Health        `json:"health,omitempty"` // health of this process and its servers
 }
 
@@ -26,6 +26,7 @@ type TypeOverview struct {
 	Overdue time.Duration `json:"overdue,omitempty"` // how long the oldest due entry has waited for a claim; 0: no due entry waits
 	Unknown bool          `json:"unknown,omitempty"` // whether entries are overdue and this process has no handler for the type
 	Paused  *Paused       `json:"paused,omitempty"`  // the pause; nil if the type is not paused
+	Limited *Limited      `json:"limited,omitempty"` // set if entries of the type wait for a limit, as far as this process knows
 	Broken  *Broken       `json:"breaker,omitempty"` // set if the breaker of the type is open in this process. Other processes may claim the type
 }
 
@@ -106,6 +107,10 @@ func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	broken := d.brokenAmong(ctx, a, health.OpenBreakers, sees)
 	for i := range broken {
 		of(broken[i].Type).Broken = &broken[i]
+	}
+	limited := d.limitedAmong(ctx, health.Limited, sees)
+	for i := range limited {
+		of(limited[i].Type).Limited = &limited[i]
 	}
 	if sees.sees(ctx, "") {
 		inFull := d.may(ctx, a, SeeErrors, Subject{})

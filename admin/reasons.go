@@ -16,15 +16,16 @@ type Reason struct {
 	// entry next. ReasonCodes lists all codes. They do not change, and later versions may add some.
 	Code string `json:"code"`
 
-	Entry compensator.EntryID `json:"entry_id,omitzero"`  // another entry
-	State string              `json:"state,omitempty"`    // state of Entry, or of the explained entry if it has ended
-	Name  string              `json:"name,omitempty"`     // a business type, a batch id, or a task of the library
-	Actor string              `json:"actor,omitempty"`    // a person or a program
-	Text  string              `json:"text,omitempty"`     // an error, or the reason that Actor gave
-	N     int                 `json:"n,omitempty"`        // a number of attempts, entries, slots or failures
-	At    time.Time           `json:"at,omitzero"`        // when something began, ended or is due
-	Until time.Time           `json:"until,omitzero"`     // when something ends at the latest
-	Every time.Duration       `json:"every_ns,omitempty"` // longest pause between two looks
+	Entry   compensator.EntryID   `json:"entry_id,omitzero"`   // another entry
+	Entries []compensator.EntryID `json:"entry_ids,omitempty"` // several other entries
+	State   string                `json:"state,omitempty"`     // state of Entry, or of the explained entry if it has ended
+	Name    string                `json:"name,omitempty"`      // a business type, a batch id, a limit, or a task of the library
+	Actor   string                `json:"actor,omitempty"`     // a person or a program
+	Text    string                `json:"text,omitempty"`      // an error, the reason that Actor gave, or the key of a limit
+	N       int                   `json:"n,omitempty"`         // a number of attempts, entries, slots, starts or failures
+	At      time.Time             `json:"at,omitzero"`         // when something began, ended or is due
+	Until   time.Time             `json:"until,omitzero"`      // when something ends at the latest
+	Every   time.Duration         `json:"every_ns,omitempty"`  // longest pause between two looks, or the time in which N starts are allowed
 }
 
 // sentences has one sentence for each code. Names in braces are fields of a Reason. A code that ends with "+" replaces
@@ -65,6 +66,13 @@ var sentences = map[string]string{
 	"not_due_failed":       "It waits until {at} after failure {n}: {text}",
 	"not_due_compensation": "It waits until {at} after failed compensation {n}: {text}",
 	"not_due_waits":        "It waits until {at}. Its last attempt could not do the work yet, and did not count: {text}",
+	"limited_rate":         "The limit {name} allows {n} starts in {every}, and none is left now. The next is free at about {at}.",
+	"limited_rate+":        "The limit {name} allows {n} starts of the key {text} in {every}, and none is left now. The next is free at about {at}.",
+	"limited_concurrent":   "The limit {name} allows {n} entries at once, and as many run now.",
+	"limited_concurrent+":  "The limit {name} allows {n} entries of the key {text} at once, and as many run now.",
+	"limit_holders":        "These entries hold the permits: {entries}.",
+	"limit_key_unknown":    "The limit {name} holds for each key of its entries. Only a program with the type's settings knows the key of this entry.",
+	"limit_unknown":        "It is unknown whether a limit holds it back: {text}",
 	"lost_leases":          "Its latest attempts ended without an outcome, because their process died or lost the lease. Number: {n}.",
 	"undecodable":          "This process cannot decode its content: {text}",
 	"after_batch":          "Its handler is called when batch {name} has ended. Entries of the batch that have not ended: {n}.",
@@ -125,5 +133,13 @@ func (r Reason) String() string {
 	}
 	clock := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 	return strings.TrimSpace(strings.NewReplacer("{at}", clock(r.At), "{until}", clock(r.Until), "{every}", r.Every.String(), "{n}", strconv.Itoa(r.N),
-		"{entry}", r.Entry.String(), "{state}", r.State, "{name}", r.Name, "{actor}", actor, "{text}", r.Text).Replace(sentence))
+		"{entry}", r.Entry.String(), "{entries}", idsOf(r.Entries), "{state}", r.State, "{name}", r.Name, "{actor}", actor, "{text}", r.Text).Replace(sentence))
+}
+
+func idsOf(ids []compensator.EntryID) string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	return strings.Join(texts, ", ")
 }

@@ -49,6 +49,8 @@ type StartLimit struct {
 
 	Concurrent int // entries that may hold a permit at once, at most MaxConcurrent; 0: any number
 
+	Keyed bool // whether each key of the entries has the limit for itself
+
 	// Key returns the key of an entry, at most MaxOrderingKey bytes. limited is false for an entry that needs no
 	// permit. ok is false for an entry that must not start, and ClaimLimited then refuses it. If Key is nil, all
 	// entries share the key "". Key is called while the row is locked, so it must not block.
@@ -119,4 +121,53 @@ func (c *Claimed) LimitedLater() (n int) {
 		}
 	}
 	return n
+}
+
+// LimitValues are the numbers of a limit: see StartLimit.
+type LimitValues struct {
+	Interval   time.Duration `json:"interval_ns"` // time between two starts at the full rate; 0: no rate
+	Burst      int           `json:"burst"`       // starts that may follow each other at once; 0 without a rate
+	Concurrent int           `json:"concurrent"`  // entries that may run at once; 0: any number
+}
+
+// Rate returns the Interval as a number of starts in a second, a minute, an hour or a day. If no such number fits, it returns one start
+// in the Interval. Without a rate it returns zeros.
+func (v LimitValues) Rate() (starts int, per time.Duration) {
+	if v.Interval <= 0 {
+		return 0, 0
+	}
+	for _, per := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+		n := (per + v.Interval/2) / v.Interval
+		if off := per - n*v.Interval; n > 0 && max(off, -off) <= per/1000 {
+			return int(n), per
+		}
+	}
+	return 1, v.Interval
+}
+
+// Values returns the numbers of the limit.
+func (l *StartLimit) Values() LimitValues { return LimitValues{l.Interval, l.Burst, l.Concurrent} }
+
+// StoredLimit is what a log knows about a limit. The first claim under a limit stores it.
+type StoredLimit struct {
+	Name    string      `json:"name"`           // StartLimit.Name
+	Types   []string    `json:"business_types"` // types that have claimed under the limit, sorted
+	Keyed   bool        `json:"keyed"`          // whether StartLimit.Key is set, so that each key has the whole limit for itself
+	Program LimitValues `json:"program"`        // values that the process of the latest claim has set
+}
+
+// InForce returns the values that claims obey.
+func (l *StoredLimit) InForce() LimitValues { return l.Program }
+
+// LimitedKey is the state of one key under a limit.
+type LimitedKey struct {
+	Starts  int            // starts that the rate allows now; Unbounded: no rate limits them
+	Next    time.Duration  // time until the rate allows one more start
+	Holders []PermitHolder // entries that hold a permit now, in the order of their ids; empty if Concurrent is 0
+}
+
+// PermitHolder is an entry that holds a permit.
+type PermitHolder struct {
+	ID           ID     // id of the entry
+	BusinessType string // business type of the entry
 }

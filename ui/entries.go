@@ -21,7 +21,8 @@ type entriesData struct {
 	Lines  []admin.Line
 	pager
 	Actions []string
-	Refused string // what is wrong with the filter; empty if the filter is valid
+	Refused string          // what is wrong with the filter; empty if the filter is valid
+	Limited []admin.Limited // types on the page whose entries wait for a limit
 }
 
 // filterForm is the filter as the URL of the page contains it. So a link shows the same list to everyone with the
@@ -142,6 +143,11 @@ func (s *server) entries(rq *request) {
 	data.Lines = page.Lines
 	data.pager = pages(rq.r.URL, page.Next)
 	data.Actions = rq.actionsOn(data.Lines)
+	for _, l := range s.admin.Limited(rq.ctx, rq.Actor) {
+		if slices.ContainsFunc(data.Lines, func(line admin.Line) bool { return line.Entry.BusinessType == l.Type && !line.Entry.State.Terminal() }) {
+			data.Limited = append(data.Limited, l)
+		}
+	}
 	rq.show(status, "entries", data)
 }
 

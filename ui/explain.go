@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
 )
 
@@ -52,7 +53,13 @@ func (rq *request) inSentence(name string, r admin.Reason) (template.HTML, error
 	case "{n}":
 		return template.HTML(rq.Number(r.N)), nil
 	case "{entry}":
-		return template.HTML(fmt.Sprintf(`<a href="%s">#%s</a>`, template.HTMLEscapeString(rq.EntryLink(r.Entry)), r.Entry)), nil
+		return template.HTML(rq.entryLinkText(r.Entry)), nil
+	case "{entries}":
+		links := make([]string, len(r.Entries))
+		for i, id := range r.Entries {
+			links[i] = rq.entryLinkText(id)
+		}
+		return template.HTML(strings.Join(links, " ")), nil
 	case "{state}":
 		return template.HTML(template.HTMLEscapeString(rq.Word("state", r.State))), nil
 	case "{name}":
@@ -71,4 +78,9 @@ func (rq *request) inSentence(name string, r admin.Reason) (template.HTML, error
 		return template.HTML(template.HTMLEscapeString(somebody)), err
 	}
 	return "", fmt.Errorf("ui: no value for %s in a sentence", name)
+}
+
+// entryLinkText returns an element that links to an entry.
+func (rq *request) entryLinkText(id compensator.EntryID) string {
+	return fmt.Sprintf(`<a href="%s">#%s</a>`, template.HTMLEscapeString(rq.EntryLink(id)), id)
 }

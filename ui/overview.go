@@ -30,6 +30,7 @@ type typeRow struct {
 	Unknown  bool
 	Paused   *admin.Paused
 	Broken   *admin.Broken
+	Limited  *admin.Limited
 	MayPause bool
 }
 
@@ -154,7 +155,7 @@ func (rq *request) typeRows(types []admin.TypeOverview) (rows []typeRow, err err
 	rows = make([]typeRow, len(types))
 	most := 1
 	for i, t := range types {
-		rows[i] = typeRow{Type: t.Type, Cells: make([]cell, len(atAGlance)), Unknown: t.Unknown, Paused: t.Paused, Broken: t.Broken, MayPause: rq.MayPause(t.Type)}
+		rows[i] = typeRow{Type: t.Type, Cells: make([]cell, len(atAGlance)), Unknown: t.Unknown, Paused: t.Paused, Broken: t.Broken, Limited: t.Limited, MayPause: rq.MayPause(t.Type)}
 		if t.Overdue > 0 {
 			if rows[i].Overdue, err = rq.Span(t.Overdue); err != nil {
 				return nil, err

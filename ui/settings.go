@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 type settingsData struct {
 	Paused []admin.Paused
 	Others []string // types with open entries that are not paused
+	Limits []admin.Limit
 }
 
 func (s *server) settings(rq *request) {
@@ -27,13 +29,37 @@ func (s *server) settings(rq *request) {
 		rq.failed(err)
 		return
 	}
-	data := settingsData{Paused: paused}
+	limits, err := s.admin.Limits(rq.ctx, rq.Actor)
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	data := settingsData{Paused: paused, Limits: limits}
 	for _, t := range found.Types {
 		if rq.MayPause(t.Type) && !slices.ContainsFunc(paused, func(p admin.Paused) bool { return p.Type == t.Type }) {
 			data.Others = append(data.Others, t.Type)
 		}
 	}
 	rq.show(http.StatusOK, "settings", data)
+}
+
+// LimitText says in words what a limit allows.
+func (rq *request) LimitText(v admin.LimitValues) (string, error) {
+	var parts []string
+	add := func(text string, err error) error {
+		parts = append(parts, text)
+		return err
+	}
+	var problems []error
+	if v.Interval > 0 {
+		n, per := v.Rate()
+		span, err := rq.Span(per)
+		problems = append(problems, err, add(rq.T("limits.rate", rq.Number(n), span)), add(rq.T("limits.burst", rq.Number(v.Burst))))
+	}
+	if v.Concurrent > 0 {
+		problems = append(problems, add(rq.T("limits.concurrent", rq.Number(v.Concurrent))))
+	}
+	return strings.Join(parts, " · "), errors.Join(problems...)
 }
 
 // preferences stores a language or a theme in a cookie.

@@ -226,6 +226,10 @@ type (
 		R      *request
 		Paused admin.Paused
 	}
+	limitedPart struct {
+		R       *request
+		Limited admin.Limited
+	}
 	brokenPart struct {
 		R      *request
 		Broken admin.Broken
@@ -246,3 +250,4 @@ func (rq *request) Risk(r risk) riskPart                     { return riskPart{r
 func (rq *request) Record(x admin.AuditLogRecord) recordPart { return recordPart{rq, x} }
 func (rq *request) Pausing(p admin.Paused) pausedPart        { return pausedPart{rq, p} }
 func (rq *request) Broken(b admin.Broken) brokenPart         { return brokenPart{rq, b} }
+func (rq *request) Limited(l admin.Limited) limitedPart      { return limitedPart{rq, l} }

@@ -88,6 +88,9 @@ func (without) CasesOf(context.Context, []processlog.ID) ([]processlog.Case, err
 func (without) Types(context.Context) ([]string, error)                             { return nil, nil }
 func (without) Settings(context.Context) ([]processlog.Setting, error)              { return nil, nil }
 
+// Limits returns none. A log that has limits and lacks only the tables of Config.Operations needs a migration anyway.
+func (without) Limits(context.Context) ([]processlog.StoredLimit, error) { return nil, nil }
+
 // AuditLog reads the changes of one entry. It reads no other records, because these are in the missing tables.
 func (w without) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (processlog.AuditLogPage, error) {
 	changes, err := w.store.History(ctx, f.EntryID)

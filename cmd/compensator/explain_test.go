@@ -33,12 +33,23 @@ func TestExplainSaysWhyAnEntryDoesNotRun(t *testing.T) {
 			record("second", time.Hour)
 			record("leased", 0)
 			record("wrong", 0)
+			capped, err := compensator.Declare[harness.Order](t.Context(), b.c, "capped", nil)
+			require.NoError(t, err)
+			require.NoError(t, b.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				_, err := capped.Record(ctx, tx, harness.Order{}, compensator.Options{IdempotencyKey: "limited"})
+				return err
+			}))
+			b.exec("INSERT INTO common_process_log_limit (limit_name, limit_key, tat, granted_at, holders, business_types, program_interval, program_burst, program_concurrent)" +
+				" VALUES ('psp', X'', 9000000000000000000, 0, X'', 'capped', 50000000, 5, 8)")
+			assert.Regexp(t, `psp +20 +1s +5 +8 +capped`, b.ok("limits"))
+			assert.Contains(t, b.ok("limits", "-o", "json"), `"name":"psp","starts":20,"per_seconds":1,"burst":5,"concurrent":8,"keyed":false,"business_types":"capped"`)
 			b.exec("UPDATE common_process_log SET lease_until=9000000000000, token='0123456789abcdef' WHERE idempotent_id='leased'",
 				"UPDATE common_process_log SET state=77 WHERE idempotent_id='wrong'")
 			for _, of := range []struct{ key, codes, says string }{
 				{"d0", "dead_permanent next_person next_case", "Its code returned a permanent error."},
 				{"lives", "ended_handler next_nobody", "as succeeded"},
 				{"first", "no_handlers queue_not_asked next_unknown", "does not know whether a process has a handler for serial"},
+				{"limited", "limited_rate no_handlers queue_not_asked next_unknown", "The limit psp allows 20 starts in 1s, and none is left now."},
 				{"second", "blocked not_due_blocked next_blocker", "of the same ordering key comes first"},
 				{"leased", "leased next_outcome next_lease_end", "Another process has it until"},
 				{"wrong", "invalid_state next_repair", "A person must repair the row."},
@@ -51,7 +62,7 @@ func TestExplainSaysWhyAnEntryDoesNotRun(t *testing.T) {
 				assert.Contains(t, b.ok("explain", "key:"+of.key), of.says)
 			}
 			b.refused(codeNotFound, "explain", "999999")
-			b.exec("DELETE FROM common_process_log WHERE business_type='serial'")
+			b.exec("DELETE FROM common_process_log WHERE business_type IN ('serial', 'capped')")
 			id := b.entry("d0").ID.String()
 			require.NoError(t, b.c.Close())
 			b.exec("DROP TABLE common_process_log_case", "DROP TABLE common_process_log_operation", "DROP TABLE common_process_log_setting")

@@ -108,7 +108,7 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 		as[who] = &bed{T: t, dsn: theirs.FormatDSN()}
 	}
 	id := b.entry("d0").ID.String()
-	for _, args := range [][]string{{"overview"}, {"types"}, {"list"}, {"get", id}, {"explain", id}, {"history", id}, {"batch", "b77"}, {"health"}, {"trail"}, {"cases", "list"}, {"cases", "list", "--groups"}} {
+	for _, args := range [][]string{{"overview"}, {"types"}, {"list"}, {"get", id}, {"explain", id}, {"history", id}, {"batch", "b77"}, {"health"}, {"limits"}, {"trail"}, {"cases", "list"}, {"cases", "list", "--groups"}} {
 		as["reader"].ok(args...)
 	}
 	for _, args := range [][]string{{"requeue", id, reason, "--yes"}, {"cases", "take", id, reason}, {"pause", "refund", reason, "--yes"}, {"get", id, "--content", reason}, {"migrate", "--table", "other"}} {

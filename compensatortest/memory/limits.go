@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator/processlog"
@@ -16,6 +17,7 @@ type limitRow struct {
 	tat     int64 // theoretical arrival time of the next start, in unix ns
 	granted int64 // number of starts granted so far
 	holders []holder
+	stored  processlog.StoredLimit // with the key "": what is known of the limit
 }
 
 // holder is an entry with the version under which it has its permit.
@@ -78,10 +80,52 @@ func (p *permits) look(row *processlog.Row) {
 		return
 	}
 	p.asked[key] = true
+	p.describe(row.BusinessType)
 	at := limitKey{p.limit.Name, key}
 	stored := p.s.limits[at]
 	stored.holders = slices.DeleteFunc(slices.Clone(stored.holders), p.endedLocked)
 	p.s.limits[at] = stored
+}
+
+// describe stores in the first row of the limit that a type claims under it.
+func (p *permits) describe(businessType string) {
+	first := limitKey{p.limit.Name, ""}
+	row := p.s.limits[first]
+	l := &row.stored
+	l.Name, l.Keyed, l.Program = p.limit.Name, p.limit.Keyed, p.limit.Values()
+	if at, found := slices.BinarySearch(l.Types, businessType); !found {
+		l.Types = slices.Insert(slices.Clone(l.Types), at, businessType)
+	}
+	p.s.limits[first] = row
+}
+
+// Limits implements processlog.Operations.
+func (s *Store) Limits(ctx context.Context) (limits []processlog.StoredLimit, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, row := range s.limits {
+		if at.key == "" {
+			limits = append(limits, row.stored)
+		}
+	}
+	slices.SortFunc(limits, func(a, b processlog.StoredLimit) int { return strings.Compare(a.Name, b.Name) })
+	return limits, ctx.Err()
+}
+
+// LimitedKey implements processlog.Operations.
+func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, key string) (k processlog.LimitedKey, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	values, row, now := limit.InForce(), s.limits[limitKey{limit.Name, key}], s.nowLocked()
+	k.Starts, k.Next = (&processlog.StartLimit{Interval: values.Interval, Burst: values.Burst}).Free(time.Duration(row.tat - now*int64(time.Millisecond)))
+	for _, h := range row.holders {
+		entry := s.rows[h.id]
+		if values.Concurrent > 0 && entry != nil && entry.committed != nil && entry.committed.entry.Version == h.version && entry.committed.leased(now) {
+			k.Holders = append(k.Holders, processlog.PermitHolder{ID: h.id, BusinessType: entry.committed.entry.BusinessType})
+		}
+	}
+	slices.SortFunc(k.Holders, func(a, b processlog.PermitHolder) int { return a.ID.Compare(b.ID) })
+	return k, ctx.Err()
 }
 
 // endedLocked reports whether a permit has ended. If the entry's lease has ended, endedLocked raises its version, so

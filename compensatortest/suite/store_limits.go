@@ -26,6 +26,7 @@ var limitPromises = []storePromise{
 	{"PermitWhoseLeaseHasEndedCannotComeBack", false, (*storeTest).permitWhoseLeaseHasEndedCannotComeBack},
 	{"ClaimsAtOnceNeverGrantMore", false, (*storeTest).claimsAtOnceNeverGrantMore},
 	{"EntryThatTheDatabaseRefusesTakesNoStart", false, (*storeTest).entryThatTheDatabaseRefusesTakesNoStart},
+	{"LimitsAreReadAsTheLastClaimHadThem", false, (*storeTest).limitsAreReadAsTheLastClaimHadThem},
 	{"LimitsAreClaimedBesideALockedEntry", true, (*storeTest).limitsAreClaimedBesideALockedEntry},
 }
 
@@ -295,4 +296,37 @@ func (t *storeTest) limitsAreClaimedBesideALockedEntry() {
 	assert.Empty(t, t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine)
 	require.NoError(t, tx.Commit())
 	t.until(func() bool { return len(t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine) == 1 }, "the cancelled entry has no permit")
+}
+
+func (t *storeTest) limitsAreReadAsTheLastClaimHadThem() {
+	found, err := t.ops().Limits(t.ctx)
+	require.NoError(t, err)
+	require.Empty(t, found)
+	one, two := t.insert(t.drafts("one", 2)...), t.insert(t.drafts("two", 2)...)
+	limit := processlog.StartLimit{Name: "read", Interval: time.Hour, Burst: 3, Concurrent: 2}
+	t.claimLimited(limit, token(1), time.Minute, one[0].ID)
+	mine := t.claimLimited(limit, token(2), time.Minute, two[0].ID).Mine
+	keyed := processlog.StartLimit{Name: "keyed", Concurrent: 7, Keyed: true, Key: func(*processlog.Row) (string, bool, bool) { return "a", true, true }}
+	t.claimLimited(keyed, token(3), time.Minute, one[1].ID)
+	keyed.Concurrent = 1
+	t.claimLimited(keyed, token(3), time.Minute, two[1].ID)
+	found, err = t.ops().Limits(t.ctx)
+	require.NoError(t, err)
+	require.Equal(t, []processlog.StoredLimit{
+		{Name: "keyed", Types: []string{"one", "two"}, Keyed: true, Program: processlog.LimitValues{Concurrent: 1}},
+		{Name: "read", Types: []string{"one", "two"}, Program: processlog.LimitValues{Interval: time.Hour, Burst: 3, Concurrent: 2}},
+	}, found)
+	require.True(t, t.settle(token(4), outcome(mine[0], processlog.Succeeded)).Applied)
+	state, err := t.ops().LimitedKey(t.ctx, found[1], "")
+	require.NoError(t, err)
+	assert.Equal(t, 1, state.Starts)
+	assert.Positive(t, state.Next)
+	assert.LessOrEqual(t, state.Next, time.Hour)
+	assert.Equal(t, []processlog.PermitHolder{{ID: one[0].ID, BusinessType: "one"}}, state.Holders, "the permit of the other entry has ended")
+	state, err = t.ops().LimitedKey(t.ctx, found[0], "a")
+	require.NoError(t, err)
+	assert.Equal(t, []any{processlog.Unbounded, 1}, []any{state.Starts, len(state.Holders)})
+	state, err = t.ops().LimitedKey(t.ctx, found[0], "none has this key")
+	require.NoError(t, err)
+	assert.Empty(t, state.Holders)
 }

@@ -121,6 +121,9 @@ type Set struct {
 	OpenBreakers func() []observe.OpenBreaker // sorted by type
 	Limited      func() []observe.LimitedType // types with entries that wait for a limit; sorted by type
 
+	// LimitKey returns the key of an entry under the limit of its type, and whether the limit holds for the entry.
+	LimitKey func(l Limit, row *processlog.Row) (key string, limited bool, err error)
+
 	// Health asks the database and the queue. It leaves History, OpenBreakers and Limited empty.
 	Health func(ctx context.Context) observe.Health
 
@@ -179,6 +182,7 @@ func New(ctx context.Context, cfg engine.Config, own Config) *Set {
 		Engine: engine.New(ctx, cfg), cfg: own,
 		OpenBreakers: func() []observe.OpenBreaker { return nil },
 		Limited:      func() []observe.LimitedType { return nil },
+		LimitKey:     func(Limit, *processlog.Row) (string, bool, error) { return "", false, nil },
 		Health: func(context.Context) observe.Health {
 			return observe.Health{Database: missing("Health")}
 		},

@@ -41,6 +41,9 @@ type Log interface {
 	// OpenBreakers returns the open breakers. This process does not run their types at the moment.
 	OpenBreakers() []observe.OpenBreaker
 
+	// Limited returns the types with entries that this process knows to wait for a limit.
+	Limited() []observe.LimitedType
+
 	// Local returns what this process knows about an entry and its type.
 	Local(row *processlog.Row) Local
 
@@ -93,6 +96,12 @@ type Local struct {
 	Slots     int           // number of handler calls of the type that this process may run at once
 	Full      bool          // whether this process may begin no further call of the type now
 	BatchWait time.Duration // how long a due entry of the type may wait for others to share its call
+
+	Known      bool   // whether this process knows the settings of the type and the entry's content
+	Limit      string // if Known: name of the type's limit; empty: none
+	LimitHolds bool   // whether the limit holds for the entry
+	LimitKey   string // key of the entry under the limit
+	KeyUnknown error  // why this process cannot tell LimitHolds and LimitKey
 
 	Serial   bool // whether the type has an ordering key in this process
 	PassDead bool // whether dead entries of the type block no later entries

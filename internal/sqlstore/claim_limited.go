@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,9 @@ type permits struct {
 	limit processlog.StartLimit
 	keyOf map[processlog.ID]keyed // of the claimable rows
 	keys  map[string]*keyPermits  // the locked rows, by key
+
+	businessType string                 // type of the claimable rows
+	stored       processlog.StoredLimit // what the first row says of the limit
 }
 
 // keyed is what StartLimit.Of has returned for an entry.
@@ -133,6 +137,7 @@ func (c *claim) lockPermits(ctx context.Context, tx processlog.Tx, rows []proces
 		key, limited, ok := p.limit.Of(row)
 		if limited = limited && ok; limited {
 			wanted[key]++
+			p.businessType = row.BusinessType
 		}
 		p.keyOf[row.ID] = keyed{key, limited, ok}
 	}
@@ -149,10 +154,7 @@ func (c *claim) lockPermits(ctx context.Context, tx processlog.Tx, rows []proces
 	return nil
 }
 
-const (
-	lockLimit  = "SELECT limit_key, tat-{now}*1000000, starts, holders FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
-	beginLimit = "INSERT INTO {limit} (limit_name, limit_key, tat, granted_at, holders) VALUES ({name}, {no bytes}, 0, 0, {no bytes}){again}"
-)
+const lockLimit = "SELECT limit_key, tat-{now}*1000000, starts, holders, " + limitColumns + " FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
 
 // lock locks and reads the rows of the wanted keys. It creates the first row of the limit if it does not exist.
 func (p *permits) lock(ctx context.Context, tx processlog.Tx, wanted map[string]int) error {
@@ -170,10 +172,18 @@ func (p *permits) lock(ctx context.Context, tx processlog.Tx, wanted map[string]
 	query := p.s.sql(lockLimit, "name", name, "keys", strings.Join(keys, ","), "lock", p.s.d.lock)
 	for range 2 {
 		first, err := p.read(ctx, tx, query)
-		if first || err != nil {
+		if err != nil {
 			return err
 		}
-		if _, err := execCount(ctx, tx, p.s.sql(beginLimit, "name", name, "again", p.s.d.again("limit_name, limit_key", "limit_key"))); err != nil {
+		now := p.declared(p.stored)
+		if first && reflect.DeepEqual(now, p.stored) {
+			return nil
+		}
+		statement := p.s.describeLimit(&now)
+		if !first {
+			statement = p.s.beginLimit(&now)
+		}
+		if _, err := execCount(ctx, tx, statement); first || err != nil {
 			return p.asBusy(err)
 		}
 	}
@@ -190,10 +200,16 @@ func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (fir
 	for rows.Next() {
 		var key, holders []byte
 		var ahead, granted int64
-		if err := rows.Scan(&key, &ahead, &granted, &holders); err != nil {
+		var stored processlog.StoredLimit
+		places, done := limitScan(&stored)
+		if err := rows.Scan(append([]any{&key, &ahead, &granted, &holders}, places...)...); err != nil {
 			return false, err
 		}
-		first = first || len(key) == 0
+		done()
+		if len(key) == 0 {
+			first, stored.Name = true, p.limit.Name
+			p.stored = stored
+		}
 		if k := p.keys[string(key)]; k != nil {
 			k.starts, k.next = p.limit.Free(time.Duration(ahead))
 			k.granted = granted
@@ -393,7 +409,7 @@ func (p *permits) write(ctx context.Context, tx processlog.Tx, written map[strin
 	}
 	slices.Sort(values)
 	query := p.s.sql(writeLimits, "values", strings.Join(values, ","),
-		"again", p.s.d.again("limit_name, limit_key", "granted_at", "starts", "holders", "start_interval", "burst", "concurrent"),
+		"again", p.s.d.again("limit_key, limit_name", "granted_at", "starts", "holders", "start_interval", "burst", "concurrent"),
 		"moved", p.s.d.later("tat", now)+"+"+p.s.d.offer("tat")+"-"+now)
 	if _, err := execCount(ctx, tx, query); err != nil {
 		return fmt.Errorf("take permits of %d keys of the limit %q: %w", len(written), p.limit.Name, err)

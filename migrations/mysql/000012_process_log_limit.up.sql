@@ -1,6 +1,7 @@
 -- +goose Up
--- One row for each limit and key. It says when the next start is due at the full rate, and which entries run. Only TypeConfig.Limit
--- needs this table. A row whose tat has passed and that has no holders may be deleted, except for the row with the empty key.
+-- One row for each limit and key. It says when the next start is due at the full rate, and which entries run. The row with the empty
+-- key describes the limit. Only TypeConfig.Limit needs this table. A row whose tat has passed and that has no holders may be deleted,
+-- except for the row with the empty key.
 CREATE TABLE IF NOT EXISTS `common_process_log_limit` (
   `limit_name`     VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   `limit_key`      VARBINARY(64) NOT NULL COMMENT 'as Limit.Key says; the hash of a long one',
@@ -11,5 +12,10 @@ CREATE TABLE IF NOT EXISTS `common_process_log_limit` (
   `start_interval` BIGINT NOT NULL DEFAULT 0 COMMENT 'nanoseconds between two starts at the last grant; 0: no rate',
   `burst`          INT NOT NULL DEFAULT 0 COMMENT 'the burst at the last grant',
   `concurrent`     INT NOT NULL DEFAULT 0 COMMENT 'permits at once at the last grant; 0: any number',
-  PRIMARY KEY (`limit_name`, `limit_key`)
+  `business_types`     VARCHAR(2000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '' COMMENT 'with the empty key: types that have claimed under the limit, one a line',
+  `keyed`              TINYINT NOT NULL DEFAULT 0 COMMENT 'with the empty key: 1 if each key of the entries has the limit for itself',
+  `program_interval`   BIGINT NOT NULL DEFAULT 0 COMMENT 'with the empty key: the start_interval that the program has set',
+  `program_burst`      INT NOT NULL DEFAULT 0 COMMENT 'with the empty key: the burst that the program has set',
+  `program_concurrent` INT NOT NULL DEFAULT 0 COMMENT 'with the empty key: the concurrent that the program has set',
+  PRIMARY KEY (`limit_key`, `limit_name`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;

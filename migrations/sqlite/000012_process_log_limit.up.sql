@@ -10,5 +10,10 @@ CREATE TABLE IF NOT EXISTS `common_process_log_limit` (
   `start_interval` INTEGER NOT NULL DEFAULT 0,
   `burst`          INTEGER NOT NULL DEFAULT 0,
   `concurrent`     INTEGER NOT NULL DEFAULT 0,
-  PRIMARY KEY (`limit_name`, `limit_key`)
+  `business_types`     TEXT NOT NULL DEFAULT '',
+  `keyed`              INTEGER NOT NULL DEFAULT 0,
+  `program_interval`   INTEGER NOT NULL DEFAULT 0,
+  `program_burst`      INTEGER NOT NULL DEFAULT 0,
+  `program_concurrent` INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (`limit_key`, `limit_name`)
 ) WITHOUT ROWID;

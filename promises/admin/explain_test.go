@@ -61,6 +61,11 @@ func newExplained(t *testing.T, w *harness.World, cfg compensator.Config) *expla
 	x.handle("paused", compensator.HandlerConfig[harness.Order]{}, nil)
 	x.handle("refused", compensator.HandlerConfig[harness.Order]{}, nil)
 	x.handle("follows", compensator.HandlerConfig[harness.Order]{AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }}, nil)
+	psp := compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}, Of: "psp"}
+	x.handle("rated", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: psp}}, nil)
+	x.handle("tenants", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{
+		Rate: compensator.Rate{Starts: 2, Per: 24 * time.Hour}, Key: func(e *compensator.Entry) string { return e.UserID }}}}, nil)
+	x.held("alone", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: 1}}}, x.gate.Pass)
 	x.held("held", compensator.HandlerConfig[harness.Order]{Concurrency: 1}, x.gate.Pass)
 	x.held("deaf", compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond}, func(_ context.Context, e *compensator.Entry) error { return x.gate.PassDeaf(e) })
 	lingers, err := compensator.HandleBatch(t.Context(), x.c, "lingers", func(context.Context, []compensator.Item[harness.Order]) []error { return nil },
@@ -226,6 +231,19 @@ var explainCases = []explainCase{
 		x.Eventually(func() bool { return len(x.d.Broken(x.t.Context(), mei)) > 0 }, "the breaker opens")
 		return x.put("broken", compensator.Options{Delay: 50 * time.Millisecond})
 	}, "breaker", "next_queue", "open in this process since"},
+	{"its limit is used up", func(x *explained) compensator.EntryID {
+		x.ended("rated", compensator.Succeeded)
+		return x.put("rated", compensator.Options{})
+	}, "limited_rate", "next_queue", "The limit psp allows 1 starts in 1h0m0s, and none is left now. The next is free at about "},
+	{"the limit of its key is used up", func(x *explained) compensator.EntryID {
+		x.WaitState(x.put("tenants", compensator.Options{UserID: "t7"}), compensator.Succeeded)
+		return x.put("tenants", compensator.Options{UserID: "t7"})
+	}, "limited_rate", "next_queue", "The limit tenants allows 2 starts of the key t7 in 24h0m0s"},
+	{"another entry has the only permit", func(x *explained) compensator.EntryID {
+		x.put("alone", compensator.Options{})
+		x.gate.Await(x.t)
+		return x.put("alone", compensator.Options{})
+	}, "limited_concurrent limit_holders", "next_queue", "The limit alone allows 1 entries at once, and as many run now.\nThese entries hold the permits: "},
 	{"the type is paused", func(x *explained) compensator.EntryID { return x.put("paused", compensator.Options{}) }, "paused", "next_resume", "mei paused the type"},
 	{"an earlier entry of its key comes first", func(x *explained) compensator.EntryID {
 		x.put("serial", compensator.Options{BusinessID: "a"})
@@ -390,4 +408,52 @@ func TestExplanationKeepsToTheRightsOfItsReader(t *testing.T) {
 	x.require(explainCase{"settled", nil, "ended_person", "next_nobody", "mei settled it manually"}, seeing(admin.SeeEntries, admin.SeeAuditLog), settled)
 	_, err = d.Explain(t.Context(), mei, processlog.RowID(1<<40))
 	require.ErrorIs(t, err, compensator.ErrNotFound)
+}
+
+// A process without the type's settings reads from the database which limit holds. Only the key of an entry is not there.
+func TestExplanationOfALimitNeedsNoHandler(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		x := &explained{World: w, t: t, types: make(map[string]*compensator.Type[harness.Order]), gate: harness.NewGate()}
+		x.gate.OpenAtEnd(t)
+		x.c = w.New(operated(cfg))
+		limited := func(limit compensator.Limit) compensator.HandlerConfig[harness.Order] {
+			return compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}
+		}
+		hour := compensator.Rate{Starts: 1, Per: time.Hour}
+		x.held("both", limited(compensator.Limit{Rate: hour, Concurrent: 1, Of: "psp"}), x.gate.Pass)
+		x.handle("tenants", limited(compensator.Limit{Rate: hour, Key: func(e *compensator.Entry) string { return e.UserID }}), nil)
+		x.handle("free", limited(compensator.Limit{Concurrent: 5}), nil)
+		w.Run(x.c)
+		first := x.put("both", compensator.Options{})
+		x.gate.Await(t)
+		w.WaitState(x.put("tenants", compensator.Options{UserID: "t7"}), compensator.Succeeded)
+		w.WaitState(x.put("free", compensator.Options{}), compensator.Succeeded)
+		both, tenant := x.put("both", compensator.Options{}), x.put("tenants", compensator.Options{UserID: "t7"})
+		stranger := x.explainingOnly(func(of *compensator.Config) { of.Redis = cfg.Redis })
+		says := func(id compensator.EntryID, codes, text string) {
+			t.Helper()
+			x.require(explainCase{"limited", nil, codes, "next_queue|next_unknown", text}, stranger, id)
+		}
+		rest := " no_handlers"
+		if cfg.Redis == nil {
+			rest += " queue_not_asked"
+		}
+		says(both, "limited_rate limited_concurrent limit_holders"+rest, "These entries hold the permits: "+first.String()+".")
+		says(tenant, "limit_key_unknown"+rest, "The limit tenants holds for each key")
+		limits, err := stranger.Limits(t.Context(), mei)
+		require.NoError(t, err)
+		require.Equal(t, []admin.Limit{
+			{Name: "free", Types: []string{"free"}, LimitValues: admin.LimitValues{Concurrent: 5}},
+			{Name: "psp", Types: []string{"both"}, LimitValues: admin.LimitValues{Interval: time.Hour, Burst: 1, Concurrent: 1}},
+			{Name: "tenants", Types: []string{"tenants"}, Keyed: true, LimitValues: admin.LimitValues{Interval: time.Hour, Burst: 1}},
+		}, limits)
+		d, err := admin.New(x.c, admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
+			return on.Type == "free"
+		})})
+		require.NoError(t, err)
+		limits, err = d.Limits(t.Context(), mei)
+		require.NoError(t, err)
+		require.Len(t, limits, 1, "the others are of types that the actor may not see")
+	})
 }

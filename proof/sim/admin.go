@@ -287,6 +287,14 @@ func (s *gatedStore) AuditLog(ctx context.Context, filter processlog.AuditLogFil
 	return s.store.AuditLog(ctx, filter)
 }
 
+func (s *gatedStore) Limits(ctx context.Context) ([]processlog.StoredLimit, error) {
+	return s.store.Limits(ctx)
+}
+
+func (s *gatedStore) LimitedKey(ctx context.Context, limit processlog.StoredLimit, key string) (processlog.LimitedKey, error) {
+	return s.store.LimitedKey(ctx, limit, key)
+}
+
 func (s *gatedStore) Settings(ctx context.Context) (settings []processlog.Setting, err error) {
 	if s.from.w.apart.pausing.kind == "" {
 		return s.store.Settings(ctx)

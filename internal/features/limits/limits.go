@@ -120,10 +120,8 @@ func (l *Limits) With(s Settings) (attach func(t *engine.Type), err error) {
 
 func (l *Limits) attach(t *engine.Type, s Settings) {
 	lt := &limited{l: l, e: l.e, t: t, permits: make(map[holder]*permit), line: newLine()}
-	lt.limit = processlog.StartLimit{Name: s.Name, Interval: s.Interval, Burst: s.Burst, Concurrent: s.Concurrent, Key: lt.keyOf(s.Key)}
-	if s.Key != nil {
-		lt.gate.open = true
-	}
+	lt.limit = processlog.StartLimit{Name: s.Name, Interval: s.Interval, Burst: s.Burst, Concurrent: s.Concurrent, Keyed: s.Key != nil, Key: lt.keyOf(s)}
+	lt.gate.open = s.Key != nil
 	t.ClaimBy(lt.claim)
 	t.Admit(engine.Admission{Room: lt.room, RoomAt: lt.roomAt, Admit: lt.admit, Ended: lt.ended})
 	if len(l.types) == 0 { // A program without limits pays nothing when it stores an outcome.
@@ -177,22 +175,27 @@ func (l *Limits) share(s *Settings) error {
 
 // keyOf returns the function for StartLimit.Key. The parameter key is the user's function, or nil. A claim that runs no
 // handler, because it only counts a lost lease, needs no permit.
-func (lt *limited) keyOf(key func(row *processlog.Row) string) func(row *processlog.Row) (string, bool, bool) {
+func (lt *limited) keyOf(settings Settings) func(row *processlog.Row) (string, bool, bool) {
 	return func(row *processlog.Row) (string, bool, bool) {
-		switch {
-		case engine.RunsNothing(row):
-			return "", false, true
-		case key == nil:
-			return "", true, true
-		}
-		text, err := call(key, row)
+		key, limited, err := settings.KeyOf(row)
 		if err != nil {
 			// Without its key, it is unknown which limit applies to this entry.
 			lt.e.Problems.Complain(problemKey, err, "type", lt.t.Name, "entry", row.ID)
-			return "", false, false
 		}
-		return text, text != "", true
+		return key, limited, err == nil
 	}
+}
+
+// KeyOf returns the key of an entry, and whether the limit holds for it.
+func (s *Settings) KeyOf(row *processlog.Row) (key string, limited bool, err error) {
+	switch {
+	case engine.RunsNothing(row):
+		return "", false, nil
+	case s.Key == nil:
+		return "", true, nil
+	}
+	key, err = call(s.Key, row)
+	return key, key != "" && err == nil, err
 }
 
 // call calls a user's key function. A key that is too long is replaced by its hash.
