@@ -101,7 +101,7 @@ func (a *arena) adminLog() *adminLog {
 	return h
 }
 
-// open returns new admin pages that have served no request yet.
+// The method open returns new admin pages that have served no request yet.
 func (h *adminLog) open() http.Handler {
 	everything := admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 	d, err := admin.New(h.Compensator, admin.Options{Access: everything})

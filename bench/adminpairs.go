@@ -23,8 +23,8 @@ func (a *arena) operated(c contest) contest {
 
 var errFails = errors.New("POST https://psp.example/v2/refund: status 503")
 
-// failing measures the rate of outcomes of entries that come due at 2,000 a second. Each entry fails, fails again a
-// second later, and is then dead.
+// The method failing measures the rate of outcomes of entries that come due at 2,000 a second. Each entry fails, fails
+// again a second later, and is then dead.
 func (a *arena) failing(seconds int) contest {
 	const aSecond = 2000
 	n := aSecond * seconds

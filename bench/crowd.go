@@ -46,7 +46,7 @@ func (a *arena) crowd(instances, sustained, drained int) crowd {
 	return c
 }
 
-// together runs the instances until n entries are settled. It returns the entries settled a second.
+// The method together runs the instances until n entries are settled. It returns the entries settled a second.
 func (a *arena) together(instances, n int, work func([]*library)) float64 {
 	a.Helper()
 	members := make([]*library, instances)

@@ -66,7 +66,7 @@ func (a *arena) awaitRound() {
 	})
 }
 
-// old inserts n rows that were settled three days ago and makes a purge round due.
+// The method old inserts n rows that were settled three days ago and makes a purge round due.
 func (a *arena) old(n int) {
 	a.Helper()
 	a.exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, user_id, content, state, version, next_at, created_at, updated_at) "+

@@ -32,7 +32,7 @@ type rival struct {
 	open func(handler func(id string)) peer // nil if a program that it needs is missing
 }
 
-// against returns the contest c with the peer r as the other side.
+// The method against returns the contest c with the peer r as the other side.
 func (c contest) against(r rival, theirs func(peer) float64) contest {
 	c.other, c.goal, c.entries, c.theirs = r.name, 0, 0, nil
 	if prepare, ours := c.prepare, c.ours; prepare != nil {

@@ -64,7 +64,7 @@ func (f *failing) Errorf(format string, args ...any) { f.said += fmt.Sprintf(for
 func (f *failing) FailNow()                          { runtime.Goexit() }
 func (f *failing) Helper()                           {}
 
-// said returns the messages with which test fails.
+// The function said returns the messages with which test fails.
 func said(t *testing.T, test func(tb testing.TB)) string {
 	f, done := &failing{TB: t}, make(chan struct{})
 	go func() {

@@ -17,8 +17,8 @@ type mechanism interface {
 	// returns the function by which this process records deadlines. ctx ends with the process.
 	serve(ctx context.Context, p place, fire fire) (record, error)
 
-	// left returns the numbers of the deadlines that the mechanism's own store holds as not done. The call may disturb
-	// the mechanism, so it is made only after everything has fired, or at the end.
+	// The method left returns the numbers of the deadlines that the mechanism's own store holds as not done. The call
+	// may disturb the mechanism, so it is made only after everything has fired, or at the end.
 	left(ctx context.Context, p place) ([]int, error)
 }
 

@@ -126,7 +126,7 @@ func rabbitConsume(conn *amqp.Connection, fire fire) error {
 	return nil
 }
 
-// left reads both queues to their ends and returns the messages to them.
+// The method left reads both queues to their ends and returns the messages to them.
 func (rabbitMQ) left(_ context.Context, p place) (numbers []int, err error) {
 	conn, err := amqp.Dial(p.RabbitMQ)
 	if err != nil {

@@ -42,8 +42,9 @@ func (r result) lost() string {
 	return fmt.Sprintf("%d, %d of them held", r.NotFired, r.Held)
 }
 
-// twice returns how many deadlines fired twice. One deadline may be recorded as two entries, which is another fault
-// than one entry that runs twice. So it adds the number of entries that fired twice, if that number differs.
+// The method twice returns how many deadlines fired twice. One deadline may be recorded as two entries, which is
+// another fault than one entry that runs twice. So it adds the number of entries that fired twice, if that number
+// differs.
 func (r result) twice() string {
 	if r.Twice == 0 || r.Entries == r.Twice {
 		return strconv.Itoa(r.Twice)

@@ -21,7 +21,7 @@ func (timingWheel) serve(_ context.Context, _ place, fire fire) (record, error) 
 	}, nil
 }
 
-// left returns nothing, because the wheel has no store.
+// The method left returns nothing, because the wheel has no store.
 func (timingWheel) left(context.Context, place) ([]int, error) { return nil, nil }
 
 // wheel is the hashed timing wheel of Varghese and Lauck, as in Netty's HashedWheelTimer. A slot holds the timers that

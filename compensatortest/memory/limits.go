@@ -142,7 +142,7 @@ func (p *permits) endedLocked(h holder) bool {
 	return true
 }
 
-// of returns the stored row of an entry's key. limited is false for an entry that needs no permit.
+// The method of returns the stored row of an entry's key. limited is false for an entry that needs no permit.
 func (p *permits) of(id processlog.ID) (at limitKey, row limitRow, limited bool) {
 	if p == nil || !p.keyOf[id].limited {
 		return limitKey{}, limitRow{}, false
@@ -161,7 +161,7 @@ func (p *permits) room(row limitRow) processlog.Room {
 	return r
 }
 
-// without reports whether an entry needs a permit and there is none.
+// The method without reports whether an entry needs a permit and there is none.
 func (p *permits) without(row *processlog.Row) bool {
 	_, stored, limited := p.of(row.ID)
 	if !limited {

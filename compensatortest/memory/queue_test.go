@@ -29,10 +29,10 @@ type queueTest struct {
 	queue processlog.Queue
 }
 
-// of returns the same test with another client.
+// The method of returns the same test with another client.
 func (t *queueTest) of(q processlog.Queue) *queueTest { return &queueTest{t.T, t.ctx, q} }
 
-// lost reports whether the queue has lost a type.
+// The method lost reports whether the queue has lost a type.
 func (t *queueTest) lost(businessType string) bool {
 	t.Helper()
 	_, lost, err := t.queue.Peek(t.ctx, []string{businessType})

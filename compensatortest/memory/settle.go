@@ -71,7 +71,7 @@ func (v *version) admits(outcome processlog.Outcome) bool {
 	return v.entry.Version == outcome.Version && !v.entry.State.Terminal()
 }
 
-// of reports whether the row has the idempotency key of the outcome.
+// The method of reports whether the row has the idempotency key of the outcome.
 func (v *version) of(outcome processlog.Outcome) bool {
 	return v.entry.IdempotencyKey == outcome.IdempotencyKey
 }

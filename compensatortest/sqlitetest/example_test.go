@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// open returns a shop with one piece in stock and the number of mails that the shop has sent.
+// The function open returns a shop with one piece in stock and the number of mails that the shop has sent.
 func open(t *testing.T) (s *shop, mails *atomic.Int32) {
 	t.Helper()
 	c, db := sqlitetest.New(t)

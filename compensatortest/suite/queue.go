@@ -197,7 +197,7 @@ func (t *queueTest) pass(d time.Duration) {
 	}
 }
 
-// within asserts that got is at most total, and more than total minus one minute.
+// The method within asserts that got is at most total, and more than total minus one minute.
 func (t *queueTest) within(total, got time.Duration) {
 	t.Helper()
 	assert.LessOrEqual(t, got, total+time.Millisecond)

@@ -438,8 +438,8 @@ func (t *queueTest) rebuilt(token processlog.Token, businessTypes ...string) (wh
 	return whole
 }
 
-// lost reports whether the queue has lost a type. It checks that all calls that report a loss agree. One of these calls
-// enqueues entry 1, which is due in an hour.
+// The method lost reports whether the queue has lost a type. It checks that all calls that report a loss agree. One of
+// these calls enqueues entry 1, which is due in an hour.
 func (t *queueTest) lost(businessType string) bool {
 	t.Helper()
 	_, peeked, err := t.queue.Peek(t.ctx, []string{businessType})

@@ -18,8 +18,8 @@ var serviceEnds = map[processlog.Action]struct {
 	processlog.ActionComplete: {processlog.Succeeded, processlog.EndedByComplete},
 }
 
-// dead inserts an entry and makes it dead. by is the reason, and undone is the number of compensations that were
-// attempted. It returns the row and its last claim.
+// The method dead inserts an entry and makes it dead. by is the reason, and undone is the number of compensations that
+// were attempted. It returns the row and its last claim.
 func (t *storeTest) dead(by processlog.EndedBy, undone int) (row, claimed processlog.Row) {
 	t.Helper()
 	claimed = t.claim(t.insertOne("dead").ID, token(9), time.Minute)

@@ -235,7 +235,7 @@ func (t *storeTest) nothingPutOffIsClaimedEarly() {
 
 const writers = 8
 
-// together runs work in one goroutine per writer and waits for all of them.
+// The function together runs work in one goroutine per writer and waits for all of them.
 func together(work func(writer int)) {
 	var wg sync.WaitGroup
 	for i := range writers {

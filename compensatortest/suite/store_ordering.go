@@ -39,7 +39,7 @@ func positionOf(key string, row processlog.Row) processlog.Position {
 	return processlog.Position{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}
 }
 
-// lined commits n entries that have positions under a key.
+// The method lined commits n entries that have positions under a key.
 func (t *storeTest) lined(key string, n int) []processlog.Row {
 	t.Helper()
 	var drafts []processlog.Draft
@@ -521,7 +521,7 @@ func (t *storeTest) erasedEntryLeavesItsKeyOnceItHasEnded() {
 	assert.Equal(t, 1, t.known("a", rows[3]), "an entry that is not erased keeps its note until Advance deletes it")
 }
 
-// known returns the number of positions of an entry under a key.
+// The method known returns the number of positions of an entry under a key.
 func (t *storeTest) known(key string, row processlog.Row) int {
 	t.Helper()
 	lines, err := t.Store.Firsts(t.ctx, "serial", []processlog.Position{positionOf(key, row)}, true)

@@ -68,7 +68,7 @@ type image struct {
 	by                                                                sql.NullString
 }
 
-// into returns the scan targets of auditColumns.
+// The method into returns the scan targets of auditColumns.
 func (i *image) into() []any {
 	return []any{&i.state, &i.version, &i.epoch, &i.token, &i.process, &i.compensate, &i.delivery, &i.next, &i.lease, &i.by}
 }

@@ -116,7 +116,7 @@ func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 	return nil
 }
 
-// enough is how many statements of an app a fault hits. The number is so large that some of the statements come from
+// enough is the number of statements of an app that a fault hits. It is so large that some of the statements come from
 // producers and not only from the library.
 const enough = 25
 

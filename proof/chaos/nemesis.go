@@ -201,7 +201,7 @@ func (k *strike) lasting(scale float64) time.Duration {
 	return time.Duration(k.held * scale * float64(k.cfg.Faults.Hold))
 }
 
-// between returns a random duration from low to high. Both are in seconds, multiplied by scale.
+// The method between returns a random duration from low to high. Both are in seconds, multiplied by scale.
 func (k *strike) between(low, high, scale float64) time.Duration {
 	return time.Duration((low + k.rand.Float64()*(high-low)) * scale * float64(time.Second))
 }

@@ -60,7 +60,7 @@ func (p *plan) next() round {
 	return r
 }
 
-// again puts a fault that hit nothing back into the plan, before all other faults and with a new victim.
+// The method again puts a fault that hit nothing back into the plan, before all other faults and with a new victim.
 func (p *plan) again(f fault) {
 	p.rounds = append([]round{{strikes: []planned{p.place(f)}}}, p.rounds...)
 }

@@ -291,7 +291,7 @@ func (t *transaction) drafts(n int) []compensator.NewEntry {
 	return entries
 }
 
-// again returns an entry with the same key. Its content may differ.
+// The method again returns an entry with the same key. Its content may differ.
 func (p *producer) again(entry compensator.NewEntry) compensator.NewEntry {
 	entry.Delay = 0
 	if p.rand.IntN(2) == 0 {

@@ -44,7 +44,7 @@ func (w *world) check(in surroundings) {
 	w.checkRest(logs)
 }
 
-// none requires that a query finds no row. from is the part after SELECT COUNT(*) FROM.
+// The method none requires that a query finds no row. from is the part after SELECT COUNT(*) FROM.
 func (w *world) none(what, from string, args ...any) {
 	w.t.Helper()
 	assert.Zero(w.t, w.count(from, args...), what)

@@ -186,7 +186,7 @@ func (w *world) queued() (members []string) {
 	return members
 }
 
-// open returns a description of one entry that has not ended.
+// The method open returns a description of one entry that has not ended.
 func (w *world) open() string {
 	for _, l := range w.readLogs() {
 		if !l.state.Terminal() {

@@ -82,8 +82,8 @@ func (l *log) victim() (victim string, number int) {
 	return victim, number
 }
 
-// before reports whether an entry precedes another. Two entries of one victim are in the order in which the victim recorded
-// them. Entries of different victims are in the order of their ids.
+// The method before reports whether an entry precedes another. Two entries of one victim are in the order in which the
+// victim recorded them. Entries of different victims are in the order of their ids.
 func (l *log) before(other *log) bool {
 	victim, number := l.victim()
 	if theirs, n := other.victim(); victim == theirs {

@@ -56,7 +56,7 @@ func (l *victim) putRight(ctx context.Context) error {
 	return nil
 }
 
-// found returns the latest few entries of a kind that are in one of the given states.
+// The method found returns the latest few entries of a kind that are in one of the given states.
 func (l *victim) found(ctx context.Context, kind string, in ...compensator.State) ([]compensator.Entry, error) {
 	page, err := admin.Of(l.p.Compensator).List(ctx, admin.Filter{States: in, BusinessType: kind, Newest: true, Limit: 4})
 	return page.Entries, err

@@ -39,7 +39,8 @@ func (h hunt) baseline(ctx context.Context) error {
 	return nil
 }
 
-// all runs every mutant in every layer whose tests should find it. It continues after a mutant that no test finds.
+// The method all runs every mutant in every layer whose tests should find it. It continues after a mutant that no test
+// finds.
 func (h hunt) all(ctx context.Context) error {
 	runs := 0
 	var bad []string

@@ -29,7 +29,7 @@ type tree struct {
 	tests  map[string][]testPlace // by the name of a test: the packages that have it
 }
 
-// elsewhere are names of directories that hold no code of the library.
+// elsewhere lists names of directories that hold no code of the library.
 var elsewhere = []string{".git", "build", "testdata", "node_modules", "bench", "examples", "mutants"}
 
 // theTree reads the tree that this program runs in.

@@ -30,7 +30,7 @@ type selection map[layer]string
 // tests returns the selection of these unit tests.
 func tests(names ...string) selection { return selection{unit: strings.Join(names, "|")} }
 
-// and returns s with the selection of one more layer.
+// The method and returns s with the selection of one more layer.
 func (s selection) and(l layer, what string) selection {
 	s[l] = what
 	return s

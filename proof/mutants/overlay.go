@@ -62,7 +62,7 @@ func (t *tree) apply(e edit, before map[string]string) (file, text string, err e
 	return d.file, text, err
 }
 
-// within finds the declaration of a name in source, which is the changed text of the declaration's file.
+// The method within finds the declaration of a name in source, which is the changed text of the declaration's file.
 func (d declaration) within(source, name string) (declaration, error) {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, d.file, source, parser.SkipObjectResolution)

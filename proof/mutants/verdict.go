@@ -26,7 +26,7 @@ const (
 	broken      // The run proves nothing: it had no build, no tests, no servers, or no end.
 )
 
-// and joins the verdicts of two runs of the same selection.
+// The method and joins the verdicts of two runs of the same selection.
 func (v verdict) and(other verdict) verdict {
 	switch {
 	case v.kind == broken:

@@ -53,7 +53,7 @@ func (b *barrier) add(businessType string, calls int) {
 	}
 }
 
-// most returns for each type the highest number of calls that ran at the same time.
+// The method most returns for each type the highest number of calls that ran at the same time.
 func (b *barrier) most() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

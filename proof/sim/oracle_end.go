@@ -66,7 +66,7 @@ func (o *oracle) refusedLocked(order order, err error) {
 	}
 }
 
-// under returns the row that the database has under an idempotency key, or nil.
+// The method under returns the row that the database has under an idempotency key, or nil.
 func (o *oracle) under(key compensator.IdempotencyKey) *life {
 	o.mu.Lock()
 	defer o.mu.Unlock()

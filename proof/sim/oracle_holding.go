@@ -46,7 +46,7 @@ func (a *attempt) overran() bool {
 	return end.After(deadline.Add(ranBeyond))
 }
 
-// over reports whether the attempt has no outcome left to store.
+// The method over reports whether the attempt has no outcome left to store.
 func (a *attempt) over() bool {
 	// In these cases no answer says that the outcome is stored. Either the outcome was committed with the handler's
 	// transaction, or the lease was lost.

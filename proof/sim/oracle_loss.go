@@ -74,7 +74,7 @@ func (w *world) forgotten() func(processlog.Row) bool {
 	}
 }
 
-// told records a claim whose answer reached the instance.
+// The method told records a claim whose answer reached the instance.
 func (o *oracle) told(n *instance, mine []processlog.Row, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

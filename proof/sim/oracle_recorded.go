@@ -40,7 +40,7 @@ func (o *oracle) asWishedLocked(row processlog.Row, op *operation) {
 	}
 }
 
-// is reports whether a new row has all values of the wish.
+// The method is reports whether a new row has all values of the wish.
 func (w wish) is(row processlog.Row) bool {
 	in := row.NextAt.Sub(row.CreatedAt)
 	var state compensator.State

@@ -129,7 +129,7 @@ func (n *instance) call(ctx context.Context, e *compensator.Entry) (*answer, err
 // takes it.
 func (r *answer) worksLate() bool { return r.a.start%3 == 2 }
 
-// then is the second part of a handler of HandleCall.
+// The method then is the second part of a handler of HandleCall.
 func (n *instance) then(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content, r *answer) error {
 	n.w.oracle.goesOnAfterCall(r.a, e)
 	var err error

@@ -38,7 +38,7 @@ func (w *walk) text(s string) {
 	}
 }
 
-// until prints the last n decisions before a position in the list.
+// The method until prints the last n decisions before a position in the list.
 func (w *walk) until(place, n int) string {
 	var b strings.Builder
 	for _, d := range w.list[max(0, place-n):place] {

@@ -124,7 +124,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// between draws a duration from least to most.
+// The method between draws a duration from least to most.
 func (w *world) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(w.rng.Int64N(int64(most-least)+1))
 }

@@ -140,7 +140,7 @@ func titled(name, difference string) string {
 	return "  (" + name + ")\n" + difference
 }
 
-// all returns every statement of any run, without its numbers.
+// The method all returns every statement of any run, without its numbers.
 func (s scenario) all() map[string]int {
 	all := make(map[string]int)
 	for _, run := range s {
@@ -159,7 +159,8 @@ func counted(run []string) map[string]int {
 	return n
 }
 
-// only lists the lines that occur more often in the map these than in the map those. Each listed line begins with sign.
+// The function only lists the lines that occur more often in the map these than in the map those. Each listed line
+// begins with sign.
 func only(sign string, these, those map[string]int) string {
 	var b strings.Builder
 	for _, line := range slices.Sorted(maps.Keys(these)) {

@@ -31,7 +31,7 @@ import (
 	"time"
 )
 
-// below is the directory of the features.
+// below is the directory that holds the features.
 const below = "internal/features"
 
 // redis is the only feature whose package and file are outside internal/features.
@@ -86,8 +86,8 @@ func work(args []string, out io.Writer) error {
 	return try(root, []string{*name}, checks, out)
 }
 
-// each takes out each feature by itself, and then all of them. It goes on after a failure, so that one run names every feature
-// that the rest needs.
+// The function each takes out each feature by itself, and then all of them. It goes on after a failure, so that one run
+// names every feature that the rest needs.
 func each(root string, features []string, out io.Writer) error {
 	var failed []error
 	for _, name := range features {

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// only returns the name of the only file of a run.
+// The function only returns the name of the only file of a run.
 func only(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := Files(dir)

@@ -20,7 +20,7 @@ type action struct {
 	place    Place
 }
 
-// took returns whether an action changed its entry, as far as the history proves it.
+// The method took returns whether an action changed its entry, as far as the history proves it.
 func (a *action) took() certainty {
 	did := failed(a.err)
 	switch {
@@ -149,8 +149,8 @@ func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	})
 }
 
-// does reports whether a call may have made a step. For this, the step must lie within the time of the call. It must
-// start from the state that the call reported, and make the entry due as requested.
+// The method does reports whether a call may have made a step. For this, the step must lie within the time of the call.
+// It must start from the state that the call reported, and make the entry due as requested.
 func (l *Ledger) does(a call, s *step) bool {
 	answered := a.answered != 0 && a.err == ""
 	inTime := s.wall+jump >= a.At && (!answered || s.wall <= a.answered+jump)

@@ -32,7 +32,7 @@ func BenchmarkRun(b *testing.B) {
 	b.ReportMetric(float64(lines), "lines")
 }
 
-// large writes a run piece by piece, so that the whole run is never in memory.
+// The function large writes a run piece by piece, so that the whole run is never in memory.
 func large(b *testing.B, dir string, entries int) (lines int) {
 	s := newStory(b)
 	out := make(map[string]*bufio.Writer)

@@ -64,7 +64,8 @@ func (l *Ledger) recorded(process int32, e *Entry) bool {
 	return slices.ContainsFunc(l.source(e), func(in *insert) bool { return in.tx.process == process })
 }
 
-// before returns the place of the change that precedes the change at p. The result is empty for the first change.
+// The method before returns the place of the change that precedes the change at p. The result is empty for the first
+// change.
 func (e *Entry) before(p Place) []Place {
 	for i := 1; i < len(e.steps); i++ {
 		if e.steps[i].place == p {

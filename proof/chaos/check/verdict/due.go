@@ -31,8 +31,8 @@ func checkEarly(l *Ledger, c *Check) {
 	}
 }
 
-// early returns by how many ms a claim came too soon, and why. It does not judge a claim made by an insert, because
-// checkDue judges inserts.
+// The function early returns by how many ms a claim came too soon, and why. It does not judge a claim made by an
+// insert, because checkDue judges inserts.
 func early(s *step) (why string, by int64) {
 	if s.move == moveInsert {
 		return "", 0

@@ -82,7 +82,7 @@ func (e *Entry) deletion() *step {
 	return &e.steps[len(e.steps)-1]
 }
 
-// at returns the step that wrote a version of the row: a claim or the insert. It ignores renewals.
+// The method at returns the step that wrote a version of the row: a claim or the insert. It ignores renewals.
 func (e *Entry) at(version uint64) *step {
 	i, ok := slices.BinarySearchFunc(e.steps, version, func(s step, v uint64) int {
 		switch {
@@ -102,7 +102,7 @@ func (e *Entry) at(version uint64) *step {
 	return &e.steps[i]
 }
 
-// after returns the step that ended a version of the row, or nil if no step has ended it.
+// The method after returns the step that ended a version of the row, or nil if no step has ended it.
 func (e *Entry) after(version uint64) *step {
 	for i := range e.steps {
 		s := &e.steps[i]

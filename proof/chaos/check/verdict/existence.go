@@ -39,7 +39,7 @@ func checkLost(l *Ledger, c *Check) {
 	})
 }
 
-// made reports whether this insert may have made an entry.
+// The method made reports whether this insert may have made an entry.
 func (in *insert) made(e *Entry) bool {
 	return (in.id == 0 || in.id == e.ID) && e.Type == in.Type
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// strange are histories that look wrong but are legal.
+// strange holds all histories that look wrong but are legal.
 var strange = union(strangeCommits, strangeRuns, strangePeople, strangeResults)
 
 func union(parts ...map[string]func(s *story)) map[string]func(s *story) {
@@ -16,7 +16,7 @@ func union(parts ...map[string]func(s *story)) map[string]func(s *story) {
 	return whole
 }
 
-// alone are those histories of strange that cannot share a run with another history.
+// alone lists the histories in strange that cannot share a run with another history.
 var alone = []string{
 	"open at the end and not due", "open at the end, beyond the horizon", "the database's clock jumps ahead, and back under a claim",
 	"the database's clock is set back between a claim's look and its write",

@@ -57,7 +57,7 @@ func (l *Ledger) served(e *Entry) bool {
 	return t != nil && t.Handler != history.HandlerNone
 }
 
-// each visits the entries in the order of their ids.
+// The method each visits the entries in the order of their ids.
 func (l *Ledger) each(visit func(e *Entry)) {
 	for _, id := range l.IDs {
 		visit(l.Entries[id])

@@ -20,7 +20,7 @@ const (
 
 func terminal(state int8) bool { return !slices.Contains(open, state) }
 
-// open are the states in which an entry can be claimed. waiting are the states of open in which the handler runs, not
+// open lists the states in which an entry can be claimed. waiting lists those of them in which the handler runs, not
 // the compensation.
 var (
 	open    = []int8{pending, retrying, compensating}

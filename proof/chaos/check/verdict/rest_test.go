@@ -19,7 +19,7 @@ func (s *story) notDue() *subject {
 	return e
 }
 
-// without removes the records that match.
+// The method without removes the records that match.
 func (s *story) without(file string, match func(history.Record) bool) {
 	var rest []history.Record
 	for _, r := range s.records[file] {
@@ -148,7 +148,7 @@ func (s *story) failFaults(kind string) {
 	}
 }
 
-// nothing returns a run in which nothing happened.
+// The function nothing returns a run in which nothing happened.
 func nothing(t *testing.T) *story {
 	s := newStory(t)
 	s.rest()

@@ -60,7 +60,7 @@ func (tx *transaction) committed() certainty {
 	return maybe
 }
 
-// wrote returns whether an insert made a row, as far as that is certain.
+// The method wrote returns whether an insert made a row, as far as that is certain.
 func (in *insert) wrote() certainty {
 	switch {
 	case in.undone, in.dup:
