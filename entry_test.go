@@ -411,7 +411,16 @@ func FuzzFailingCodec(f *testing.F) {
 			handled.Run = c.single(typed(func(context.Context, *Entry, parcel) error { ran++; return nil }), cfg)
 		}
 		row := &processlog.Row{ID: processlog.RowID(7), ProcessCount: 1, DeliveryCount: 1, Content: content}
-		o, err := handled.Attempt(t.Context(), row)
+		var err error
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					err = &PanicError{Value: p}
+				}
+			}()
+			err = handled.Run(t.Context(), row)
+		}()
+		o := handled.OutcomeOf(row, err, nil)
 		switch mood % 6 {
 		case 0:
 			require.Equal(t, 1, ran)

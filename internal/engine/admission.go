@@ -11,8 +11,7 @@ import (
 )
 
 // Admission is a set of functions by which a feature decides which entries of one type this process claims and starts.
-// The feature attaches it with Type.Admit at registration. Type.Admit replaces a nil function by one that allows
-// everything.
+// All functions are set. They allow everything unless the feature has replaced them with Type.Admit.
 //
 // The functions are safe for concurrent use and do not block.
 type Admission struct {
@@ -72,8 +71,8 @@ const (
 // Unlimited is the Room of a feature that does not limit a type.
 const Unlimited = math.MaxInt
 
-// noSay is an Admission that allows everything.
-var noSay = Admission{
+// allowAll is an Admission that allows everything.
+var allowAll = Admission{
 	Room:      func() int { return Unlimited },
 	RoomAt:    func() time.Time { return time.Time{} },
 	Paused:    func() bool { return false },
@@ -88,8 +87,12 @@ var noSay = Admission{
 	RunBegins: func() {},
 }
 
-// Admit attaches an admission to the type. Call it at registration.
-func (t *Type) Admit(a Admission) { t.admissions = append(t.admissions, complete(a, noSay)) }
+// Admit attaches an admission to the type. set replaces functions of it. Call Admit at registration.
+func (t *Type) Admit(set func(a *Admission)) {
+	a := allowAll
+	set(&a)
+	t.admissions = append(t.admissions, &a)
+}
 
 // Room returns how many calls of the handler the admissions allow to begin now.
 func (t *Type) Room() int {

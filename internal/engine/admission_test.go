@@ -72,12 +72,12 @@ func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
 	var lost []int
 	left := 0
 	typ := &Type{Name: "close_order", Concurrency: 50, Lease: time.Second}
-	typ.Admit(Admission{
-		Accept: func(_ *processlog.Row, n int) bool { lost = append(lost, n); return true },
-		Left: func(_ *processlog.Row, why Leaving) {
+	typ.Admit(func(a *Admission) {
+		a.Accept = func(_ *processlog.Row, n int) bool { lost = append(lost, n); return true }
+		a.Left = func(_ *processlog.Row, why Leaving) {
 			require.Equal(t, NotClaimed, why)
 			left++
-		},
+		}
 	})
 	row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", DeliveryCount: 1, Token: processlog.Token{1}}
 	h := newHoldings()
@@ -105,9 +105,11 @@ func TestScannerSleepsUntilATypeHasRoomAgain(t *testing.T) {
 		defer e.Close()
 		var at time.Time
 		require.NoError(t, e.Register(Type{Name: "refund", Concurrency: 10, Lease: time.Hour}, withSlots, func(t *Type) {
-			t.Admit(Admission{Room: func() int { return 0 }, RoomAt: func() time.Time { return at }})
+			t.Admit(func(a *Admission) {
+				a.Room, a.RoomAt = func() int { return 0 }, func() time.Time { return at }
+			})
 		}))
-		e.types.named("refund").slots.Take(10)
+		e.Named("refund").slots.Take(10)
 		e.claimSchedule.prepare()
 		var claims sync.WaitGroup
 		at = time.Now().Add(time.Hour)
@@ -127,10 +129,12 @@ func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 		defer e.Close()
 		var stuck []processlog.ID
 		typ := &Type{Name: "refund", Lease: time.Hour}
-		typ.Admit(Admission{Stuck: func(a *Attempt, call uint32) {
-			require.EqualValues(t, 3, call)
-			stuck = append(stuck, a.Row.ID)
-		}})
+		typ.Admit(func(admission *Admission) {
+			admission.Stuck = func(a *Attempt, call uint32) {
+				require.EqualValues(t, 3, call)
+				stuck = append(stuck, a.Row.ID)
+			}
+		})
 		for i := range 8 {
 			a := &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(uint64(i + 1))}, calls: 3, started: time.Now(), leaseEnd: time.Now().Add(time.Hour)}
 			a.ctx, a.cancel = context.WithCancelCause(t.Context())
@@ -168,7 +172,7 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 		row := func(id uint64, user string, deliveries int, left time.Duration) processlog.Row {
 			return processlog.Row{ID: processlog.RowID(id), BusinessType: "mail", UserID: user, DeliveryCount: deliveries, LeaseLeft: left}
 		}
-		mail := e.types.named("mail")
+		mail := e.Named("mail")
 		rows := []processlog.Row{row(1, "", 2, -1), row(2, "", 1, time.Hour), row(3, "", 1, time.Hour), row(4, "ann", 1, time.Hour)}
 		require.Equal(t, 2, mail.slots.Take(mail.calls(rows)), "the entry that has lost a lease runs alone")
 		_, err := e.startClaimed(mail, rows, time.Now(), 0)
@@ -210,14 +214,16 @@ func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 		require.NoError(t, e.Register(Type{Name: "mail", MaxAttempts: 1, MaxCompensateAttempts: 1, Concurrency: 100, Lease: time.Hour, Timeout: time.Hour,
 			Run: handler, Undo: handler}, withSlots, func(t *Type) {
 			t.Group(&threes{e: e})
-			t.Admit(Admission{Admit: func(attempts []*Attempt) (admitted, refused []*Attempt) { return split(attempts, "refused") }})
+			t.Admit(func(a *Admission) {
+				a.Admit = func(attempts []*Attempt) (admitted, refused []*Attempt) { return split(attempts, "refused") }
+			})
 			t.Order(Order{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
 				first, blocked = split(attempts, "blocked")
 				return first, blocked, func() error { return nil }
 			}})
 		}))
 		require.NoError(t, e.Start(t.Context()))
-		mail, ids := e.types.named("mail"), uint64(0)
+		mail, ids := e.Named("mail"), uint64(0)
 		row := func(user string, deliveries int, left time.Duration, state processlog.State) func() processlog.Row {
 			return func() processlog.Row {
 				ids++

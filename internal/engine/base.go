@@ -3,10 +3,11 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"reflect"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/problems"
+	"github.com/compensator-go/compensator/internal/refusals"
+	"github.com/compensator-go/compensator/internal/releases"
 	"github.com/compensator-go/compensator/internal/report"
 	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/observe"
@@ -21,7 +22,9 @@ const StatementTimeout = 10 * time.Second
 type Base struct {
 	*Config
 	Problems *problems.List
-	watchers []*Watcher
+	Refusals *refusals.List // entries that the database refuses to change
+	Releases *releases.List // gives back the leases of claims that ran nothing
+	watcher  Watcher
 
 	// Work is the context of work that goes on after the call that began it. Close ends it.
 	Work    context.Context
@@ -29,9 +32,9 @@ type Base struct {
 }
 
 func newBase(ctx context.Context, cfg *Config) *Base {
-	b := &Base{Config: cfg}
+	b := &Base{Config: cfg, watcher: noWatcher}
 	b.Problems = problems.New(cfg.Log, cfg.ErrorNumber, func() bool { return b.Work.Err() != nil })
-	b.Work, b.endWork = context.WithCancelCause(b.reporting(context.WithoutCancel(ctx)))
+	b.Work, b.endWork = context.WithCancelCause(b.Reporting(context.WithoutCancel(ctx)))
 	return b
 }
 
@@ -92,8 +95,8 @@ func QueueShare(ctx context.Context, most time.Duration) time.Duration {
 	return min(time.Until(deadline)/2, most)
 }
 
-// reporting returns a context with which connections report problems to this engine.
-func (b *Base) reporting(ctx context.Context) context.Context { return report.To(ctx, reports{b}) }
+// Reporting returns a context with which the store and its connections report problems to this engine.
+func (b *Base) Reporting(ctx context.Context) context.Context { return report.To(ctx, reports{b}) }
 
 // reports takes the reports of connections. It only logs a report about a session, because the session is closed after it.
 type reports struct{ *Base }
@@ -117,17 +120,6 @@ func Tell[E any](b *Base, observe func(E), event E) {
 		}
 	}()
 	observe(event)
-}
-
-// complete replaces the nil functions of a struct of functions by those of defaults.
-func complete[F any](functions, defaults F) *F {
-	of, from := reflect.ValueOf(&functions).Elem(), reflect.ValueOf(defaults)
-	for i := range of.NumField() {
-		if of.Field(i).IsNil() {
-			of.Field(i).Set(from.Field(i))
-		}
-	}
-	return &functions
 }
 
 // setIn sets a value in a map that may be nil.
@@ -160,7 +152,7 @@ type Config struct {
 }
 
 // Watcher is a set of functions by which a feature follows the answers of the database, for example to detect a rollback.
-// [Engine.Watch] attaches it, and replaces a nil function by one that does nothing.
+// All functions are set. They do nothing unless [Engine.Watch] has replaced them.
 type Watcher struct {
 	// Hold returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason why not.
 	// It does not block. The feature calls Engine.Wake when Hold returns nil again.
@@ -215,50 +207,18 @@ var noWatcher = Watcher{
 	Round:    func(context.Context) {},
 }
 
-// Watch attaches a watcher. Call it before anything is recorded or run.
-func (e *Engine) Watch(w Watcher) { e.watchers = append(e.watchers, complete(w, noWatcher)) }
+// Watch lets set replace functions of the engine's Watcher. Call it before anything is recorded or run.
+func (e *Engine) Watch(set func(w *Watcher)) { set(&e.watcher) }
 
-// Held returns nil while all watchers let claims begin and entries start. Otherwise it returns a reason why not.
-func (b *Base) Held() error {
-	for _, w := range b.watchers {
-		if err := w.Hold(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// Held returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason why not.
+func (b *Base) Held() error { return b.watcher.Hold() }
 
-func (b *Base) sawClaimed(rows []processlog.Row, asked time.Time) error {
-	for _, w := range b.watchers {
-		if err := w.Claimed(rows, asked); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// SawRead calls Watcher.Read.
+func (b *Base) SawRead(rows []processlog.Row, asked time.Time) { b.watcher.Read(rows, asked) }
 
-func (b *Base) SawRead(rows []processlog.Row, asked time.Time) {
-	for _, w := range b.watchers {
-		w.Read(rows, asked)
-	}
-}
-
-func (b *Base) sawStored(s *settlement, asked time.Time) {
-	for _, w := range b.watchers {
-		w.Stored(&s.a.Row, &s.outcome, s.token, asked)
-	}
-}
-
+// SawRecorded calls Watcher.Recorded for the last recordedMost of fresh.
 func (b *Base) SawRecorded(fresh []Fresh) {
-	for _, w := range b.watchers {
-		for _, f := range fresh[max(0, len(fresh)-recordedMost):] {
-			w.Recorded(f.Recorded())
-		}
-	}
-}
-
-func (b *Base) sawFailed() {
-	for _, w := range b.watchers {
-		w.Failed()
+	for _, f := range fresh[max(0, len(fresh)-recordedMost):] {
+		b.watcher.Recorded(f.Recorded())
 	}
 }

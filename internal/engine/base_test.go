@@ -53,9 +53,11 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 					ErrorNumber: func(error) uint16 { return 0 },
 				})
 				var stored []time.Time
-				e.Watch(Watcher{Stored: func(_ *processlog.Row, _ *processlog.Outcome, _ processlog.Token, asked time.Time) {
-					stored = append(stored, asked)
-				}})
+				e.Watch(func(w *Watcher) {
+					w.Stored = func(_ *processlog.Row, _ *processlog.Outcome, _ processlog.Token, asked time.Time) {
+						stored = append(stored, asked)
+					}
+				})
 				typ := &Type{Name: "close_order", Timeout: time.Minute, Lease: time.Minute, Concurrency: 1, MaxAttempts: 1, slots: &counted{size: 1}}
 				require.NoError(t, e.Start(t.Context()))
 				row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", LeaseLeft: time.Minute, DeliveryCount: 1}
@@ -91,18 +93,18 @@ func (s *leasing) Due(context.Context, string, int) ([]processlog.ID, error) {
 	return nil, errors.New("gone away")
 }
 
-func watching(t *testing.T, w Watcher) (*Engine, *leasing, *Type) {
+func watching(t *testing.T, set func(w *Watcher)) (*Engine, *leasing, *Type) {
 	store := new(leasing)
 	e := New(t.Context(), Config{Store: store, Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
-	e.Watch(w)
+	e.Watch(set)
 	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
-	return e, store, e.types.named("close_order")
+	return e, store, e.Named("close_order")
 }
 
 // A feature may refuse a claim. Then no row of the claim starts, and no lease stays that would count as lost.
 func TestWhatAWatcherRefusesIsGivenBack(t *testing.T) {
 	refusal := errors.New("gone back")
-	e, store, typ := watching(t, Watcher{Claimed: func([]processlog.Row, time.Time) error { return refusal }})
+	e, store, typ := watching(t, func(w *Watcher) { w.Claimed = func([]processlog.Row, time.Time) error { return refusal } })
 	_, err := e.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
 	require.ErrorIs(t, err, refusal)
 	require.Equal(t, []processlog.ID{processlog.RowID(1)}, store.released)
@@ -115,7 +117,7 @@ func TestWhatAWatcherRefusesIsGivenBack(t *testing.T) {
 // While a feature holds the process, no claim is sent.
 func TestNothingIsClaimedWhileAWatcherHoldsTheProcess(t *testing.T) {
 	held := errors.New("gone back")
-	e, store, typ := watching(t, Watcher{Hold: func() error { return held }})
+	e, store, typ := watching(t, func(w *Watcher) { w.Hold = func() error { return held } })
 	_, err := e.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
 	require.ErrorIs(t, err, held)
 	require.Empty(t, store.released)
@@ -124,7 +126,7 @@ func TestNothingIsClaimedWhileAWatcherHoldsTheProcess(t *testing.T) {
 // Without a queue a claim begins with a read, and ends with it if the server has gone.
 func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
 	failed := 0
-	e, _, typ := watching(t, Watcher{Failed: func() { failed++ }})
+	e, _, typ := watching(t, func(w *Watcher) { w.Failed = func() { failed++ } })
 	e.claimSchedule.prepare()
 	require.Equal(t, 1, typ.slots.Take(1))
 	require.Error(t, e.claimFromStore(typ, 1).err)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -32,8 +33,8 @@ func (e *Engine) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 	if err := e.Held(); err != nil {
 		return claimed{}, err
 	}
-	want, pending := e.releases.Without(want, RefusedRetry)
-	want, resting := e.refusals.Aside(t.Name, want)
+	want, pending := e.Releases.Without(want, RefusedRetry)
+	want, resting := e.Refusals.Aside(t.Name, want)
 	if len(want) == 0 {
 		return claimed{Claimed: processlog.Claimed{Waiting: pending, Rejected: resting}}, nil
 	}
@@ -50,15 +51,15 @@ func (e *Engine) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 	failpoint.Reach(failpoint.ClaimCommitted)
 	e.Saw(problemClaim, err)
 	if err == nil {
-		err = e.sawClaimed(found.Mine, asked)
+		err = e.watcher.Claimed(found.Mine, asked)
 	} else {
-		e.sawFailed()
+		e.watcher.Failed()
 	}
 	if err != nil {
 		// The claim may have committed although it returned an error. Run nothing, and release the leases it may have
 		// taken. A lease that ends by itself counts as lost.
 		p.keepOnly(nil)
-		e.releases.ReleaseUnknown(token, want)
+		e.Releases.ReleaseUnknown(token, want)
 		return claimed{}, err
 	}
 	p.keepOnly(found.Mine)
@@ -74,15 +75,15 @@ func (e *Engine) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 // noteRefusedClaims reports the entries that the database refuses to lease. It forgets earlier refusals of entries that are
 // leased or gone now.
 func (e *Engine) noteRefusedClaims(t *Type, found processlog.Claimed) {
-	e.refusals.Note(refusals.Claim, t.Name, found.Rejected)
-	if !e.refusals.Some() {
+	e.Refusals.Note(refusals.Claim, t.Name, found.Rejected)
+	if !e.Refusals.Some() {
 		return
 	}
 	ids := slices.Clone(found.Gone)
 	for i := range found.Mine {
 		ids = append(ids, found.Mine[i].ID)
 	}
-	e.refusals.Taken(refusals.Claim, t.Name, ids...)
+	e.Refusals.Taken(refusals.Claim, t.Name, ids...)
 }
 
 // unleased returns the ids as wanted entries without a lease of this process.
@@ -225,7 +226,7 @@ type Known struct {
 // tried is the number of ids that it tried, from the start of the list. It is 0 if the claim failed or could not begin,
 // for example because no slot was free.
 func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, tried int) {
-	t := e.types.accepting(businessType)
+	t := e.Accepting(businessType)
 	if t == nil || t.Wait() > 0 || e.Behind() || e.Held() != nil {
 		return Known{}, 0
 	}
@@ -248,7 +249,7 @@ func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, 
 // that are not due yet, or that must not run here now, go to the source. The caller takes care of the spare ones.
 func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Known, error) {
 	found, err := e.claim(t, want, calls)
-	e.claimSchedule.free(t, calls-t.calls(found.Mine))
+	e.FreeSlots(t, calls-t.calls(found.Mine))
 	if err != nil {
 		return Known{}, err
 	}
@@ -260,7 +261,7 @@ func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Know
 		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: l.ID, In: l.In})
 	}
 	for _, r := range found.Rejected {
-		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: e.refusals.RestLeft(t.Name, r.ID)})
+		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: e.Refusals.RestLeft(t.Name, r.ID)})
 	}
 	for _, r := range found.Refused {
 		wait = append(wait, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: RefusedRetry})
@@ -277,26 +278,12 @@ func (e *Engine) RunKnown(k Known) (blocked int) {
 	return blocked
 }
 
-// FreeSlots frees n slots of a type, and wakes the scanner if due entries of the type may wait for a slot.
-func (e *Engine) FreeSlots(t *Type, n int) { e.claimSchedule.free(t, n) }
-
 // Enqueue hands entries to the source.
 func (e *Engine) Enqueue(entries ...processlog.QueueEntry) { e.source.Enqueue(entries) }
 
-// Release releases the leases of entries that have run nothing, and enqueues the entries.
-func (e *Engine) Release(token processlog.Token, entries ...processlog.QueueEntry) {
-	e.releases.Release(token, entries...)
-}
-
-// ReleaseLater is Release for a caller that has just got no answer from the database. A batcher releases the leases, and
-// retries until the database answers.
-func (e *Engine) ReleaseLater(token processlog.Token, entries ...processlog.QueueEntry) {
-	e.releases.Later(token, entries...)
-}
-
 // Fail ends an attempt with an error without calling a handler.
 func (e *Engine) Fail(a *Attempt, err error) {
-	outcome := e.failed(a, Result{Err: err}, a.Type.safeOutcomeOf(&a.Row, err, nil))
+	outcome := e.failed(a, Result{Err: err}, a.Type.OutcomeOf(&a.Row, err, nil))
 	e.outcomes.plain.Add(settlement{a: a, outcome: outcome})
 }
 
@@ -305,15 +292,8 @@ func (e *Engine) Move(businessType string, id processlog.ID, in time.Duration) {
 	e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id, In: in})
 }
 
+// AskQueue asks the queue whether it answers. See Source.Ask.
+func (e *Engine) AskQueue(ctx context.Context) (answer func() error) { return e.source.Ask(ctx) }
+
 // Reach returns which processes' entries the source reports now.
 func (e *Engine) Reach() Reach { return e.source.Reach() }
-
-// Refused records that the database refuses a change of the listed entries. Health and the log then name them.
-func (e *Engine) Refused(what, businessType string, list []processlog.Refusal) {
-	e.refusals.Note(what, businessType, list)
-}
-
-// Taken records that the database has accepted a change of entries that it refused before.
-func (e *Engine) Taken(what, businessType string, ids ...processlog.ID) {
-	e.refusals.Taken(what, businessType, ids...)
-}

@@ -57,31 +57,15 @@ import (
 // state and the mutex that guards it. Parts without state are methods of Engine. The package comment names their files.
 type Engine struct {
 	*Base
-	types         *types
-	claimSchedule *claimSchedule
-	source        *source
-	holdings      *holdings
-	refusals      *refusals.List
-	releases      *releases.List
-	outcomes      *outcomes
-	settlements   []*Settlement // of features
-	starter       Starter
-	poller        CommitPoller
-
-	// AskQueue asks the queue whether it answers, and returns at once. The function answer waits for the result: nil, or an
-	// error that says why the queue cannot be used. The queue may use its QueueShare of the time that ctx has left. The queue
-	// feature sets AskQueue. Without that feature the result is always nil.
-	AskQueue func(ctx context.Context) (answer func() error)
-
-	// Ordered reports whether entries of a type may be blocked by others of their type. The type need not run here. The
-	// ordering feature sets Ordered. Without that feature the result is always false.
-	Ordered func(businessType string) bool
-
-	// ReportMissing takes recorded entries whose ids are not in the database. It searches the database for their idempotency
-	// keys, and reports each entry whose key is not found either. A Starter sets ReportMissing. Otherwise it does nothing.
-	ReportMissing func(entries []RecordedEntry)
-
-	recorders []Recorder // of features
+	*types
+	*claimSchedule
+	*holdings
+	source      Source
+	outcomes    *outcomes
+	settlements []*Settlement // of features
+	starter     Starter
+	poller      CommitPoller
+	recorders   []Recorder // of features
 
 	drainFirst  []Batcher // of features; Drain waits for them before it waits for handlers
 	drainClaims []Batcher // of features, with claims; Drain waits for them after outcomes are stored, and so does Close
@@ -101,13 +85,10 @@ func New(ctx context.Context, cfg Config) *Engine {
 	b := e.Base
 	e.types = newTypes(cfg.Lease)
 	e.claimSchedule = newClaimSchedule(e.types)
-	e.Ordered = func(string) bool { return false }
-	e.ReportMissing = func([]RecordedEntry) {}
-	e.AskQueue = func(context.Context) func() error { return func() error { return nil } }
-	e.source = &source{databaseAlone{e.types, e.claimSchedule}}
+	e.source = databaseAlone{e.types, e.claimSchedule}
 	e.holdings = newHoldings()
-	e.refusals = refusals.New(b.Problems, b.Log, func() bool { return b.Work.Err() != nil })
-	e.releases = releases.New(releases.Config{
+	b.Refusals = refusals.New(b.Problems, b.Log, func() bool { return b.Work.Err() != nil })
+	b.Releases = releases.New(releases.Config{
 		Release: func(ids []processlog.ID, token processlog.Token) error {
 			ctx, cancel := b.Statement()
 			defer cancel()
@@ -115,7 +96,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 		},
 		Saw:   func(err error) { b.Saw(problemRelease, err) },
 		Offer: func(entries []processlog.QueueEntry) { e.source.Enqueue(entries) },
-		Wait:  b.Wait, Pause: Backoff, Refusals: e.refusals, Longest: StatementTimeout,
+		Wait:  b.Wait, Pause: Backoff, Refusals: b.Refusals, Longest: StatementTimeout,
 	})
 	e.outcomes = e.newOutcomes()
 	e.starter = noStarter{e}
@@ -179,29 +160,6 @@ func (e *Engine) AwaitClaims(batchers ...Batcher) { e.drainClaims = append(e.dra
 // AwaitInClose registers batchers of a feature. Close waits until they are empty.
 func (e *Engine) AwaitInClose(batchers ...Batcher) { e.closeOnly = append(e.closeOnly, batchers...) }
 
-// Named returns a registered type, or nil.
-func (e *Engine) Named(businessType string) *Type { return e.types.named(businessType) }
-
-// TypeNames returns the names of the registered types in order.
-func (e *Engine) TypeNames() []string { return e.types.names() }
-
-// Accepts reports whether a Run takes new entries.
-func (e *Engine) Accepts() bool { return e.types.accepts.Load() }
-
-// Accepting returns a registered type while a Run takes new entries, or nil.
-func (e *Engine) Accepting(businessType string) *Type { return e.types.accepting(businessType) }
-
-// LongestLease returns the longest lease of all types.
-func (e *Engine) LongestLease() time.Duration { return e.types.leaseRange().longest }
-
-// LookEvery returns how often a source is asked at least when entries are due.
-func (e *Engine) LookEvery() time.Duration { return e.types.peekEvery() }
-
-// Expect schedules a claim of a type, because an entry of the type is due after the duration in.
-func (e *Engine) Expect(businessType string, in time.Duration) {
-	e.claimSchedule.expect(businessType, in)
-}
-
 // Notify schedules a claim of a type, because another process has reported a due entry of the type. All processes that
 // run the type get the same report.
 func (e *Engine) Notify(businessType string) {
@@ -209,41 +167,6 @@ func (e *Engine) Notify(businessType string) {
 		e.source.LookSoon()
 	}
 }
-
-// HasMore reports whether more entries of a type are known to be due than the last claims took.
-func (e *Engine) HasMore(t *Type) bool { return e.claimSchedule.hasMore(t) }
-
-// CanClaim reports whether a claim of a type could begin now.
-func (e *Engine) CanClaim(t *Type) bool { return e.claimSchedule.canClaim(t) }
-
-// Notified returns the names of the types that run here. For each type it also returns the number of events that may have
-// made an entry due. Call it before you ask a source, and pass the number to Postpone.
-func (e *Engine) Notified() (names []string, notified []int) { return e.claimSchedule.counts() }
-
-// Postpone delays the next claim of a type by wait, because a source has answered that no entry is due sooner. It does
-// nothing if the type was notified since the source was asked. notified is the number that Notified returned then.
-func (e *Engine) Postpone(businessType string, notified int, wait time.Duration) {
-	e.claimSchedule.postpone(businessType, notified, wait)
-}
-
-// Wake makes the scanner look at all types now.
-func (e *Engine) Wake() { e.claimSchedule.Wake() }
-
-// Overflow schedules a claim of a type from the database, which holds due entries that the source does not report.
-func (e *Engine) Overflow(businessType string) { e.claimSchedule.overflow(businessType) }
-
-// Types returns the registered types, sorted by name.
-func (e *Engine) Types() []*Type {
-	names := e.types.names()
-	types := make([]*Type, len(names))
-	for i, name := range names {
-		types[i] = e.types.named(name)
-	}
-	return types
-}
-
-// Reporting returns a context with which the store and its connections report problems to this engine.
-func (e *Engine) Reporting(ctx context.Context) context.Context { return e.reporting(ctx) }
 
 // Start prepares for a Run whose context is ctx. From then on the engine takes new entries. It returns ErrRunning if a Run is under way.
 func (e *Engine) Start(ctx context.Context) error {
@@ -257,7 +180,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.claimSchedule.prepare()
 	e.run = ctx
 	e.handlers, e.endHandlers = context.WithCancelCause(e.Work)
-	e.types.accepts.Store(true)
+	e.accepts.Store(true)
 	return nil
 }
 
@@ -268,17 +191,14 @@ func (e *Engine) Running() bool {
 	return e.running
 }
 
-// Stuck lists the handlers that still run after their timeout.
-func (e *Engine) Stuck() []processlog.StuckAttempt { return e.holdings.stuck() }
-
 // OpenProblems lists the problems that exist now, the oldest first.
 func (e *Engine) OpenProblems() []observe.Problem {
-	e.refusals.ForgetOld()
+	e.Refusals.ForgetOld()
 	return e.Problems.Open()
 }
 
 // Refuse makes the engine take no more new entries.
-func (e *Engine) Refuse() { e.types.accepts.Store(false) }
+func (e *Engine) Refuse() { e.accepts.Store(false) }
 
 // End allows the next Start.
 func (e *Engine) End() {
@@ -331,7 +251,7 @@ const stopGrace = time.Second
 // Close waits up to closeTimeout for the batchers, and then cancels the work that is left.
 func (e *Engine) Close() {
 	batchers := []Batcher{&e.outcomes.plain, &e.outcomes.prompt, &e.outcomes.slow, &e.outcomes.refused,
-		&e.releases.Batcher}
+		&e.Releases.Batcher}
 	batchers = slices.Concat(batchers, e.drainClaims, e.drainLast, e.closeOnly)
 	await(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)

@@ -71,13 +71,13 @@ func lingering(wait time.Duration) (*claimSchedule, *typeSchedule) {
 func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, typeSchedule := lingering(20 * time.Second)
-		a.expect("mail", 0)
+		a.Expect("mail", 0)
 		due := typeSchedule.due
 		require.Equal(t, 20*time.Second, time.Until(due))
 		for range 3 {
 			<-time.After(peekInterval)
-			a.postpone("mail", notifiedOf(a), 0) // the queue says that something is due, and not since when
-			a.expect("mail", 0)
+			a.Postpone("mail", notifiedOf(a), 0) // the queue says that something is due, and not since when
+			a.Expect("mail", 0)
 			require.Equal(t, due, typeSchedule.due)
 		}
 	})
@@ -87,7 +87,7 @@ func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 func TestTypeAtRestThatWaitsForOthersIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, typeSchedule := lingering(20 * time.Second)
-		a.expect("mail", processlog.Never)
+		a.Expect("mail", processlog.Never)
 		require.Greater(t, time.Until(typeSchedule.due), peekInterval)
 		require.False(t, typeSchedule.lingers(time.Now()), "nothing is due")
 	})
@@ -97,9 +97,9 @@ func TestTypeAtRestThatWaitsForOthersIsLeftAlone(t *testing.T) {
 func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, typeSchedule := lingering(20 * time.Second)
-		a.expect("mail", -15*time.Second)
+		a.Expect("mail", -15*time.Second)
 		require.Equal(t, 5*time.Second, time.Until(typeSchedule.due))
-		a.expect("mail", -time.Hour)
+		a.Expect("mail", -time.Hour)
 		require.Zero(t, time.Until(typeSchedule.due))
 	})
 }
@@ -109,7 +109,7 @@ func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, typeSchedule := lingering(20 * time.Second)
 		require.True(t, a.notify("mail"), "only the source knows since when the entry waits")
-		a.expect("mail", 0)
+		a.Expect("mail", 0)
 		require.True(t, typeSchedule.lingers(time.Now()))
 		require.False(t, a.notify("mail"))
 	})
@@ -120,7 +120,7 @@ func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := lingering(20 * time.Second)
-		typ := a.types.named("mail")
+		typ := a.types.Named("mail")
 		a.prepare()
 		typeSchedule := a.byType["mail"]
 		require.False(t, typeSchedule.wants(typ, time.Now()))
@@ -136,19 +136,19 @@ func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 		a.prepare()
 		typeSchedule, asked := a.byType["mail"], notifiedOf(a)
 		a.looked(typ, 3*time.Second)
-		a.postpone("mail", asked, processlog.Never)
+		a.Postpone("mail", asked, processlog.Never)
 		require.Equal(t, 3*time.Second, time.Until(typeSchedule.due), "the queue does not know of it, or was asked before")
 
 		a.prepare()
 		typeSchedule = a.byType["mail"]
-		a.postpone("mail", notifiedOf(a), processlog.Never)
+		a.Postpone("mail", notifiedOf(a), processlog.Never)
 		a.looked(typ, processlog.Never)
 		require.False(t, typeSchedule.lingers(time.Now()), "nothing is due: no more looks")
 
 		a.prepare()
 		typeSchedule, asked = a.byType["mail"], notifiedOf(a)
 		a.notify("mail")
-		a.postpone("mail", asked, processlog.Never)
+		a.Postpone("mail", asked, processlog.Never)
 		require.LessOrEqual(t, time.Until(typeSchedule.due), 20*time.Second, "another process has enqueued one meanwhile")
 	})
 }
@@ -175,7 +175,7 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	require.Equal(t, 4, mail.calls(rows(4, 2, 1)), "two of one lost lease share a call")
 	require.Equal(t, 7, (&Type{Name: "plain"}).calls(rows(4, 2, 1)))
 	require.Equal(t, processlog.MaxRows, mail.fits(1000))
-	mail.Admit(Admission{Room: func() int { return 1 }})
+	mail.Admit(func(a *Admission) { a.Room = func() int { return 1 } })
 	require.Equal(t, 1, mail.fits(1), "one call of a limited type brings one entry, not a batch")
 }
 
@@ -200,6 +200,6 @@ func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 
 // notifiedOf returns the number of events of the first type.
 func notifiedOf(a *claimSchedule) int {
-	_, notified := a.counts()
+	_, notified := a.Notified()
 	return notified[0]
 }

@@ -87,10 +87,7 @@ type Holding struct {
 
 // Holding returns the attempt that holds the row's entry in the row's epoch. held is false if this process does not
 // hold the entry.
-func (e *Engine) Holding(row *processlog.Row) (h Holding, held bool) { return e.holdings.describe(row) }
-
-// describe returns the attempt that holds the row's entry in the row's epoch.
-func (h *holdings) describe(row *processlog.Row) (of Holding, held bool) {
+func (h *holdings) Holding(row *processlog.Row) (of Holding, held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.held[holding{row.ID, row.Epoch}]
@@ -152,9 +149,9 @@ func (h *holdings) cancel(before *processlog.Row, cause error) {
 	}
 }
 
-// expired returns the held entries of a type whose leases have ended by the clock of this process. The database regards
-// these entries as free.
-func (h *holdings) expired(t *Type) map[processlog.ID]bool {
+// HeldFree returns the entries of a type that this process holds although their leases have ended by its clock. The
+// database reports them as due and free.
+func (h *holdings) HeldFree(t *Type) map[processlog.ID]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var ids map[processlog.ID]bool
@@ -166,10 +163,6 @@ func (h *holdings) expired(t *Type) map[processlog.ID]bool {
 	}
 	return ids
 }
-
-// HeldFree returns the entries of a type that this process holds although their leases have ended by its clock. The
-// database reports them as due and free.
-func (e *Engine) HeldFree(t *Type) map[processlog.ID]bool { return e.holdings.expired(t) }
 
 // stuckOnes lists the attempts whose handlers are stuck. It sorts them by type and id, so that the same history makes
 // the same claims.
@@ -188,9 +181,9 @@ func (h *holdings) stuckOnes() []*Attempt {
 	return list
 }
 
-// stuck lists the handlers that run on after their timeout. It includes the handlers that a stopped Run has left
+// Stuck lists the handlers that run on after their timeout. It includes the handlers that a stopped Run has left
 // running, which the renewer no longer checks.
-func (h *holdings) stuck() []processlog.StuckAttempt {
+func (h *holdings) Stuck() []processlog.StuckAttempt {
 	return h.list(func(a *Attempt) bool {
 		return a.stuckLocked() || !a.returned.Load() && errors.Is(context.Cause(a.ctx), processlog.ErrStopping)
 	})
@@ -391,19 +384,19 @@ func (h *holdings) lapsed(batch []*Attempt) (lapsed []*Attempt) {
 
 // noteRefusedRenewals reports the leases that the database refuses to renew, and clears the refusals of the other attempts.
 func (e *Engine) noteRefusedRenewals(attempts []*Attempt, rejected []processlog.Refusal) {
-	if len(rejected) == 0 && !e.refusals.Some() {
+	if len(rejected) == 0 && !e.Refusals.Some() {
 		return
 	}
 	byType := make(map[string][]processlog.Refusal)
 	for _, a := range attempts {
 		i := slices.IndexFunc(rejected, func(r processlog.Refusal) bool { return r.ID == a.Row.ID })
 		if i < 0 {
-			e.refusals.Taken(refusals.Renewal, a.Type.Name, a.Row.ID)
+			e.Refusals.Taken(refusals.Renewal, a.Type.Name, a.Row.ID)
 			continue
 		}
 		byType[a.Type.Name] = append(byType[a.Type.Name], rejected[i])
 	}
 	for name, list := range byType {
-		e.refusals.Note(refusals.Renewal, name, list)
+		e.Refusals.Note(refusals.Renewal, name, list)
 	}
 }

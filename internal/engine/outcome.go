@@ -28,9 +28,9 @@ func LostLeases(row *processlog.Row) int { return row.DeliveryCount - 1 }
 // row only if its LastError is not empty.
 const noOutcome = "compensator: an attempt ended with no outcome: its process died, or lost its lease"
 
-// outcomeOf returns the outcome of an attempt. err is the handler's error. cause is why the handler's context ended, or
-// nil. Apart from these, outcomeOf uses only the settings of the type and the row as the claim returned it. The write is
-// guarded by the row's version, so the outcome cannot rest on an outdated row.
+// outcomeOf is OutcomeOf without the protection against panics. Apart from err and cause, it uses only the settings of the
+// type and the row as the claim returned it. The write is guarded by the row's version, so the outcome cannot rest on an
+// outdated row.
 func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
 	o := processlog.Outcome{
 		ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: row.State,
@@ -186,9 +186,10 @@ func (t *Type) budget(row *processlog.Row) int {
 	return t.maxAttempts(row)
 }
 
-// safeOutcomeOf calls outcomeOf, and turns a panic in it into a failure of the attempt. outcomeOf calls code of the user
-// that may panic: the methods of the error and the type's Retry.
-func (t *Type) safeOutcomeOf(row *processlog.Row, err, cause error) (o processlog.Outcome) {
+// OutcomeOf returns the outcome of an attempt. err is the handler's error. cause is why the handler's context ended, or
+// nil. OutcomeOf calls code of the user: the methods of the error and the type's Retry. If that code panics, the attempt
+// has failed.
+func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			o = t.outcomeOf(row, verdict.RetryAfter(unavailablePause, panicked(p)), cause)
@@ -218,9 +219,6 @@ func (r Result) Interrupted() bool { return interrupted(r.Err, r.Cause) }
 func toldToStop(err error) bool {
 	return errors.Is(err, processlog.ErrStopping) || errors.Is(err, processlog.ErrLeaseLost) || errors.Is(err, processlog.ErrCancelled)
 }
-
-// Succeeded returns the outcome of an attempt without an error.
-func (t *Type) Succeeded(row *processlog.Row) processlog.Outcome { return t.outcomeOf(row, nil, nil) }
 
 // succeeded completes the outcome of a handler or compensation that returned nil.
 func succeeded(o processlog.Outcome, row *processlog.Row) processlog.Outcome {

@@ -141,7 +141,7 @@ func FuzzOutcome(f *testing.F) {
 		}
 		row.MaxAttempts = int(config >> 5)
 		err := errorTree(program, time.Duration(after))
-		o := handled.safeOutcomeOf(row, err, attemptCauses[int(cause)%len(attemptCauses)])
+		o := handled.OutcomeOf(row, err, attemptCauses[int(cause)%len(attemptCauses)])
 		requireLegal(t, handled, row, o)
 		require.Equal(t, err == nil, o.To == processlog.Succeeded || o.To == processlog.Compensated, "%v", o)
 		requireLegal(t, handled, row, handled.crashed(row, time.Time{}))

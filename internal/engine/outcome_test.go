@@ -321,11 +321,11 @@ func TestOutcomeRemembersThatTheTimeHadPassed(t *testing.T) {
 			typ.Retry = func(int) time.Duration { panic("no schedule") }
 			c.text = late + "handler panicked: no schedule"
 		}
-		o := typ.safeOutcomeOf(c.row, c.err, processlog.ErrTimeout)
+		o := typ.OutcomeOf(c.row, c.err, processlog.ErrTimeout)
 		require.True(t, o.TimedOut, name)
 		require.True(t, o.Faults.OutcomeUnknown, name)
 		require.True(t, strings.HasPrefix(o.LastError, c.text), "%s: %s", name, o.LastError)
-		inTime := typ.safeOutcomeOf(c.row, c.err, nil)
+		inTime := typ.OutcomeOf(c.row, c.err, nil)
 		require.False(t, inTime.TimedOut, name)
 		require.Nil(t, inTime.Faults, name)
 	}

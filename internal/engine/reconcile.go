@@ -73,9 +73,7 @@ func (e *Engine) round(ctx context.Context) {
 		return // ctx may have ended together with the pause
 	}
 	finish := e.source.Round(ctx)
-	for _, w := range e.watchers {
-		w.Round(ctx)
-	}
+	e.watcher.Round(ctx)
 	heads, err := e.ReadHeads(ctx)
 	if err != nil {
 		return
@@ -92,21 +90,21 @@ func (e *Engine) round(ctx context.Context) {
 // long enough.
 func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *observe.ReconciledEvent) {
 	for _, head := range heads {
-		t := e.types.named(head.BusinessType)
+		t := e.Named(head.BusinessType)
 		overdue := head.DueIn < -e.OverdueAfter()
-		if t != nil && t.Blocks() && (overdue || head.DueIn <= 0 && !e.source.up()) {
+		if t != nil && t.Blocks() && (overdue || head.DueIn <= 0 && !e.fromSource()) {
 			// Most due entries of this type may be blocked. The scanner searches for those that are not, a part of them in
 			// each round.
 			t.order.FindAgain()
-			e.claimSchedule.overflow(t.Name)
+			e.Overflow(t.Name)
 			continue
 		}
 		switch {
 		case t == nil && overdue:
 			event.UnknownTypes = append(event.UnknownTypes, head.BusinessType)
-		case t != nil && !e.source.up():
+		case t != nil && !e.fromSource():
 			// Without a queue, the reconciler tells the claim schedule when the next entry of the type is due.
-			e.claimSchedule.expect(head.BusinessType, head.DueIn)
+			e.Expect(head.BusinessType, head.DueIn)
 		case t != nil && overdue:
 			event.Polled += e.pollOverdue(ctx, t, head.State)
 		}
@@ -143,13 +141,13 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 	n := min(len(overdue), t.fits(calls))
 	found, err := e.claim(t, unleased(overdue[:n]), calls)
 	failpoint.Reach(failpoint.OverdueClaimed)
-	e.claimSchedule.free(t, calls-t.calls(found.Mine))
+	e.FreeSlots(t, calls-t.calls(found.Mine))
 	if err != nil {
 		return 0
 	}
 	_, err = e.startClaimed(t, found.Mine, found.asked, 0)
 	if err == nil && (len(overdue) == limit || len(found.spare) > 0) {
-		e.claimSchedule.overflow(t.Name) // there may be more, so let the scanner continue before the next round
+		e.Overflow(t.Name) // there may be more, so let the scanner continue before the next round
 	}
 	return len(found.Mine)
 }
@@ -157,7 +155,7 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 // overdue lists entries of a type and state that have been due for longer than the grace. It leaves out leased entries
 // and entries that this process holds. countStuck handles held entries whose handlers are stuck.
 func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, limit int) ([]processlog.ID, error) {
-	held := e.holdings.expired(t)
+	held := e.HeldFree(t)
 	page, err := e.ReadWindow(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -e.OverdueAfter(), Free: true, Limit: limit + len(held)})
 	page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
 	// These entries still wait for a full batch, so they are not lost.

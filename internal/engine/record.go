@@ -202,7 +202,14 @@ type Starter interface {
 	// Unknown takes entries whose transaction may have committed. It must not claim an entry before Fresh.Due. It may reuse
 	// the memory of fresh.
 	Unknown(fresh []Fresh)
+
+	// ReportMissing takes recorded entries whose ids are not in the database. It searches the database for their idempotency
+	// keys, and reports each entry whose key is not found either.
+	ReportMissing(entries []RecordedEntry)
 }
+
+// ReportMissing calls Starter.ReportMissing.
+func (e *Engine) ReportMissing(entries []RecordedEntry) { e.starter.ReportMissing(entries) }
 
 // AttachStarter makes s start entries that this process has recorded. Call it before anything is recorded.
 //
@@ -218,6 +225,7 @@ func (e *Engine) AttachStarter(s Starter, batchers ...Batcher) {
 type noStarter struct{ e *Engine }
 
 func (noStarter) Reserve([]processlog.Draft) []Reservation { return nil }
+func (noStarter) ReportMissing([]RecordedEntry)            {}
 
 func (s noStarter) Committed(fresh []Fresh) {
 	s.e.SawRecorded(fresh)

@@ -76,10 +76,10 @@ func (e *Engine) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
 	// The batcher retries the write until the database answers. It withdraws the write if a stuck handler returns
 	// first (G8).
-	running, _ := e.holdings.describe(&a.Row)
+	running, _ := e.Holding(&a.Row)
 	outcome := e.failed(a, Result{}, a.Type.crashed(&a.Row, running.Since))
 	e.outcomes.plain.Add(settlement{a: a, outcome: outcome, deadLetters: true})
-	e.claimSchedule.free(a.Type, 1)
+	e.FreeSlots(a.Type, 1)
 }
 
 // giveBack releases the leases of attempts that may not start. It frees as many slots as calls says. No handler was
@@ -91,8 +91,8 @@ func (e *Engine) giveBack(t *Type, attempts []*Attempt, calls int) {
 	}
 	// Free the slots first, because the release may wait for the database. Notify the admissions last: while the lease
 	// stands, a crash of this process counts against the entry.
-	e.claimSchedule.free(t, calls)
-	e.releases.Release(attempts[0].Row.Token, entries...)
+	e.FreeSlots(t, calls)
+	e.Releases.Release(attempts[0].Row.Token, entries...)
 	e.givenBack(attempts)
 }
 
@@ -100,7 +100,7 @@ func (e *Engine) giveBack(t *Type, attempts []*Attempt, calls int) {
 // the database. It notifies the admissions last: while the lease stands, a crash of this process counts against the
 // entry.
 func (e *Engine) giveUpBlocked(t *Type, calls int, blocked []*Attempt, write func() error) error {
-	e.claimSchedule.free(t, calls)
+	e.FreeSlots(t, calls)
 	if len(blocked) == 0 {
 		return nil
 	}
@@ -266,10 +266,13 @@ func (e *Engine) callHandler(a *Attempt) (end Result) {
 			return Result{Err: usererr.Of(verdict.Free(err))}
 		}
 	}
-	if run != nil {
+	switch {
+	case run != nil:
 		return run(a)
+	case a.compensating():
+		return Result{Err: usererr.Of(a.Type.Undo(a.ctx, &a.Row))}
 	}
-	return Result{Err: a.Type.call(a.ctx, &a.Row)}
+	return Result{Err: usererr.Of(a.Type.Run(a.ctx, &a.Row))}
 }
 
 // HeldUp reports whether it is too late to call the handler. end is then the result of the attempt. An attempt whose
@@ -294,7 +297,7 @@ func (e *Engine) Finish(a *Attempt, end Result) {
 	cause := cmp.Or(end.Cause, context.Cause(a.ctx))
 	a.endCall()
 	Tell(e.Base, e.Observer.AttemptEnded, a.Event(end.Err))
-	s := settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, end.Err, cause), token: end.Token}
+	s := settlement{a: a, outcome: a.Type.OutcomeOf(&a.Row, end.Err, cause), token: end.Token}
 	if !errors.Is(cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
 		e.sawAttempt(a.Type.Name, end.Err, s.outcome.ProcessCount != a.Row.ProcessCount || s.outcome.CompensateCount != a.Row.CompensateCount)
 	}
@@ -306,16 +309,16 @@ func (e *Engine) Finish(a *Attempt, end Result) {
 	// Free the slot before the outcome is stored. A caller that sees the stored outcome and records the next entry then
 	// finds the slot free.
 	if a.freesSlot() {
-		e.claimSchedule.free(a.Type, 1)
+		e.FreeSlots(a.Type, 1)
 	}
 	switch {
 	case end.Unstarted:
-		e.releases.Release(a.Row.Token, processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID})
+		e.Releases.Release(a.Row.Token, processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID})
 		e.holdings.forget(a)
 		e.dropped(a)
 	case end.Settled:
-		stored := s // The watchers get the address of this copy. If they got that of s, each outcome would be allocated.
-		e.sawStored(&stored, end.Asked)
+		stored := s // The watcher gets the address of this copy. If it got that of s, each outcome would be allocated.
+		e.watcher.Stored(&a.Row, &stored.outcome, s.token, end.Asked)
 		e.settled(s, processlog.Settled{Applied: true})
 	// The effect and the outcome were rolled back together, so there is nothing to store. Another process or an admin
 	// has already changed the entry (G5).

@@ -60,7 +60,7 @@ func (e *Engine) startClaims(ctx context.Context, claims *sync.WaitGroup) time.D
 	}
 	next := now.Add(peekInterval)
 	for _, name := range c.names {
-		t, typeSchedule := e.types.named(name), c.byType[name]
+		t, typeSchedule := e.Named(name), c.byType[name]
 		e.beginLocked(t, typeSchedule, now, claims)
 		if at := e.lookLocked(t, typeSchedule, now, claims); now.Before(at) && at.Before(next) {
 			next = at
@@ -76,7 +76,7 @@ func (e *Engine) startClaims(ctx context.Context, claims *sync.WaitGroup) time.D
 // beginLocked starts as many claims of a type as are worthwhile now. The caller holds claimSchedule.mu.
 func (e *Engine) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time, claims *sync.WaitGroup) {
 	// Claim no more of a type if the database refuses many of its outcomes. More outcomes could not be stored either.
-	for typeSchedule.wants(t, now) && e.refusals.Outcomes(t.Name) < mostRefusedOutcomes {
+	for typeSchedule.wants(t, now) && e.Refusals.Outcomes(t.Name) < mostRefusedOutcomes {
 		// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that counts
 		// as lost (G16).
 		calls := t.slots.Take(t.callsFor(processlog.MaxRows))
@@ -116,7 +116,7 @@ func (e *Engine) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time, 
 func (e *Engine) claimDue(t *Type, calls int) claimResult {
 	t.slots.Release(calls - t.searching(calls))
 	backlog := e.claimSchedule.hasBacklog(t)
-	if !e.source.up() {
+	if !e.fromSource() {
 		return e.claimFromStore(t, calls)
 	}
 	got, ok := e.claimFromSource(t, calls)
@@ -135,7 +135,7 @@ func (e *Engine) claimDue(t *Type, calls int) claimResult {
 // alsoFromStore claims from the database after the queue has returned fewer entries than asked for.
 func (e *Engine) alsoFromStore(t *Type, calls int, got claimResult) claimResult {
 	// Schedule the queue's next due time now, because the database's answer says nothing about later entries.
-	e.claimSchedule.expect(t.Name, got.next)
+	e.Expect(t.Name, got.next)
 	// claimFromSource has released the slots that it did not need. Take slots again.
 	held := t.slots.Take(t.searching(calls))
 	if held == 0 {
@@ -177,7 +177,7 @@ func (e *Engine) claimFromSource(t *Type, calls int) (claimResult, bool) {
 	e.claimSchedule.began(t, began)
 	if !full {
 		// Schedule the next claim before this transaction. Entries that come due during it then get a claim of their own.
-		e.claimSchedule.expect(t.Name, leased.Next)
+		e.Expect(t.Name, leased.Next)
 	}
 	// The queue's lease is not a claim (G10). Only the database knows whether the entry exists, is due and is free.
 	found, err := e.claim(t, unleased(leased.IDs), needed)
@@ -227,7 +227,7 @@ func (e *Engine) adjustSlots(t *Type, held, needed int) int {
 	if needed > held {
 		return held + t.slots.Take(needed-held)
 	}
-	e.claimSchedule.free(t, held-needed)
+	e.FreeSlots(t, held-needed)
 	return needed
 }
 
@@ -258,7 +258,7 @@ func (e *Engine) returnToSource(t *Type, leased processlog.Leased, found claimed
 		add(id, false, 0) // for any process with a free call, perhaps this one
 	}
 	for _, r := range found.Rejected {
-		add(r.ID, false, e.refusals.RestLeft(t.Name, r.ID))
+		add(r.ID, false, e.Refusals.RestLeft(t.Name, r.ID))
 	}
 	for i := range found.Refused {
 		// A row of another type under this id does not belong to this queue, so remove the id (G10).
@@ -314,7 +314,7 @@ func (e *Engine) findDue(t *Type, limit int) (due []processlog.ID, more bool, er
 	}
 	if err != nil {
 		e.Problems.Failed(problemDue, t.Name, err)
-		e.sawFailed()
+		e.watcher.Failed()
 		return nil, false, err
 	}
 	e.Problems.Passed(problemDue, t.Name)

@@ -12,7 +12,7 @@ import (
 )
 
 // peekInterval is the longest time that the scanner sleeps and that a source is not asked. A lost wake-up delays an
-// entry by no more than this. See peekEvery.
+// entry by no more than this. See LookEvery.
 const peekInterval = 5 * time.Second
 
 // claimSchedule records when a claim of each type is next worthwhile. Other code notifies it of due entries and free
@@ -36,10 +36,10 @@ func newClaimSchedule(t *types) *claimSchedule {
 func (c *claimSchedule) prepare() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.names = c.types.names()
+	c.names = c.types.TypeNames()
 	c.seen = make(chan struct{})
 	for _, name := range c.names {
-		t := c.types.named(name)
+		t := c.types.Named(name)
 		// Set due one wait from now, as if an entry had just come due. An immediate claim would cut the wait for others short
 		// each time a process starts. The scanner then looks how long the first entry has waited.
 		c.byType[name] = &typeSchedule{due: time.Now().Add(t.Wait()), pace: groupcommit.Pace{Most: claimPace}, ahead: readahead.New(), wait: t.Wait(), grouping: t.grouping}
@@ -54,8 +54,8 @@ func (c *claimSchedule) Wake() {
 	}
 }
 
-// expect schedules a claim of a type after the duration in. It adds the time that entries of the type wait for others.
-func (c *claimSchedule) expect(businessType string, in time.Duration) {
+// Expect schedules a claim of a type, because an entry of the type is due after the duration in. It adds the time that entries of the type wait for others.
+func (c *claimSchedule) Expect(businessType string, in time.Duration) {
 	now := time.Now()
 	c.mu.Lock()
 	typeSchedule := c.byType[businessType]
@@ -94,19 +94,19 @@ func (c *claimSchedule) notify(businessType string) (ask bool) {
 		c.Wake()
 		return ask
 	}
-	c.expect(businessType, in)
+	c.Expect(businessType, in)
 	return false
 }
 
-// free releases n slots of a type, and wakes the scanner if due entries of the type may wait for a slot.
-func (c *claimSchedule) free(t *Type, n int) {
+// FreeSlots frees n slots of a type, and wakes the scanner if due entries of the type may wait for a slot.
+func (c *claimSchedule) FreeSlots(t *Type, n int) {
 	t.slots.Release(n)
 	c.freed(t)
 }
 
 // cancel releases the slots that a reservation holds.
 func (c *claimSchedule) cancel(businessType string, reservation Reservation) {
-	t := c.types.named(businessType)
+	t := c.types.Named(businessType)
 	// Use counts nothing twice, so it is safe after the reservation has lapsed and its slots were released.
 	reservation.Use(0)
 	c.freed(t)
@@ -138,8 +138,8 @@ func (c *claimSchedule) freed(t *Type) {
 	}
 }
 
-// overflow records that the database holds due entries of a type that the queue does not hold.
-func (c *claimSchedule) overflow(businessType string) {
+// Overflow schedules a claim of a type from the database, which holds due entries that the source does not report.
+func (c *claimSchedule) Overflow(businessType string) {
 	c.mu.Lock()
 	earlier := false
 	if typeSchedule := c.byType[businessType]; typeSchedule != nil {
@@ -154,17 +154,18 @@ func (c *claimSchedule) overflow(businessType string) {
 	}
 }
 
-// canClaim reports whether a claim of a type could begin now. If not, the notification of a due entry should go to
+// CanClaim reports whether a claim of a type could begin now. If not, the notification of a due entry should go to
 // another process. Here the entry would wait for a running claim, for a slot, or for the pause after a refusal.
-func (c *claimSchedule) canClaim(t *Type) bool {
+func (c *claimSchedule) CanClaim(t *Type) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	typeSchedule := c.byType[t.Name]
 	return typeSchedule != nil && typeSchedule.claiming < claimsInFlight && !time.Now().Before(typeSchedule.closed) && t.slots.Free() > 0
 }
 
-// counts returns the type names in sorted order, and the counter typeSchedule.notified of each type.
-func (c *claimSchedule) counts() (names []string, notified []int) {
+// Notified returns the names of the types that run here, sorted. For each type it also returns the number of events that may
+// have made an entry due. Call it before you ask a source, and pass the number to Postpone.
+func (c *claimSchedule) Notified() (names []string, notified []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	notified = make([]int, len(c.names))
@@ -174,8 +175,8 @@ func (c *claimSchedule) counts() (names []string, notified []int) {
 	return c.names, notified
 }
 
-// postpone delays the next claim of a type to the time that the queue has answered. It does nothing if the notified
-// counter has changed since the queue was asked. Such an old answer would hide an entry enqueued meanwhile until the
+// Postpone delays the next claim of a type by wait, because a source has answered that no entry is due sooner. It does
+// nothing if the type was notified since the source was asked. notified is the number that Notified returned then. Such an old answer would hide an entry enqueued meanwhile until the
 // next look.
 //
 // It also does nothing in these cases, where the queue's answer is not enough:
@@ -185,7 +186,7 @@ func (c *claimSchedule) counts() (names []string, notified []int) {
 //   - The database has refused a claim, and due is the end of the pause.
 //
 // It never postpones beyond twice peekInterval plus the wait for others, because the queue answers again before that.
-func (c *claimSchedule) postpone(businessType string, notified int, wait time.Duration) {
+func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	typeSchedule := c.byType[businessType]
@@ -243,8 +244,8 @@ func (c *claimSchedule) hasBacklog(t *Type) bool {
 	return c.byType[t.Name].backlog
 }
 
-// hasMore reports whether the last claims left due entries of the type, in the source or in the database.
-func (c *claimSchedule) hasMore(t *Type) bool {
+// HasMore reports whether the last claims left due entries of the type, in the source or in the database.
+func (c *claimSchedule) HasMore(t *Type) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.byType[t.Name]
@@ -267,10 +268,10 @@ func (c *claimSchedule) scanned() {
 
 // Scanned returns a channel that is closed once the scanner of this Run has looked at every type. A source waits for it, because
 // its answer could postpone a type before the scanner has looked at it.
-func (e *Engine) Scanned() <-chan struct{} {
-	e.claimSchedule.mu.Lock()
-	defer e.claimSchedule.mu.Unlock()
-	return e.claimSchedule.seen
+func (c *claimSchedule) Scanned() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen
 }
 
 const (

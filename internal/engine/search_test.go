@@ -50,7 +50,7 @@ func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *T
 	e, _ := waitingOn(t, 0, Config{Store: store})
 	e.SetSource(offers)
 	require.NoError(t, e.Register(Type{Name: "book", Concurrency: 100, Lease: time.Hour}, withSlots))
-	typ := e.types.named("book")
+	typ := e.Named("book")
 	typ.Order(Order{
 		Blocked: func(_ context.Context, ids []processlog.ID) ([]processlog.ID, error) {
 			return ids[min(len(ids), search(typ)):], nil

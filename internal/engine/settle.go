@@ -28,9 +28,9 @@ type settlement struct {
 
 // outcomes holds the outcomes that wait to be stored.
 //
-// An outcome is stored in the database before the queue is informed. If the process dies in between, the queue keeps an entry
-// that has ended. The next claim finds that out and removes the entry. In the other order, the queue could lose an entry
-// that has not ended.
+// An outcome is stored in the database first. The queue is notified after that. If the process dies in between, the queue
+// keeps an entry that has ended. The next claim finds that out and removes the entry. In the other order, the queue could
+// lose an entry that has not ended.
 type outcomes struct {
 	plain   groupcommit.Batcher[settlement] // writes outcomes that nothing waits for
 	prompt  groupcommit.Batcher[settlement] // writes outcomes that the next entry of an ordering key waits for
@@ -123,7 +123,7 @@ func (e *Engine) settleUnder(token processlog.Token, batch []settlement, failed 
 	failpoint.Reach(failpoint.OutcomesStored)
 	for i, r := range results {
 		if r.Applied {
-			e.sawStored(&batch[i], asked)
+			e.watcher.Stored(&batch[i].a.Row, &batch[i].outcome, token, asked)
 		}
 	}
 	e.noteRefusedOutcomes(batch, results)
@@ -142,7 +142,7 @@ func (e *Engine) noteRefusedOutcomes(batch []settlement, results []processlog.Se
 		}
 	}
 	for name, refused := range list {
-		e.refusals.Note(refusals.Outcome, name, refused)
+		e.Refusals.Note(refusals.Outcome, name, refused)
 	}
 }
 
@@ -217,7 +217,7 @@ func (e *Engine) settled(done settlement, r processlog.Settled) {
 		return
 	}
 	e.holdings.forget(a)
-	e.refusals.Taken(refusals.Outcome, a.Type.Name, o.ID)
+	e.Refusals.Taken(refusals.Outcome, a.Type.Name, o.ID)
 	ctx := a.ctx
 	if ctx == nil {
 		ctx = e.Work
@@ -301,7 +301,7 @@ func (e *Engine) restRefused(pause time.Duration) bool {
 // offerRefused retries every refused outcome once when Run stops, because the database may accept it by now. It waits
 // up to stopGrace for the answers. Its error names the outcomes that are still not stored.
 func (e *Engine) offerRefused() error {
-	before := e.refusals.OutcomesTried()
+	before := e.Refusals.OutcomesTried()
 	if len(before) == 0 {
 		return nil
 	}
@@ -312,14 +312,14 @@ func (e *Engine) offerRefused() error {
 	}
 	timer := time.NewTimer(stopGrace)
 	defer timer.Stop()
-	for e.refusals.OutcomesWait(before) {
+	for e.Refusals.OutcomesWait(before) {
 		select {
-		case <-e.refusals.Answered():
+		case <-e.Refusals.Answered():
 		case <-timer.C:
-			return e.refusals.Unstored()
+			return e.Refusals.Unstored()
 		}
 	}
-	return e.refusals.Unstored()
+	return e.Refusals.Unstored()
 }
 
 // completed reports whether a success was not stored because the entry had been completed already, for example by its
@@ -364,15 +364,19 @@ func (e *Engine) OfferAgain(a *Attempt, in time.Duration) {
 		// The queue may still have the entry, leased to a process that died.
 		e.source.Move(processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID, In: in})
 	}
-	e.claimSchedule.expect(a.Type.Name, in)
+	e.Expect(a.Type.Name, in)
 }
 
 // Backoff returns the pause after a number of consecutive failures of a statement that is retried until it succeeds.
 func Backoff(failures int) time.Duration { return delay(settleBackoff, failures) }
 
-// Settlement is a set of functions by which a feature takes part in storing outcomes. Engine.Settle replaces a nil
-// function by one that does nothing. The goroutines that store outcomes call the functions, which do not block.
+// Settlement is a set of functions by which a feature takes part in storing outcomes. All functions are
+// set. They do nothing unless the feature has replaced them with Engine.Settle. The goroutines that store outcomes call the
+// functions, which do not block.
 type Settlement struct {
+	// Ordered reports whether entries of a type may be blocked by others of their type. The type need not run here.
+	Ordered func(businessType string) bool
+
 	// Prepare is called before an outcome is sent to the database for the first time. It may add data to the outcome. The
 	// statement that stores the outcome then stores the data too.
 	Prepare func(a *Attempt, o *processlog.Outcome)
@@ -412,6 +416,7 @@ type Settling struct {
 
 // noPart is a Settlement that does nothing.
 var noPart = Settlement{
+	Ordered:   func(string) bool { return false },
 	Prepare:   func(*Attempt, *processlog.Outcome) {},
 	Failed:    func(*Attempt, Result, processlog.Outcome) *processlog.FailedAttempt { return nil },
 	Prompt:    func(*Attempt) bool { return false },
@@ -422,9 +427,16 @@ var noPart = Settlement{
 	Moved:     func(*processlog.Row, processlog.State) {},
 }
 
-// Settle attaches a settlement to the engine. Call it before Run.
-func (e *Engine) Settle(s Settlement) {
-	e.settlements = append(e.settlements, complete(s, noPart))
+// Settle attaches a settlement to the engine. set replaces functions of it. Call Settle before Run.
+func (e *Engine) Settle(set func(s *Settlement)) {
+	s := noPart
+	set(&s)
+	e.settlements = append(e.settlements, &s)
+}
+
+// Ordered reports whether entries of a type may be blocked by others of their type. The type need not run here.
+func (e *Engine) Ordered(businessType string) bool {
+	return slices.ContainsFunc(e.settlements, func(f *Settlement) bool { return f.Ordered(businessType) })
 }
 
 // failed returns the outcome of an attempt that has ended with an error, with the failed attempt to store.

@@ -31,6 +31,10 @@ type Source interface {
 	// process. ok is false if the source does not answer.
 	Claim(t *Type, n int) (offer processlog.Leased, ok bool)
 
+	// Ask asks the queue whether it answers, and returns at once. The function answer waits for the result: nil, or an error
+	// that says why the queue cannot be used. The queue may use its QueueShare of the time that ctx has left.
+	Ask(ctx context.Context) (answer func() error)
+
 	// LookSoon makes the source find out when the next entry of each type is due, and then call Engine.Expect or
 	// Engine.Postpone. It returns at once.
 	LookSoon()
@@ -56,13 +60,10 @@ type Heads struct {
 }
 
 // SetSource attaches a source to the engine. Call it before a type is registered.
-func (e *Engine) SetSource(s Source) { e.source.Source = s }
+func (e *Engine) SetSource(s Source) { e.source = s }
 
-// source holds the engine's Source. Without a feature that attaches one it holds databaseAlone.
-type source struct{ Source }
-
-// up reports whether the source reports entries. If not, claims read due entries from the database.
-func (s *source) up() bool { return s.Reach() != ReachNone }
+// fromSource reports whether the source reports entries. If not, claims read due entries from the database.
+func (e *Engine) fromSource() bool { return e.source.Reach() != ReachNone }
 
 // databaseAlone is the Source of an engine that has no queue. It keeps no entries and only schedules claims.
 type databaseAlone struct {
@@ -72,10 +73,11 @@ type databaseAlone struct {
 
 func (databaseAlone) Reach() Reach { return ReachNone }
 func (a databaseAlone) Wants(businessType string, _ time.Duration) bool {
-	return a.types.accepting(businessType) != nil
+	return a.types.Accepting(businessType) != nil
 }
 func (databaseAlone) Settle(string, processlog.QueueOutcome)     {}
 func (databaseAlone) Claim(*Type, int) (processlog.Leased, bool) { return processlog.Leased{}, false }
+func (databaseAlone) Ask(context.Context) func() error           { return func() error { return nil } }
 func (databaseAlone) LookSoon()                                  {}
 
 func (a databaseAlone) Enqueue(entries []processlog.QueueEntry) {
@@ -85,7 +87,7 @@ func (a databaseAlone) Enqueue(entries []processlog.QueueEntry) {
 }
 
 // Move schedules a claim of the entry's type for the time when the entry is due, if the type runs here.
-func (a databaseAlone) Move(e processlog.QueueEntry) { a.claimSchedule.expect(e.BusinessType, e.In) }
+func (a databaseAlone) Move(e processlog.QueueEntry) { a.claimSchedule.Expect(e.BusinessType, e.In) }
 
 func (databaseAlone) Round(context.Context) func(context.Context, Heads, *observe.ReconciledEvent) {
 	return func(context.Context, Heads, *observe.ReconciledEvent) {}

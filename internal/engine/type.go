@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -57,27 +57,6 @@ func (t *Type) maxAttempts(row *processlog.Row) int {
 	return t.MaxAttempts
 }
 
-// Attempt runs a handler once without an engine, and returns what would become of the row. The handler must not need a
-// transaction of the library.
-func (t *Type) Attempt(ctx context.Context, row *processlog.Row) (o processlog.Outcome, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicked(p)
-		}
-		o = t.safeOutcomeOf(row, err, context.Cause(ctx))
-	}()
-	return o, t.call(ctx, row)
-}
-
-// call runs the handler or the compensation if it needs no transaction. It returns a copy of the error: see package
-// usererr.
-func (t *Type) call(ctx context.Context, row *processlog.Row) error {
-	if row.State == processlog.Compensating {
-		return usererr.Of(t.Undo(ctx, row))
-	}
-	return usererr.Of(t.Run(ctx, row))
-}
-
 // types holds the business types of this process. They are added before Run. Entries may already be recorded at that
 // time.
 type types struct {
@@ -95,19 +74,22 @@ func newTypes(lease time.Duration) *types {
 	return &types{byName: make(map[string]*Type), leases: leaseRange{lease, lease}}
 }
 
-// named returns a type, or nil if it is not registered.
-func (ts *types) named(name string) *Type {
+// Named returns a registered type, or nil.
+func (ts *types) Named(name string) *Type {
 	ts.mu.RLock()
 	defer ts.mu.RUnlock()
 	return ts.byName[name]
 }
 
-// accepting returns a registered type while Run takes new entries, and nil otherwise.
-func (ts *types) accepting(name string) *Type {
-	if !ts.accepts.Load() {
+// Accepts reports whether a Run takes new entries.
+func (ts *types) Accepts() bool { return ts.accepts.Load() }
+
+// Accepting returns a registered type while a Run takes new entries, or nil.
+func (ts *types) Accepting(name string) *Type {
+	if !ts.Accepts() {
 		return nil
 	}
-	return ts.named(name)
+	return ts.Named(name)
 }
 
 func (ts *types) add(t *Type) error {
@@ -122,11 +104,18 @@ func (ts *types) add(t *Type) error {
 	return nil
 }
 
-// names returns the names of the types, sorted.
-func (ts *types) names() []string {
+// TypeNames returns the names of the registered types, sorted.
+func (ts *types) TypeNames() []string {
 	ts.mu.RLock()
 	defer ts.mu.RUnlock()
 	return slices.Sorted(maps.Keys(ts.byName))
+}
+
+// Types returns the registered types, sorted by name.
+func (ts *types) Types() []*Type {
+	ts.mu.RLock()
+	defer ts.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(ts.byName), func(a, b *Type) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // runBegins notifies the admissions of all types that Run begins.
@@ -140,15 +129,18 @@ func (ts *types) runBegins() {
 	}
 }
 
+// LongestLease returns the longest lease of all types.
+func (ts *types) LongestLease() time.Duration { return ts.leaseRange().longest }
+
 func (ts *types) leaseRange() leaseRange {
 	ts.mu.RLock()
 	defer ts.mu.RUnlock()
 	return ts.leases
 }
 
-// peekEvery returns how often a scanner looks at the queue. It is at most the shortest lease, so that the scanner sees
+// LookEvery returns how often a source is asked at least when entries are due. It is at most the shortest lease, so that the scanner sees
 // a leased entry before its lease ends. An entry enqueued behind one that is already due wakes no scanner.
-func (ts *types) peekEvery() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
+func (ts *types) LookEvery() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
 
 // renewInterval returns the time between two rounds of the renewer. It is short enough for the shortest lease. Most
 // attempts end before they need a renewal, and then a round only reads memory.

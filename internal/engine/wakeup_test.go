@@ -23,7 +23,7 @@ func waitingOn(t *testing.T, taken int, cfg Config) (*Engine, *Type) {
 	cfg.Log, cfg.ErrorNumber = slog.New(slog.DiscardHandler), func(error) uint16 { return 0 }
 	e := New(t.Context(), cfg)
 	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}, withSlots))
-	typ := e.types.named("close_order")
+	typ := e.Named("close_order")
 	require.Equal(t, taken, typ.slots.Take(taken))
 	e.claimSchedule.prepare()
 	return e, typ
@@ -53,7 +53,7 @@ func TestEverySlotThatIsGivenBackWakesWhoWaitsForIt(t *testing.T) {
 		"an entry that was not there": func(e *Engine, _ *Type, reservation Reservation) {
 			e.CancelReservation("close_order", reservation)
 		},
-		"a poll that found less": func(e *Engine, typ *Type, _ Reservation) { e.claimSchedule.free(typ, 1) },
+		"a poll that found less": func(e *Engine, typ *Type, _ Reservation) { e.FreeSlots(typ, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, typ := waiting(t, 1)
@@ -81,9 +81,9 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 func TestSleepingScannerIsWokenForAnEarlierEntry(t *testing.T) {
 	e, typ := waiting(t, 0)
 	e.claimSchedule.byType[typ.Name].due = time.Now().Add(time.Hour)
-	e.claimSchedule.expect(typ.Name, 2*time.Hour)
+	e.Expect(typ.Name, 2*time.Hour)
 	require.False(t, woken(e.claimSchedule))
-	e.claimSchedule.expect(typ.Name, time.Minute)
+	e.Expect(typ.Name, time.Minute)
 	require.True(t, woken(e.claimSchedule))
 }
 
@@ -96,9 +96,9 @@ func TestScannerKnowsWhetherAClaimCouldBegin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, typ := waiting(t, 0)
-			require.True(t, e.claimSchedule.canClaim(typ))
+			require.True(t, e.CanClaim(typ))
 			hinder(e.claimSchedule.byType[typ.Name], typ)
-			require.False(t, e.claimSchedule.canClaim(typ))
+			require.False(t, e.CanClaim(typ))
 		})
 	}
 }
@@ -179,7 +179,7 @@ func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *test
 	typeSchedule := e.claimSchedule.byType[typ.Name]
 	typeSchedule.backlog, typeSchedule.claiming = true, 1
 	before := typeSchedule.claimBegan
-	e.claimSchedule.overflow(typ.Name)
+	e.Overflow(typ.Name)
 	e.claimSchedule.claimEnded(typ, claimResult{drained: true, next: processlog.Never}, before)
 	require.True(t, e.claimSchedule.hasBacklog(typ))
 	typeSchedule.claiming = 1
@@ -196,7 +196,7 @@ func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
 	typeSchedule := e.claimSchedule.byType[typ.Name]
 	start := time.Now()
 	for i := moments; i > 0; i-- { // each before the last one, which gives way to it
-		e.claimSchedule.expect(typ.Name, time.Duration(i)*apart)
+		e.Expect(typ.Name, time.Duration(i)*apart)
 	}
 	typeSchedule.begin(start)
 	ended := func(fromDatabase bool) {

@@ -18,7 +18,6 @@ func init() {
 		}
 		q := queue.New(s.Engine, cfg, local)
 		s.Engine.SetSource(q)
-		s.Engine.AskQueue = q.Ask
 		s.beforeRun = append(s.beforeRun, q.BeforeRun)
 		listen := func(ctx context.Context) {
 			q.Queue.Listen(ctx, func(message string) {

@@ -37,7 +37,7 @@ return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID
 			name: "missing-entry-untold", breaks: "G1",
 			what: "An entry that is missing after its commit is reported to nobody.",
 			edits: []edit{
-				{"Starter.reportMissing", `if $ids[$idempotencyKey].$isZero() {`, `if $ids == nil {`},
+				{"Starter.ReportMissing", `if $ids[$idempotencyKey].$isZero() {`, `if $ids == nil {`},
 			},
 			sees: tests("TestEntryThatIsNotThereAfterItsCommitIsReported"),
 		},

@@ -13,21 +13,23 @@ import (
 // Attach makes the engine store a failed attempt in the transaction of each outcome that is not a success. instance
 // names this process. scrub removes confidential data from an error's text.
 func Attach(e *engine.Engine, instance string, scrub func(text string) string) {
-	e.Settle(engine.Settlement{Failed: func(a *engine.Attempt, end engine.Result, o processlog.Outcome) *processlog.FailedAttempt {
-		v := verdictOf(&a.Row, end, &o)
-		if v == "" {
-			return nil
+	e.Settle(func(s *engine.Settlement) {
+		s.Failed = func(a *engine.Attempt, end engine.Result, o processlog.Outcome) *processlog.FailedAttempt {
+			v := verdictOf(&a.Row, end, &o)
+			if v == "" {
+				return nil
+			}
+			why := o.LastError
+			if v == processlog.AttemptInterrupted { // The entry keeps the error of an earlier attempt.
+				why = usererr.Text(end.Err)
+			}
+			return &processlog.FailedAttempt{
+				Epoch: a.Row.Epoch, Number: a.Row.Attempt(), Compensating: a.Row.State == processlog.Compensating, Verdict: v, TimedOut: o.TimedOut,
+				LostLeases: engine.LostLeases(&a.Row), Instance: instance, DueAt: a.Row.NextAt, StartedAt: a.Row.NextAt.Add(-a.Row.DueIn),
+				Took: a.Took().Truncate(time.Millisecond), Error: processlog.FitError(scrub(why)),
+			}
 		}
-		why := o.LastError
-		if v == processlog.AttemptInterrupted { // The entry keeps the error of an earlier attempt.
-			why = usererr.Text(end.Err)
-		}
-		return &processlog.FailedAttempt{
-			Epoch: a.Row.Epoch, Number: a.Row.Attempt(), Compensating: a.Row.State == processlog.Compensating, Verdict: v, TimedOut: o.TimedOut,
-			LostLeases: engine.LostLeases(&a.Row), Instance: instance, DueAt: a.Row.NextAt, StartedAt: a.Row.NextAt.Add(-a.Row.DueIn),
-			Took: a.Took().Truncate(time.Millisecond), Error: processlog.FitError(scrub(why)),
-		}
-	}})
+	})
 }
 
 // verdictOf returns what follows from an attempt, or "" if the attempt did not fail. A handler that snoozes has not

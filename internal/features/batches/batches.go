@@ -39,17 +39,17 @@ type Batches struct {
 // New makes the batches of an engine.
 func New(e *engine.Engine) *Batches {
 	b := &Batches{e: e, late: make(map[*engine.Attempt]struct{})}
-	e.Settle(engine.Settlement{
-		Prepare: func(a *engine.Attempt, o *processlog.Outcome) {
+	e.Settle(func(s *engine.Settlement) {
+		s.Prepare = func(a *engine.Attempt, o *processlog.Outcome) {
 			if a.Type.Grouped() && b.wasLate(a) {
 				markLate(a, o)
 			}
-		},
-		Dropped: func(a *engine.Attempt) {
+		}
+		s.Dropped = func(a *engine.Attempt) {
 			if a.Type.Grouped() {
 				b.wasLate(a)
 			}
-		},
+		}
 	})
 	return b
 }

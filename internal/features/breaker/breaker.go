@@ -87,9 +87,9 @@ func Attach(e *engine.Engine, t *engine.Type, s Settings) *Breaker {
 			e.Wake()
 		},
 	}
-	t.Admit(engine.Admission{
-		Room: b.room, RoomAt: b.probeAt, Admit: b.admit, Joined: b.joined, Readmit: b.readmit,
-		CallEnded: b.callEnded, Ended: b.ended, Stuck: b.stuck, RunBegins: b.reset,
+	t.Admit(func(a *engine.Admission) {
+		a.Room, a.RoomAt, a.Admit, a.Joined, a.Readmit = b.room, b.probeAt, b.admit, b.joined, b.readmit
+		a.CallEnded, a.Ended, a.Stuck, a.RunBegins = b.callEnded, b.ended, b.stuck, b.reset
 	})
 	return b
 }

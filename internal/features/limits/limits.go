@@ -123,12 +123,13 @@ func (l *Limits) attach(t *engine.Type, s Settings) {
 	lt.limit = processlog.StartLimit{Name: s.Name, Interval: s.Interval, Burst: s.Burst, Concurrent: s.Concurrent, Keyed: s.Key != nil, Key: lt.keyOf(s)}
 	lt.gate.open = s.Key != nil
 	t.ClaimBy(lt.claim)
-	t.Admit(engine.Admission{Room: lt.room, RoomAt: lt.roomAt, Admit: lt.admit, Ended: lt.ended})
+	t.Admit(func(a *engine.Admission) {
+		a.Room, a.RoomAt, a.Admit, a.Ended = lt.room, lt.roomAt, lt.admit, lt.ended
+	})
 	if len(l.types) == 0 { // A program without limits pays nothing when it stores an outcome.
-		l.e.Settle(engine.Settlement{
-			Stored:    func(a *engine.Attempt, _ processlog.State) { l.over(a) },
-			Dropped:   l.over,
-			GivenBack: l.over,
+		l.e.Settle(func(s *engine.Settlement) {
+			s.Stored = func(a *engine.Attempt, _ processlog.State) { l.over(a) }
+			s.Dropped, s.GivenBack = l.over, l.over
 		})
 	}
 	l.types[t] = lt

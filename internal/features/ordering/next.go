@@ -76,7 +76,7 @@ func (o *Ordering) findNext(batch []processlog.Position) {
 func (o *Ordering) sawAdvance(businessType string, err error) error {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
-		o.e.Refused(problemRefusedWake, businessType, refused.Refusals)
+		o.e.Refusals.Note(problemRefusedWake, businessType, refused.Refusals)
 		err = nil
 	}
 	o.e.Saw(problem, err)

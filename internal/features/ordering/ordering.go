@@ -96,9 +96,11 @@ func New(e *engine.Engine) *Ordering {
 	o.handed.Max, o.handed.Workers, o.handed.Flush = 1, 2, o.startAhead
 	e.AwaitClaims(&o.ahead, &o.handed)
 	e.AwaitInDrain(&o.next, &o.rested, &o.gone)
-	e.Ordered = o.Ordered
 	e.Record(o.join)
-	e.Settle(engine.Settlement{Prompt: o.prompt, Storing: o.storing, Stored: o.stored, GivenBack: o.givenBack, Dropped: func(a *engine.Attempt) { o.held.take(a) }, Moved: o.moved})
+	e.Settle(func(s *engine.Settlement) {
+		s.Ordered, s.Prompt, s.Storing, s.Stored, s.GivenBack, s.Moved = o.Ordered, o.prompt, o.storing, o.stored, o.givenBack, o.moved
+		s.Dropped = func(a *engine.Attempt) { o.held.take(a) }
+	})
 	return o
 }
 
@@ -372,7 +374,7 @@ func (o *Ordering) block(t *engine.Type, s Serial, wait []waiter) error {
 	_ = o.sawAdvance(t.Name, advanceErr)
 	for _, w := range wait {
 		if err == nil {
-			o.e.Taken(refusals.Block, t.Name, w.Row.ID)
+			o.e.Refusals.Taken(refusals.Block, t.Name, w.Row.ID)
 		}
 		if err == nil && !slices.Contains(next, w.Row.ID) {
 			o.e.OfferAgain(w.Attempt, processlog.DueIn(w.wait))
@@ -389,7 +391,7 @@ func (o *Ordering) withoutRefused(t *engine.Type, wait []waiter, err error) ([]w
 	if !errors.As(err, &refused) {
 		return wait, err
 	}
-	o.e.Refused(refusals.Block, t.Name, refused.Refusals)
+	o.e.Refusals.Note(refusals.Block, t.Name, refused.Refusals)
 	var back, rest []waiter
 	for _, w := range wait {
 		if slices.ContainsFunc(refused.Refusals, func(r processlog.Refusal) bool { return r.ID == w.Row.ID }) {
@@ -413,7 +415,7 @@ func (o *Ordering) putBack(t *engine.Type, standing []waiter) {
 	for i, w := range standing {
 		again[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.Row.ID, In: engine.RefusedRetry}
 	}
-	o.e.Release(standing[0].Row.Token, again...)
+	o.e.Releases.Release(standing[0].Row.Token, again...)
 	for _, w := range standing { // Without this call, the entries would wait until their leases in the queue end.
 		o.e.OfferAgain(w.Attempt, engine.RefusedRetry)
 	}

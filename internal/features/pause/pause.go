@@ -36,20 +36,20 @@ func (p *Pauses) Attach(t *engine.Type) {
 	p.mu.Lock()
 	p.paused[t.Name] = paused
 	p.mu.Unlock()
-	t.Admit(engine.Admission{
-		Room: func() int {
+	t.Admit(func(a *engine.Admission) {
+		a.Room = func() int {
 			if paused.Load() {
 				return 0
 			}
 			return engine.Unlimited
-		},
-		Paused: paused.Load, // a claim may have begun before the pause was read
-		Admit: func(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) {
+		}
+		a.Paused = paused.Load // a claim may have begun before the pause was read
+		a.Admit = func(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) {
 			if paused.Load() {
 				return nil, attempts
 			}
 			return attempts, nil
-		},
+		}
 	})
 }
 

@@ -48,9 +48,9 @@ func New(e *engine.Engine) *Quarantine {
 
 // Attach makes the quarantine decide about the suspects of a type.
 func (q *Quarantine) Attach(t *engine.Type) {
-	t.Admit(engine.Admission{
-		Accept: func(row *processlog.Row, lost int) bool { return q.accept(t, suspect{row.ID, row.Epoch}, lost) },
-		Left:   func(row *processlog.Row, why engine.Leaving) { q.left(t, suspect{row.ID, row.Epoch}, why) },
+	t.Admit(func(a *engine.Admission) {
+		a.Accept = func(row *processlog.Row, lost int) bool { return q.accept(t, suspect{row.ID, row.Epoch}, lost) }
+		a.Left = func(row *processlog.Row, why engine.Leaving) { q.left(t, suspect{row.ID, row.Epoch}, why) }
 	})
 }
 

@@ -23,13 +23,13 @@ func (s *Starter) missing(unfound []engine.Fresh) {
 	for i := range unfound {
 		entries[i] = unfound[i].Recorded()
 	}
-	s.reportMissing(entries)
+	s.ReportMissing(entries)
 }
 
-// reportMissing checks again for entries that were not found. It reports an entry only if no entry with its idempotency
+// ReportMissing checks again for entries that were not found. It reports an entry only if no entry with its idempotency
 // key exists. The first read may have used an old snapshot. Or the entry was rolled back, and another transaction has
 // recorded its key.
-func (s *Starter) reportMissing(unfound []engine.RecordedEntry) {
+func (s *Starter) ReportMissing(unfound []engine.RecordedEntry) {
 	if len(unfound) == 0 {
 		return
 	}

@@ -48,7 +48,6 @@ func Attach(e *engine.Engine) *Starter {
 	s.verify.Max, s.verify.Workers, s.verify.Flush = processlog.MaxRows, 2, s.verifyFresh
 	s.claim.Max, s.claim.Workers, s.claim.Flush = processlog.MaxRows, 1, s.claimFresh
 	e.AttachStarter(s, &s.resolve, &s.verify, &s.claim)
-	e.ReportMissing = s.reportMissing
 	return s
 }
 
@@ -154,7 +153,7 @@ func (s *Starter) giveBack(f engine.Fresh) { s.e.CancelReservation(f.BusinessTyp
 
 // releaseLater releases the lease that an entry was inserted with, once the database answers again. No handler has run
 // under the lease, but a lease that expires would count as lost.
-func (s *Starter) releaseLater(f engine.Fresh) { s.e.ReleaseLater(f.Token, entry(f)) }
+func (s *Starter) releaseLater(f engine.Fresh) { s.e.Releases.Later(f.Token, entry(f)) }
 
 func entry(f engine.Fresh) processlog.QueueEntry {
 	return processlog.QueueEntry{BusinessType: f.BusinessType, ID: f.ID}
@@ -294,14 +293,14 @@ func (s *Starter) mayStart(f engine.Fresh, row *processlog.Row, asked time.Time)
 		if slot {
 			s.e.FreeSlots(t, 1)
 		}
-		s.e.Release(f.Token, entry(f))
+		s.e.Releases.Release(f.Token, entry(f))
 	case slot && inTime:
 		return true
 	case slot || t.Slots().TakeRecorded():
 		// Claim it under the token it was inserted with. No handler has run under that lease, so it does not count as lost.
 		s.claim.Add(waiting{f, true})
 	default:
-		s.e.Release(f.Token, entry(f))
+		s.e.Releases.Release(f.Token, entry(f))
 	}
 	return false
 }
@@ -381,7 +380,7 @@ func (s *Starter) leaveSpare(list []waiting, spare []processlog.ID) {
 		switch {
 		case !slices.Contains(spare, f.ID):
 		case f.Reservation != nil:
-			s.e.Release(f.Token, entry(f.Fresh))
+			s.e.Releases.Release(f.Token, entry(f.Fresh))
 		default:
 			s.e.Enqueue(entry(f.Fresh))
 		}

@@ -58,11 +58,12 @@ func New(e *engine.Engine, stops bool) *Detector {
 
 // Watch attaches the detector to the engine. Call it before anything is recorded or run.
 func (d *Detector) Watch() {
-	w := engine.Watcher{Claimed: d.follow, Read: d.sawRead, Stored: d.remembered.sawStored, Recorded: d.sawRecorded, Failed: d.checkLater, Round: d.round}
-	if d.stops {
-		w.Claimed, w.Hold = d.verify, d.Lost
-	}
-	d.e.Watch(w)
+	d.e.Watch(func(w *engine.Watcher) {
+		w.Claimed, w.Read, w.Stored, w.Recorded, w.Failed, w.Round = d.follow, d.sawRead, d.remembered.sawStored, d.sawRecorded, d.checkLater, d.round
+		if d.stops {
+			w.Claimed, w.Hold = d.verify, d.Lost
+		}
+	})
 }
 
 // Lost returns a *processlog.LossError with the loss that no person has accepted, or nil. It asks no server.

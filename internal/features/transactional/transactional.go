@@ -185,7 +185,7 @@ func (t *settling) settle(err error) engine.Result {
 func (d *Transactions) succeedIn(ctx context.Context, tx Transaction, a *engine.Attempt, token processlog.Token) error {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
-	err := d.e.Store.SettleTx(ctx, tx, token, a.Type.Succeeded(&a.Row))
+	err := d.e.Store.SettleTx(ctx, tx, token, a.Type.OutcomeOf(&a.Row, nil, nil))
 	switch {
 	case err == nil:
 		failpoint.Reach(failpoint.OutcomeInTransaction)

@@ -47,9 +47,11 @@ func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (e *engine
 		ErrorNumber: func(error) uint16 { return 0 },
 	})
 	t.Cleanup(e.Close)
-	e.Watch(engine.Watcher{Stored: func(_ *processlog.Row, _ *processlog.Outcome, _ processlog.Token, asked time.Time) {
-		stored = append(stored, asked)
-	}})
+	e.Watch(func(w *engine.Watcher) {
+		w.Stored = func(_ *processlog.Row, _ *processlog.Outcome, _ processlog.Token, asked time.Time) {
+			stored = append(stored, asked)
+		}
+	})
 	transactions := New(e, Settings{Begin: func(context.Context) (Transaction, error) {
 		time.Sleep(beginTakes)
 		return committing{}, nil

@@ -73,8 +73,8 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 	w := &Waiting{e: e, start: time.Now(), news: make(chan struct{}, 1), awaited: make(map[processlog.ID]*awaited)}
 	w.ctx, w.stop = context.WithCancelCause(e.Work)
 	w.ends.Max, w.ends.Workers, w.ends.Bound, w.ends.Flush = processlog.MaxRows, 1, publishedAtMost, w.publishEnds
-	e.Settle(engine.Settlement{
-		Stored: func(a *engine.Attempt, to processlog.State) {
+	e.Settle(func(s *engine.Settlement) {
+		s.Stored = func(a *engine.Attempt, to processlog.State) {
 			if !to.Terminal() {
 				return
 			}
@@ -82,8 +82,8 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 			if w.publish != nil && published(a.Type) {
 				w.ends.Add(a.Row.ID)
 			}
-		},
-		Moved: func(row *processlog.Row, _ processlog.State) { w.Ended(row.ID) },
+		}
+		s.Moved = func(row *processlog.Row, _ processlog.State) { w.Ended(row.ID) }
 	})
 	e.AwaitInClose(&w.ends)
 	return w
