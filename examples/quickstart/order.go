@@ -32,8 +32,8 @@ func (o Order) closing() compensator.IdempotencyKey {
 
 var errBlocked = errors.New("the customer is blocked")
 
-// place places an order in one transaction: the order, its share of the stock, and the entry that closes it if it is
-// not paid in time. They are committed together or not at all.
+// place stores an order, takes its pieces from the stock, and records the entry that closes the order if it is not paid
+// in time. One transaction does all three, or none.
 func (s *shop) place(ctx context.Context, o Order, blocked bool) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {

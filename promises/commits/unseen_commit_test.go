@@ -199,8 +199,8 @@ func record(t *testing.T, c *compensator.Compensator, store *compensatortest.Mem
 func TestCommitIsPolledForDuringAMinuteAndForAllThatWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	// slow lists the polls after the first second. They come every second, and from 8 s on after an eighth of the
-	// transaction's age.
+	// slow lists the polls after the first second. Until 8 s they come every second. Later, the pause is an eighth of
+	// the transaction's age.
 	slow := func(keys int) (list []asked) {
 		for age := 2 * time.Second; age <= time.Minute; age += max(time.Second, age/8) {
 			list = append(list, asked{age, keys})

@@ -27,8 +27,8 @@ type forgetful struct {
 	stops bool
 }
 
-// inForgetfulBubble runs test with a forgetful process. wrap may wrap the bubble's store.
-// It runs test twice: the process reports a loss, or a loss stops it.
+// inForgetfulBubble runs test twice: with a process that only reports a loss, and with one that also stops. wrap may
+// wrap the bubble's store.
 func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensatortest.MemoryStore) processlog.Store, test func(t *testing.T, f *forgetful)) {
 	for name, stops := range map[string]bool{"reports": false, "stops": true} {
 		cfg.StopOnLoss = stops

@@ -106,7 +106,7 @@ func watchLeases(w *harness.World) {
 		" VALUES (NEW.id, NEW.business_type, NEW.version, OLD.version, NEW.lease_until, " + harness.NowMillis + ")")
 }
 
-// mostPermits returns how many entries of the types held a permit at the same time, at most.
+// mostPermits returns the largest number of entries of these types that held a permit at the same time.
 func mostPermits(w *harness.World, types ...string) (most int) {
 	w.T.Helper()
 	rows, err := w.DB.Query("SELECT id, business_type, version, was_version, lease_until, at FROM leases ORDER BY seq")

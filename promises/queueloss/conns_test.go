@@ -114,8 +114,8 @@ func listensAgain(w *harness.World) {
 	w.Eventually(func() bool { return listening() && !slices.Equal(ids, connections(w, "flags=P ")) }, "another connection listens")
 }
 
-// connections returns the ids of the library's connections to the shared Redis whose line in CLIENT LIST contains part.
-// The connections have the name that the test gave the client.
+// connections returns the ids of the library's connections to the shared Redis, from CLIENT LIST. It recognizes them by
+// the client's name. It returns only those whose line contains part.
 func connections(w *harness.World, part string) (ids []string) {
 	w.T.Helper()
 	list, err := w.Redis.ClientList(w.T.Context()).Result()
