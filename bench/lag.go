@@ -178,7 +178,8 @@ func (a *arena) timedRecords(l *library, seconds int) []time.Duration {
 	})))
 }
 
-// atRate calls do n times, evenly spread over n/rate seconds. It does not wait for one call before the next.
+// atRate calls the function do n times, evenly spread over n/rate seconds. It does not wait for one call before the
+// next.
 func atRate[T any](rate, n int, do func() (string, T)) map[string]T {
 	var mu sync.Mutex // guards found
 	found := make(map[string]T, n)

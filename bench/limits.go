@@ -19,7 +19,7 @@ type limitRun struct {
 	Statements int64         `json:"statements"` // statements of both processes in this time
 }
 
-// limitOfRun lets the backlog of n entries take (n − 5) / 20 seconds.
+// With limitOfRun, the last of n entries starts (n − 5) / 20 seconds after the first.
 var limitOfRun = compensator.Limit{Rate: compensator.PerSecond(20), Burst: 5}
 
 const limitHead = "| entries at 20/s, burst 5, two processes | Redis | took | statements |\n|---|---|---|---|"

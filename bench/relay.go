@@ -44,7 +44,7 @@ func (a *arena) newPost() *post {
 	return p
 }
 
-// The method with runs work on a separate connection.
+// The method with calls the function work with a channel of a separate connection.
 func (p *post) with(work func(ch *amqp091.Channel) error) {
 	p.a.Helper()
 	conn, err := amqp091.Dial(p.server.URL())

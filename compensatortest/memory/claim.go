@@ -154,9 +154,9 @@ func (s *Store) Refuse(err error, ids ...processlog.ID) {
 	}
 }
 
-// eachLocked calls do for every id. If an id has no row, the row is nil. It begins with the rows that no transaction
-// holds. Then it waits for the other rows, for at most lockWait in total. busy lists the indexes of the rows that are
-// still held.
+// eachLocked calls the function do for every id. If an id has no row, the row is nil. It begins with the rows that no
+// transaction holds. Then it waits for the other rows, for at most lockWait in total. busy lists the indexes of the
+// rows that are still held.
 func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i int, row *storedRow)) (busy []int, err error) {
 	ctx, cancel := withLockWait(ctx, nil)
 	defer cancel()

@@ -87,7 +87,8 @@ func (p *permits) look(row *processlog.Row) {
 	p.s.limits[at] = stored
 }
 
-// describe stores in the first row of the limit that a type claims under it.
+// describe writes the limit's settings into its first row, and adds the business type to the types that claim under the
+// limit.
 func (p *permits) describe(businessType string) {
 	first := limitKey{p.limit.Name, ""}
 	row := p.s.limits[first]

@@ -173,7 +173,7 @@ func (q *Queue) nowLocked() queueNow {
 	return at
 }
 
-// The method after returns the time wait ms later than now.
+// The method after returns the due time of a member that has to wait for wait ms, in unix ms.
 func (n queueNow) after(wait int64) int64 {
 	if wait > 0 {
 		return n.ceil + wait
@@ -181,7 +181,7 @@ func (n queueNow) after(wait int64) int64 {
 	return n.floor
 }
 
-// The method until returns how long a member with due time at has to wait.
+// The method until returns the time from now until the due time at, or 0 if it has passed.
 func (n queueNow) until(at int64) time.Duration { return duration(max(0, at-n.floor)) }
 
 // maxScriptMembers is the maximum number of entries that one script of the queue on Redis takes.

@@ -138,8 +138,8 @@ type storeTest struct {
 // eventually limits how long a promise waits for an event.
 const eventually = 30 * time.Second
 
-// The method until waits until check returns true. It calls check in the test's own goroutine, so check may end the
-// test.
+// The method until calls the function check until it returns true. It calls check in the test's own goroutine, so check
+// may end the test.
 func (t *storeTest) until(check func() bool, what string) {
 	t.Helper()
 	for end := time.Now().Add(eventually); !check(); {

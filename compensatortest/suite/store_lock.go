@@ -27,7 +27,8 @@ var lockPromises = []storePromise{
 // early is how long the test watches a call before it accepts that the call waits for a transaction.
 const early = 100 * time.Millisecond
 
-// waits runs work and asserts that work waits: it must return only after end has been called.
+// waits calls the function work and asserts that this call waits: it must return only after the function end was
+// called.
 func waits[T any](t *storeTest, work func() (T, error), end func() error) (T, error) {
 	t.Helper()
 	type answer struct {

@@ -81,7 +81,8 @@ func (p *appProcess) endBooking(ctx context.Context, e *compensator.Entry, b *bo
 	p.end(ctx, e, b.run, v)
 }
 
-// declareResults declares the types with results in a process without handlers, so that its waiter can wait for them.
+// declareResults declares the types with results in a process without handlers, so that its waiter can call Wait for
+// entries of these types.
 func (p *appProcess) declareResults(c *compensator.Compensator) error {
 	for _, t := range types {
 		if t.Returns {

@@ -232,7 +232,7 @@ func (w *world) rebuilds(names string) {
 	}
 }
 
-// later schedules do, as a consequence of an event.
+// later schedules a call of the function do, as a consequence of an event.
 func (w *world) later(in time.Duration, do func()) {
 	w.schedule(event{at: time.Now().Add(in), after: do})
 }

@@ -72,7 +72,7 @@ func (w *world) pausedType(ctx context.Context, d *admin.Admin, who admin.Actor)
 	return &paused[0]
 }
 
-// throughAdmin calls try with the Admin of any process until try succeeds.
+// throughAdmin calls the function try, each time with the Admin of any process, until try succeeds.
 func (w *world) throughAdmin(try func(context.Context, *admin.Admin, admin.Actor) bool) {
 	w.await(5*time.Minute, func() bool {
 		n := w.alive(0)

@@ -313,7 +313,8 @@ const tick = 97_003_019 * time.Nanosecond
 // bring to rest.
 const looksPerVisit = 8
 
-// await calls holds until it returns true, or until the time in most is over. It also returns after a violation.
+// await calls the function holds until it returns true, or until the time in most is over. It also returns after a
+// violation.
 func (w *world) await(most time.Duration, holds func() bool) bool {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
 		if holds() {

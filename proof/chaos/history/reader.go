@@ -25,8 +25,8 @@ type Line struct {
 
 func (l Line) String() string { return fmt.Sprintf("%s:%d", filepath.Base(l.File), l.Number) }
 
-// ReadFile passes every record of one file to each, in order. It stops when each returns an error. It leaves out an
-// incomplete last line, which a killed process leaves.
+// ReadFile calls the function each for every record of one file, in order. It stops when each returns an error. It
+// leaves out an incomplete last line, which a killed process leaves.
 func ReadFile(name string, each func(Line, Record) error) error {
 	file, err := os.Open(name)
 	if err != nil {

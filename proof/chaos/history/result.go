@@ -1,6 +1,6 @@
 package history
 
-// Result is a handler's result. It names the attempt that returned it.
+// Result is a handler's result. Its fields identify the attempt that returned it.
 type Result struct {
 	ID      uint64 `json:"id"` // id of the entry
 	Version uint64 `json:"version,omitempty"`
@@ -13,7 +13,7 @@ type ResultRow struct {
 	Result Result `json:"result"`
 }
 
-// Waited is an answer of the library's Wait that has an entry.
+// Waited is an answer of the library's Wait. An answer without an entry is not written.
 type Waited struct {
 	At      int64   `json:"at"`    // wall clock, µs
 	Asked   string  `json:"asked"` // idempotency key that the caller waited for

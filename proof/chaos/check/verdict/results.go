@@ -12,9 +12,9 @@ type waited struct {
 	place Place
 }
 
-// checkResults requires that an entry has a result exactly if its handler's success is stored in the present epoch. An
-// attempt of this epoch must have returned the result together with nil. If the type is transactional, it must be the
-// attempt whose effect committed. A row of an earlier epoch does not count.
+// checkResults requires that an entry has a result if, and only if, its handler's success is stored in the present
+// epoch. An attempt of this epoch must have returned the result together with nil. If the type is transactional, it
+// must be the attempt whose effect committed. A row of an earlier epoch does not count.
 //
 // An answer of Wait must be about the entry that the caller asked for, in a version that was stored.
 func checkResults(l *Ledger, c *Check) {

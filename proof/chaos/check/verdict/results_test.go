@@ -13,7 +13,8 @@ func (e *subject) resultRow(epoch uint32, version uint64) {
 	e.s.write("driver", &history.ResultRow{ID: e.id, Epoch: epoch, Result: history.Result{ID: e.id, Version: version}})
 }
 
-// waited writes an answer of Wait that tells the present row. The caller may change the answer before it is written.
+// waited writes an answer of Wait that describes the present row. The caller may change the answer before it is
+// written.
 func (e *subject) waited(change func(w *history.Waited)) {
 	w := &history.Waited{At: e.s.now, Asked: e.key, ID: e.id, Key: e.key, Version: e.row.Version, Epoch: e.row.Epoch, State: e.row.State}
 	change(w)
