@@ -173,7 +173,7 @@ func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 		func() {
 			worker := workers[random.IntN(len(workers))]
 			worker.Signal(syscall.SIGSTOP)
-			between(50*time.Millisecond, 3500*time.Millisecond) // up to longer than its leases
+			between(50*time.Millisecond, 3500*time.Millisecond) // The longest stop is longer than a lease.
 			worker.Signal(syscall.SIGCONT)
 		},
 		func() { database.Pause(); between(50*time.Millisecond, 2500*time.Millisecond); database.Resume() },

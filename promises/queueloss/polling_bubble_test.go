@@ -33,7 +33,7 @@ func (deadQueue) Peek(context.Context, []string) ([]time.Duration, []string, err
 // rivalledStore lets another process claim all due entries first. It does this a few times.
 type rivalledStore struct {
 	processlog.Store
-	faster atomic.Int64 // number of further claims in which the other process is faster
+	faster atomic.Int64 // number of further claims that the other process wins
 }
 
 func (s *rivalledStore) Due(ctx context.Context, businessType string, limit int) ([]processlog.ID, error) {

@@ -347,7 +347,7 @@ func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 		w := harness.NewWorld(t)
 		var inserts atomic.Int64
 		once := lie{fail: func(query string) error {
-			if strings.HasPrefix(query, "INSERT") && inserts.Add(1) == 2 { // The first INSERT must fail at any rate.
+			if strings.HasPrefix(query, "INSERT") && inserts.Add(1) == 2 { // The first INSERT must fail anyway, so fail the second one.
 				return &mysql.MySQLError{Number: number, Message: "once"}
 			}
 			return nil

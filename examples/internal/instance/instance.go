@@ -20,8 +20,8 @@ const Greeting = "listening on "
 // Instance runs this program again with other arguments. Only one goroutine may use it at a time, except that Address
 // may be called concurrently.
 type Instance struct {
-	Arguments   []string // are added after -addr and -until-eof
-	Environment []string // is added to this process's environment
+	Arguments   []string // arguments after -addr and -until-eof
+	Environment []string // variables in addition to this process's environment
 
 	current atomic.Value // holds a string: the address of the last process
 	process *exec.Cmd
