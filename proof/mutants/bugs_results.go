@@ -49,7 +49,7 @@ func resulting() []mutant {
 			name: "result-survives-the-purge", breaks: "G38",
 			what: "A purge leaves the results of the entries that it deletes.",
 			edits: []edit{
-				{"purge.deleteFree", `return p.s.deleteResults($ctx, $tx, $ids)`, `return nil`},
+				{"purge.deleteFree", `if err := p.s.deleteResults($ctx, $tx, $ids); err != nil {`, `if err := error(nil); err != nil {`},
 			},
 			sees: tests("TestResultGoesWithItsEntry"),
 		},
