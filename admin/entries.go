@@ -92,7 +92,7 @@ func (d *Admin) masked(e *compensator.Entry, errorInFull bool) compensator.Entry
 	return m
 }
 
-// EntryView is one entry with its case, its audit log and related entries.
+// EntryView is one entry with its case, its failed attempts, its audit log and related entries.
 type EntryView struct {
 	Entry         compensator.Entry  `json:"entry"`                 // without content, headers and user name
 	ContentSize   int                `json:"content_size"`          // size in bytes
@@ -104,7 +104,10 @@ type EntryView struct {
 
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"` // same as Line.OutcomeUnknown
 
-	AuditLog     []AuditLogRecord    `json:"trail,omitempty"`         // audit records of the entry, newest first; empty without SeeAuditLog
+	AuditLog     []AuditLogRecord `json:"trail,omitempty"`         // audit records of the entry, newest first; empty without SeeAuditLog
+	AttemptsKept bool             `json:"attempts_kept,omitempty"` // whether failed attempts are kept: Operations.Attempts
+	Attempts     []FailedAttempt  `json:"attempts,omitempty"`      // the last failed attempts, the oldest first. Without SeeErrors their errors are masked
+
 	Siblings     []compensator.Entry `json:"siblings,omitempty"`      // up to 20 other entries with the same business id
 	MoreSiblings bool                `json:"more_siblings,omitempty"` // whether there are more siblings than Siblings holds
 }
@@ -142,6 +145,9 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 			return EntryView{}, err
 		}
 		view.AuditLog = page.Records
+	}
+	if err := d.attempts(ctx, &view, inFull); err != nil {
+		return EntryView{}, err
 	}
 	return view, d.siblings(ctx, a, e, &view)
 }

@@ -611,3 +611,35 @@ func TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt(t *testing.T) {
 	require.Len(t, page.Records, 1)
 	assert.Equal(t, []string{"pause", "gone"}, []string{page.Records[0].Action, page.Records[0].BusinessType})
 }
+
+// TestErrorsOfAttemptsAreMaskedAsOthersAre reads an entry whose attempt failed with a quoted secret and a password.
+func TestErrorsOfAttemptsAreMaskedAsOthersAre(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.breaks(refundType, canary)
+	page, err := admin.Of(b.c).List(t.Context(), admin.Filter{BusinessType: refundType, States: []compensator.State{compensator.Pending, compensator.Retrying}})
+	require.NoError(t, err)
+	var down compensator.EntryID
+	for _, e := range page.Entries {
+		if e.LastError != "" {
+			down = e.ID
+		}
+	}
+	seen := func(rights ...admin.Right) (admin.EntryView, error) {
+		access := admin.AccessFunc(func(_ context.Context, _ admin.Actor, r admin.Right, _ admin.Subject) bool {
+			return slices.Contains(rights, r)
+		})
+		return b.admin(admin.Options{Access: access}).Entry(t.Context(), mei, down)
+	}
+	view, err := seen(admin.SeeEntries)
+	require.NoError(t, err)
+	require.Len(t, view.Attempts, 1)
+	require.NotContains(t, view.Attempts[0].Error, canary, "without SeeErrors, quoted words are masked")
+	require.Contains(t, view.Attempts[0].Error, "no answer about card")
+	view, err = seen(admin.SeeEntries, admin.SeeErrors)
+	require.NoError(t, err)
+	require.Contains(t, view.Attempts[0].Error, `"`+canary+`"`)
+	require.NotContains(t, view.Attempts[0].Error, "password="+canary, "a password was removed before the attempt was stored")
+	_, err = seen(admin.SeeErrors)
+	require.ErrorIs(t, err, compensator.ErrNotFound)
+}

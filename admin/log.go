@@ -218,7 +218,7 @@ type EraseResult struct {
 }
 
 // Erase removes the personal data of an ended entry, dead ones included. It blanks the content, headers, user name and
-// last error, and the reasons and errors in earlier audit records. It keeps ids (which must hold no personal data), the
+// last error, the reasons and errors in earlier audit records, and the errors of failed attempts. It keeps ids (which must hold no personal data), the
 // state, times, and who did what. The idempotency key still prevents that the event is recorded again.
 //
 // An erased entry cannot be requeued: Requeue returns a *StateError whose field Erased is true. If the entry has not

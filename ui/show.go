@@ -13,6 +13,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // money formats an amount given in minor units, for example "CNY 12,900.00". It never uses a float.
@@ -62,6 +63,28 @@ func (w words) Span(d time.Duration) (string, error) {
 		return w.twoUnits("span.h", int(d.Hours()), int(d.Minutes())%60, "span.h_m")
 	}
 	return w.twoUnits("span.d", int(d.Hours())/24, int(d.Hours())%24, "span.d_h")
+}
+
+// Took formats a duration that may be shorter than a second.
+func (w words) Took(d time.Duration) (string, error) {
+	switch {
+	case d < time.Second:
+		return w.T("span.ms", d.Milliseconds())
+	case d < time.Minute:
+		return w.T("span.s", strconv.FormatFloat(d.Seconds(), 'f', 1, 64))
+	}
+	return w.Span(d)
+}
+
+// VerdictIcon returns the icon of what followed from a failed attempt.
+func (w words) VerdictIcon(v admin.AttemptVerdict) string {
+	switch v {
+	case processlog.AttemptFailed:
+		return "retrying"
+	case processlog.AttemptWaits, processlog.AttemptInterrupted:
+		return "pending"
+	}
+	return "dead"
 }
 
 // twoUnits formats two units. It leaves out the smaller unit if that unit is zero.
@@ -222,6 +245,10 @@ type (
 		R *request
 		X admin.AuditLogRecord
 	}
+	eventPart struct {
+		R *request
+		X admin.Event
+	}
 	pausedPart struct {
 		R      *request
 		Paused admin.Paused
@@ -248,6 +275,7 @@ func (p recordPart) Did() string {
 func (rq *request) Group(g admin.Group) groupPart            { return groupPart{rq, g} }
 func (rq *request) Risk(r risk) riskPart                     { return riskPart{rq, r} }
 func (rq *request) Record(x admin.AuditLogRecord) recordPart { return recordPart{rq, x} }
+func (rq *request) Event(x admin.Event) eventPart            { return eventPart{rq, x} }
 func (rq *request) Pausing(p admin.Paused) pausedPart        { return pausedPart{rq, p} }
 func (rq *request) Broken(b admin.Broken) brokenPart         { return brokenPart{rq, b} }
 func (rq *request) Limited(l admin.Limited) limitedPart      { return limitedPart{rq, l} }

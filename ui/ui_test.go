@@ -17,6 +17,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Each text must exist in all languages, and each text that is used must exist.
@@ -93,6 +94,9 @@ func TestEachWordHasAText(t *testing.T) {
 		if !slices.Contains(auditLogActions, string(recorded)) {
 			t.Errorf("the trail cannot be asked for %q", recorded)
 		}
+	}
+	for _, verdict := range []admin.AttemptVerdict{processlog.AttemptFailed, processlog.AttemptWaits, processlog.AttemptExhausted, processlog.AttemptPermanent, processlog.AttemptCrashed, processlog.AttemptInterrupted} {
+		want("verdict", verdict)
 	}
 	for _, kind := range languages[0].Kinds() {
 		want("kind", kind)

@@ -76,7 +76,7 @@ func newBed(t *testing.T, dsn string, db *sql.DB) *bed {
 	}
 	var err error
 	b.c, err = compensator.New(t.Context(), compensator.Config{DB: db, Logger: slog.New(slog.DiscardHandler), PollInterval: 100 * time.Millisecond,
-		Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}})
+		Operations: &compensator.Operations{Attempts: true, Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.c.Close() })
 	b.typ, err = compensator.Handle(t.Context(), b.c, "refund", func(_ context.Context, e *compensator.Entry, o harness.Order) error {

@@ -72,6 +72,11 @@ func (s *console) Marks(_ context.Context, types []string) (time.Time, map[strin
 	return now, marks, nil
 }
 
+// keepsAttempts reports whether the log has a table of failed attempts that this user may read.
+func (s *console) keepsAttempts(ctx context.Context) bool {
+	return !s.missing() && s.Operations.KeepAttempts(ctx) == nil
+}
+
 // missing reports whether the log lacks the tables of Config.Operations.
 func (s *console) missing() bool {
 	_, missing := s.Operations.(without)

@@ -118,6 +118,7 @@ var grantLines = []struct{ suffix, reader, operator string }{
 	{"_meta", "SELECT", "SELECT"},
 	{"_fault", "SELECT", "SELECT"},
 	{"_result", "SELECT", "SELECT"},
+	{"_attempt", "SELECT", "SELECT"},
 	{"_case", "SELECT", "SELECT, UPDATE"},
 	{"_operation", "SELECT", "SELECT, INSERT"},
 	{"_setting", "SELECT", "SELECT, INSERT, UPDATE"},
@@ -152,7 +153,7 @@ func (p *program) grants() error {
 			fmt.Fprintf(p.out, "GRANT %s ON `%s`.`%s%s` TO 'compensator_%s'@'%%';\n", rights, database, table, line.suffix, who)
 		}
 	}
-	_, err = fmt.Fprintf(p.out, "-- for purge, in addition to the grants of an operator\nGRANT DELETE ON `%[1]s`.`%[2]s` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_fault` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_result` TO 'compensator_operator'@'%%';\n", database, table)
+	_, err = fmt.Fprintf(p.out, "-- for purge, in addition to the grants of an operator\nGRANT DELETE ON `%[1]s`.`%[2]s` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_fault` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_result` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_attempt` TO 'compensator_operator'@'%%';\n", database, table)
 	return err
 }
 

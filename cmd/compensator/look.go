@@ -331,6 +331,58 @@ func reasonRow(found admin.Explanation, says string, r admin.Reason) []any {
 	return []any{digits(found.ID.String()), found.State.String(), says, r.String(), r.Code, other, r.Name, r.Actor, r.Text, r.N, r.At, r.Until}
 }
 
+func (p *program) timeline() *cobra.Command {
+	return p.onLog("timeline <id>", "Show the life of an entry in order of time: recorded, each failed attempt that is kept, actions of people, the end or the next attempt", cobra.ExactArgs(1), toRead,
+		func(ctx context.Context, s *session, args []string) error {
+			of, err := ref(args[0])
+			if err != nil {
+				return err
+			}
+			view, err := s.Entry(ctx, s.actor, of)
+			if err != nil {
+				return err
+			}
+			why, err := s.Explain(ctx, s.actor, view.Entry.ID)
+			if err != nil {
+				return err
+			}
+			if !view.AttemptsKept {
+				p.say("this log keeps no failed attempts, or this user may not read them: see Operations.Attempts")
+			}
+			return p.print(timelineListing(view.Timeline(), why.Reasons))
+		})
+}
+
+func timelineListing(events []admin.Event, why []admin.Reason) listing {
+	l := listing{kind: "event", columns: []column{{"at", "AT"}, {"event", "EVENT"}, {"what", "WHAT"}, {"attempt", "ATTEMPT"}, {"late_ms", "LATE MS"}, {"took_ms", "TOOK MS"}, {"by", "BY"},
+		{"epoch", ""}, {"compensating", ""}, {"timed_out", ""}, {"lost_leases", ""}, {"next_at", ""}, {"trace", ""}, {"text", "ERROR OR REASON"}}}
+	for _, e := range events {
+		row := make([]any, len(l.columns))
+		row[0], row[1] = e.At, string(e.Kind)
+		text := &row[len(row)-1]
+		switch e.Kind {
+		case admin.EventUnrecorded:
+			*text = fmt.Sprintf("%d failures are not kept", e.N)
+		case admin.EventFailed:
+			a := e.Attempt
+			copy(row[2:], []any{string(a.Verdict), a.Number, int(a.Late().Milliseconds()), int(a.Took.Milliseconds()), a.Instance, int(a.Epoch), a.Compensating, a.TimedOut, a.LostLeases, a.NextAt, a.Trace})
+			*text = a.Error
+		case admin.EventAction:
+			row[2], row[6], *text = e.Action.Action, e.Action.Actor, e.Action.Reason
+		case admin.EventEnded:
+			row[2], row[6] = e.State.String(), string(e.EndedBy)
+		case admin.EventDue:
+			sentences := make([]string, len(why))
+			for i, r := range why {
+				sentences[i] = r.String()
+			}
+			row[2], *text = e.State.String(), strings.Join(sentences, " ")
+		}
+		l.rows = append(l.rows, row)
+	}
+	return l
+}
+
 func (p *program) history() *cobra.Command {
 	return p.onLog("history <id>", "Show the audit log of an entry, the oldest record first", cobra.ExactArgs(1), toRead,
 		func(ctx context.Context, s *session, args []string) error {

@@ -108,7 +108,7 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 		as[who] = &bed{T: t, dsn: theirs.FormatDSN()}
 	}
 	id := b.entry("d0").ID.String()
-	for _, args := range [][]string{{"overview"}, {"types"}, {"list"}, {"get", id}, {"explain", id}, {"history", id}, {"batch", "b77"}, {"health"}, {"limits"}, {"trail"}, {"cases", "list"}, {"cases", "list", "--groups"}} {
+	for _, args := range [][]string{{"overview"}, {"types"}, {"list"}, {"get", id}, {"explain", id}, {"timeline", id}, {"history", id}, {"batch", "b77"}, {"health"}, {"limits"}, {"trail"}, {"cases", "list"}, {"cases", "list", "--groups"}} {
 		as["reader"].ok(args...)
 	}
 	for _, args := range [][]string{{"requeue", id, reason, "--yes"}, {"cases", "take", id, reason}, {"pause", "refund", reason, "--yes"}, {"get", id, "--content", reason}, {"migrate", "--table", "other"}} {
@@ -315,7 +315,7 @@ func TestNothingIsWrittenByLooking(t *testing.T) {
 	b := inMariaDB(t).dead(1)
 	b.exec("DELETE FROM common_process_log_slots")
 	before := checksums(t, b.db)
-	for _, args := range [][]string{{"overview"}, {"types"}, {"list"}, {"get", "key:d0"}, {"explain", "key:d0"}, {"history", "key:d0"}, {"batch", "b77"}, {"health"}, {"trail"}, {"cases", "list"}, {"cases", "list", "--groups"}} {
+	for _, args := range [][]string{{"overview"}, {"types"}, {"list"}, {"get", "key:d0"}, {"explain", "key:d0"}, {"timeline", "key:d0"}, {"history", "key:d0"}, {"batch", "b77"}, {"health"}, {"trail"}, {"cases", "list"}, {"cases", "list", "--groups"}} {
 		b.ok(args...)
 	}
 	assert.Equal(t, before, checksums(t, b.db))

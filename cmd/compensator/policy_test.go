@@ -120,7 +120,7 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 			none := b.do("cases", "list")
 			assert.Equal(t, codeDone, none.code)
 			assert.NotContains(t, none.errs, "dead without a case", "which would name one")
-			for _, args := range [][]string{{"get", id}, {"explain", id}, {"history", id}, {"requeue", id, reason, "--yes"}} {
+			for _, args := range [][]string{{"get", id}, {"explain", id}, {"timeline", id}, {"history", id}, {"requeue", id, reason, "--yes"}} {
 				b.refused(codeNotFound, args...)
 			}
 			for _, args := range [][]string{{"overview"}, {"health"}, {"batch", "b77"}} {

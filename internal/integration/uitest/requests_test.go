@@ -325,6 +325,41 @@ func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	}
 }
 
+// TestTimelineOfAnEntryIsReadableWithoutScript reads the page of a refund that died and was requeued. A reader without the
+// right to see errors must not see the one in the attempts.
+func TestTimelineOfAnEntryIsReadableWithoutScript(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.problem()
+	transfer := w.entriesOf("transfer", compensator.Dead)[0]
+	view, err := w.admin.Entry(t.Context(), admin.Actor{ID: "alice"}, transfer.ID)
+	require.NoError(t, err)
+	require.NotEmpty(t, view.Attempts)
+	last := view.Attempts[len(view.Attempts)-1]
+	require.NotEmpty(t, last.Error)
+	page := w.client("alice").get("entries/" + transfer.ID.String()).text
+	_, timeline, found := strings.Cut(page, `<h2 id="timeline">Timeline</h2>`)
+	require.True(t, found)
+	timeline, _, _ = strings.Cut(timeline, "</section>")
+	require.Contains(t, timeline, "<ol", "a list")
+	at := -1
+	for _, next := range []string{"Recorded", "Attempt 1", "timed out", last.Instance, "Dead"} {
+		i := strings.Index(timeline[at+1:], next)
+		require.NotEqual(t, -1, i, "%q comes next in %s", next, timeline)
+		at += 1 + i
+	}
+	assert.Equal(t, len(view.Attempts), strings.Count(timeline, "<b>Attempt"))
+	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
+		return right == admin.SeeEntries
+	})
+	view, err = w.admin.Entry(t.Context(), admin.Actor{ID: "bob"}, transfer.ID)
+	require.NoError(t, err)
+	page = w.client("bob").get("entries/" + transfer.ID.String()).text
+	require.Contains(t, page, `<h2 id="timeline">`)
+	require.NotContains(t, page, html.EscapeString(last.Error))
+	require.Contains(t, page, html.EscapeString(view.Attempts[len(view.Attempts)-1].Error), "the masked error is shown")
+}
+
 // GET requests must change nothing and record nothing.
 // Failure: F130
 func TestGETChangesNothing(t *testing.T) {

@@ -1,0 +1,104 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+type (
+	FailedAttempt  = processlog.FailedAttempt  // an attempt that did not succeed
+	AttemptVerdict = processlog.AttemptVerdict // what followed from a failed attempt
+)
+
+// EventKind is the kind of an Event.
+type EventKind string
+
+// The kinds of events, in the order of an entry's life.
+const (
+	EventRecorded   EventKind = "recorded"   // the entry was recorded
+	EventUnrecorded EventKind = "unrecorded" // N failures of the present epoch are not kept
+	EventFailed     EventKind = "failed"     // an attempt failed: Attempt
+	EventAction     EventKind = "action"     // a person acted, or a program: Action
+	EventEnded      EventKind = "ended"      // the entry ended. A success has no other event
+	EventDue        EventKind = "due"        // the entry is due for its next attempt, which Admin.Explain explains
+)
+
+// Event is one line of an entry's timeline.
+type Event struct {
+	At      time.Time           `json:"at"`                 // when it happened, or will happen, by the database's clock. For an attempt it is the start
+	Kind    EventKind           `json:"kind"`               // what happened
+	N       int                 `json:"n,omitempty"`        // of EventUnrecorded
+	Attempt *FailedAttempt      `json:"attempt,omitempty"`  // of EventFailed
+	Action  *AuditLogRecord     `json:"action,omitempty"`   // of EventAction
+	State   compensator.State   `json:"state"`              // state of the entry; of EventEnded and EventDue
+	EndedBy compensator.EndedBy `json:"ended_by,omitempty"` // of EventEnded
+}
+
+// Timeline returns the life of the entry in order of time. Its failed attempts and the actions of people are those that
+// v has.
+func (v EntryView) Timeline() []Event {
+	e := &v.Entry
+	var between []Event
+	for i := range v.Attempts {
+		between = append(between, Event{At: v.Attempts[i].StartedAt, Kind: EventFailed, Attempt: &v.Attempts[i]})
+	}
+	for i := range slices.Backward(v.AuditLog) {
+		between = append(between, Event{At: v.AuditLog[i].At, Kind: EventAction, Action: &v.AuditLog[i]})
+	}
+	slices.SortStableFunc(between, func(a, b Event) int { return a.At.Compare(b.At) })
+	events := []Event{{At: e.CreatedAt, Kind: EventRecorded}}
+	if n := v.unrecorded(); n > 0 {
+		events = append(events, Event{At: e.CreatedAt, Kind: EventUnrecorded, N: n})
+	}
+	last := Event{At: e.NextAt, Kind: EventDue, State: e.State}
+	if e.State.Terminal() {
+		last.Kind, last.EndedBy = EventEnded, e.EndedBy
+		at, _ := slices.BinarySearchFunc(between, last, func(a, b Event) int { return cmp.Or(a.At.Compare(b.At), -1) })
+		return slices.Concat(events, between[:at], []Event{last}, between[at:])
+	}
+	return append(append(events, between...), last)
+}
+
+// unrecorded returns how many counted failures of the present epoch are not among the attempts: those from before
+// attempts were kept, and those that later ones have overwritten. An entry that a person has settled or erased keeps the
+// counts of the epoch before, so it has none.
+func (v EntryView) unrecorded() int {
+	e := &v.Entry
+	if !v.AttemptsKept || e.Erased || e.EndedBy == compensator.EndedByPerson {
+		return 0
+	}
+	n := e.ProcessCount + e.CompensateCount
+	for _, a := range v.Attempts {
+		switch a.Verdict {
+		case processlog.AttemptWaits, processlog.AttemptInterrupted:
+			continue
+		case processlog.AttemptCrashed: // A dead-lettering counts as a failure of the compensation only.
+			if !a.Compensating {
+				continue
+			}
+		}
+		if a.Epoch == e.Epoch {
+			n--
+		}
+	}
+	return max(0, n)
+}
+
+// attempts adds the failed attempts to the view, if they are kept.
+func (d *Admin) attempts(ctx context.Context, view *EntryView, errorInFull bool) (err error) {
+	if view.AttemptsKept = d.log.KeepsAttempts(); !view.AttemptsKept {
+		return nil
+	}
+	view.Attempts, err = read(ctx, d, func(ctx context.Context) ([]FailedAttempt, error) {
+		return d.log.Operations().AttemptsOf(ctx, view.Entry.ID)
+	})
+	for i := range view.Attempts {
+		view.Attempts[i].Error = d.scrubbed(view.Attempts[i].Error, errorInFull)
+	}
+	return err
+}
