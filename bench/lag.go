@@ -157,7 +157,7 @@ func (a *arena) lag(plan lagPlan, seconds int) latency {
 }
 
 // commits measures how long a business transaction with one entry takes, at 500 transactions a second. The result shows
-// how much of every other latency is the commit to disk.
+// how much of each other latency comes from the commit to disk.
 func (a *arena) commits(seconds int) latency {
 	const work = "for comparison: a business transaction + 1 entry, 500/s"
 	return latency{work, func() lags {

@@ -45,8 +45,8 @@ func (r orderRun) String() string {
 	return fmt.Sprintf("| %d keys × %d | %v | %s | %s | %.0f | %.2f |", r.Keys, r.Each, r.Handler, redis, order, r.Rate, r.Writes)
 }
 
-// The method most returns the highest possible rate in entries a second. At most as many calls run at once as there are
-// keys, and never more than orderConcurrency. Each call takes r.Handler.
+// The method most returns the highest possible rate in entries a second. Calls of one key run one at a time, so no more
+// calls run at once than there are keys. orderConcurrency is another limit. Each call takes r.Handler.
 func (r orderRun) most() float64 {
 	return float64(min(r.Keys, orderConcurrency)) / r.Handler.Seconds()
 }

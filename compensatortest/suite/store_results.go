@@ -68,7 +68,8 @@ func (t *storeTest) resultComesWithItsSuccess() {
 	assert.Empty(t, t.ends(empty)[empty].Result)
 }
 
-// resultsOfManyEntriesAreStoredAtOnce settles successes with and without results in one call. Half of them are absorbed.
+// resultsOfManyEntriesAreStoredAtOnce settles successes with and without results in one call. Half of the successes are
+// absorbed.
 func (t *storeTest) resultsOfManyEntriesAreStoredAtOnce() {
 	const entries = 230
 	var ids []processlog.ID

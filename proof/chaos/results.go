@@ -24,7 +24,7 @@ func (p *appProcess) shipWithResult(ctx context.Context, e *compensator.Entry, j
 	return resultOf(e), p.ship(ctx, e, j)
 }
 
-// booking is a running attempt of typeBook. Its middleware puts it into the context.
+// booking is a running attempt of typeBook. The middleware bookings puts it into the attempt's context.
 type booking struct {
 	run   uint64 // number of the run; 0: the call has not begun
 	ended bool   // whether the end of the attempt is in the history

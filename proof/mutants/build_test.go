@@ -88,8 +88,8 @@ func newChecker(t *testing.T, tree *tree, dirs []string) *checker {
 	return &checker{root: tree.root, fset: fset, imports: importer.ForCompiler(fset, "gc", lookup), parsed: make(map[string]*ast.File)}
 }
 
-// addExports adds some packages of a module's directory in compiled form, and everything that they import. It uses the
-// flags of make test, so that the build cache holds these packages.
+// addExports adds the compiled form of some packages of a module, and of everything that they import. dir is the
+// module's directory. It uses the flags of make test, so that the build cache holds these packages.
 func addExports(t *testing.T, exports map[string]string, dir string, packages ...string) {
 	list := exec.Command("go", append([]string{"list", "-race", "-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-export", "-deps", "-json=ImportPath,Export"}, packages...)...)
 	var stderr bytes.Buffer

@@ -109,7 +109,7 @@ func (n *instance) life(ctx context.Context) {
 	}
 }
 
-// afterRun asserts the promises about what holds after Run.
+// afterRun asserts the promises that must hold once Run has returned.
 func (n *instance) afterRun() {
 	switch {
 	case n.dead.Load():

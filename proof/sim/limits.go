@@ -51,7 +51,7 @@ type grant struct {
 	granted int64 // processlog.Room.Granted after the claim
 }
 
-// limitKey is a key of a limit.
+// limitKey identifies one key of one limit.
 type limitKey struct{ limit, key string }
 
 // granted checks a claim under a limit right after the database has made it. It asserts G41 (limits): no window has

@@ -119,7 +119,7 @@ func (o *oracle) renewedLocked(l *life, before processlog.Row) {
 	}
 }
 
-// The method lost records the leases that an instance could not renew, once the instance knows.
+// The method lost records the leases that an instance could not renew, when the instance learns of this.
 func (o *oracle) lost(n *instance, held []processlog.Held, lost []compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

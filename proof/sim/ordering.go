@@ -93,7 +93,8 @@ func (n *instance) knows(kind string) bool {
 	return n.handles(kind) && (n.runs || !n.w.apart.ordering.ignorant || n.number%2 == 0)
 }
 
-// ordered returns what every instance must know about a type, with its ordering key if the type is serial in this seed.
+// ordered returns the TypeConfig of a type on this instance: its limit, and its ordering key if the instance knows the
+// type as serial.
 func (n *instance) ordered(kind string) (cfg compensator.TypeConfig) {
 	l := &n.w.apart.ordering
 	if l.kinds[kind] && n.knows(kind) {

@@ -54,7 +54,7 @@ type call struct {
 	surely bool // whether the action certainly changed this entry
 }
 
-// doneTo is one move of one entry, as the key of a map.
+// doneTo identifies one move of one entry. It is the key of a map.
 type doneTo struct {
 	id   uint64
 	move string

@@ -64,7 +64,7 @@ func (s *story) start(file, app string) {
 
 func (s *story) write(file string, r history.Record) { s.records[file] = append(s.records[file], r) }
 
-// wait advances the clock by ms.
+// wait advances the clock by ms milliseconds.
 func (s *story) wait(ms int64) { s.now += ms * 1000 }
 
 func (s *story) dbNow() int64 { return s.now + s.skew }

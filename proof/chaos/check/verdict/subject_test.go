@@ -73,7 +73,7 @@ func (e *subject) record(inserted bool, answer string) *subject {
 	return e
 }
 
-// insertedWithLease records an entry that its insert leases. Its transaction commits ms later.
+// insertedWithLease records an entry that its insert leases. Its transaction commits ms milliseconds later.
 func (s *story) insertedWithLease(ms int64) *subject {
 	e, x := s.entry("ship"), s.begin()
 	e.insert(x).appear(true)
