@@ -89,7 +89,7 @@ func newChecker(t *testing.T, tree *tree, dirs []string) *checker {
 }
 
 // addExports adds the compiled form of some packages of a module, and of everything that they import. dir is the
-// module's directory. It uses the flags of make test, so that the build cache holds these packages.
+// module's directory. addExports uses the flags of make test, so that the build cache holds these packages.
 func addExports(t *testing.T, exports map[string]string, dir string, packages ...string) {
 	list := exec.Command("go", append([]string{"list", "-race", "-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-export", "-deps", "-json=ImportPath,Export"}, packages...)...)
 	var stderr bytes.Buffer
