@@ -34,7 +34,7 @@ except = $$($(GO) list ./... | grep -v $(foreach package,$(1),-e '/$(package)$$'
 tests/examples := $(call except,$(scenes))
 tests/internal/integration := $(call except,$(databases))
 tests/proof/chaos := ./history/... ./check/... ./report/...
-tests/bench := -short -skip '^Test(Bench|Scale|Order|Limits|Lease|Delay|Relay|Intake|Admin|Ready|Blocked)$$' ./...
+tests/bench := -short -skip '^Test(Bench|Scale|Order|Limits|Lease|Delay|Relay|Intake|Admin|Ready|Blocked|Waits)$$' ./...
 
 .PHONY: help
 help: ## list the targets
@@ -198,6 +198,10 @@ bench-order: ## measure what the order of serial types costs: a backlog of 40 ke
 .PHONY: bench-limits
 bench-limits: ## measure what a limit costs: 400 entries at 20/s over two processes, and a backlog of 1,000 keys; some minutes; PAIRS=3; build/limits.json
 	cd bench && $(GO) test -count=1 -timeout 30m -run '^TestLimits$$' -v . $(if $(PAIRS),-pairs=$(PAIRS))
+
+.PHONY: bench-wait
+bench-wait: ## measure how soon Wait returns, with Redis and without, here and in another process, three minutes; build/waits.json
+	cd bench && $(GO) test -count=1 -timeout 30m -run '^TestWaits$$' -v . $(if $(SIZE),-size=$(SIZE))
 
 .PHONY: bench-lease
 bench-lease: ## measure claims that write one lease row, fused commits, and a VARCHAR ended_by, beside today's statements; PART=drain,fused,varchar,sustained,log,bytes,calm,size,crowd,snapshot; build/lease.json

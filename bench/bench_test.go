@@ -19,5 +19,6 @@ var (
 func TestMain(m *testing.M) {
 	runVictim()
 	runRelayVictim()
+	runWaitWorker()
 	os.Exit(testservers.Main(m))
 }

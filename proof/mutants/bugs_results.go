@@ -17,7 +17,7 @@ func resulting() []mutant {
 			edits: []edit{
 				{"sqlstore.Store.SettleTx", `case $changed == 1 && hasResult(&$o):`, `case $changed == 2 && hasResult(&$o):`},
 			},
-			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ResultCommitsWithTheHandlersTransaction"),
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ResultCommitsWithTheHandlersTransaction").and(chaos, "60s"),
 		},
 		{
 			name: "outcome-without-its-result", breaks: "G38",
