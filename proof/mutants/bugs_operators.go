@@ -44,6 +44,30 @@ func operating() []mutant {
 			sees: tests("TestOutcomeStaysUnknownAfterALostLease"),
 		},
 		{
+			name: "attempt-without-its-outcome", breaks: "G42",
+			what: "The failed attempt of an outcome is written although the outcome itself was dropped.",
+			edits: []edit{
+				{"sqlstore.Store.writeAttempts", `"token", s.d.binary($token[:])`, `"token", "token"`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/FailedAttemptIsStoredWithItsOutcomeOnly"),
+		},
+		{
+			name: "last-attempt-is-not-kept", breaks: "G42",
+			what: "The attempt after which an entry is dead or is compensated is not kept.",
+			edits: []edit{
+				{"attempts.verdictOf", `return processlog.AttemptExhausted`, `return ""`},
+			},
+			sees: tests("TestEachFailedAttemptIsKeptForPeople").and(simulation, "300"),
+		},
+		{
+			name: "errors-of-attempts-survive-erasure", breaks: "G42",
+			what: "The errors of an entry's failed attempts stay when a person erases the entry.",
+			edits: []edit{
+				{"Store.eraseAttempts", `if !s.attempts.Load() {`, `if true {`},
+			},
+			sees: tests("TestErrorsOfAttemptsAreErasedAndPurged"),
+		},
+		{
 			name: "faults-of-another-epoch-count", breaks: "G7",
 			what: "What an entry met before a person requeued it still counts.",
 			edits: []edit{

@@ -32,7 +32,7 @@ type apart struct {
 	outage      outage        // outage of services that handlers call; their types have breakers (drawBreakers)
 	keep        time.Duration // Config.Keep for ended entries (0: they are kept forever)
 	absent      bool          // whether no instance runs for most of Config.Keep (outlive)
-	admin       bool          // whether Operations is configured (drawAdmin)
+	admin       bool          // whether Operations is configured, with Attempts (drawAdmin)
 	visits      []visit
 	pausing     pausing                      // pause of a type through package admin (drawPauses)
 	ordering    ordering                     // entries with ordering keys (drawOrdering)
@@ -123,7 +123,7 @@ func (w *world) configOf(n *instance) compensator.Config {
 	cfg := w.plan.config
 	cfg.Propagator, cfg.Keep = courier{}, w.apart.keep
 	if w.apart.admin {
-		cfg.Operations = &compensator.Operations{}
+		cfg.Operations = &compensator.Operations{Attempts: true}
 	}
 	if leases := w.apart.leases; len(leases) > 0 {
 		cfg.Lease = leases[n.number%len(leases)]

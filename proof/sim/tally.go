@@ -59,6 +59,7 @@ const (
 	sawBreakerClosed
 	sawResumed
 	sawCases
+	sawFailedAttempts
 	sawAdminActions
 	sawUncheckedActions
 	sawWaitedOut
@@ -107,6 +108,7 @@ var sightNames = [sights]string{
 	sawOrdering:       "attempts of entries with an ordering key", sawPlaced: "entries whose position is the id of another entry of their call", sawBlocked: "entries not run because they were blocked",
 	sawPutBack: "entries put back as blocked", sawWoken: "entries made due when they were unblocked",
 	sawCases:            "cases that opened",
+	sawFailedAttempts:   "failed attempts that were kept",
 	sawAdminActions:     "entries changed through package admin",
 	sawUncheckedActions: "entries changed by a person who had not checked",
 	sawWaitedOut:        "waits that counted because MaxWait was over",

@@ -297,6 +297,7 @@ func (w *world) script() {
 		w.fillEverySlot()
 	}
 	w.everyCase()
+	w.everyAttempt()
 	w.everyResult()
 	w.outlive()
 	w.end()
