@@ -111,10 +111,9 @@ type Worker interface {
 	Claim(ctx context.Context, want []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error)
 
 	// Release undoes the claim of entries whose handlers have not run. It ends the lease of each row whose last write
-	// stored token, and subtracts the delivery from the delivery count. ErrBusy says that some rows are locked. A
-	// *RefusedError names rows that the database refuses to write. Both errors may come together. In each case Release
-	// has released all other rows.
-	Release(ctx context.Context, ids []ID, token Token) error
+	// stored token, and subtracts the delivery from the delivery count. Its result names the entries that it did not
+	// release. It has released all others.
+	Release(ctx context.Context, ids []ID, token Token) (Unreleased, error)
 
 	// Renew sets the leases of held entries to end at now + lease. Its result names the entries that it did not renew.
 	Renew(ctx context.Context, held []Held, lease time.Duration) (Unrenewed, error)
@@ -370,6 +369,12 @@ type Claimed struct {
 type Held struct {
 	ID      ID     // id of the entry
 	Version uint64 // version of the row after the claim
+}
+
+// Unreleased names the entries that Release did not release.
+type Unreleased struct {
+	Busy     []ID      // another transaction has locked these rows. Call Release again
+	Rejected []Refusal // the database refuses to write these rows, for example by a trigger
 }
 
 // Unrenewed names the entries that Renew did not renew.

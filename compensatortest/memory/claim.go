@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,44 +98,30 @@ func (c *claiming) mine(claimed *version, before processlog.Row) processlog.Row 
 	return row
 }
 
-// Release implements processlog.Store. It waits up to 2 seconds for rows that a transaction holds, and then returns
-// ErrBusy. It releases all other rows.
-func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
+// Release implements processlog.Store. It waits up to 2 seconds for rows that a transaction holds.
+func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) (left processlog.Unreleased, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return left, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var refused []processlog.Refusal
 	busy, err := s.eachLocked(ctx, ids, func(i int, row *storedRow) {
 		if row == nil || row.committed.token != token || row.committed.leaseUntil == 0 || row.committed.entry.DeliveryCount == 0 {
 			return
 		}
 		if err := s.refused[ids[i]]; err != nil {
-			refused = append(refused, processlog.Refusal{ID: ids[i], Err: err})
+			left.Rejected = append(left.Rejected, processlog.Refusal{ID: ids[i], Err: err})
 			return
 		}
 		s.writeLocked(nil, row, row.committed.released(s.nowLocked()), nil)
 	})
-	if err == nil {
-		err = unreleased(busy, refused)
-	}
 	if err != nil {
-		return fmt.Errorf("release %d entries: %w", len(ids), err)
+		return left, fmt.Errorf("release %d entries: %w", len(ids), err)
 	}
-	return nil
-}
-
-// unreleased returns the reason why some entries were not released. It returns nil if all of them were released.
-func unreleased(busy []int, refused []processlog.Refusal) error {
-	var left []error
-	if len(busy) > 0 {
-		left = append(left, processlog.ErrBusy)
+	for _, i := range busy {
+		left.Busy = append(left.Busy, ids[i])
 	}
-	if len(refused) > 0 {
-		left = append(left, &processlog.RefusedError{Refusals: refused})
-	}
-	return errors.Join(left...)
+	return left, nil
 }
 
 // Refuse makes the store fail with err when a call claims, renews, releases or settles one of the entries. A database

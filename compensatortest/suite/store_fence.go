@@ -150,7 +150,7 @@ func (t *storeTest) releaseLeavesASettledEntryAlone() {
 	row := t.claim(t.insertOne("release").ID, token(1), time.Minute)
 	require.True(t, t.settle(token(2), outcome(row, processlog.Retrying)).Applied)
 	for _, by := range []processlog.Token{token(1), token(2)} {
-		require.NoError(t, t.Store.Release(t.ctx, []processlog.ID{row.ID}, by))
+		t.release(by, row.ID)
 	}
 	after := t.load(row.ID)
 	assert.Equal(t, row.Version+1, after.Version)
@@ -161,7 +161,7 @@ func (t *storeTest) releaseOfAnEntryInsertedWithALeaseCountsNothing() {
 	d := t.draft("inserted")
 	d.Lease, d.Token = time.Hour, token(1)
 	row := t.insert(d)[0]
-	require.NoError(t, t.Store.Release(t.ctx, []processlog.ID{row.ID}, token(1)))
+	t.release(token(1), row.ID)
 	after := t.load(row.ID)
 	assert.EqualValues(t, 1, after.Version)
 	assert.Zero(t, after.DeliveryCount)

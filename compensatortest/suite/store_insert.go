@@ -227,7 +227,7 @@ func (t *storeTest) deliveryOfTheCallersOwnIsCountedOnce() {
 		assert.Equal(t, []any{uint64(1), 1, token(8)}, []any{row.Version, row.DeliveryCount, row.Token}, "answered")
 		assert.Equal(t, []any{uint64(1), 1, token(8)}, []any{stored.Version, stored.DeliveryCount, stored.Token}, "stored")
 	}
-	require.NoError(t, t.Store.Release(t.ctx, []processlog.ID{rows[0].ID}, token(8)))
+	t.release(token(8), rows[0].ID)
 	assert.Zero(t, t.load(rows[0].ID).DeliveryCount, "no attempt has run yet")
 }
 

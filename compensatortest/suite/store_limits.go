@@ -186,7 +186,7 @@ func (t *storeTest) permitEndsWithTheOutcome() {
 	require.True(t, t.settle(token(2), outcome(mine[0], processlog.Succeeded)).Applied)
 	next := t.claimLimited(limit, token(3), time.Minute, ids[2:]...)
 	require.Equal(t, ids[2:3], idsOf(next.Mine), "an outcome frees one permit")
-	require.NoError(t, t.Store.Release(t.ctx, ids[2:3], token(3)))
+	t.release(token(3), ids[2:3]...)
 	next = t.claimLimited(limit, token(4), time.Minute, ids[2:]...)
 	require.Len(t, next.Mine, 1, "and so does a release")
 	assert.Zero(t, next.Rooms[""].Permits)

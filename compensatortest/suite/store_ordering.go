@@ -258,7 +258,7 @@ func (t *storeTest) membersAreReadWhereNoneIsClaimed() {
 	third := t.claim(rows[2].ID, token(2), time.Millisecond)
 	t.until(func() bool { return !t.line("a", first, true).Taken }, "the lease ends")
 	assert.Nil(t, t.line("a", first, true).Members, "the process with the claim may still renew its lease")
-	require.NoError(t, t.Store.Release(t.ctx, []processlog.ID{third.ID}, token(2)))
+	t.release(token(2), third.ID)
 	assert.Equal(t, members(rows...), t.line("a", first, true).Members)
 }
 

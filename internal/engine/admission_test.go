@@ -266,7 +266,9 @@ func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 // settling is a Store that stores every outcome.
 type settling struct{ processlog.Store }
 
-func (settling) Release(context.Context, []processlog.ID, processlog.Token) error { return nil }
+func (settling) Release(context.Context, []processlog.ID, processlog.Token) (processlog.Unreleased, error) {
+	return processlog.Unreleased{}, nil
+}
 
 func (settling) Settle(_ context.Context, _ processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	settled := make([]processlog.Settled, len(outcomes))

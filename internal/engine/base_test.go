@@ -84,9 +84,9 @@ func (s *leasing) Claim(_ context.Context, want []processlog.Wanted, token proce
 	return found, nil
 }
 
-func (s *leasing) Release(_ context.Context, ids []processlog.ID, _ processlog.Token) error {
+func (s *leasing) Release(_ context.Context, ids []processlog.ID, _ processlog.Token) (processlog.Unreleased, error) {
 	s.released = append(s.released, ids...)
-	return nil
+	return processlog.Unreleased{}, nil
 }
 
 func (s *leasing) Due(context.Context, string, int) ([]processlog.ID, error) {

@@ -89,7 +89,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.holdings = newHoldings()
 	b.Refusals = refusals.New(b.Problems, b.Log, func() bool { return b.Work.Err() != nil })
 	b.Releases = releases.New(releases.Config{
-		Release: func(ids []processlog.ID, token processlog.Token) error {
+		Release: func(ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error) {
 			ctx, cancel := b.Statement()
 			defer cancel()
 			return b.Store.Release(ctx, ids, token)

@@ -6,7 +6,6 @@
 package releases
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,117 +13,55 @@ import (
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/internal/refusals"
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// List holds leases that must be released and could not be released yet. They belong to claims under which no handler
-// ran, or whose result is unknown. Its methods are safe for concurrent use.
+// List holds leases that must be released and could not be released yet. They belong to claims that ran nothing or whose
+// result is unknown. Its methods are safe for concurrent use.
 type List struct {
 	Config
-	Batcher groupcommit.Batcher[pendingRelease] // tries again; the engine waits for it when it closes
-	some    atomic.Bool                         // whether any release is pending; lets a claim skip the mutex
+	Batcher groupcommit.Batcher[release] // tries again; the engine waits for it when it closes
+	some    atomic.Bool                  // whether any release is pending; lets a claim skip the mutex
 
 	mu      sync.Mutex // guards the field below
 	pending map[processlog.ID]int
 }
 
-// Config is what releases need from the engine. All fields are required.
+// Config is what releases need of the engine. All fields are required.
 type Config struct {
-	Release  func(ids []processlog.ID, token processlog.Token) error // sends one statement
-	Saw      func(err error)                                         // takes the result of the releases
-	Offer    func(entries []processlog.QueueEntry)                   // offers entries to all processes
-	Wait     func(d time.Duration) bool                              // returns false if the engine is closed before d has passed
-	Pause    func(failures int) time.Duration                        // before the next try
+	Release  func(ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error) // sends one statement
+	Saw      func(err error)                                                                  // takes the result of the releases
+	Offer    func(entries []processlog.QueueEntry)                                            // offers entries to all processes
+	Wait     func(d time.Duration) bool                                                       // returns false if the engine is closed before d has passed
+	Pause    func(failures int) time.Duration                                                 // before the next try
 	Refusals *refusals.List
 	Longest  time.Duration // a run of the batcher begins no try after this time
 }
 
-// pendingRelease is the set of entries that one claim or insert may have leased.
-type pendingRelease struct {
-	entries []processlog.QueueEntry
-	offered bool // offer the entries to all processes once they are released
+// release is an entry that one claim or insert may have leased.
+type release struct {
+	entry   processlog.QueueEntry
+	offered bool // offer the entry to all processes once it is released
 	token   processlog.Token
 	failed  int       // number of failed tries
 	rests   time.Time // no try before this time, because the database refused the release
 }
 
-func (d *pendingRelease) ids() []processlog.ID {
-	ids := make([]processlog.ID, len(d.entries))
-	for i, e := range d.entries {
-		ids[i] = e.ID
+func releasesOf(token processlog.Token, offered bool, entries []processlog.QueueEntry) []release {
+	list := make([]release, len(entries))
+	for i, e := range entries {
+		list[i] = release{entry: e, token: token, offered: offered}
 	}
-	return ids
-}
-
-// releaseParts is the number of parts into which a pending release is split if one of its rows is locked. A part with a
-// locked row waits two seconds for the lock. The other parts do not wait.
-const releaseParts = 8
-
-// The method after returns the releases that are still pending after a try that returned err. Entries that the database
-// refuses to change get a release of their own, whose next try comes later. If a row is locked, the other entries are
-// split into parts, because most parts can be released.
-func (d *pendingRelease) after(err error) []pendingRelease {
-	var parts []pendingRelease
-	rest := *d
-	var refused *processlog.RefusedError
-	if errors.As(err, &refused) {
-		refusing := func(e processlog.QueueEntry) bool { return refusals.Has(refused.Refusals, e.ID) }
-		parts = append(parts, pendingRelease{
-			entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return !refusing(e) }),
-			offered: d.offered, token: d.token, failed: d.failed + 1, rests: time.Now().Add(refusals.Pause(d.failed + 1)),
-		})
-		if !errors.Is(err, processlog.ErrBusy) {
-			return parts
-		}
-		if rest.entries = slices.DeleteFunc(slices.Clone(d.entries), refusing); len(rest.entries) == 0 {
-			return parts
-		}
-	}
-	if !errors.Is(err, processlog.ErrBusy) || len(rest.entries) == 1 {
-		return append(parts, pendingRelease{entries: rest.entries, offered: d.offered, token: d.token, failed: d.failed + 1})
-	}
-	for part := range slices.Chunk(rest.entries, (len(rest.entries)+releaseParts-1)/releaseParts) {
-		parts = append(parts, pendingRelease{entries: part, offered: d.offered, token: d.token})
-	}
-	return parts
-}
-
-// releasedBy returns the entries that were released although the try returned err.
-func (d *pendingRelease) releasedBy(err error) pendingRelease {
-	var refused *processlog.RefusedError
-	if !errors.As(err, &refused) || errors.Is(err, processlog.ErrBusy) {
-		return pendingRelease{} // it is unknown which of the other rows are locked
-	}
-	return pendingRelease{entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return refusals.Has(refused.Refusals, e.ID) }), offered: d.offered}
+	return list
 }
 
 // New returns an empty List.
 func New(cfg Config) *List {
 	d := &List{Config: cfg, pending: make(map[processlog.ID]int)}
-	d.Batcher.Max, d.Batcher.Workers, d.Batcher.Flush = 100, 1, d.releaseAll
+	d.Batcher.Max, d.Batcher.Workers, d.Batcher.Flush = processlog.MaxRows, 1, d.releaseAll
 	return d
-}
-
-// track adds entries to pending. It counts them, because two claims at once may have asked for the same entry.
-func (d *List) track(ids []processlog.ID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, id := range ids {
-		d.pending[id]++
-	}
-	d.some.Store(true)
-}
-
-func (d *List) released(ids []processlog.ID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, id := range ids {
-		if d.pending[id]--; d.pending[id] <= 0 {
-			delete(d.pending, id)
-		}
-	}
-	d.some.Store(len(d.pending) > 0)
 }
 
 // Without removes entries with a pending release from want. A new claim would give them another token, and the lost
@@ -148,7 +85,7 @@ func (d *List) Without(want []processlog.Wanted, in time.Duration) (rest []proce
 // Release gives leases back, and then offers the entries to all processes. The first try runs in the caller's goroutine. If
 // the database cannot release a lease now, its entry is offered after a later try succeeds.
 func (d *List) Release(token processlog.Token, entries ...processlog.QueueEntry) {
-	d.release(pendingRelease{entries: entries, offered: true, token: token})
+	d.first(releasesOf(token, true, entries))
 }
 
 // ReleaseUnknown gives back the leases that a failed claim may have taken. It offers no entry.
@@ -157,104 +94,127 @@ func (d *List) ReleaseUnknown(token processlog.Token, want []processlog.Wanted) 
 	for i, w := range want {
 		entries[i].ID = w.ID
 	}
-	d.release(pendingRelease{entries: entries, token: token})
+	d.first(releasesOf(token, false, entries))
 }
 
 // Later does the same as Release, but leaves the first try to the batcher. Callers use it when the database has just failed to
 // answer.
 func (d *List) Later(token processlog.Token, entries ...processlog.QueueEntry) {
-	pending := pendingRelease{entries: entries, offered: true, token: token}
-	d.track(pending.ids())
-	d.Batcher.Add(pending)
+	d.addPending(releasesOf(token, true, entries))
 }
 
-// The method release tries to give leases back in the caller's goroutine. If that fails, the batcher tries again.
-func (d *List) release(pending pendingRelease) {
-	err := d.Config.Release(pending.ids(), pending.token)
-	d.sawRelease(err)
-	if err == nil {
-		d.offer(&pending)
+// addPending leaves releases to the batcher. It counts them in pending, because two claims at once may have asked for the
+// same entry. It counts them before the batcher gets them. If the batcher finished first, an entry would stay in pending
+// forever, and this process would never claim it again.
+func (d *List) addPending(list []release) {
+	d.mu.Lock()
+	for _, r := range list {
+		d.pending[r.entry.ID]++
+	}
+	d.some.Store(len(d.pending) > 0)
+	d.mu.Unlock()
+	d.Batcher.Add(list...)
+}
+
+// donePending forgets releases that the batcher has done.
+func (d *List) donePending(list []release) {
+	for _, r := range list {
+		d.Refusals.Taken(refusals.Release, "", r.entry.ID)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range list {
+		if d.pending[r.entry.ID]--; d.pending[r.entry.ID] <= 0 {
+			delete(d.pending, r.entry.ID)
+		}
+	}
+	d.some.Store(len(d.pending) > 0)
+}
+
+// first tries to give leases back in the caller's goroutine. It leaves the leases that it could not give back to the batcher.
+func (d *List) first(list []release) {
+	if len(list) == 0 {
 		return
 	}
-	if released := pending.releasedBy(err); len(released.entries) > 0 {
-		d.offer(&released)
-	}
-	// Track the release before the batcher gets it. If the batcher finished first, the entry would stay in pending
-	// forever, and this process would never claim it again.
-	left := pending.after(err)
-	for i := range left {
-		d.track(left[i].ids())
-	}
-	d.Batcher.Add(left...)
-}
-
-// sawRelease records the result of a try. Refused entries are reported by their ids and do not count as a failure of
-// the database.
-func (d *List) sawRelease(err error) {
-	var refused *processlog.RefusedError
-	if errors.As(err, &refused) {
-		d.Refusals.Note(refusals.Release, "", refused.Refusals)
-		err = nil
-	}
+	done, left, err := d.try(list)
 	d.Saw(err)
+	d.offer(done)
+	d.addPending(left)
 }
 
-func (d *List) offer(released *pendingRelease) {
-	if released.offered {
-		failpoint.Reach(failpoint.ClaimReleased)
-		d.Offer(released.entries)
+// try sends one statement for releases of one token. It returns the releases that are done, and those that are left. err
+// is nil if only refused releases are left, because those are reported by their ids.
+//
+// A row that another process has claimed since has another token and keeps its lease. Its release is done.
+func (d *List) try(list []release) (done, left []release, err error) {
+	ids := make([]processlog.ID, len(list))
+	for i, r := range list {
+		ids[i] = r.entry.ID
 	}
+	unreleased, err := d.Config.Release(ids, list[0].token)
+	d.Refusals.Note(refusals.Release, "", unreleased.Rejected)
+	for _, r := range list {
+		refused := refusals.Has(unreleased.Rejected, r.entry.ID)
+		if err == nil && !refused && !slices.Contains(unreleased.Busy, r.entry.ID) {
+			done = append(done, r)
+			continue
+		}
+		if r.failed++; refused {
+			r.rests = time.Now().Add(refusals.Pause(r.failed))
+		}
+		left = append(left, r)
+	}
+	if err == nil && len(unreleased.Busy) > 0 {
+		err = processlog.ErrBusy
+	}
+	return done, left, err
 }
 
-// releaseAll tries each pending release once, except those whose next try comes later. Releases that fail go to the end
-// of the list. One row may stay locked or refused for any time, and the other releases do not wait for it. A row that
-// another process has claimed since then has another token and keeps its lease.
-func (d *List) releaseAll(batch []pendingRelease) {
-	var left []pendingRelease
+// offer offers the released entries to all processes. All releases of one list are offered, or none.
+func (d *List) offer(list []release) {
+	if len(list) == 0 || !list[0].offered {
+		return
+	}
+	failpoint.Reach(failpoint.ClaimReleased)
+	entries := make([]processlog.QueueEntry, len(list))
+	for i, r := range list {
+		entries[i] = r.entry
+	}
+	d.Offer(entries)
+}
+
+// releaseAll tries each pending release once, except those that rest. Releases that fail go to the end of the list. One
+// row may stay locked or refused for any time, and the other releases do not wait for it.
+func (d *List) releaseAll(batch []release) {
+	var left, last []release // last holds the releases of a statement that the database has not answered
 	var why error
-	fresh := false // a failed release was split into parts that have not been tried yet
 	began := time.Now()
-	for i := range batch {
-		if time.Since(began) > d.Longest {
-			left = append(left, batch[i:]...) // stop waiting for locks in this run
-			break
-		}
-		if began.Before(batch[i].rests) {
-			left = append(left, batch[i])
+	for _, list := range grouped.Each(batch, func(r release) processlog.Token { return r.token }) {
+		due := slices.DeleteFunc(slices.Clone(list), func(r release) bool { return began.Before(r.rests) })
+		// Stop waiting for locks in this run after Longest. After an error the database may answer nothing.
+		if len(due) == 0 || last != nil || time.Since(began) > d.Longest {
+			left = append(left, list...)
 			continue
 		}
-		err := d.Config.Release(batch[i].ids(), batch[i].token)
-		if err == nil {
-			d.settled(&batch[i])
+		left = append(left, slices.DeleteFunc(list, func(r release) bool { return !began.Before(r.rests) })...)
+		done, again, err := d.try(due)
+		d.donePending(done)
+		d.offer(done)
+		switch {
+		case err == nil:
+			left = append(left, again...)
 			continue
+		case err == processlog.ErrBusy:
+			left = append(left, again...)
+		default:
+			last = again // The database does not answer, perhaps only for this statement.
 		}
-		if part := batch[i].releasedBy(err); len(part.entries) > 0 {
-			d.settled(&part)
-		}
-		again := batch[i].after(err)
-		fresh = fresh || slices.ContainsFunc(again, func(p pendingRelease) bool { return p.failed == 0 })
-		left = append(left, again...)
-		var refused *processlog.RefusedError
-		if errors.As(err, &refused) {
-			d.Refusals.Note(refusals.Release, "", refused.Refusals)
-			continue
-		}
-		if why = err; !errors.Is(err, processlog.ErrBusy) {
-			// The database does not answer, perhaps only for this release. Put it last.
-			left, fresh = append(append(left[:len(left)-len(again)], batch[i+1:]...), again...), false
-			break
-		}
+		why = err
 	}
 	d.Saw(why)
-	// Wait returns false after Close. Nothing is added then, so the leases expire and count as lost.
-	if len(left) > 0 && (fresh || d.Wait(d.Pause(max(1, left[len(left)-1].failed)))) {
+	left = append(left, last...)
+	// Wait returns false after Close. Nothing is added then, and the leases end by themselves and count as lost.
+	if len(left) > 0 && d.Wait(d.Pause(max(1, left[len(left)-1].failed))) {
 		d.Batcher.Add(left...)
 	}
-}
-
-// settled records that a pending release has succeeded, and offers its entries.
-func (d *List) settled(released *pendingRelease) {
-	d.released(released.ids())
-	d.Refusals.Taken(refusals.Release, "", released.ids()...)
-	d.offer(released)
 }

@@ -305,24 +305,22 @@ const releaseRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=d
 	" WHERE id IN ({ids}) AND token={token} AND delivery_count>0 AND lease_until>0"
 
 // Release implements Store.
-func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
-	if len(ids) == 0 {
-		return nil
-	}
+func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) (left processlog.Unreleased, err error) {
 	ctx = s.urgently(ctx)
-	var left leftOver
 	for chunk := range slices.Chunk(slices.Clone(ids), processlog.MaxRows) {
 		_, busy, err := s.updateRows(ctx, chunk, func(ids []processlog.ID) string {
 			return s.sql(releaseRows, "ids", idList(ids), "token", s.d.binary(token[:]))
 		})
-		if err = left.take(busy, err); err != nil {
-			return fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
+		var refused *processlog.RefusedError
+		switch {
+		case errors.As(err, &refused):
+			left.Rejected = append(left.Rejected, refused.Refusals...)
+		case err != nil:
+			return left, fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
 		}
+		left.Busy = append(left.Busy, busy...)
 	}
-	if err := left.err(); err != nil {
-		return fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
-	}
-	return nil
+	return left, nil
 }
 
 // In these statements state+0 keeps the due index out of the plan, as in settleRows.

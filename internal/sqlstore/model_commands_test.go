@@ -319,7 +319,10 @@ func drawRelease(t *rapid.T) releaseCommand { return releaseCommand{drawEntries(
 
 func (c releaseCommand) run(m *storeTwins) {
 	numbers := m.committedOrGone(c.Entries)
-	m.same("release", func(s twinSide) any { return s.err(s.store.Release(m.ctx, s.ids(numbers), c.Token)) })
+	m.same("release", func(s twinSide) any {
+		left, err := s.store.Release(m.ctx, s.ids(numbers), c.Token)
+		return []any{s.ourIDs(left.Busy), len(left.Rejected), s.err(err)}
+	})
 }
 
 // renewCommand renews leases. For some of them it gives the version before the current one.

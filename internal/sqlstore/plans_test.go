@@ -154,7 +154,10 @@ var protocol = []struct {
 		_, err := s.Renew(ctx, held, time.Minute)
 		return err
 	}},
-	{"release", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error { return s.Release(ctx, idRange(1, 100), processlog.Token{1}) }},
+	{"release", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
+		_, err := s.Release(ctx, idRange(1, 100), processlog.Token{1})
+		return err
+	}},
 	{"settle", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
 		var outcomes []processlog.Outcome
 		for i, id := range idRange(101, 500) {

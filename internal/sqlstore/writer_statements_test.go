@@ -94,7 +94,10 @@ func TestEveryWriteToASQLiteFileTakesATurn(t *testing.T) {
 			_, err := s.Settle(ctx, processlog.Token{1}, []processlog.Outcome{outcome})
 			return err
 		},
-		"Release": func(ctx context.Context) error { return s.Release(ctx, []processlog.ID{turn.ID}, processlog.Token{1}) },
+		"Release": func(ctx context.Context) error {
+			_, err := s.Release(ctx, []processlog.ID{turn.ID}, processlog.Token{1})
+			return err
+		},
 		"Renew": func(ctx context.Context) error {
 			_, err := s.Renew(ctx, []processlog.Held{{ID: turn.ID}}, time.Minute)
 			return err

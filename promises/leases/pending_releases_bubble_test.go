@@ -49,11 +49,11 @@ func (s *muteStore) Claim(ctx context.Context, want []processlog.Wanted, token p
 	return found, err
 }
 
-func (s *muteStore) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
+func (s *muteStore) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.takes {
-		return errGone
+		return processlog.Unreleased{}, errGone
 	}
 	return s.Store.Release(ctx, ids, token)
 }
@@ -121,7 +121,7 @@ func (s *owing) Claim(ctx context.Context, want []processlog.Wanted, token proce
 	return found, err
 }
 
-func (s *owing) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
+func (s *owing) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error) {
 	s.mu.Lock()
 	fails := s.fails > 0 && len(ids) > 1
 	if fails {
@@ -129,7 +129,7 @@ func (s *owing) Release(ctx context.Context, ids []processlog.ID, token processl
 	}
 	s.mu.Unlock()
 	if fails {
-		return errGone
+		return processlog.Unreleased{}, errGone
 	}
 	return s.Store.Release(ctx, ids, token)
 }

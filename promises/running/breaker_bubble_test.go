@@ -44,7 +44,7 @@ func (s countedStore) Due(ctx context.Context, businessType string, limit int) (
 	return s.HookedStore.Due(ctx, businessType, limit)
 }
 
-func (s countedStore) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
+func (s countedStore) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error) {
 	s.released.Add(int64(len(ids)))
 	return s.HookedStore.Release(ctx, ids, token)
 }

@@ -230,11 +230,16 @@ func (s *gatedStore) claim(ctx context.Context, want []processlog.Wanted, token 
 	return found, nil
 }
 
-func (s *gatedStore) Release(ctx context.Context, ids []compensator.EntryID, token processlog.Token) error {
+func (s *gatedStore) Release(ctx context.Context, ids []compensator.EntryID, token processlog.Token) (left processlog.Unreleased, err error) {
 	s.from.w.oracle.givenBack(token, ids...)
-	return s.from.stepUnder(ctx, token, classWrite, "release", string(make(args, 0, 32).ids(ids)), func() error {
-		return s.store.Release(ctx, ids, token)
+	err = s.from.stepUnder(ctx, token, classWrite, "release", string(make(args, 0, 32).ids(ids)), func() (err error) {
+		left, err = s.store.Release(ctx, ids, token)
+		return err
 	})
+	if err != nil {
+		return processlog.Unreleased{}, err
+	}
+	return left, nil
 }
 
 func (s *gatedStore) Due(ctx context.Context, businessType string, limit int) (ids []compensator.EntryID, err error) {
