@@ -88,7 +88,7 @@ func run(t *testing.T, steps []step, person func(), replace ...string) {
 	}
 	shell := exec.Command("bash", "-c", script.String())
 	shell.Dir = dir
-	shell.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GORACE=")
+	shell.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GORACE=")
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, shell.Start())
 	t.Cleanup(func() { _ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }) // servers of a page that was left early

@@ -30,11 +30,11 @@ const dsn = "file:shop.db?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=sy
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // a real service keeps its log
 	db, err := compensator.Open("sqlite", dsn)
 	check(err)
 	check(compensator.Migrate(ctx, db))
-	c, err := compensator.New(ctx, compensator.Config{DB: db, Operations: cases()})
+	quiet := slog.New(slog.DiscardHandler) // a real service keeps its log
+	c, err := compensator.New(ctx, compensator.Config{DB: db, Operations: cases(), Logger: quiet})
 	check(err)
 	refunds, err := compensator.Handle(ctx, c, "refund", refund, &compensator.HandlerConfig[Refund]{MaxAttempts: 2, Retry: compensator.Fixed(200 * time.Millisecond)})
 	check(err)

@@ -28,7 +28,6 @@ type shop struct {
 
 func main() {
 	ctx := context.Background()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // the library's warnings; this tutorial provokes some
 	db, err := compensator.Open("mysql", os.Getenv("SHOP_DSN"))
 	check(err)
 	db.SetMaxOpenConns(20)
@@ -38,7 +37,8 @@ func main() {
 		return
 	}
 	s := &shop{db: db}
-	s.log, err = compensator.New(ctx, compensator.Config{DB: db, Redis: rdb})
+	quiet := slog.New(slog.DiscardHandler) // hides the library's warnings, because this tutorial provokes some
+	s.log, err = compensator.New(ctx, compensator.Config{DB: db, Redis: rdb, Logger: quiet})
 	check(err)
 	s.closeOrder, err = compensator.HandleTx(ctx, s.log, "close_order", s.close, &compensator.HandlerConfig[Order]{Concurrency: 2, Lease: 3 * time.Second})
 	check(err)

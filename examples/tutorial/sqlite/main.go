@@ -25,13 +25,13 @@ const dsn = "file:shop.db?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=sy
 
 func main() {
 	ctx := context.Background()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // the library's warnings; this tutorial provokes some
 	db, err := compensator.Open("sqlite", dsn)
 	check(err)
 	check(compensator.Migrate(ctx, db)) // creates the log's tables
 	_, err = db.Exec("CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, state TEXT)")
 	check(err)
-	c, err := compensator.New(ctx, compensator.Config{DB: db})
+	quiet := slog.New(slog.DiscardHandler) // hides the library's warnings, because this tutorial provokes some
+	c, err := compensator.New(ctx, compensator.Config{DB: db, Logger: quiet})
 	check(err)
 	closeOrder, err := compensator.HandleTx(ctx, c, "close_order", closeUnpaid, settings())
 	check(err)
