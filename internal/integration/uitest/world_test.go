@@ -95,7 +95,9 @@ func worldOf(t *testing.T, c *compensator.Compensator, base string, change ...fu
 	}
 	w.admin, err = admin.New(w.c, opts)
 	require.NoError(t, err)
-	pages, err := ui.New(ui.Options{Identify: identify, Base: base, Title: "shop", Types: problems.Views()}, w.admin)
+	views := problems.Views()
+	views[bookType] = bookView
+	pages, err := ui.New(ui.Options{Identify: identify, Base: base, Title: "shop", Types: views}, w.admin)
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.Handle(base, pages)
