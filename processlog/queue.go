@@ -30,9 +30,9 @@ type Queue interface {
 	// lease ends.
 	Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error)
 
-	// Settle removes or moves the entries whose lease token is still the token of their claim. An entry with another
-	// token is held by another claim now. If QueueOutcome.In makes such an entry due earlier, Settle changes its due
-	// time. Otherwise Settle does not change it.
+	// Settle removes or moves each entry whose lease in the queue still has the token that the outcome has. If the queue
+	// has another token, another claim holds the entry now. Then Settle only makes the entry due earlier, if
+	// QueueOutcome.In says so, and changes nothing else.
 	//
 	// If the queue does not have an entry, Settle does not add it, unless the type is lost. In a lost type Settle adds
 	// the entry, because the process that rebuilds the type may have read an old state of the entry.

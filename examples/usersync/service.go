@@ -38,7 +38,7 @@ func (s *settings) define(flags *flag.FlagSet) {
 	flags.Uint64Var(&s.seed, "seed", 1, "seed for the users' random failures")
 }
 
-// arguments returns the flags that the method define reads.
+// arguments returns the settings as flags of a command line. The method define reads them back.
 func (s settings) arguments() []string {
 	return []string{"-delay", s.delay.String(), "-again", s.again.String(), "-most", strconv.Itoa(s.most), "-limit", s.limit.String(),
 		"-workers", strconv.Itoa(s.workers), "-lease", s.lease.String(), "-seed", strconv.FormatUint(s.seed, 10)}

@@ -127,7 +127,8 @@ func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	return nil
 }
 
-// checkVersion accepts a server that does not tell its version. It asks until a server has answered once.
+// checkVersion refuses a Redis version that the scripts cannot run on. It asks the server in each call until one call
+// gets an answer. It accepts a server that hides its version.
 func (q *Queue) checkVersion(ctx context.Context) error {
 	if q.knownVersion.Load() {
 		return nil

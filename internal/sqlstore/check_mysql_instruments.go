@@ -50,8 +50,8 @@ const (
 	proofTimeout = 15 * time.Second
 	// spareTimeout is how long a pool may take to hand out a second connection.
 	spareTimeout = 3 * time.Second
-	// proofLockWait is the lock wait, in seconds, of a session that must find out at once that a row is locked. If the
-	// answer takes less time than this, the session has not waited.
+	// proofLockWait is the lock wait timeout, in seconds, of a session whose statement must not wait for a locked row. If
+	// the statement returns sooner, it has not waited.
 	proofLockWait = 3
 )
 

@@ -47,7 +47,8 @@ type dialect struct {
 	// steady is a condition that is true if the session uses the server's clock. It is empty if calm makes the session
 	// use that clock, or if sessions have no clock of their own.
 	steady string
-	// shortWaits is a statement that limits a session's waits for row locks. It is empty if calm can limit them.
+	// shortWaits is a statement that limits how long a session waits for row locks. It is empty for a dialect whose field
+	// calm sets this limit in each statement.
 	shortWaits string
 	// calm makes a statement independent of the session's variables. It is nil if no variable changes what a statement
 	// does.

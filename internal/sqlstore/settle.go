@@ -246,8 +246,8 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 		return fmt.Errorf("compensator: read back %d outcomes: %w", len(ids), err)
 	}
 	for _, id := range ids {
-		// This is the result if no row is found: the entry was purged, or its id belongs to another entry by now (G19, a
-		// loss is noticed).
+		// This is the result if the loop below finds no row with this id and this key. Then the entry was purged, or a
+		// database that has gone back gave its id to another entry.
 		result[place[id]] = processlog.Settled{Missing: true}
 	}
 	for _, row := range rows {

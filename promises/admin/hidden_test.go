@@ -154,8 +154,8 @@ func untold(t *testing.T, answer any, visible map[string]bool, what string) {
 	}
 }
 
-// TestNameThatTheDatabaseTakesForAnotherShowsNothing asks for the type "refund ", which MySQL compares as equal to
-// "refund". The actor may see every type except "refund", and must not see that type.
+// TestNameThatTheDatabaseTakesForAnotherShowsNothing asks for the type "refund " with a space at its end. MySQL
+// compares it as equal to "refund". The actor may see every type except "refund", so the answer must not show entries of "refund".
 func TestNameThatTheDatabaseTakesForAnotherShowsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

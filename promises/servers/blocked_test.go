@@ -45,7 +45,7 @@ func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 				lock, err := w.DB.Conn(t.Context())
 				require.NoError(t, err)
 				harness.ExecAll(t, lock, []string{statements[0]})
-				// Wait longer than two statements of the engine take. The engine gives each up after ten seconds.
+				// Watch for more than 20 s: the engine gives a statement up after 10 s, and then sends another one.
 				w.Eventually(func() bool {
 					var n int
 					require.NoError(t, w.DB.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE user='service'").Scan(&n))

@@ -26,8 +26,8 @@ const (
 	// pollSlowEvery is the shortest time between two polls for slow transactions. All of them share these polls.
 	pollSlowEvery = time.Second
 
-	// pollFor is the age up to which a transaction is polled for, counted from its statement. The reconciler finds the
-	// entries of slower ones.
+	// pollFor is how long after the INSERT of its entries a transaction is polled for. The reconciler finds the entries of
+	// transactions that take longer.
 	pollFor = time.Minute
 
 	// reportedWithin is the time that the caller has to report a commit after a poll has found it. After this time a

@@ -20,8 +20,8 @@ const (
 
 func terminal(state int8) bool { return !slices.Contains(open, state) }
 
-// open lists the states in which an entry can be claimed. waiting lists those of them in which the handler runs, not
-// the compensation.
+// open lists the states in which an entry can be claimed. waiting lists the open states whose next attempt calls the
+// handler. In the other open state, the next attempt calls the compensation.
 var (
 	open    = []int8{pending, retrying, compensating}
 	waiting = []int8{pending, retrying}
