@@ -24,17 +24,18 @@ type Config struct {
 	// a Connector, the COMMIT of any transaction enqueues the entries that were recorded in it. The caller keeps and closes DB.
 	DB *sql.DB
 
-	// Redis holds the delay queue that several processes share. It is a *redis.Client (failover clients included) or a
-	// *redis.ClusterClient, of Redis 5 or newer. The library opens its own client from the options of this one, without
-	// retries, because a script that is sent twice could claim twice. That client opens up to PoolSize connections to a
-	// server and one to listen. It never opens more than MaxActiveConns, which must be at least 2. nil means no Redis.
-	// Without Redis a timing wheel in this process replaces the queue, and the library polls the database for entries of
-	// other processes.
+	// Redis holds the delay queue that several processes share. Redis is a *redis.Client (failover clients included) or
+	// a *redis.ClusterClient, for Redis 5 or newer. The library opens its own client with the options of this client,
+	// but without retries, because a script that is sent twice could claim twice. The library's client opens up to
+	// PoolSize connections to a server and one to listen. It never opens more than MaxActiveConns, which must be at
+	// least 2. If Redis is nil, the library uses no Redis. Without Redis a timing wheel in this process replaces the
+	// queue, and the library polls the database for entries of other processes.
 	Redis redis.UniversalClient
 
-	// Name tells this log from other logs of the same program, for example "orders". It is optional if there is only one.
-	// Package serve uses it in errors, package probe in answers, package ui in addresses, and module otel as an attribute.
-	// Each line in Logger has it as "log". It has up to 64 letters, digits and . _ ~ -, and does not begin with a dot.
+	// Name distinguishes this log from other logs of the same program, for example "orders". Name is optional if the
+	// program has only one log. Package serve uses Name in errors, package probe in answers, package ui in addresses,
+	// and module otel as an attribute. Each line in Logger has Name as "log". Name has up to 64 letters, digits and . _
+	// ~ -, and does not begin with a dot.
 	Name string
 
 	Table  string // name of the table of the process log, optionally as database.table. Default "common_process_log"
@@ -45,49 +46,50 @@ type Config struct {
 	// overrides it.
 	Lease time.Duration
 
-	Grace             time.Duration // the reconciler enqueues an entry again that is overdue for longer than this. Default 3 s
-	ReconcileInterval time.Duration // pause between two reconciler rounds. A random time of up to a fifth of it is added. Default 10 s
-	PollInterval      time.Duration // pause that replaces ReconcileInterval without Redis, and as long as Redis does not answer. Default 1 s
+	Grace             time.Duration // how long an entry must be overdue before the reconciler enqueues it again. Default 3 s
+	ReconcileInterval time.Duration // pause between two reconciler rounds. The library adds a random time of up to a fifth of this pause. Default 10 s
+	PollInterval      time.Duration // pause between two reconciler rounds if there is no Redis, and as long as Redis does not answer. Default 1 s
 
-	// Horizon bounds the queue. An entry that is due later than Horizon stays in the database at first. It enters the
-	// queue later, at most four times ReconcileInterval before it is due. Default 10 min, at least 1 s.
+	// Horizon limits how far ahead the queue reaches. An entry with a longer delay than Horizon stays only in the
+	// database at first. The library enqueues it later, at most four times ReconcileInterval before it is due. Default
+	// 10 min, at least 1 s.
 	Horizon time.Duration
 
-	// QueueLimit is the maximum number of entries of each type in the queue. Further entries of the type stay in the
-	// database at first, as Horizon describes. Default 100,000; at least 1,000.
+	// QueueLimit is the maximum number of entries of each type in the queue. Further entries of the type stay only in
+	// the database at first, as Horizon describes. Default 100,000; at least 1,000.
 	QueueLimit int
 
-	// Keep is how long ended entries are kept: succeeded, compensated and cancelled ones. It applies to types that have
-	// a handler in this process. One process at a time purges older entries in small steps. Keep is 0 (the default,
-	// which keeps entries forever) or at least an hour. Choose a Keep that is longer than the time in which an event may
-	// come again, because an idempotency key guards for only as long as its entry exists. Dead entries and entries that
-	// a person settled are never purged. Keep needs the table of slots, which Migrate creates.
+	// Keep is how long ended entries are kept: succeeded, compensated and cancelled ones. Keep applies to types that
+	// have a handler in this process. One process at a time purges older entries in small steps. Keep is 0 (the
+	// default, which keeps entries forever) or at least an hour. An idempotency key prevents a second entry only as
+	// long as its entry exists. So choose a Keep that is longer than the time in which an event may come again. Dead
+	// entries and entries that a person settled are never purged. Keep needs the table of slots, which Migrate creates.
 	Keep time.Duration
 
-	// StopOnLoss stops work after a loss. The library detects if the database goes back to an earlier state, for example
-	// because a lagging replica was promoted. By default it reports the loss in Health, the log and Observer.HistoryLost,
-	// and work goes on. If StopOnLoss is true, this process then claims and starts nothing until a person calls
-	// admin.Log.AcceptLoss. Record works with and without StopOnLoss.
+	// StopOnLoss stops this process after a loss. The library detects if the database goes back to an earlier state,
+	// for example because a lagging replica was promoted. By default the library reports the loss in Health, the log
+	// and Observer.HistoryLost, and work goes on. If StopOnLoss is true, this process claims and starts nothing after a
+	// loss until a person calls admin.Log.AcceptLoss. Record works with and without StopOnLoss.
 	StopOnLoss bool
 
-	IgnoreLoss bool // turns off the check that StopOnLoss describes. Do not set it together with StopOnLoss
+	IgnoreLoss bool // IgnoreLoss turns off the detection of losses that StopOnLoss describes. Do not set both
 
-	Operations  *Operations   // turns on cases, rights and the audit log for people: see package admin. If it is nil, the library reads and writes none of their tables
+	Operations  *Operations   // Operations turns on cases, rights and the audit log for people: see package admin. If Operations is nil, the library reads and writes none of their tables
 	MaxContent  int           // maximum size of an entry's content in bytes. Default 256 KiB, at most 8 MiB
-	StopTimeout time.Duration // how long Run waits for running handlers when it ends. Their contexts end with ErrStopping after two thirds of this time. Default 30 s
+	StopTimeout time.Duration // how long Run waits for running handlers when it ends. The contexts of the handlers end with ErrStopping after two thirds of StopTimeout. Default 30 s
 
-	Logger     *slog.Logger     // receives what an operator should know, never content. Only observe.LogFailures logs each failed attempt. Default slog.Default()
-	Observer   observe.Observer // called at every step, for metrics
-	Propagator Propagator       // carries values, for example a trace, from Record to the handler
+	Logger     *slog.Logger     // Logger gets messages for operators, never the content of an entry. Only observe.LogFailures logs each failed attempt. Default slog.Default()
+	Observer   observe.Observer // Observer is called at every step of an entry, for metrics
+	Propagator Propagator       // Propagator carries values, for example a trace, from Record to the handler
 
-	Middleware      []Middleware      // wraps all handlers and compensations, except batch handlers. The first one is the outermost
-	BatchMiddleware []BatchMiddleware // wraps all batch handlers. The first one is the outermost
+	Middleware      []Middleware      // Middleware wraps all handlers and compensations, except batch handlers. The first middleware is the outermost
+	BatchMiddleware []BatchMiddleware // BatchMiddleware wraps all batch handlers. The first one is the outermost
 
-	// Store replaces DB, in unit tests and simulations: see package compensatortest. Close closes it. If New finds the
-	// Config valid but fails later, New closes the Store.
+	// Store replaces DB, in unit tests and simulations: see package compensatortest. Close closes the Store. If New
+	// finds the Config valid but fails later, New closes the Store.
 	Store processlog.Store
 
-	Queue processlog.Queue // replaces Redis, as Store replaces DB. Close closes it, too
+	Queue processlog.Queue // Queue replaces Redis, as Store replaces DB. Close closes the Queue, too
 }
 
 const hardMaxContent = 8 << 20

@@ -30,10 +30,10 @@ type Operations struct {
 	// Erase also handle the attempts. Attempts needs the table _attempt of Migrate.
 	Attempts bool
 
-	// Scrub removes from an error's text what people must not see. It runs before a case stores the text and before
-	// package admin shows it. Before Scrub, and also without it, the library removes card numbers, tokens, passwords and
-	// e-mail addresses. Scrub is called often and concurrently, and also with texts that it returned before. If Scrub
-	// panics, the text is not shown. The column last_error of the log keeps the full text.
+	// Scrub removes from an error's text what people must not see. Scrub runs before a case stores the text and before
+	// package admin shows it. Before Scrub, and also without it, the library removes card numbers, tokens, passwords
+	// and e-mail addresses. Scrub is called often and concurrently, and also with texts that it returned before. If
+	// Scrub panics, the text is not shown. The column last_error of the log keeps the full text.
 	Scrub func(text string) string
 }
 
@@ -41,9 +41,10 @@ type Operations struct {
 type CaseConfig struct {
 	Due time.Duration // overrides Operations.Due
 
-	// Amount returns what an entry is worth. It is called when the entry has died, perhaps more than once, and must
+	// Amount returns what an entry is worth. Amount is called when the entry has died, perhaps more than once, and must
 	// change nothing. The amount is unknown if Amount is nil, returns an error or panics (both are logged), exceeds
-	// processlog.MaxAmount, or has a currency that is not three letters A to Z. Small letters are converted to capitals.
+	// processlog.MaxAmount, or has a currency that is not three letters A to Z. Small letters are converted to
+	// capitals.
 	Amount func(e *Entry) (Amount, error)
 }
 

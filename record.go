@@ -22,10 +22,10 @@ import (
 
 // Options say how an entry is processed. The zero value processes it at once after the commit.
 type Options struct {
-	// IdempotencyKey is the idempotency key. The same business event may then be recorded twice: the second Record
-	// changes nothing, and its receipt says Duplicate. Put the type into the key, for example "close-42" and
-	// "notify-42". If the key is empty, Record draws a unique, time-ordered key. At most 191 characters, without a
-	// trailing space. The key guards for as long as the entry is kept: see Config.Keep.
+	// IdempotencyKey identifies the business event. If the same event is recorded twice, the second Record changes
+	// nothing, and its receipt says Duplicate. Put the type into the key, for example "close-42" and "notify-42". If
+	// the key is empty, Record draws a unique, time-ordered key. A key has at most 191 characters and no trailing
+	// space. It prevents a second entry as long as its entry is kept: see Config.Keep.
 	IdempotencyKey IdempotencyKey
 
 	Delay time.Duration // time until the entry is due. The entry never starts earlier by the database's clock
@@ -33,18 +33,18 @@ type Options struct {
 
 	// The following four ids help people to find the entry. The library only lists and shows them. Each has at most 64
 	// characters.
-	BatchID       string // groups the entries that were recorded together, for example an upload or the run of a job. No trailing space
+	BatchID       string // id of a group of entries that were recorded together, for example of an upload or a job's run. It has no trailing space
 	BusinessID    string // id of the thing that the work changes, for example of an order
-	BusinessExtID string // a second such id, for example the id of a payment at a partner
+	BusinessExtID string // a second id of that thing, for example the id of a payment at a partner
 	UserID        string // the user for whom the work is done
 	UserName      string // name of that user. Erase removes it
 
 	// Headers are stored with the entry, also when it is requeued. Entry.Headers, the message of a relay, and
-	// Propagator.Extract get them. As JSON, these headers and those of the propagator take at most
-	// 2,048 bytes together. They must be valid UTF-8. Record refuses a name that both set.
+	// Propagator.Extract get these headers. As JSON, Headers and the headers of the propagator take at most 2,048 bytes
+	// together. All headers must be valid UTF-8. Record refuses a name that both Headers and the propagator set.
 	Headers map[string]string
 
-	MaxAttempts     int  // overrides HandlerConfig.MaxAttempts for this entry. If it is 0, the number of the type applies, as it is when an attempt ends
+	MaxAttempts     int  // MaxAttempts overrides HandlerConfig.MaxAttempts for this entry. If MaxAttempts is 0, the value of the type at the end of each attempt applies
 	FailOnDuplicate bool // Record returns ErrDuplicate for a duplicate. The other entries of the call are recorded, and tx stays usable
 }
 

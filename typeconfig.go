@@ -24,7 +24,7 @@ type TypeConfig struct {
 	// given order. Entries of several calls run in the order of their ids.
 	//
 	// An entry blocks the later ones of its key until it has ended. It blocks them while it retries, is snoozed, is
-	// being compensated, or is not due yet. It also blocks them while it is dead, unless PassDead is true.
+	// being compensated, or is not due yet. A dead entry also blocks them, unless PassDead is true.
 	//
 	// Serial gets the fields that were recorded, but no headers. Record and each attempt call Serial, concurrently.
 	// Record refuses an entry for which Serial panics. Serial must return the same key each time. The key must hold no
@@ -32,7 +32,7 @@ type TypeConfig struct {
 	// docs/reference/guarantees.md is the exact promise.
 	Serial func(e *Entry) string
 
-	PassDead bool // lets later entries of a key run although an earlier one is dead. It needs Serial
+	PassDead bool // PassDead lets later entries of a key run although an earlier one is dead. PassDead needs Serial
 
 	// Limit limits how many entries of this type start over all processes. Default: no limit.
 	Limit Limit
@@ -50,39 +50,41 @@ type HandlerConfig[T any] struct {
 	TypeConfig
 
 	MaxAttempts int           // number of failed attempts that exhaust an entry. Options.MaxAttempts overrides it. Default 10
-	Timeout     time.Duration // maximum duration of one attempt. Its context then ends with ErrTimeout. Default 30 s
-	// Lease overrides Config.Lease. A running attempt renews its lease until its Timeout. If the lease perhaps cannot be
-	// renewed (see docs/how-to/size.md), the library makes it longer than Timeout.
+	Timeout     time.Duration // maximum duration of one attempt. After that the attempt's context ends with ErrTimeout. Default 30 s
+	// Lease overrides Config.Lease. A running attempt renews its lease until its Timeout. If the process may be unable
+	// to renew the lease (see docs/how-to/size.md), the library makes the lease longer than Timeout.
 	Lease time.Duration
 	Retry Retry // wait before the next attempt. Default Exponential(1 s, 10 min): ten attempts then take about four minutes, and 8½ minutes at most
-	// MaxWait limits how long an entry may wait without spending attempts. Up to this age of the entry, Unavailable,
-	// Snooze, undecodable content and an open Breaker cost no attempt. The age includes Options.Delay. MaxWait also
-	// holds for compensations. Default 0: no limit.
+	// MaxWait limits how long an entry may wait without spending attempts. As long as the entry is younger than
+	// MaxWait, Unavailable, Snooze, undecodable content and an open Breaker cost no attempt. The age includes
+	// Options.Delay. MaxWait also holds for compensations. Default 0: no limit.
 	MaxWait time.Duration
-	Breaker Breaker // stops claims of this type in this process while a service that its handler needs is down. Default: none
+	Breaker Breaker // Breaker stops claims of this type in this process while a service that its handler needs is down. Default: none
 
-	// Concurrency is the number of handler calls that run at once in this process. Compensations count, too. Default 50.
-	// A type with a transactional handler gets at most MaxOpenConns − 2 of the pool. This limit holds for each type
-	// alone, so size the pool for all types together and for your requests.
+	// Concurrency is the number of handler calls that run at once in this process. Calls of the compensation count,
+	// too. Default 50. A type with a transactional handler gets at most MaxOpenConns − 2 of the pool. This limit holds
+	// for each type alone, so size the pool for all types together and for your requests.
 	Concurrency int
 
-	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. It runs at least once,
-	// and its attempts are counted separately. Its first attempt finds the handler's error in Entry.LastError. A
-	// compensation never runs after a success, unless a person asks for it with RequeueOptions.Compensate. If the
-	// content does not decode as T, the entry stays compensating. Until MaxWait has passed, this costs no attempt.
+	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. Compensate runs at
+	// least once, and its attempts are counted separately. The first attempt of Compensate finds the handler's error in
+	// Entry.LastError. A compensation never runs after a success, unless a person asks for it with
+	// RequeueOptions.Compensate. If the content does not decode as T, the entry stays compensating. Until MaxWait has
+	// passed, this costs no attempt.
 	Compensate func(ctx context.Context, e *Entry, v T) error
 
-	// CompensateTx undoes in a transaction instead, exactly once. It fits every kind of handler. If it must also call a
-	// partner, it records an entry for that call. Do not set both Compensate and CompensateTx.
+	// CompensateTx undoes an entry in a transaction instead, exactly once. CompensateTx fits every kind of handler. If
+	// the compensation must also call a partner, CompensateTx records an entry for that call. Do not set both
+	// Compensate and CompensateTx.
 	CompensateTx func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
 
 	// MaxCompensateAttempts is the number of failed compensations after which a person is needed. Unavailable and Snooze
 	// count as failures only when the entry is older than MaxWait. Default 10.
 	MaxCompensateAttempts int
 
-	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. Without it such an
-	// entry is left to a person. Nobody knows whether the effect of such an entry happened. If the handler in this
-	// process is stuck on the entry, another process must run the compensation.
+	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. Without
+	// CompensateCrashed, such an entry is left to a person. Nobody knows whether the effect of such an entry happened.
+	// If the handler in this process is stuck on the entry, another process must run the compensation.
 	CompensateCrashed bool
 
 	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The handler is
@@ -95,7 +97,7 @@ type HandlerConfig[T any] struct {
 	// Snooze as long as Batch.Progress counts Dead entries. AfterBatch is called concurrently.
 	AfterBatch func(e *Entry) (batchID string)
 
-	Middleware []Middleware // wraps the handler and the compensation of this type
+	Middleware []Middleware // Middleware wraps the handler and the compensation of this type
 }
 
 // BatchConfig says how this process runs the entries of a type with HandleBatch. The zero value works, and so does a nil
@@ -107,13 +109,13 @@ type BatchConfig[T any] struct {
 	BatchSize int
 
 	// BatchWait is how long a due entry may wait, unclaimed, for others to fill its batch. When BatchSize entries wait,
-	// the next look into the database starts the batch. The library looks every eighth of BatchWait, or every 250 ms if
-	// that is sooner. When Run starts, entries that wait go on waiting. Default 0 (no wait), at most the Lease of the
-	// type.
+	// the next look into the database starts the batch. The library looks into the database after each eighth of
+	// BatchWait, or every 250 ms if that is sooner. When Run starts, waiting entries continue to wait. Default 0 (no
+	// wait), at most the Lease of the type.
 	BatchWait time.Duration
 
 	// Concurrency is the number of calls that run at once in this process. Each call takes up to BatchSize entries.
-	// Compensations count, too. Default 4.
+	// Calls of the compensation count, too. Default 4.
 	Concurrency int
 
 	// HandlerConfig describes each of the following fields in full.
@@ -122,15 +124,15 @@ type BatchConfig[T any] struct {
 	Timeout               time.Duration                                                // maximum duration of one call. Default 30 s
 	Lease                 time.Duration                                                // overrides Config.Lease
 	Retry                 Retry                                                        // wait before the next attempt. Default Exponential(1 s, 10 min)
-	MaxWait               time.Duration                                                // age up to which an entry may wait without spending attempts. Default 0: no limit
-	Breaker               Breaker                                                      // stops claims of this type in this process while a service is down. Default: none
-	Compensate            func(ctx context.Context, e *Entry, v T) error               // undoes one entry at a time, at least once
-	CompensateTx          func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error // undoes one entry at a time in a transaction, exactly once. Do not set Compensate as well
+	MaxWait               time.Duration                                                // age of an entry up to which waits spend no attempts. Default 0: no limit
+	Breaker               Breaker                                                      // Breaker stops claims of this type in this process while a service is down. Default: none
+	Compensate            func(ctx context.Context, e *Entry, v T) error               // Compensate undoes one entry at a time, at least once
+	CompensateTx          func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error // CompensateTx undoes one entry at a time in a transaction, exactly once. Do not set Compensate as well
 	MaxCompensateAttempts int                                                          // number of failed compensations after which a person is needed. Default 10
-	CompensateCrashed     bool                                                         // also compensate an entry whose process died in three consecutive attempts
+	CompensateCrashed     bool                                                         // CompensateCrashed also compensates an entry whose process died in three consecutive attempts
 
-	Middleware      []Middleware      // wraps the compensation of this type
-	BatchMiddleware []BatchMiddleware // wraps the batch handler of this type
+	Middleware      []Middleware      // Middleware wraps the compensation of this type
+	BatchMiddleware []BatchMiddleware // BatchMiddleware wraps the batch handler of this type
 }
 
 // settings are the settings of a type, whatever kind of handler it has.
@@ -199,9 +201,9 @@ func undoing[T any](plain func(context.Context, *Entry, T) error, inTx func(cont
 // Their contents are in memory, and each of these entries loses a lease if the process dies.
 const batchConcurrency = 4
 
-// Breaker stops the claims of a type in this process while a service is down. It opens when too many of the latest
-// entries got Unavailable or took longer than HandlerConfig.Timeout. Handlers and compensations count, and each entry
-// counts once. Entries that wait for an open breaker spend no attempt. Other types continue.
+// Breaker stops the claims of a type in this process while a service is down. The breaker opens when too many of the
+// latest entries got Unavailable or took longer than HandlerConfig.Timeout. Calls of handlers and of compensations
+// count, and each entry counts once. Entries that wait for an open breaker spend no attempt. Other types continue.
 //
 // After a pause the entry that has been due longest is tried alone. The breaker closes unless that call fails in the
 // same way. A call with a batch counts as failed if every entry got Unavailable, or if the call returned an error after
@@ -209,8 +211,8 @@ const batchConcurrency = 4
 // breaker. Each Run starts with a closed breaker. The zero value means no breaker. If any field is set, the others get
 // their defaults.
 type Breaker struct {
-	Of    int           // number of latest entries that the breaker looks at. It opens when at least that many have ended. Default 20, at most 1000
-	Share float64       // the breaker opens when at least this share of these entries fails. Above 0 and at most 1. Default 0.5
+	Of    int           // number of latest entries that the breaker considers. The breaker cannot open before Of entries have ended. Default 20, at most 1000
+	Share float64       // the breaker opens when at least this share of the latest Of entries has failed. Share is above 0 and at most 1. Default 0.5
 	Pause time.Duration // first pause. If the call after a pause fails, the next pause is twice as long, up to a minute. A random time of up to half of the pause is added. Default 5 s, at least 1 ms
 }
 
@@ -246,27 +248,29 @@ func (b Breaker) validate() (problems []error) {
 // costs no attempt. A permit ends with the entry's lease, so a process that dies gives its permits back. G41 (limits) in
 // docs/reference/guarantees.md is the exact promise.
 //
-// Every attempt counts as a start, and so does every attempt of a compensation. Give the same Limit to all processes and all types that
-// share it. Limits need the table of limits, which Migrate creates. They do not fit HandleBatch. The functions that
-// register a type return a *FieldError for wrong values. All of them but Declare and DeclareResult also return one if the
-// table is missing.
+// Every attempt of a handler counts as a start, and so does every attempt of a compensation. Give the same Limit to all
+// processes and all types that share it. Limits need the table of limits, which Migrate creates. Limits do not work
+// with HandleBatch. The functions that register a type return a *FieldError for wrong values. All of these functions
+// except Declare and DeclareResult also return a *FieldError if the table is missing.
 type Limit struct {
 	// Rate is the number of starts in a period of time, for example PerSecond(20). The zero Rate does not limit starts.
 	Rate Rate
 
-	// Burst is the number of starts that may follow each other at once after a pause. Default 1. With a Burst of 1, each late claim
-	// loses a part of a start. Set at least 2 to reach the whole Rate. At most 1,000,000. It needs a Rate.
+	// Burst is the number of starts that may follow each other without a wait after a pause. Default 1. With a Burst of
+	// 1, each claim that comes late loses a part of a start. To reach the whole Rate, set Burst to at least 2. At most
+	// 1,000,000. Burst needs a Rate.
 	Burst int
 
 	// Concurrent is the number of entries that run at once, from the claim to the stored outcome. 0: any number. At most 1000.
 	Concurrent int
 
-	// Key returns the key of an entry, for example a tenant or a partner. Each key has the whole limit for itself. An entry with the
-	// key "" is not limited. If Key is nil, all entries share the limit. Key gets the fields that were recorded, but no headers. It is
-	// called concurrently. It must return the same key each time, and must not block. The key must hold no personal data.
+	// Key returns the key of an entry, for example a tenant or a partner. Each key has the whole limit for itself. An
+	// entry with the key "" is not limited. If Key is nil, all entries share the limit. Key gets the fields that were
+	// recorded, but no headers. Key is called concurrently. Key must return the same value for an entry each time, and
+	// must not block. The key must hold no personal data.
 	Key func(e *Entry) string
 
-	// Of is the name of the limit. Types with the same name share it. Default: the name of the type.
+	// Of is the name of the limit. Types with the same Of share the limit. Default: the name of the type.
 	Of string
 }
 

@@ -32,11 +32,11 @@ func (d *Admin) limitedAmong(ctx context.Context, all []observe.LimitedType, see
 	return seen
 }
 
-// Limit is a limit on the starts of entries (TypeConfig.Limit), as the log knows it since the first claim under it.
+// Limit describes a limit on the starts of entries (TypeConfig.Limit). The log knows a limit from its first claim on.
 type Limit struct {
 	Name  string   `json:"name"`           // name of the limit
 	Types []string `json:"business_types"` // types that share the limit and that the actor may see, sorted
-	Keyed bool     `json:"keyed"`          // whether each key of the entries has the limit for itself
+	Keyed bool     `json:"keyed"`          // whether each key of the entries has its own limit
 	LimitValues
 }
 

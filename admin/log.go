@@ -73,7 +73,7 @@ func (l *Log) History(ctx context.Context, id compensator.EntryID) ([]AuditRecor
 type RequeueOptions struct {
 	AuditInfo               // required
 	Delay     time.Duration // time until the entry is due, 0 to 100 years
-	// Compensate runs the compensation instead of the handler. It does so even if the compensation has run before, or
+	// Compensate runs the compensation instead of the handler. The compensation runs even if it has run before, or if
 	// the entry has succeeded. The Entry.CallKey of this run is new. If the type has no compensation, the entry stays
 	// compensating until a person settles it.
 	Compensate bool

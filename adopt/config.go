@@ -12,19 +12,19 @@ import (
 )
 
 // Config says which rows become which entries. Name, Table, Key and Map are required. Open copies the Config and sets
-// the defaults named below. It reports everything wrong at once, as *compensator.FieldError.
+// the defaults named below. Open reports all invalid fields at once, each as a *compensator.FieldError.
 //
-// Table, Key, Columns, Where and Take go into SQL unchanged. They must come from your code, never from input.
+// Table, Key, Columns, Where and Take go into SQL unchanged. These values must come from your code, never from input.
 type Config struct {
-	// Name is part of the entries' idempotency keys. It must never change. With another name, each row would become a
-	// second entry. It has at most 64 letters, digits, dots, hyphens and underscores.
+	// Name is part of the entries' idempotency keys. Never change Name, because with another name each row would become
+	// a second entry. Name has at most 64 letters, digits, dots, hyphens and underscores.
 	Name string
 
-	// Table is the old table. Write "shop.process_log" if it is in another schema of the same server. It must use a
-	// transactional engine.
+	// Table is the old table. Write "shop.process_log" if the old table is in another schema of the same server. The
+	// table must use a transactional engine.
 	Table string
 
-	// Key is the table's primary key, or another unique column that is never NULL. It holds integers, text or bytes.
+	// Key is the table's primary key, or another unique column that is never NULL. Key holds integers, text or bytes.
 	Key string
 
 	// Columns lists what Row.Scan reads, in this order. Each element is a column of Table or an SQL expression.
@@ -33,16 +33,16 @@ type Config struct {
 	// Where is an SQL condition that selects the rows to take. The default is all rows.
 	Where string
 
-	// Take is the SET clause of the UPDATE for a row, for example "state = 1, updated_at = NOW()". It runs in the
-	// transaction that records the row's entry. After the update, neither the condition Where nor the old scanner may
-	// find the row. If Take is empty, the table stays unchanged, and each pass reads the whole table again.
+	// Take is the SET clause of the UPDATE for a row, for example "state = 1, updated_at = NOW()". The UPDATE runs in
+	// the transaction that records the row's entry. After the update, neither the condition Where nor the old scanner
+	// may find the row. If Take is empty, the table stays unchanged, and each pass reads the whole table again.
 	Take string
 
-	// Map returns the entry for a row. It runs while the row is locked, so it must not call other systems. It may be
+	// Map returns the entry for a row. Map runs while the row is locked, so Map must not call other systems. Map may be
 	// called again for the same row.
 	//
-	// The Import sets FailOnDuplicate to false. It sets IdempotencyKey if Map leaves it empty. Rows and services that
-	// use the same key share one entry.
+	// The Import sets FailOnDuplicate to false. The Import sets IdempotencyKey if Map leaves it empty. Rows and
+	// services that use the same key share one entry.
 	//
 	// If Map returns the result of Skip, the row is left to the old system. If Map returns any other error or panics,
 	// the row is refused.
@@ -56,7 +56,7 @@ type Config struct {
 	Rest  time.Duration // minimum pause between two pages; default 20 ms. The pause is at least as long as the last page took
 	Every time.Duration // pause of Run between two passes; default 1 s
 
-	// Progress, if set, receives the report so far after each page. It must return at once and must not keep the
+	// Progress, if set, receives the report so far after each page. Progress must return at once and must not keep the
 	// report.
 	Progress func(*Report)
 

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Config configures an Intake. Type and Entry are required. Open copies it, fills in the defaults named below, and
-// reports all invalid fields at once, each as a *compensator.FieldError.
+// Config configures an Intake. Type and Entry are required. Open copies the Config, fills in the defaults named below,
+// and reports all invalid fields at once, each as a *compensator.FieldError.
 type Config struct {
 	// Type is the business type of the entries of messages that were set aside. Open registers its handler.
 	Type string
@@ -20,22 +20,22 @@ type Config struct {
 	// Entry returns the entry to record for a message. The Intake overwrites IdempotencyKey and FailOnDuplicate. If
 	// Entry returns an error or panics, the Intake sets the message aside as undecodable. Entry may run more than once
 	// for a message, and should return the same result each time. If the Error method of a returned error panics, this
-	// counts as a panic of Entry. The same rule holds for Work.
+	// counts as a panic of Entry. A panicking Error method of an error of Work counts as a panic of Work.
 	Entry func(m *Message) (compensator.NewEntry, error)
 
-	// Work is optional. It writes the business rows of a batch through tx. The same transaction records the entries.
-	// Work gets only the messages that have no entry yet. Its writes and the entries commit together or not at all.
-	// Work must not end tx. If one message caused an error, Work can name that message with Fault.
+	// Work is optional. Work writes the business rows of a batch through tx. The same transaction records the entries.
+	// Work gets only the messages that have no entry yet. The writes of Work and the entries commit together or not at
+	// all. Work must not end tx. If one message caused an error, Work can name that message with Fault.
 	Work func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error
 
-	// Aside configures the handler of Type. Its entries hold failed messages, and messages that a person has requeued.
-	// A failed message is due after the delay Aside.Retry(1), or after 2 s if Aside.Retry panics.
+	// Aside configures the handler of Type. The entries of Type hold failed messages, and messages that a person has
+	// requeued. A failed message is due after the delay Aside.Retry(1), or after 2 s if Aside.Retry panics.
 	Aside compensator.HandlerConfig[Message]
 
 	Batch         int           // maximum number of messages in one transaction. Default 200, at most 1,000
 	MaxDeliveries int           // maximum number of deliveries. A message with more deliveries is set aside. Default 5, at least 3
 	Timeout       time.Duration // time limit of a batch's transaction. The Intake halves a batch that takes longer. Default 20 s
-	StopTimeout   time.Duration // how long Run goes on with its batch after its context has ended. Default 30 s
+	StopTimeout   time.Duration // how long Run may continue its current batch after its context has ended. Default 30 s
 	StatsEvery    time.Duration // interval of Observer.Measured. Default 10 s
 
 	Observer Observer     // called for each event of the Intake

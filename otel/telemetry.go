@@ -23,20 +23,20 @@ type Options struct {
 	// MeterProvider creates the instruments. nil means the global provider, as for TracerProvider.
 	MeterProvider metric.MeterProvider
 
-	// Log distinguishes this log from other logs in the same process. It becomes the attribute compensator.log of each
-	// series and span. If it is empty, Configure takes compensator.Config.Name. If Config.Name is empty too, the
+	// Log distinguishes this log from other logs in the same process. Log becomes the attribute compensator.log of each
+	// series and span. If Log is empty, Configure takes compensator.Config.Name. If Config.Name is empty too, the
 	// attribute is left out. Without the attribute, two logs on one MeterProvider would share their series, and a gauge
 	// would show one value for both.
 	Log string
 
 	// Child makes an attempt's span a child of the span that recorded its entry. By default an attempt starts a new
-	// trace with a link to that span, because an attempt may come half an hour later, and an entry may have ten
+	// trace with a link to that span, because an attempt may start half an hour later, and an entry may have ten
 	// attempts. The span of a batch is never a child.
 	Child bool
 
 	// ErrorText receives the text of a failed attempt's error and returns what its span may say. Use it to remove
-	// secrets. With nil, spans hold no error text. It is called concurrently. If it panics, the span holds no error
-	// text.
+	// secrets. With nil, spans hold no error text. ErrorText is called concurrently. If ErrorText panics, the span
+	// holds no error text.
 	ErrorText func(text string) string
 
 	// ErrorType returns a word for a kind of error that would otherwise be reported as "failed". An empty word keeps

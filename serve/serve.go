@@ -36,11 +36,11 @@ type Server struct {
 type Config struct {
 	Servers   []Server                          // servers whose requests may record entries
 	Consumers []func(ctx context.Context) error // consumers of messages, for example Run of an Intake, or Run of a relay's Consumer; each runs until ctx ends
-	Inside    []Server                          // servers of admin pages, probes and metrics. They answer until everything else has ended
+	Inside    []Server                          // servers of admin pages, probes and metrics. These servers answer until everything else has ended
 
-	// StopTimeout is how long Run waits for running requests and consumers together. Choose it longer than the stop
-	// timeout of each consumer. The default is 10 s. With Consumers it is 65 s, because an Intake takes up to 30 s by
-	// default, and a relay's Consumer twice as long.
+	// StopTimeout is how long Run waits for running requests and consumers together. Choose a longer time than the stop
+	// timeout of each consumer. The default is 10 s. With Consumers the default is 65 s, because an Intake takes up to
+	// 30 s by default, and a relay's Consumer twice as long.
 	//
 	// After that, the Run of each log takes up to 4/3 of its own Config.StopTimeout. The logs stop at the same time.
 	// Your platform must wait for StopTimeout plus the longest of these times before it kills the program.

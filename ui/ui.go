@@ -14,8 +14,8 @@ import (
 
 // Options configure the pages.
 type Options struct {
-	// Identify returns the actor of a request. If it returns false, the answer is 401. Identify is required. It is
-	// called for each request, concurrently, and must not read the body.
+	// Identify returns the actor of a request. If Identify returns false, the answer is 401. Identify is required.
+	// Identify is called for each request, concurrently, and must not read the body.
 	Identify func(r *http.Request) (admin.Actor, bool)
 
 	// Realm makes the browser ask for a name and a password. Set it if Identify reads r.BasicAuth. Then a 401 has the
@@ -23,11 +23,11 @@ type Options struct {
 	// pages send no such header, and your application provides a login page.
 	Realm string
 
-	// Base is the path of the handler, for example "/ops/log/". It begins and ends with a slash. The handler needs the
-	// full path of requests, so do not use http.StripPrefix. The default is "/".
+	// Base is the path of the handler, for example "/ops/log/". Base begins and ends with a slash. The handler needs
+	// the full path of requests, so do not use http.StripPrefix. The default is "/".
 	Base string
 
-	// Title stands at the head of each page. The default is "compensator".
+	// Title is the heading of each page. The default is "compensator".
 	Title string
 
 	// Types says, for each business type, which parts of contents a reveal shows.

@@ -125,7 +125,7 @@ var errorAdvice = map[string]advice{
 		"Correct the name. Use `PauseAhead` for a type that does not exist yet.",
 	},
 	"httpcall.Error": {
-		"An HTTP call of a handler was not answered with success. It has the status and the beginning of the body.",
+		"An HTTP call of a handler was not answered with success. The error has the status and the beginning of the body.",
 		"Return the error of `PostJSON` or `Do` unchanged. The error decides the outcome of the entry. See [call a partner](../how-to/call-a-partner.md).",
 	},
 	"encrypt.ErrUnknownKey": {

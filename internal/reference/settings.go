@@ -21,7 +21,7 @@ var (
 func settingsPage(root string) (string, error) {
 	var out strings.Builder
 	out.WriteString("# Settings\n\n" + generated)
-	out.WriteString("Each setting has its type, its default and its effect. The zero value of a field means its default.\n`New` and `Handle` refuse a value out of range. They report all such fields at once.\n\n")
+	out.WriteString("Each setting has its type, its default and its effect. The zero value of a field means its default.\n`New` and `Handle` refuse values out of range, and report all such fields at once.\n\n")
 	packages, known := make([]*source, 0, len(packagesWithSettings)), make(names)
 	for _, dir := range packagesWithSettings {
 		s, err := parsePackage(root, dir)

@@ -22,7 +22,7 @@ func tablesPage(root string) (string, error) {
 	}
 	var out strings.Builder
 	out.WriteString("# Tables and columns\n\n" + generated)
-	out.WriteString("The names are the default names. `Config.Table` changes the first, and the others follow it.\n" +
+	out.WriteString("This page has the default names of the tables. `Config.Table` changes the name of the first table, and the names of the other tables begin with it.\n" +
 		"Types are those of MySQL and MariaDB. SQLite has the same columns as INTEGER, TEXT and BLOB.\n" +
 		"[Create the tables](../how-to/tables.md) says which tables you need. Other programs may insert entries: see [record by SQL](../how-to/record-by-sql.md).\n\n")
 	used := make(map[string]bool)

@@ -1,5 +1,5 @@
 -- +goose Up
--- Cases: entries that wait for a person, or waited for one. A case is opened in the transaction in which its entry
+-- This table holds the cases: entries that wait for a person, or waited for one. A case is opened in the transaction in which its entry
 -- becomes dead. Times are milliseconds since 1970 by the clock of the database. Only Config.Operations needs this table
 -- and the tables of operations and settings.
 CREATE TABLE IF NOT EXISTS `common_process_log_case` (

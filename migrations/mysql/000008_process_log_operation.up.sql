@@ -1,5 +1,6 @@
 -- +goose Up
--- Actions of people, and refused actions, except changes of entries. The audit table has the changes of entries.
+-- This table holds actions of people and refused actions, but no changes of entries. The audit table has the changes of
+-- entries.
 CREATE TABLE IF NOT EXISTS `common_process_log_operation` (
   `id`            BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
   `at`            BIGINT NOT NULL,

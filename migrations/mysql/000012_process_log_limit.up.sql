@@ -1,6 +1,6 @@
 -- +goose Up
--- One row for each limit and key. It says when the next start is due at the full rate, and which entries run. The row with the empty
--- key describes the limit. Only TypeConfig.Limit needs this table. A row whose tat has passed and that has no holders may be deleted,
+-- This table has one row for each limit and key. The row says when the next start is due at the full rate, and which
+-- entries run. The row with the empty key describes the limit. Only TypeConfig.Limit needs this table. A row whose tat has passed and that has no holders may be deleted,
 -- except for the row with the empty key.
 CREATE TABLE IF NOT EXISTS `common_process_log_limit` (
   `limit_name`     VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,

@@ -1,5 +1,5 @@
 -- +goose Up
--- Failed attempts of entries, for people. The library decides nothing by them. A row is written in the transaction that stores the
+-- This table holds failed attempts of entries, for people to read. No decision of the library depends on it. A row is written in the transaction that stores the
 -- outcome of the attempt. An entry has at most 50 rows, because a later failure overwrites the row with its slot. Only
 -- Operations.Attempts needs this table.
 CREATE TABLE IF NOT EXISTS `common_process_log_attempt` (

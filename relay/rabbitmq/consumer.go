@@ -50,15 +50,15 @@ type ConsumerConfig struct {
 	// exchanges and bindings. The Consumer opens ch for this call and closes it afterwards.
 	Declare func(ch *amqp091.Channel) error
 
-	// Prefetch is how many messages the Consumer works on at the same time. It is also the maximum number of
+	// Prefetch is how many messages the Consumer works on at the same time. Prefetch is also the maximum number of
 	// unacknowledged messages. Default 32, at most 65,535.
 	Prefetch int
 
 	// Type configures the entries of failed messages. A failed message comes due after the delay Type.Retry(1).
 	Type compensator.HandlerConfig[Delivery]
 
-	// Propagator is optional. It extracts values such as a trace from a message's string headers into the context of the
-	// function. Use the same Propagator as in compensator.Config.
+	// Propagator is optional. Propagator extracts values such as a trace from a message's string headers into the
+	// context of the function. Use the same Propagator as in compensator.Config.
 	Propagator compensator.Propagator
 
 	// RecordTimeout limits one attempt to record a failed message. The next attempt uses another database connection.

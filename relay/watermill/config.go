@@ -25,10 +25,11 @@ type Config struct {
 	Concurrency int
 
 	// Judge gets an error of Publish and returns the error that the handler returns for it. compensator.Permanent,
-	// RetryAfter and Unavailable mean the same as in a handler. Any other error is a failure: the type's schedule decides
-	// when to try again, and the attempt counts for MaxAttempts. nil means success. Judge is called concurrently.
+	// RetryAfter and Unavailable mean the same as in a handler. Any other error is a failure: the type's schedule
+	// decides when to try again, and the attempt counts towards MaxAttempts. nil means success. Judge is called
+	// concurrently.
 	//
-	// Judge also gets ErrNoAnswer, once for each message of a batch. It does not get these:
+	// Judge also gets ErrNoAnswer, once for each message of a batch. Judge does not get these:
 	//   - a panic of Publish, which is always a failure
 	//   - a message for which Publish was not called, which costs no attempt
 	//

@@ -75,8 +75,8 @@ type ConsumerConfig struct {
 	// Type configures the entries of failed messages. A failed message comes due after the delay Type.Retry(1).
 	Type compensator.HandlerConfig[Delivery]
 
-	// Propagator is optional. It extracts values such as a trace from a message's metadata into the context of the
-	// function. Use the same Propagator as in compensator.Config.
+	// Propagator is optional. Propagator extracts values such as a trace from a message's metadata into the context of
+	// the function. Use the same Propagator as in compensator.Config.
 	Propagator compensator.Propagator
 
 	// RecordTimeout limits one attempt to record a failed message. If the message's context ends, the attempt still
