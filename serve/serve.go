@@ -62,10 +62,10 @@ type Config struct {
 // Run. If a field is invalid, if there is no log, or if an address cannot be listened on, Run returns the error before
 // it starts anything.
 //
-// If a part needs longer than StopTimeout, Run returns an error. Run then closes the connections of requests, which
-// ends their contexts. It does not wait longer for consumers. One second later it also stops waiting for a server whose
-// ConnContext does not return. The end of ctx alone does not end the contexts of requests. Run does not wait for
-// hijacked connections, for example WebSockets: see http.Server.RegisterOnShutdown.
+// After StopTimeout, Run stops waiting for consumers. It closes the connections of running requests, which ends their
+// contexts, and waits one second more for their servers. A part that has not ended by then is an error of Run. The end
+// of ctx alone does not end the contexts of requests. Run does not wait for hijacked connections, for example
+// WebSockets: see http.Server.RegisterOnShutdown.
 //
 // Run recovers no panic of a consumer, so such a panic ends the program.
 //
@@ -73,8 +73,8 @@ type Config struct {
 // close the databases and Redis.
 //
 // Run handles no signals. You may pass a ctx of signal.NotifyContext. Then a second signal has no effect until you call
-// stop of NotifyContext. If a second signal must end the program at once, use context.AfterFunc(ctx, stop). In this
-// case running entries run again in another process when their leases end.
+// stop of NotifyContext. If a second signal must end the program at once, use context.AfterFunc(ctx, stop). Entries that
+// run at the second signal run again in another process when their leases end.
 //
 // Several Runs may run at the same time, each with its own servers and logs.
 func Run(ctx context.Context, cfg Config, logs ...Log) error {
