@@ -5,7 +5,7 @@
 //
 //   - Recorded (record.go): a service inserts the entry in its own transaction. Recording learns how that transaction ends.
 //     After the commit it hands the entry to the source. A Starter may claim the entry here instead.
-//   - Due (schedule.go): the claim schedule knows when a claim of each type is worthwhile. A source (source.go), for
+//   - Due (schedule.go): the claim schedule knows when a claim of each type is worthwhile. A source (record.go), for
 //     example a queue, reports due entries to it. Without a source the reconciler does.
 //   - Claimed (scan.go, claim.go): the scanner begins a claim when a type is due. A claim leases rows in the database. While
 //     they are locked, the picker says which of them may run here. Package readahead keeps rows that were found due and not
@@ -26,7 +26,7 @@
 //   - A Settlement acts when outcomes are stored (settle.go). A Watcher follows the answers of the database (base.go).
 //   - A Recorder writes when entries are recorded. A Starter starts them where they were recorded. A CommitPoller finds out
 //     which transactions have committed (record.go).
-//   - A Source reports due entries (source.go).
+//   - A Source reports due entries (record.go).
 //
 // A business type is in type.go. The clients and settings that every part uses are in base.go.
 //

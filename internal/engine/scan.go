@@ -115,7 +115,8 @@ func (e *Engine) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time, 
 // A claim of a serial type holds one slot until it knows which entries are not blocked. See Type.searching.
 func (e *Engine) claimDue(t *Type, calls int) claimResult {
 	t.slots.Release(calls - t.searching(calls))
-	backlog := e.claimSchedule.hasBacklog(t)
+	backlog := false
+	e.claimSchedule.of(t, func(s *typeSchedule) { backlog = s.backlog })
 	if !e.fromSource() {
 		return e.claimFromStore(t, calls)
 	}
@@ -151,7 +152,8 @@ func (e *Engine) alsoFromStore(t *Type, calls int, got claimResult) claimResult 
 // claimFromSource claims entries that the queue reports as due. It returns false if the queue does not answer. The
 // slots then still belong to the caller.
 func (e *Engine) claimFromSource(t *Type, calls int) (claimResult, bool) {
-	n := e.claimSchedule.ask(t, t.fits(calls))
+	n := t.fits(calls)
+	e.claimSchedule.of(t, func(s *typeSchedule) { n = s.ask(n) })
 	leased, ok := e.source.Claim(t, n)
 	if !ok {
 		return claimResult{next: processlog.Never}, false
@@ -174,17 +176,17 @@ func (e *Engine) claimFromSource(t *Type, calls int) (claimResult, bool) {
 		}
 	}
 	began := time.Now()
-	e.claimSchedule.began(t, began)
+	e.claimSchedule.of(t, func(s *typeSchedule) { s.pace.Begin(began) })
 	if !full {
 		// Schedule the next claim before this transaction. Entries that come due during it then get a claim of their own.
 		e.Expect(t.Name, leased.Next)
 	}
 	// The queue's lease is not a claim (G10). Only the database knows whether the entry exists, is due and is free.
 	found, err := e.claim(t, unleased(leased.IDs), needed)
-	e.claimSchedule.ended(t, time.Since(began))
+	e.claimSchedule.of(t, func(s *typeSchedule) { s.pace.End(time.Since(began)) })
 	e.returnToSource(t, leased, found, err)
 	if t.claimer != nil {
-		e.claimSchedule.noteBlocked(t, len(leased.IDs), len(leased.IDs)-found.LimitedLater())
+		e.claimSchedule.of(t, func(s *typeSchedule) { s.offered, s.runnable = len(leased.IDs), len(leased.IDs)-found.LimitedLater() })
 	}
 	t.slots.Release(needed - t.calls(found.Mine))
 	if err != nil {
@@ -213,7 +215,7 @@ func (e *Engine) leaveBlocked(t *Type, leased *processlog.Leased, calls int) (ne
 		e.source.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
 	}
 	free := grouped.Without(leased.IDs, blocked)
-	e.claimSchedule.noteBlocked(t, len(leased.IDs), len(free))
+	e.claimSchedule.of(t, func(s *typeSchedule) { s.offered, s.runnable = len(leased.IDs), len(free) })
 	needed = e.adjustSlots(t, held, min(calls, t.callsFor(len(free))))
 	fit := min(len(free), t.fits(needed))
 	e.returnToSource(t, *leased, claimed{spare: free[fit:]}, nil)
@@ -268,7 +270,8 @@ func (e *Engine) returnToSource(t *Type, leased processlog.Leased, found claimed
 
 // claimFromStore claims entries that the database reports as due. It does not use the queue.
 func (e *Engine) claimFromStore(t *Type, calls int) claimResult {
-	ahead := e.claimSchedule.readAhead(t)
+	var ahead *readahead.List
+	e.claimSchedule.of(t, func(s *typeSchedule) { ahead = s.ahead })
 	share, needed, err := e.takeShare(t, ahead, calls)
 	if err != nil || len(share.IDs) == 0 {
 		return claimResult{fromDatabase: true, next: processlog.Never, drained: err == nil, err: err}

@@ -201,32 +201,11 @@ func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Du
 	}
 }
 
-// began records that the transaction of a claim begins.
-func (c *claimSchedule) began(t *Type, now time.Time) {
+// The method of calls do with the schedule of a type. It holds the mutex while do runs.
+func (c *claimSchedule) of(t *Type, do func(s *typeSchedule)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byType[t.Name].pace.Begin(now)
-}
-
-// ended records that the transaction of a claim has ended, and how long it took.
-func (c *claimSchedule) ended(t *Type, took time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.byType[t.Name].pace.End(took)
-}
-
-// ask returns how many entries of a type to ask the source for. See typeSchedule.ask.
-func (c *claimSchedule) ask(t *Type, n int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.byType[t.Name].ask(n)
-}
-
-// noteBlocked records how many entries the source has offered, and how many of them could run.
-func (c *claimSchedule) noteBlocked(t *Type, offered, runnable int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.byType[t.Name].offered, c.byType[t.Name].runnable = offered, runnable
+	do(c.byType[t.Name])
 }
 
 // claimEnded records the result of a claim and wakes the scanner.
@@ -237,26 +216,12 @@ func (c *claimSchedule) claimEnded(t *Type, got claimResult, began claimBegan) {
 	c.Wake() // another claim may begin now, and this one may have left slots unused
 }
 
-// hasBacklog reports whether the database holds due entries of a type that the queue does not hold.
-func (c *claimSchedule) hasBacklog(t *Type) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.byType[t.Name].backlog
-}
-
 // HasMore reports whether the last claims left due entries of the type, in the source or in the database.
 func (c *claimSchedule) HasMore(t *Type) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.byType[t.Name]
 	return s != nil && (s.full || s.backlog)
-}
-
-// readAhead returns the list of rows of a type that were found due and not tried yet.
-func (c *claimSchedule) readAhead(t *Type) *readahead.List {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.byType[t.Name].ahead
 }
 
 // scanned notes that the scanner has looked at every type.

@@ -181,10 +181,10 @@ func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *test
 	before := typeSchedule.claimBegan
 	e.Overflow(typ.Name)
 	e.claimSchedule.claimEnded(typ, claimResult{drained: true, next: processlog.Never}, before)
-	require.True(t, e.claimSchedule.hasBacklog(typ))
+	require.True(t, e.claimSchedule.byType[typ.Name].backlog)
 	typeSchedule.claiming = 1
 	e.claimSchedule.claimEnded(typ, claimResult{drained: true, next: processlog.Never}, typeSchedule.claimBegan)
-	require.False(t, e.claimSchedule.hasBacklog(typ))
+	require.False(t, e.claimSchedule.byType[typ.Name].backlog)
 }
 
 // A queue that does not answer, or has lost a type, cannot report the next due times again. So the claim schedule must
