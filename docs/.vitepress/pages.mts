@@ -94,6 +94,7 @@ export const chinese = [
       { text: '先调用合作方，再写入', link: '/zh/how-to/call-then-write' },
       { text: '限制对合作方的调用', link: '/zh/how-to/limit-calls' },
       { text: '设置重试与等待', link: '/zh/how-to/retries' },
+      { text: '让一部分任务优先', link: '/zh/how-to/priorities' },
       { text: '在 HTTP 处理函数里等待结果', link: '/zh/how-to/wait-for-the-result' },
       { text: '后一步失败时撤销前一步', link: '/zh/how-to/undo' },
       { text: '同一账户按顺序执行', link: '/zh/how-to/order' },

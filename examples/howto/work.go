@@ -82,16 +82,6 @@ func Retries(c *compensator.Compensator) (*compensator.Type[Refund], error) {
 	})
 }
 
-// Priorities gives urgent work a separate type.
-func Priorities(c *compensator.Compensator) (urgent, normal *compensator.Type[Refund], err error) {
-	urgent, err = compensator.Handle(context.Background(), c, "refund_urgent", callPartner, &compensator.HandlerConfig[Refund]{Concurrency: 20})
-	if err != nil {
-		return nil, nil, err
-	}
-	normal, err = compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{Concurrency: 5})
-	return urgent, normal, err
-}
-
 // Sealed encrypts the contents of a type.
 func Sealed(c *compensator.Compensator) (*compensator.Type[Refund], error) {
 	codec, err := encrypt.New(encrypt.Config{Keys: []encrypt.Key{{ID: "2026", Secret: []byte(os.Getenv("REFUND_KEY"))}}})
