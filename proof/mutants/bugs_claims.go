@@ -178,7 +178,7 @@ if false {`},
 			name: "debts-forgotten", breaks: "G16",
 			what: "A lease that could not be given back is forgotten, and counts as a crash when it ends.",
 			edits: []edit{
-				{"releases.List.first", `$addPending($left)`, `_ = $left`},
+				{"releases.List.first", `d.addPending(left)`, `_ = left`},
 			},
 			sees: tests("TestClaimsOfUnknownEndCostNoDelivery"),
 		},
