@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -223,7 +222,8 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 		t.Ready = c.afterBatch(s.afterBatch, s.Codec)
 		c.types.follow(businessType, s.afterBatch)
 	}
-	c.fitPool(businessType, &s, f.RunTx != nil, f.UndoTx != nil, f.RunCall != nil)
+	share := poolShare{businessType: businessType, wanted: s.concurrency, runs: f.RunTx != nil}
+	c.fitPool(businessType, &s, share.runs, f.UndoTx != nil, f.RunCall != nil)
 	t.MaxAttempts, t.MaxCompensateAttempts, t.CompensateCrashed = s.maxAttempts, s.maxCompensateAttempts, s.compensateCrashed
 	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = s.timeout, s.lease, s.concurrency, s.retry, s.maxWait
 	if err := c.maintain(ctx, s.Keep); err != nil {
@@ -237,6 +237,9 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 	}
 	if err := c.features.Register(t, f); err != nil {
 		return nil, err
+	}
+	if share.calls = s.concurrency; share.runs || f.UndoTx != nil {
+		c.inPool.add(share)
 	}
 	c.shelve(businessType, s.Keep)
 	c.types.handles(businessType, s.Codec)
@@ -299,35 +302,19 @@ func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx
 		return
 	}
 	size, usesTx := c.cfg.DB.Stats().MaxOpenConnections, runsTx || undoesTx
-	if size != 0 && usesTx {
-		c.fitTransactions(businessType, s, runsTx, size)
-	}
-	c.fitLease(businessType, s, usesTx || callsTx, size)
-}
-
-// fitTransactions lowers a type's Concurrency to the number of connections that the pool can spare. It warns once if
-// several types together may hold every connection.
-func (c *Compensator) fitTransactions(businessType string, s *settings, runsTx bool, size int) {
-	if most := max(1, size-2); s.concurrency > most {
-		c.log.Warn("compensator: transactional handlers are bounded by the pool", "type", businessType, "concurrency", most, "max_open_conns", size)
+	if most := max(1, size-2); size != 0 && usesTx && s.concurrency > most {
+		c.log.Warn("compensator: transactional handlers are bounded by the pool", "type", businessType, "concurrency", most, "max_open_conns", size,
+			"set", fmt.Sprintf("SetMaxOpenConns to %d and more for Concurrency %d", s.concurrency+2, s.concurrency))
 		s.concurrency = most
 	}
-	if size <= 3 {
-		return // with so small a pool, waiting for a connection is intended
-	}
-	shares, first := c.inPool.add(poolShare{businessType, s.concurrency, runsTx}, size-2)
-	if first {
-		calls, types, compensations := sumShares(shares)
-		c.log.Warn("compensator: transactional handlers of several types may hold the whole pool: what else wants a connection waits for them",
-			"calls", calls, "max_open_conns", size, "types", types, "compensations_beside_them", compensations,
-			"set", fmt.Sprintf("Concurrency of these types to %d in all, or SetMaxOpenConns to %d and more", size-2, calls+2))
-	}
+	c.fitLease(businessType, s, usesTx || callsTx, size)
 }
 
 // poolShare is the number of connections of Config.DB that transactions of one type may hold at once.
 type poolShare struct {
 	businessType string
-	calls        int
+	calls        int // Concurrency of the type, which fitPool may have lowered
+	wanted       int // Concurrency of the type with a pool that is large enough
 	// runs is true if the handler holds these connections. Otherwise only the compensation does, and compensations
 	// rarely run at the same time.
 	runs bool
@@ -337,33 +324,48 @@ type poolShare struct {
 type poolShares struct {
 	mu   sync.Mutex // guards list
 	list []poolShare
+	told sync.Once // makes warnOfPool log only once
 }
 
-// add adds a share, and returns the shares so far. The result first is true only at the call after which the handlers
-// may hold more than limit connections.
-func (p *poolShares) add(share poolShare, limit int) (all []poolShare, first bool) {
+func (p *poolShares) add(share poolShare) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before, _, _ := sumShares(p.list)
 	p.list = append(p.list, share)
-	after, _, _ := sumShares(p.list)
-	return slices.Clone(p.list), before <= limit && after > limit
 }
 
-// sumShares returns the number of connections that handlers may hold, and the shares of their types. compensations
-// lists the types of which only the compensations hold connections.
-func sumShares(shares []poolShare) (calls int, types, compensations string) {
-	var handlers, undoing []string
-	for _, share := range shares {
-		text := fmt.Sprintf("%s %d", share.businessType, share.calls)
-		if share.runs {
-			calls += share.calls
-			handlers = append(handlers, text)
-		} else {
-			undoing = append(undoing, text)
-		}
+// warnOfPool warns once if the handlers of several types together may hold every connection of the pool. Run calls it,
+// because only then are all types known.
+func (c *Compensator) warnOfPool() {
+	if c.cfg.DB == nil {
+		return
 	}
-	return calls, strings.Join(handlers, ", "), strings.Join(undoing, ", ")
+	size := c.cfg.DB.Stats().MaxOpenConnections
+	if size <= 3 {
+		return // The pool has no limit, or is so small that waiting for a connection is intended.
+	}
+	c.inPool.mu.Lock()
+	defer c.inPool.mu.Unlock()
+	var calls, wanted int
+	var handlers, undoing []string
+	for _, share := range c.inPool.list {
+		text := fmt.Sprintf("%s %d", share.businessType, share.calls)
+		if !share.runs {
+			undoing = append(undoing, text)
+			continue
+		}
+		calls, wanted, handlers = calls+share.calls, wanted+share.wanted, append(handlers, text)
+	}
+	if len(handlers) < 2 || calls <= size-2 {
+		return
+	}
+	advice := fmt.Sprintf("SetMaxOpenConns to %d and more", wanted+2) // A larger pool also raises the Concurrency that fitPool has lowered.
+	if len(handlers) <= size-2 {
+		advice = fmt.Sprintf("Concurrency of these types to %d in all, or %s", size-2, advice)
+	}
+	c.inPool.told.Do(func() {
+		c.log.Warn("compensator: transactional handlers of several types may hold the whole pool: what else wants a connection waits for them",
+			"calls", calls, "max_open_conns", size, "types", strings.Join(handlers, ", "), "compensations_beside_them", strings.Join(undoing, ", "), "set", advice)
+	})
 }
 
 // fitLease makes the lease longer than an attempt if the lease perhaps cannot be renewed during the attempt. An attempt

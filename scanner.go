@@ -30,6 +30,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 		return err
 	}
 	defer c.engine.End()
+	c.warnOfPool()
 
 	// The loops that claim end first. No new handler can start after that, so the wait for the handlers ends.
 	claiming := c.engine.Reporting(ctx)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -237,31 +238,58 @@ func TestSmallPoolsWorkEverythingOff(t *testing.T) {
 	}
 }
 
+// The warning comes once all types are known. It names each registered type once, and the pool with which no warning
+// comes.
 func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 	t.Parallel()
-	w := harness.NewWorld(t)
-	cfg := w.Quick()
-	cfg.DB.SetMaxOpenConns(20)
-	lines := harness.LogInto(&cfg)
-	c := w.New(cfg)
-	register := func(businessType string, calls int) {
-		_, err := compensator.HandleTx(t.Context(), c, businessType, func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil },
-			&compensator.HandlerConfig[harness.Order]{Concurrency: calls})
-		require.NoError(t, err)
-	}
-	undone := compensator.HandlerConfig[harness.Order]{CompensateTx: func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil }}
-	_, err := compensator.Handle(t.Context(), c, "undone", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, &undone)
-	require.NoError(t, err)
-	lines.Contains(w, "bounded by the pool", "type=undone")
-	register("one", 0)
-	lines.Contains(w, "bounded by the pool", "type=one", "concurrency=18", "max_open_conns=20")
-	register("two", 5)
-	lines.Contains(w, "may hold the whole pool", "calls=23", "max_open_conns=20", `types="one 18, two 5"`, `compensations_beside_them="undone 18"`,
-		"Concurrency of these types to 18 in all, or SetMaxOpenConns to 25 and more")
-	register("three", 5)
-	for len(lines) > 0 {
-		assert.NotContains(t, <-lines, "may hold the whole pool", "once")
-	}
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		// run returns what a process with this pool logs about it.
+		run := func(t *testing.T, size, concurrency int, types ...string) string {
+			cfg := w.Quick()
+			cfg.DB = db
+			cfg.DB.SetMaxOpenConns(size)
+			lines := harness.LogInto(&cfg)
+			c := w.New(cfg)
+			register := func(businessType string, calls int) error {
+				_, err := compensator.HandleTx(t.Context(), c, businessType, func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil },
+					&compensator.HandlerConfig[harness.Order]{Concurrency: calls})
+				return err
+			}
+			undone := compensator.HandlerConfig[harness.Order]{CompensateTx: func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil }}
+			_, err := compensator.Handle(t.Context(), c, "undone", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, &undone)
+			require.NoError(t, err)
+			require.NoError(t, register("one", 0))
+			require.Error(t, register("one", 0), "a type that was refused has no share")
+			for _, name := range types {
+				require.NoError(t, register(name, concurrency))
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			stop()
+			require.NoError(t, c.Run(ctx))
+			require.NoError(t, c.Run(ctx), "once")
+			var told []string
+			for len(lines) > 0 {
+				if line := <-lines; strings.Contains(line, "max_open_conns") {
+					told = append(told, line)
+				}
+			}
+			return strings.Join(told, "\n")
+		}
+		const several = "may hold the whole pool"
+		for _, size := range []int{1, 2, 3} {
+			assert.NotContains(t, run(t, size, 5, "two", "three"), several, "%d", size)
+		}
+		log := run(t, 20, 5, "two", "three")
+		assert.Contains(t, log, `type=one concurrency=18 max_open_conns=20 set="SetMaxOpenConns to 52 and more for Concurrency 50"`)
+		assert.Contains(t, log, `calls=28 max_open_conns=20 types="one 18, two 5, three 5" compensations_beside_them="undone 18" `+
+			`set="Concurrency of these types to 18 in all, or SetMaxOpenConns to 62 and more"`)
+		assert.Equal(t, 1, strings.Count(log, several))
+		assert.Contains(t, run(t, 4, 5, "two", "three"), `set="SetMaxOpenConns to 62 and more"`, "three types cannot share two connections")
+		assert.Contains(t, run(t, 61, 5, "two", "three"), several)
+		assert.Empty(t, run(t, 62, 5, "two", "three"), "the pool that was advised")
+		assert.Empty(t, run(t, 0, 5, "two", "three"), "a pool without a limit")
+		assert.NotContains(t, run(t, 20, 5), several, "one type")
+	})
 }
 
 // Failure: F13
