@@ -52,7 +52,9 @@ func Handle[T any](ctx context.Context, c *Compensator, businessType string, han
 // all other respects HandleTx works as Handle does.
 //
 // A handler must not complete, cancel or reschedule its own entry in tx. Such a call returns a *FieldError and changes
-// nothing. The handler's return value decides the outcome.
+// nothing. The handler's return value decides the outcome. In another transaction it must not complete its own entry
+// either, because tx would then be rolled back although the entry shows a success. If that call gets the handler's
+// context, it returns a *FieldError, too.
 func HandleTx[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error, cfg *HandlerConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -258,7 +260,8 @@ func (c *Compensator) transactional(handler txHandlerFunc, s *settings) features
 		scoped := tx.(handlerTx).ScopedTx
 		scoped.handles = row
 		run := wrap(func(ctx context.Context, e *Entry) error { return handler(ctx, scoped, e) }, outer, inner)
-		return run(c.holding(ctx), c.handed(row, codec))
+		e := c.handed(row, codec)
+		return run(ofHandler(c.holding(ctx), e), e)
 	}
 }
 
@@ -276,7 +279,7 @@ func (c *Compensator) calling(handler HandlerFunc, s *settings) features.CallHan
 			scoped.handles = row
 			return scoped, nil
 		}
-		return handler(ctx, e)
+		return handler(ofHandler(ctx, e), e)
 	}
 }
 

@@ -108,6 +108,9 @@ func (c *Compensator) change(ctx context.Context, ch processlog.Change) (process
 	if c.closed() {
 		return processlog.Row{}, ErrClosed
 	}
+	if err := c.refuseOwn(ctx, ch); err != nil {
+		return processlog.Row{}, err
+	}
 	ch.Token, ch.Cases = processlog.NewToken(), c.cfg.Operations != nil
 	before, err := c.store.Change(c.engine.Reporting(ctx), nil, false, ch)
 	if err != nil {
@@ -120,6 +123,9 @@ func (c *Compensator) change(ctx context.Context, ch processlog.Change) (process
 func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change) (processlog.Row, error) {
 	if c.closed() {
 		return processlog.Row{}, ErrClosed
+	}
+	if err := c.refuseOwn(ctx, ch); err != nil {
+		return processlog.Row{}, err
 	}
 	ctx, asked := c.inquire(ctx, tx, ch.Ref)
 	watch, err := c.enlist(ctx, tx)

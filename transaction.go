@@ -131,10 +131,38 @@ func (s *ScopedTx) refusal(ctx context.Context) error {
 // refuseOwn refuses a change of the entry whose handler runs in this transaction. ref may be its id or its idempotency
 // key. A nil ref is not refused.
 func (s *ScopedTx) refuseOwn(ref Ref) error {
-	if s == nil || s.handles == nil || ref != Ref(s.handles.ID) && ref != Ref(s.handles.IdempotencyKey) {
+	if s == nil || s.handles == nil {
+		return nil
+	}
+	return refuseChange(s.handles, ref)
+}
+
+// refuseChange returns an error if ref is the id or the idempotency key of the entry whose transactional handler runs.
+func refuseChange(own *processlog.Row, ref Ref) error {
+	if ref != Ref(own.ID) && ref != Ref(own.IdempotencyKey) {
 		return nil
 	}
 	return &FieldError{Field: "ref", Reason: "is the entry that this transaction's handler is called for: what becomes of that is what the handler returns"}
+}
+
+type handlerKey struct{}
+
+// ofHandler marks the context of a transactional handler with its entry, as handed returns it.
+func ofHandler(ctx context.Context, e *Entry) context.Context {
+	return context.WithValue(ctx, handlerKey{}, e)
+}
+
+// refuseOwn refuses to complete the entry of the transactional handler that ctx belongs to, in any transaction. The
+// handler's own transaction could not store its success then. It would be rolled back, although the entry would show
+// that the work was done. A cancelled or rescheduled entry does not show that.
+func (c *Compensator) refuseOwn(ctx context.Context, ch processlog.Change) error {
+	if ch.Action != processlog.ActionComplete && ch.Action != processlog.ActionSettleManually {
+		return nil
+	}
+	if e, ok := ctx.Value(handlerKey{}).(*Entry); ok && e.from.fingerprint == c.fingerprint {
+		return refuseChange(e.row, ch.Ref)
+	}
+	return nil
 }
 
 // The method see remembers an error with which the server ended the transaction. So commit knows this even if the

@@ -225,7 +225,7 @@ func TestHandlerThatLocksItsOwnRowIsRefusedNotBlocked(t *testing.T) {
 		if _, err := tx.ExecContext(ctx, "UPDATE common_process_log SET user_name='me' WHERE id=?", e.ID.Row()); err != nil {
 			return err
 		}
-		assert.ErrorIs(t, harness.ErrOf(c.Complete(ctx, e.ID)), compensator.ErrBusy, "its own transaction holds the row")
+		assert.ErrorIs(t, harness.ErrOf(c.Cancel(ctx, e.ID)), compensator.ErrBusy, "its own transaction holds the row")
 		return nil
 	})
 	w.Run(c)
@@ -323,5 +323,67 @@ func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 		w.WaitState(id, compensator.Succeeded)
 		require.Empty(t, told, "one run")
 		require.Equal(t, 1, w.Count("effects"), "its transaction is usable")
+	})
+}
+
+// A handler completes its own entry in another transaction. If that were allowed, the handler's transaction would be
+// rolled back, and the entry would show a success without its effect. Once, another Compensator of the log, and the call
+// of HandleCall must be refused, too.
+// Failure: F68
+func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *testing.T) {
+	t.Parallel()
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c, other := w.New(cfg), w.New(cfg)
+		const tries = 6
+		told := make(chan error, 10*tries)
+		try := func(ctx context.Context, e *compensator.Entry) {
+			work, err := compensator.Declare[harness.Order](ctx, other, e.BusinessType, nil)
+			assert.NoError(t, err)
+			told <- harness.ErrOf(c.Complete(ctx, e.ID))
+			told <- harness.ErrOf(other.Complete(ctx, e.IdempotencyKey))
+			told <- admin.Of(c).SettleManually(ctx, e.ID, admin.AuditInfo{Actor: "mei", Reason: "done"})
+			tx, err := db.BeginTx(ctx, nil)
+			if !assert.NoError(t, err) {
+				return
+			}
+			defer tx.Rollback()
+			told <- harness.ErrOf(c.CompleteTx(ctx, tx, e.ID))
+			told <- harness.ErrOf(other.CompleteTx(ctx, tx, e.ID))
+			_, err = work.Once(ctx, tx, e.IdempotencyKey, harness.Order{})
+			told <- err
+			assert.NotErrorIs(t, tx.Commit(), compensator.ErrTxAborted)
+		}
+		effect := func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('done')")
+			return err
+		}
+		inTx, err := compensator.HandleTx(t.Context(), c, "in_tx", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+			try(ctx, e)
+			return effect(ctx, tx)
+		}, nil)
+		require.NoError(t, err)
+		called, err := compensator.HandleCall(t.Context(), c, "called", func(ctx context.Context, e *compensator.Entry, _ harness.Order) (int, error) {
+			try(ctx, e)
+			return 1, nil
+		}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order, _ int) error {
+			try(ctx, e)
+			return effect(ctx, tx)
+		}, nil)
+		require.NoError(t, err)
+		w.Run(c)
+		ids := []compensator.EntryID{w.PutThrough(db, inTx, 1, compensator.Options{}), w.PutThrough(db, called.Type, 1, compensator.Options{})}
+		for range 3 * tries {
+			var refused *compensator.FieldError
+			require.ErrorAs(t, harness.Next(t, told), &refused)
+			require.Equal(t, "ref", refused.Field)
+		}
+		for _, id := range ids {
+			w.WaitState(id, compensator.Succeeded)
+			require.Equal(t, compensator.EndedByHandler, w.Entry(c, id).EndedBy)
+		}
+		require.Empty(t, told, "one run each")
+		require.Equal(t, 2, w.Count("effects"))
 	})
 }

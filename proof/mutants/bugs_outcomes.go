@@ -121,6 +121,14 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			sees: tests("TestTransactionalHandlerDoesNotEndItsOwnEntry"),
 		},
 		{
+			name: "handler-completes-its-own", breaks: "G5",
+			what: "A transactional handler may complete its own entry in another transaction. Its effect is then rolled back, and the entry shows a success.",
+			edits: []edit{
+				{"Compensator.refuseOwn", `return refuseChange($row, $ref)`, `return nil`},
+			},
+			sees: tests("TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction"),
+		},
+		{
 			name: "answer-fits-by-chance", breaks: "G6",
 			what: "A batch handler's answer of the wrong length is taken as the verdict on other entries.",
 			edits: []edit{
