@@ -27,9 +27,9 @@ type Config struct {
 	// Redis holds the delay queue that several processes share. Redis is a *redis.Client (failover clients included) or
 	// a *redis.ClusterClient, for Redis 5 or newer. The library opens its own client with the options of this client,
 	// but without retries, because a script that is sent twice could claim twice. The library's client opens up to
-	// PoolSize connections to a server and one to listen. It never opens more than MaxActiveConns, which must be at
-	// least 2. If Redis is nil, the library uses no Redis. Without Redis a timing wheel in this process replaces the
-	// queue, and the library polls the database for entries of other processes.
+	// PoolSize connections to a server and one to listen. The library's client never opens more than MaxActiveConns,
+	// which must be at least 2. If Redis is nil, the library uses no Redis. Without Redis a timing wheel in this
+	// process replaces the queue, and the library polls the database for entries of other processes.
 	Redis redis.UniversalClient
 
 	// Name distinguishes this log from other logs of the same program, for example "orders". Name is optional if the

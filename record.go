@@ -25,7 +25,7 @@ type Options struct {
 	// IdempotencyKey identifies the business event. If the same event is recorded twice, the second Record changes
 	// nothing, and its receipt says Duplicate. Put the type into the key, for example "close-42" and "notify-42". If
 	// the key is empty, Record draws a unique, time-ordered key. A key has at most 191 characters and no trailing
-	// space. It prevents a second entry as long as its entry is kept: see Config.Keep.
+	// space. The key prevents a second entry as long as its entry is kept: see Config.Keep.
 	IdempotencyKey IdempotencyKey
 
 	Delay time.Duration // time until the entry is due. The entry never starts earlier by the database's clock

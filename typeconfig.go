@@ -23,8 +23,8 @@ type TypeConfig struct {
 	// the same key run one at a time, in the order in which they were recorded. Entries of one Record call run in the
 	// given order. Entries of several calls run in the order of their ids.
 	//
-	// An entry blocks the later ones of its key until it has ended. It blocks them while it retries, is snoozed, is
-	// being compensated, or is not due yet. A dead entry also blocks them, unless PassDead is true.
+	// An entry blocks the later ones of its key until it has ended. An entry also blocks them while it retries, is
+	// snoozed, is being compensated, or is not due yet. A dead entry also blocks them, unless PassDead is true.
 	//
 	// Serial gets the fields that were recorded, but no headers. Record and each attempt call Serial, concurrently.
 	// Record refuses an entry for which Serial panics. Serial must return the same key each time. The key must hold no

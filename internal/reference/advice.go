@@ -33,7 +33,7 @@ var errorAdvice = map[string]advice{
 		"Find out whether both calls mean the same event. If they are two events, use another key for the second one.",
 	},
 	"compensator.ErrNotFound": {
-		"No entry has this id or key. It was never recorded, was rolled back, or was purged.",
+		"No entry has this id or key. The entry was never recorded, was rolled back, or was purged.",
 		"Check the key. If entries must be found for longer, raise `Keep`.",
 	},
 	"compensator.ErrNoResult": {
@@ -97,7 +97,7 @@ var errorAdvice = map[string]advice{
 		"Repair the handler. The process continues.",
 	},
 	"compensator.StuckError": {
-		"Handlers still ran when `Run` stopped waiting for them. Their entries run again when their leases end.",
+		"Handlers still ran when `Run` stopped waiting for them. The entries of these handlers run again when their leases end.",
 		"Make the named handlers return when their context ends, or raise `StopTimeout`.",
 	},
 	"processlog.RefusedError": {
