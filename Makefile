@@ -212,7 +212,7 @@ bench-scale: ## measure what growth to MOST waiting entries costs (10000000), an
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestScale$$' -v . $(if $(MOST),-most=$(MOST))
 
 .PHONY: bench-admin
-bench-admin: ## measure the operator's pages on MOST=10000000 ended entries, and what they cost the log, a quarter of an hour; PART=pages,viewers,producers,browser,idle,pairs,deaths
+bench-admin: ## measure the operator's pages on MOST=10000000 ended entries, and what they cost the log, a quarter of an hour; PART=pages,viewers,producers,browser,idle,pairs,deaths,attempts
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestAdmin$$' -v . -pairs=$(or $(PAIRS),10) $(if $(MOST),-most=$(MOST)) $(if $(PART),-part=$(PART))
 
 # make test runs the seeds that are kept.

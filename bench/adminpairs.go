@@ -21,6 +21,12 @@ func (a *arena) operated(c contest) contest {
 	return c
 }
 
+// These texts name the sides of a contest in the table.
+const (
+	operationsSides = "with Operations ÷ without"
+	attemptsSides   = "with Attempts ÷ Operations alone"
+)
+
 var errFails = errors.New("POST https://psp.example/v2/refund: status 503")
 
 // The method failing measures the rate of outcomes of entries that come due at 2,000 a second. Each entry fails, fails
@@ -72,11 +78,11 @@ func (a *arena) dieAtOnce(n int) float64 {
 	return took
 }
 
-// ratios returns the figures of a contest for the admin table. Operations cost nothing if an entry needs the same
-// statements, Redis calls and allocations, and the upper end of the ratio's interval is at least 1.
-func ratios(r row, least float64) []figure {
+// ratios returns the figures of a contest for the admin table. The argument sides names the sides. A setting costs nothing if an
+// entry needs the same statements, Redis calls and allocations, and the upper end of the ratio's interval is at least 1.
+func ratios(r row, sides string, least float64) []figure {
 	found := []figure{
-		{What: fmt.Sprintf("%s, with Operations ÷ without: median of %d pairs", r.Work, r.Pairs), Least: true, Got: []float64{r.Ratio.Median}},
+		{What: fmt.Sprintf("%s, %s: median of %d pairs", r.Work, sides, r.Pairs), Least: true, Got: []float64{r.Ratio.Median}},
 		{What: "its interval: upper / lower end", Least: true, Got: []float64{r.Within[1], r.Within[0]}},
 		{What: "statements / Redis calls / allocations an entry, more than without",
 			Got: []float64{r.OursCost.Statements - r.TheirsCost.Statements, r.OursCost.Redis - r.TheirsCost.Redis, r.OursCost.Allocs - r.TheirsCost.Allocs}},

@@ -16,17 +16,7 @@ func (a *arena) sustained(n int) contest {
 	return contest{
 		work: "sustained: record and run at once", other: "floor: the same statements", unit: "entries/s", goal: 0.8, entries: n,
 		ours: func() float64 {
-			l := a.ours(1000, nothing)
-			defer l.close()
-			l.run()
-			began := time.Now()
-			_, err := share(n, producers, func(int) error {
-				_, err := l.record(a.Context(), 1, compensator.Options{})
-				return err
-			})
-			a.must(err)
-			a.until(func() bool { return l.settled.Load() >= int64(n) })
-			return float64(n) / time.Since(began).Seconds()
+			return a.ourSustained(compensator.HandlerConfig[raw]{Concurrency: 1000}, nothing, n, n)
 		},
 		theirs: func() float64 {
 			db, own := a.plain(producers), a.plain(4)
@@ -37,6 +27,22 @@ func (a *arena) sustained(n int) contest {
 			return float64(n) / time.Since(began).Seconds()
 		},
 	}
+}
+
+// ourSustained records n entries and runs them at the same time, until as many outcomes are stored as the argument
+// outcomes says. It returns the entries a second.
+func (a *arena) ourSustained(cfg compensator.HandlerConfig[raw], handler func(context.Context, *compensator.Entry) error, n, outcomes int) float64 {
+	l := a.oursWith(cfg, handler)
+	defer l.close()
+	l.run()
+	began := time.Now()
+	_, err := share(n, producers, func(int) error {
+		_, err := l.record(a.Context(), 1, compensator.Options{})
+		return err
+	})
+	a.must(err)
+	a.until(func() bool { return l.settled.Load() >= int64(outcomes) })
+	return float64(n) / time.Since(began).Seconds()
 }
 
 // floorSustained inserts rows with a lease. Two loops read the rows back and settle them.
