@@ -148,8 +148,8 @@ func (c *Compensator) closeQueue() error {
 	return c.queue.Close()
 }
 
-// serversFault reports whether the server may have caused an error in a handler's transaction, and whether the whole
-// server has that condition. A custom Store may also use MySQL, so its errors are read in the same way.
+// serversFault reports whether the server may have caused an error in a handler's transaction. whole reports whether the
+// cause concerns the whole server and not only this transaction. A custom Store may also use MySQL, so its errors are read in the same way.
 func (c *Compensator) serversFault(err error) (may, whole bool) {
 	judge := mysqlerr.Blames
 	if s, ok := c.store.(*sqlstore.Store); ok {

@@ -115,7 +115,7 @@ func (q *inquiry) admit(ctx context.Context, s *ScopedTx) error {
 	return q.refused
 }
 
-// The method or returns the reason why the call was refused, or its argument err if the call was not refused.
+// The method or returns the reason why the call was refused. If the call was not refused, it returns err.
 func (q *inquiry) or(err error) error {
 	if q != nil && q.refused != nil {
 		return q.refused
@@ -123,8 +123,7 @@ func (q *inquiry) or(err error) error {
 	return err
 }
 
-// The method end returns the parameter watch. If watch is nil, it returns the end of the ScopedTx that the inquiry
-// found.
+// The method end returns watch unless watch is nil. It then returns the end of the ScopedTx that the inquiry found.
 func (q *inquiry) end(watch transactionEnd) transactionEnd {
 	if watch == nil && q != nil && q.found != nil {
 		return q.found.end

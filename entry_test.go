@@ -258,7 +258,8 @@ func TestEntryHasEveryFieldOfARow(t *testing.T) {
 	}
 }
 
-// The acceptance of a loss changes the log as a whole, and a refused export names no entry.
+// Two kinds of audit records name no entry: an accepted loss concerns the whole log, and a refused export was for many
+// entries.
 func TestAuditRecordsWithoutAnEntryDecodeTheirOwnJSON(t *testing.T) {
 	change := processlog.AuditRecord{Action: "accept loss", Actor: "ann", Reason: "checked"}
 	written, err := json.Marshal(change)

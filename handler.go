@@ -265,7 +265,7 @@ func (c *Compensator) transactional(handler txHandlerFunc, s *settings) features
 	}
 }
 
-// calling does the same for a handler that begins its transaction late: see HandleCall.
+// calling converts a handler that begins its transaction late (see HandleCall) into the function that the engine runs.
 func (c *Compensator) calling(handler HandlerFunc, s *settings) features.CallHandler {
 	handler, codec := wrap(handler, c.cfg.Middleware, s.middleware), s.Codec
 	return func(ctx context.Context, begin func() (features.Transaction, error), row *processlog.Row) error {
@@ -383,8 +383,8 @@ func (c *Compensator) fitLease(businessType string, s *settings, usesTx bool, si
 			c.log.Warn("compensator: on SQLite no lease is renewed while a transactional handler writes; lease raised above the timeout", "type", businessType, "lease", enough)
 		}
 		s.lease = enough
-	// The library has no connections of its own here. The handlers may use the whole pool, which must also renew the
-	// leases.
+	// The library has no connections of its own here. The handlers may use the whole pool, and then no connection is left
+	// for the renewal of leases.
 	case size != 0 && size <= 3 && (c.connector == nil || oneWriter) && s.lease < s.timeout:
 		s.lease = enough
 		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", s.lease)

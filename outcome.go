@@ -22,8 +22,8 @@ func Permanent(err error) error { return verdict.Permanent(err) }
 func RetryAfter(d time.Duration, err error) error { return verdict.RetryAfter(d, err) }
 
 // Snooze runs the entry again after d without a failure and without spending an attempt. d is kept between 100 ms and
-// 100 years. If d is 0 or less, the type's schedule decides. The wait is then the one after the entry's latest failure,
-// or after a first failure if there was none. An entry may be snoozed without end: see HandlerConfig.MaxWait.
+// 100 years. If d is 0 or less, the type's schedule decides. The schedule then returns the wait for the number of
+// failures so far, or for a first failure if there was none. An entry may be snoozed without end: see HandlerConfig.MaxWait.
 func Snooze(d time.Duration) error { return verdict.Snooze(d) }
 
 // Unavailable returns an error which says that the handler needs something that is down, for example a service. It

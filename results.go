@@ -45,15 +45,15 @@ func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType st
 	}))
 }
 
-// HandleCall registers a handler in two parts. call works outside the database, for example at a partner, and no
-// transaction is open meanwhile. If call returns nil, the library begins a transaction and calls then in it with the
-// result. The same transaction stores the result and the success, as that of HandleTx does. then has the limits of a
-// handler of HandleTx.
+// HandleCall registers a handler that consists of two functions. The function call works outside the database, for
+// example at a partner, and no transaction is open meanwhile. If call returns nil, the library begins a transaction and
+// runs the function then in it, with the result of call. This transaction also stores the result and the success. The
+// function then has the limits of a handler of HandleTx.
 //
-// then takes effect exactly once for an entry that the handler ended as succeeded. call runs at least once: pass
-// Entry.CallKey to the partner. If then fails, all its writes are rolled back and the attempt has failed with its error.
-// The next attempt runs call again, with the same CallKey, because the result of the earlier call is stored nowhere. So
-// then must not refuse what a retry cannot mend, unless a compensation undoes the call.
+// If the handler ends the entry as succeeded, the writes of then happen exactly once. The function call runs at least
+// once, so pass Entry.CallKey to the partner. If then fails, all its writes are rolled back, and the attempt has failed
+// with its error. The next attempt runs call again with the same CallKey, because the earlier result is not stored. So
+// the function then must not refuse what a retry cannot mend, unless a compensation undoes the call.
 //
 // HandlerConfig.Timeout holds for call and then together. Middleware wraps both at once. The result is encoded after then
 // has returned, so then may complete a result that is a pointer. HandlerConfig.Concurrency is not lowered for the pool:

@@ -292,7 +292,7 @@ func (r Rate) interval() time.Duration {
 	return (r.Per + time.Duration(r.Starts) - 1) / time.Duration(r.Starts)
 }
 
-// isSet reports whether any field but Of is set.
+// isSet reports whether any field is set.
 func (l *Limit) isSet() bool {
 	return l.Rate != (Rate{}) || l.Burst != 0 || l.Concurrent != 0 || l.Key != nil || l.Of != ""
 }

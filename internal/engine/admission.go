@@ -41,7 +41,8 @@ type Admission struct {
 	// Joined is called before one call of the handler begins for several attempts.
 	Joined func(batch []*Attempt)
 
-	// Readmit reports whether an attempt may run alone. It is called after a shared call without a verdict for each entry.
+	// Readmit reports whether an attempt may run alone. If a shared call returned no verdicts, Readmit is called for each of
+	// its attempts.
 	Readmit func(a *Attempt) bool
 
 	// CallEnded is called when a shared call ends, before the attempts end. The call has a verdict for each attempt if whole
@@ -87,7 +88,8 @@ var allowAll = Admission{
 	RunBegins: func() {},
 }
 
-// Admit attaches an admission to the type. set replaces functions of it. Call Admit at registration.
+// Admit attaches an admission to the type. The function set replaces those functions of a that the feature needs. Call
+// Admit at registration.
 func (t *Type) Admit(set func(a *Admission)) {
 	a := allowAll
 	set(&a)
@@ -254,8 +256,8 @@ func (t *Type) ClaimBy(c Claimer) { t.claimer = c }
 //   - A claim takes a slot for each call that it may start, before it leases rows. The callers of Take are the
 //     scanner, the reconciler, and ClaimKnown. A lease without a slot would end unused and count as lost.
 //   - The claim adjusts its slots. A claim of a serial type keeps one slot while it searches (Type.searching). When it
-//     knows how many calls it needs, it takes more slots or releases some (Engine.adjustSlots). After its statement it releases
-//     the slots of calls for which it has leased no row.
+//     knows how many calls it needs, it takes more slots or releases some (Engine.adjustSlots). After its
+//     statement it releases the slots of calls for which it has leased no row.
 //   - The calls of the leased rows own the slots from then on. Type.calls counts these calls. The engine frees the slot
 //     of a call that does not start, in deadLetter, giveBack and giveUpBlocked.
 //   - The call of one entry frees its slot in Engine.Finish. Attempts of one call share a slot. ShareSlot says how many
@@ -343,8 +345,9 @@ type Grouping interface {
 	Due() bool
 
 	// Look is called while entries of the type wait for others and a claim could begin. It returns a function, or the time
-	// at which to call Look again. The function asks the database how much longer the entries may wait. It returns Never if
-	// no entry is due. The engine calls it in a goroutine, and calls Look again only after it has returned.
+	// at which to call Look again. The function asks the database how much longer the entries may wait, and
+	// returns Never if no entry is due. The engine runs the function in a goroutine. It calls Look again only after the
+	// function has returned.
 	Look(now time.Time) (look func() time.Duration, next time.Time)
 
 	// More is called when a claim got as many entries as it asked for. The next Look then returns a function.
@@ -361,9 +364,9 @@ const (
 	companies
 )
 
-// MostSharedLosses is the number of lost leases from which on an entry must run alone. An entry loses no more leases than
-// this by crashes of other entries in its call. At least one of the leases that crashBudget allows is then left for the
-// run alone, whose crash is the entry's own.
+// MostSharedLosses is the number of lost leases from which on an entry must run alone. Other entries of a shared call can
+// cost an entry at most this many leases. crashBudget then allows at least one more. That lease is for a run alone, and a
+// crash of that run is caused by the entry itself.
 const MostSharedLosses = crashBudget - 1
 
 // Group attaches a grouping to the type. Call it at registration.
@@ -426,7 +429,7 @@ func (t *Type) callsOf(n int, row func(i int) *processlog.Row) int {
 // sharedSlot is the slot of a call that several attempts share.
 type sharedSlot struct{ left atomic.Int32 } // number of attempts that must end before the slot is free
 
-// ShareSlot makes the attempts of one call share its slot. The end of the n-th of them frees the slot.
+// ShareSlot makes the attempts of one call share its slot. The slot is freed when n of them have ended.
 func ShareSlot(batch []*Attempt, n int) {
 	slot := new(sharedSlot)
 	slot.left.Store(int32(n))

@@ -65,8 +65,8 @@ func (r *reserved) Use(keep int) bool {
 // withSlots counts the calls of a type.
 func withSlots(t *Type) { t.CountSlots(&counted{size: t.Concurrency}) }
 
-// A commit that came long after its Record finds the lease ended that the entry was inserted with. Claimed under its own token,
-// the entry has lost nothing, and is no suspect.
+// An entry is inserted with a lease, and its transaction commits only after the lease has ended. The process then claims the
+// entry with the token of that lease. This lease does not count as lost, so the entry is no suspect.
 // Failure: F61
 func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
 	var lost []int
@@ -147,7 +147,8 @@ func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 	})
 }
 
-// The engine sorts out attempts that come too late in place. It must know before how many calls the blocked ones leave free.
+// The engine removes attempts that come too late from their slice in place. Before that, it must count the calls that the
+// blocked attempts leave free.
 // Failure: F107
 func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 //
 //	stuck       needRenewal sets it when the handler has exceeded its timeout by stuckAfter. prepare resets it.
 //	renewing    lapsed sets it when a shared call returns after the lease has ended. prepare resets it.
-//	returned    finish sets it when the last handler call has returned. It is atomic and stays set.
+//	returned    Finish sets it when the last handler call has returned. It is atomic and stays set.
 //	lapsed      loseLocked sets it when the lease is lost after the handler has returned. It stays set.
 //	gone        endLocked sets it when the lease is lost before the handler has returned, or when a change has made the
 //	            attempt obsolete. It stays set.
@@ -93,8 +93,8 @@ func (a *Attempt) compensating() bool { return a.Row.State == processlog.Compens
 // stuckLocked reports whether the handler was found stuck and has not returned since.
 func (a *Attempt) stuckLocked() bool { return a.stuck && !a.renewing && !a.returned.Load() }
 
-// endLocked ends the attempt of an entry that this process no longer owns. It sets gone because a context that has
-// already timed out keeps its first cause.
+// endLocked ends the attempt of an entry that this process no longer owns. The context does not always show this, because
+// a context that has already timed out keeps that cause. So endLocked also sets gone.
 func (a *Attempt) endLocked(cause error) {
 	a.gone = true
 	a.cancel(cause)

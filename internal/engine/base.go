@@ -207,7 +207,8 @@ var noWatcher = Watcher{
 	Round:    func(context.Context) {},
 }
 
-// Watch lets set replace functions of the engine's Watcher. Call it before anything is recorded or run.
+// Watch calls set, which replaces those functions of the engine's Watcher that the feature needs. Call it before anything
+// is recorded or run.
 func (e *Engine) Watch(set func(w *Watcher)) { set(&e.watcher) }
 
 // Held returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason why not.

@@ -26,8 +26,8 @@ func (s *slowToSettle) Settle(_ context.Context, _ processlog.Token, outcomes []
 	return []processlog.Settled{{Applied: true, State: outcomes[0].To}}, nil
 }
 
-// A person accepts what was lost before. A success that is stored afterwards must not count as older, whenever its handler started or
-// its first try was made.
+// A person accepts a loss of data. A success that is stored after that is newer than the loss. It stays newer even if its
+// handler started, or its first try was made, before the person accepted the loss.
 func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
 		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {
@@ -123,7 +123,7 @@ func TestNothingIsClaimedWhileAWatcherHoldsTheProcess(t *testing.T) {
 	require.Empty(t, store.released)
 }
 
-// Without a queue a claim begins with a read, and ends with it if the server has gone.
+// Without a queue, a claim first reads due entries. If the server does not answer this read, Watcher.Failed is called.
 func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
 	failed := 0
 	e, _, typ := watching(t, func(w *Watcher) { w.Failed = func() { failed++ } })

@@ -95,9 +95,9 @@ func unleased(ids []processlog.ID) []processlog.Wanted {
 	return want
 }
 
-// picker decides for each claimable row whether the claim takes it. It takes only rows that this process can run or
-// must count. It admits few suspects at a time. A suspect is an entry that may have crashed a process. Its lease would
-// count as lost even if it never ran.
+// picker decides for each claimable row whether the claim takes it. It takes only rows that this process can
+// run, and rows whose lost lease it must count. It admits few suspects at a time. A suspect is an entry that may have
+// crashed a process. Its lease would count as lost even if it never ran.
 //
 // The store calls accept while it holds the row locks. accept therefore reads only memory and does not block.
 type picker struct {
@@ -212,7 +212,7 @@ func (p *picker) leave(found processlog.Claimed) processlog.Claimed {
 type Known struct {
 	Type  *Type
 	Mine  []processlog.Row // leased; each call that they need holds a slot
-	Asked time.Time        // before the statement was sent by which this process got the leases
+	Asked time.Time        // time just before the statement that took the leases was sent
 
 	Gone  []processlog.ID // they do not exist, or have ended
 	Spare []processlog.ID // claimable entries for which no call was left

@@ -104,7 +104,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	return e
 }
 
-// Register adds a type, before Run. attach are the features of the type. Errors name what is wrong.
+// Register adds a type. Call it before Run. The functions in attach add features to the type. Errors name what is wrong.
 func (e *Engine) Register(t Type, attach ...func(t *Type)) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -137,8 +137,8 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	}
 }
 
-// ChangedUnseen is Changed for a transaction whose end this process does not see. It polls the database for the commit,
-// unless Changed would do nothing.
+// ChangedUnseen calls Changed once a poll of the database has found the commit. It is for a transaction whose end this
+// process does not see. It does not poll if Changed would do nothing.
 func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 	after, err := ch.After(before)
 	if err != nil || after.Version == before.Version {
@@ -263,7 +263,7 @@ func (e *Engine) Close() {
 
 const closeTimeout = 5 * time.Second
 
-// Batcher has the methods of a batcher of package groupcommit with which the engine waits for it.
+// Batcher is a batcher of package groupcommit that the engine can wait for.
 type Batcher interface {
 	Done() <-chan struct{}
 	Quiet() bool

@@ -246,7 +246,7 @@ func (e *Engine) Renew(ctx context.Context) {
 	}
 }
 
-// sleepUntilHeld waits until an attempt is held, and then for the next round. Rounds come at multiples of interval, counted from
+// sleepUntilHeld waits until an attempt is held, and then for the next round. Rounds come at multiples of interval after
 // began, however long nothing was held. sleepUntilHeld returns false when ctx has ended.
 func (e *Engine) sleepUntilHeld(ctx context.Context, began time.Time, interval time.Duration) bool {
 	select {

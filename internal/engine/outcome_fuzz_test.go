@@ -148,7 +148,7 @@ func FuzzOutcome(f *testing.F) {
 	})
 }
 
-// fuzzSchedule is a schedule that answers anything, or does not.
+// fuzzSchedule returns a schedule that returns any delay or panics.
 func fuzzSchedule(mood byte, d time.Duration) func(int) time.Duration {
 	switch mood {
 	case 0:
@@ -163,7 +163,7 @@ func fuzzSchedule(mood byte, d time.Duration) func(int) time.Duration {
 	}
 }
 
-// requireLegal is the contract's table of transitions.
+// requireLegal requires that the contract of the table allows the transition from row to o.
 func requireLegal(t *testing.T, handled *Type, row *processlog.Row, o processlog.Outcome) {
 	t.Helper()
 	require.Equal(t, []any{row.ID, row.Epoch, row.Version}, []any{o.ID, o.Epoch, o.Version}, "fences are the claim's")

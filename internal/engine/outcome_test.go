@@ -17,7 +17,7 @@ import (
 
 var errDownstream = errors.New("downstream said no")
 
-// outcomeType is a type with a fixed schedule, of three attempts and two compensations.
+// outcomeType returns a type with a fixed schedule, three attempts and two attempts of the compensation.
 func outcomeType(compensates bool) *Type {
 	t := &Type{Name: "close_order", MaxAttempts: 3, MaxCompensateAttempts: 2, Retry: fixed(time.Minute), Timeout: 30 * time.Second}
 	if compensates {
@@ -28,14 +28,14 @@ func outcomeType(compensates bool) *Type {
 
 func fixed(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 
-// attempted is a row as claimed for an attempt.
+// attempted returns a row as a claim returns it.
 func attempted(state processlog.State, failures, undone int) *processlog.Row {
 	return &processlog.Row{
 		ID: processlog.RowID(7), State: state, ProcessCount: failures, CompensateCount: undone, Version: 41, Epoch: 3, DeliveryCount: 1, LastError: "the failure before",
 	}
 }
 
-// faulted is a row that has met the server's condition n times in a row.
+// faulted returns a copy of row after n consecutive attempts that ended with a server fault.
 func faulted(row *processlog.Row, n int) *processlog.Row {
 	changed := *row
 	changed.Faults = row.Faults.In(row)
@@ -43,7 +43,7 @@ func faulted(row *processlog.Row, n int) *processlog.Row {
 	return &changed
 }
 
-// downed returns row after n errors of the whole server in a row.
+// downed returns a copy of row after n consecutive attempts that ended with an outage of the whole server.
 func downed(row *processlog.Row, n int) *processlog.Row {
 	changed := *row
 	changed.Faults = row.Faults.In(row)
@@ -141,7 +141,7 @@ func TestOutcomeFollowsTheContract(t *testing.T) {
 	}
 }
 
-// aged is an entry that was recorded so long before its claim, by the database's clock.
+// aged returns a copy of row whose age is the given one, by the database's clock.
 func aged(row *processlog.Row, age time.Duration) *processlog.Row {
 	old := *row
 	old.CreatedAt = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
@@ -331,8 +331,8 @@ func TestOutcomeRemembersThatTheTimeHadPassed(t *testing.T) {
 	}
 }
 
-// TestFaultsFollowTheErrors: each error follows a row of epoch 3. The faults are those of the outcome, or nil if the row's
-// stay.
+// TestFaultsFollowTheErrors: each error follows a row of epoch 3. The faults are those of the outcome. They are nil if
+// the row keeps its faults.
 // Failure: F74, F119
 func TestFaultsFollowTheErrors(t *testing.T) {
 	fresh, undo := attempted(processlog.Pending, 0, 0), attempted(processlog.Compensating, 3, 0)

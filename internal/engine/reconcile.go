@@ -14,7 +14,7 @@ import (
 )
 
 // scanTimeout limits each read of the reconciler, so that a dead connection cannot block its rounds forever. It is
-// long, because some servers read many rows where others skip them.
+// long, because some servers read many rows that other servers skip.
 const scanTimeout = time.Minute
 
 // ReadHeads reads the earliest entry of each type and state. It reports its error to Health.
@@ -112,7 +112,7 @@ func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *
 }
 
 // OverdueAfter returns how long an entry may be due before it counts as lost by the source. A source that knows
-// only this process's entries never knew the others, so the grace is then 0.
+// only this process's entries never knew the others. OverdueAfter then returns 0.
 func (e *Engine) OverdueAfter() time.Duration {
 	if e.source.Reach() == ReachOwn {
 		return 0
@@ -182,7 +182,7 @@ func (e *Engine) countStuck() {
 			ids = append(ids, a.Row.ID)
 		}
 		// Take no slots, because none of these entries runs. If stuck handlers hold all slots, no other claim would reach
-		// these entries. If slots are free, overdue still leaves these entries to countStuck.
+		// these entries. The method overdue leaves these entries to countStuck even if slots are free.
 		found, err := e.claimOnly(t, unleased(ids), len(ids), true)
 		if err != nil {
 			continue // the next round tries again

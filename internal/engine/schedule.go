@@ -54,7 +54,8 @@ func (c *claimSchedule) Wake() {
 	}
 }
 
-// Expect schedules a claim of a type, because an entry of the type is due after the duration in. It adds the time that entries of the type wait for others.
+// Expect schedules a claim of a type, because an entry of the type is due after the duration in. The claim comes later by
+// the time that due entries of the type wait for others.
 func (c *claimSchedule) Expect(businessType string, in time.Duration) {
 	now := time.Now()
 	c.mu.Lock()
@@ -175,17 +176,17 @@ func (c *claimSchedule) Notified() (names []string, notified []int) {
 	return c.names, notified
 }
 
-// Postpone delays the next claim of a type by wait, because a source has answered that no entry is due sooner. It does
-// nothing if the type was notified since the source was asked. notified is the number that Notified returned then. Such an old answer would hide an entry enqueued meanwhile until the
-// next look.
+// Postpone delays the next claim of a type by wait, because a source has answered that no entry is due sooner. notified is
+// the number that Notified returned before the source was asked. If the type was notified since then, Postpone does
+// nothing: the answer may not include an entry that was enqueued meanwhile.
 //
-// It also does nothing in these cases, where the queue's answer is not enough:
+// Postpone also does nothing in these cases, where the source's answer is not enough:
 //
 //   - A claim is running. Its result will say when the next claim is worthwhile.
-//   - The database holds a backlog that the queue does not know.
-//   - The database has refused a claim, and due is the end of the pause.
+//   - The database holds a backlog that the source does not know.
+//   - The database has refused a claim, and the next claim is due at the end of the pause.
 //
-// It never postpones beyond twice peekInterval plus the wait for others, because the queue answers again before that.
+// It never postpones beyond twice peekInterval plus the wait for others, because the source answers again before that.
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,12 +274,12 @@ const (
 //     other.
 //   - due and later: later keeps due times that due no longer shows. After a claim from the database, next takes the
 //     earliest of them. begin drops those that have passed.
-//   - due and notified: each event that may make due earlier increments notified. postpone is the only one that makes due
-//     later without a claim. It does so only if notified is unchanged since the queue was asked.
-//   - claiming: at most claimsInFlight. While it is above 0, postpone does nothing and no look begins.
+//   - due and notified: each event that may make due earlier increments notified. Postpone is the only function that makes
+//     due later without a claim. It does so only if notified is unchanged since the queue was asked.
+//   - claiming: at most claimsInFlight. While it is above 0, Postpone does nothing and no look begins.
 //   - full and fulls: a claim that got all it asked for sets full and increments fulls. A claim that got less clears full,
 //     unless fulls has changed since that claim began. A refused claim clears full. If wait is above 0, full is never set.
-//   - backlog and overflows: overflow sets backlog and increments overflows. Only a claim that asked the database and got
+//   - backlog and overflows: Overflow sets backlog and increments overflows. Only a claim that asked the database and got
 //     less than it asked for clears backlog, unless overflows or fulls has changed since that claim began.
 //   - wait, grouping and looking: if wait is 0, no code uses grouping, and looking is false.
 //   - offered and runnable: runnable is at most offered. Only claims of a type with an Order or a Claimer set them.
@@ -331,8 +332,9 @@ func (s *typeSchedule) lingers(now time.Time) bool {
 	return s.wait > 0 && now.Before(s.due) && !now.Before(s.due.Add(-s.wait)) && !now.Before(s.closed)
 }
 
-// ask returns how many entries a claim asks the source for so that about n of them are not blocked. It goes by the last
-// claim. Otherwise a claim for a few free slots would bring little but blocked entries, as often as there are any.
+// ask returns how many entries a claim asks the source for, so that about n of them are not blocked. It assumes the same
+// share of blocked entries as in the last claim. If a claim asked for n only, it could get blocked entries alone, again and
+// again.
 func (s *typeSchedule) ask(n int) int {
 	if s.offered == 0 {
 		return n
@@ -374,7 +376,7 @@ func (s *typeSchedule) sooner(due time.Time) bool {
 	return true
 }
 
-// keep remembers a due time in later. next uses it when the queue has lost the entry.
+// keep remembers a due time in the field later. The method next uses it when the queue has lost the entry.
 func (s *typeSchedule) keep(due time.Time) {
 	place, _ := slices.BinarySearchFunc(s.later, due, time.Time.Compare)
 	if place < laterKept {

@@ -42,8 +42,8 @@ func (s *wantedOnly) Claim(_ context.Context, want []processlog.Wanted, _ proces
 	return processlog.Claimed{}, nil
 }
 
-// searching is an engine with a serial type of 100 slots. search is called while a claim searches for entries that are
-// not blocked, and returns how many of the found entries are not.
+// searching returns an engine with a serial type that has 100 slots. The function search is called while a claim searches
+// for entries that are not blocked. It returns how many of the found entries are not blocked.
 func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *Type, *offering, *wantedOnly) {
 	t.Helper()
 	store, offers := &wantedOnly{}, &offering{}
@@ -72,8 +72,8 @@ func claimWith(e *Engine, typ *Type) claimResult {
 	return e.claimDue(typ, typ.slots.Take(typ.callsFor(processlog.MaxRows)))
 }
 
-// The next entries of keys whose entries end during a search need the slots. The slot that the search holds lets the entry
-// run that has been due for longest.
+// While a claim searches, entries end, and the next entries of their keys need slots. So the search holds only one slot. It
+// keeps that slot for the entry that has been due for longest.
 func TestSearchForEntriesThatAreNotBlockedHoldsOneSlot(t *testing.T) {
 	for name, reach := range map[string]Reach{"queue": ReachAll, "database": ReachNone} {
 		t.Run(name, func(t *testing.T) {

@@ -370,9 +370,9 @@ func (e *Engine) OfferAgain(a *Attempt, in time.Duration) {
 // Backoff returns the pause after a number of consecutive failures of a statement that is retried until it succeeds.
 func Backoff(failures int) time.Duration { return delay(settleBackoff, failures) }
 
-// Settlement is a set of functions by which a feature takes part in storing outcomes. All functions are
-// set. They do nothing unless the feature has replaced them with Engine.Settle. The goroutines that store outcomes call the
-// functions, which do not block.
+// Settlement is a set of functions by which a feature takes part in storing outcomes. All functions are set. They do
+// nothing unless the feature has replaced them with Engine.Settle. The goroutines that store outcomes call the functions,
+// which do not block.
 type Settlement struct {
 	// Ordered reports whether entries of a type may be blocked by others of their type. The type need not run here.
 	Ordered func(businessType string) bool
@@ -427,7 +427,8 @@ var noPart = Settlement{
 	Moved:     func(*processlog.Row, processlog.State) {},
 }
 
-// Settle attaches a settlement to the engine. set replaces functions of it. Call Settle before Run.
+// Settle attaches a settlement to the engine. The function set replaces those functions of s that the feature needs. Call
+// Settle before Run.
 func (e *Engine) Settle(set func(s *Settlement)) {
 	s := noPart
 	set(&s)

@@ -30,8 +30,8 @@ type Type struct {
 	Run        func(ctx context.Context, row *processlog.Row) error
 	RunAttempt func(a *Attempt) Result
 
-	// Ready, if set, is called before Run, and before RunAttempt. If it returns an error, the
-	// attempt ends with that error and no handler is called.
+	// Ready, if set, is called before Run and RunAttempt. If it returns an error, the attempt ends with that error, and no
+	// handler is called.
 	Ready func(ctx context.Context, row *processlog.Row) error
 
 	// At most one of these two is set.
@@ -138,8 +138,9 @@ func (ts *types) leaseRange() leaseRange {
 	return ts.leases
 }
 
-// LookEvery returns how often a source is asked at least when entries are due. It is at most the shortest lease, so that the scanner sees
-// a leased entry before its lease ends. An entry enqueued behind one that is already due wakes no scanner.
+// LookEvery returns the longest time between two questions to a source about due entries. It is at most the shortest lease,
+// so that the scanner sees a leased entry before its lease ends. An entry that is enqueued while another one is already due
+// does not wake the scanner.
 func (ts *types) LookEvery() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
 
 // renewInterval returns the time between two rounds of the renewer. It is short enough for the shortest lease. Most

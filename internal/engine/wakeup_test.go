@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// waiting is an engine of which an entry waits for a slot: due, and no claim under way.
+// waiting returns an engine with a due entry that waits for a slot. No claim is under way.
 func waiting(t *testing.T, taken int) (*Engine, *Type) {
 	t.Helper()
 	return waitingOn(t, taken, Config{})
@@ -87,7 +87,7 @@ func TestSleepingScannerIsWokenForAnEarlierEntry(t *testing.T) {
 	require.True(t, woken(e.claimSchedule))
 }
 
-// Who cannot claim what he enqueues has to tell the others.
+// A process that enqueues an entry and cannot claim it must notify the other processes.
 func TestScannerKnowsWhetherAClaimCouldBegin(t *testing.T) {
 	for name, hinder := range map[string]func(typeSchedule *typeSchedule, typ *Type){
 		"two claims under way": func(typeSchedule *typeSchedule, _ *Type) { typeSchedule.claiming = claimsInFlight },
@@ -117,8 +117,8 @@ func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	require.False(t, typeSchedule.wants(typ, time.Now()))
 }
 
-// Every process hears that an entry is due, and one gets it: those that come for nothing come later the next time, and
-// not in step.
+// Every process is notified of a due entry, and one process claims it. The others find nothing. They wait for a random time
+// before their next claim, so that they do not claim at the same moment again.
 func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
 	e, typ := waiting(t, 0)
 	typeSchedule := e.claimSchedule.byType[typ.Name]
@@ -154,8 +154,8 @@ func (s *oneBusy) Settle(_ context.Context, token processlog.Token, _ []processl
 	return []processlog.Settled{{Applied: true, State: processlog.Succeeded}}, nil
 }
 
-// An outcome whose row is locked may cost a lock wait each time it is offered: those of free rows must not be
-// in the same statement.
+// Each try to store an outcome may wait for a lock on its row. So a retry of such an outcome must not be in one statement
+// with outcomes of free rows.
 // Failure: F27
 func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	store := &oneBusy{left: 3, settled: make(chan struct{}), tokens: make(map[processlog.Token]bool)}
