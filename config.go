@@ -74,7 +74,7 @@ type Config struct {
 
 	IgnoreLoss bool // IgnoreLoss turns off the detection of losses that StopOnLoss describes. Do not set both
 
-	Operations  *Operations   // Operations turns on cases, rights and the audit log for people: see package admin. If Operations is nil, the library reads and writes none of their tables
+	Operations  *Operations   // Operations turns on cases, rights and the audit log for people: see package admin. If Operations is nil, the library neither reads nor writes the tables of package admin
 	MaxContent  int           // maximum size of an entry's content in bytes. Default 256 KiB, at most 8 MiB
 	StopTimeout time.Duration // how long Run waits for running handlers when it ends. The contexts of the handlers end with ErrStopping after two thirds of StopTimeout. Default 30 s
 

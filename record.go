@@ -28,11 +28,11 @@ type Options struct {
 	// space. The key prevents a second entry as long as its entry is kept: see Config.Keep.
 	IdempotencyKey IdempotencyKey
 
-	Delay time.Duration // time until the entry is due. The entry never starts earlier by the database's clock
+	Delay time.Duration // time until the entry is due. By the database's clock, the entry never starts before this time has passed
 	At    time.Time     // time at which the entry is due. Set Delay or At, not both. The clock of this process turns At into a delay
 
-	// The following four ids help people to find the entry. The library only lists and shows them. Each has at most 64
-	// characters.
+	// The following four ids help people to find the entry. The library only lists and shows them. Each of these ids
+	// has at most 64 characters.
 	BatchID       string // id of a group of entries that were recorded together, for example of an upload or a job's run. It has no trailing space
 	BusinessID    string // id of the thing that the work changes, for example of an order
 	BusinessExtID string // a second id of that thing, for example the id of a payment at a partner

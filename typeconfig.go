@@ -70,7 +70,7 @@ type HandlerConfig[T any] struct {
 	// least once, and its attempts are counted separately. The first attempt of Compensate finds the handler's error in
 	// Entry.LastError. A compensation never runs after a success, unless a person asks for it with
 	// RequeueOptions.Compensate. If the content does not decode as T, the entry stays compensating. Until MaxWait has
-	// passed, this costs no attempt.
+	// passed, content that does not decode costs no attempt.
 	Compensate func(ctx context.Context, e *Entry, v T) error
 
 	// CompensateTx undoes an entry in a transaction instead, exactly once. CompensateTx fits every kind of handler. If
@@ -205,11 +205,11 @@ const batchConcurrency = 4
 // latest entries got Unavailable or took longer than HandlerConfig.Timeout. Calls of handlers and of compensations
 // count, and each entry counts once. Entries that wait for an open breaker spend no attempt. Other types continue.
 //
-// After a pause the entry that has been due longest is tried alone. The breaker closes unless that call fails in the
-// same way. A call with a batch counts as failed if every entry got Unavailable, or if the call returned an error after
-// its timeout. If an entry is older than MaxWait, its call also costs the entry an attempt, and still counts for the
-// breaker. Each Run starts with a closed breaker. The zero value means no breaker. If any field is set, the others get
-// their defaults.
+// After a pause the entry that has been due longest is tried alone. The breaker closes unless the call of this entry
+// also ends with Unavailable or a timeout. A call with a batch counts as failed if every entry got Unavailable, or if
+// the call returned an error after its timeout. If an entry is older than MaxWait, its call also costs the entry an
+// attempt, and still counts for the breaker. Each Run starts with a closed breaker. The zero value means no breaker. If
+// you set any field of a Breaker, the other fields get their defaults.
 type Breaker struct {
 	Of    int           // number of latest entries that the breaker considers. The breaker cannot open before Of entries have ended. Default 20, at most 1000
 	Share float64       // the breaker opens when at least this share of the latest Of entries has failed. Share is above 0 and at most 1. Default 0.5

@@ -39,7 +39,7 @@ type Config struct {
 	StatsEvery    time.Duration // interval of Observer.Measured. Default 10 s
 
 	Observer Observer     // called for each event of the Intake
-	Logger   *slog.Logger // logs messages for operators, never with content. Default slog.Default()
+	Logger   *slog.Logger // Logger logs messages for operators, never with content. Default slog.Default()
 }
 
 func (cfg Config) withDefaults() Config {

@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// Config configures a Publisher. NewPublisher copies it, fills in the defaults named below, and reports all invalid
-// fields at once, each as a *compensator.FieldError.
+// Config configures a Publisher. NewPublisher copies the Config, fills in the defaults named below, and reports all
+// invalid fields at once, each as a *compensator.FieldError.
 type Config struct {
 	// Timeout limits how long a message or a batch waits until Publish returns. After that its outcome is ErrNoAnswer.
 	// The context of the handler may end sooner. The default is 10 s.
