@@ -249,7 +249,7 @@ func (k *strike) insist(most int, query string) error {
 // purge deletes old entries while everything else continues.
 func (k *strike) purge() error {
 	k.begin("database")
-	c, err := compensator.New(k.ctx, compensator.Config{DB: k.db})
+	c, err := compensator.New(k.ctx, compensator.Config{DB: k.db, Operations: &compensator.Operations{Attempts: true}})
 	if isServerError(err, 1205) {
 		return errNothingHit // The table is being altered at this moment.
 	}

@@ -190,7 +190,7 @@ func (s *soak) purge(st *stage) {
 	defer cancel()
 	var err error
 	if s.purger == nil {
-		if s.purger, err = compensator.New(ctx, compensator.Config{DB: st.db}); err != nil {
+		if s.purger, err = compensator.New(ctx, compensator.Config{DB: st.db, Operations: &compensator.Operations{Attempts: true}}); err != nil {
 			return
 		}
 	}

@@ -61,6 +61,7 @@ func Run(tb testing.TB, cfg Config) {
 		st.stopApps() // If the apps ran on, the dumps would contradict each other.
 	}
 	st.dump()
+	st.checkAttempts()
 	if rested {
 		st.stopApps()
 	}
