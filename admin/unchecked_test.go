@@ -165,6 +165,72 @@ func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	close(goes)
 }
 
+// TestAttemptThatAChangeDroppedIsOfUnknownOutcome takes entries away from running attempts, in each way that is possible.
+// Such an attempt may still have its effect, so the next action must be refused without Checked.
+// Failure: F119
+func TestAttemptThatAChangeDroppedIsOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	begun, goes := make(chan struct{}, 10), make(chan struct{})
+	slow, err := compensator.Handle(t.Context(), b.c, "slow", func(context.Context, *compensator.Entry, payment) error {
+		begun <- struct{}{}
+		<-goes
+		return nil
+	}, nil)
+	require.NoError(t, err)
+	d := b.admin(admin.Options{Access: everything})
+	ways := map[string]func(id compensator.EntryID, seen []admin.Seen) error{
+		"a person reschedules it": func(_ compensator.EntryID, seen []admin.Seen) error {
+			return joined(d.Change(t.Context(), mei, admin.Change{Action: admin.Reschedule, Entries: seen, Why: why, Delay: time.Hour}))
+		},
+		"a person cancels it": func(_ compensator.EntryID, seen []admin.Seen) error {
+			return joined(d.Change(t.Context(), mei, admin.Change{Action: admin.Cancel, Entries: seen, Why: why, Checked: true}))
+		},
+		"a service reschedules it": func(id compensator.EntryID, _ []admin.Seen) error {
+			return b.c.Reschedule(t.Context(), id, time.Hour)
+		},
+		"a service cancels it": func(id compensator.EntryID, _ []admin.Seen) error {
+			_, err := b.c.Cancel(t.Context(), id)
+			return err
+		},
+	}
+	ids := make(map[string]compensator.EntryID)
+	require.NoError(t, b.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		for way := range ways {
+			receipt, err := slow.Record(ctx, tx, payment{}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(way)})
+			if err != nil {
+				return err
+			}
+			ids[way] = receipt.ID()
+		}
+		return nil
+	}))
+	compensatortest.Run(t, b.c)
+	for range ways {
+		<-begun
+	}
+	seen := func(id compensator.EntryID) (admin.Line, []admin.Seen) {
+		lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
+		require.NoError(t, err)
+		return lines[0], []admin.Seen{{ID: id, Version: lines[0].Entry.Version}}
+	}
+	for way, drop := range ways {
+		_, held := seen(ids[way])
+		require.NoError(t, drop(ids[way], held), way)
+		line, now := seen(ids[way])
+		assert.True(t, line.OutcomeUnknown, way)
+		for _, action := range changes {
+			if action == admin.Reschedule || !d.Offers(t.Context(), mei, action, line) {
+				continue
+			}
+			var refused *admin.UncheckedError
+			require.ErrorAs(t, joined(d.Change(t.Context(), mei, admin.Change{Action: action, Entries: now, Why: why, Again: true})), &refused, "%s: %s", way, action)
+			assert.Equal(t, []compensator.EntryID{ids[way]}, refused.Unknown, "%s: %s", way, action)
+		}
+	}
+	close(goes)
+}
+
 // TestFinishedEntriesRunAgainOnlyWhenThatIsSaid requeues a finished entry. This must need Again, even with the right
 // RequeueSucceeded.
 // Failure: F119

@@ -1,6 +1,7 @@
 package processlog
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,7 +72,8 @@ var changeRules = map[Action]struct {
 
 // After returns the row as it is after the change. It returns a *StateError if the state of the row does not allow the
 // change, and an *OtherTypeError for an entry of another type. If the change would alter nothing, the result equals
-// before, including its version. This method contains all rules for the actions of services and people.
+// before, including its version. A store must also write the Faults of the result, unless they are zero. before needs no
+// Faults. This method contains all rules for the actions of services and people.
 func (ch Change) After(before Row) (Row, error) {
 	if ch.BusinessType != "" && ch.BusinessType != before.BusinessType {
 		return before, &OtherTypeError{IdempotencyKey: before.IdempotencyKey, Recorded: before.BusinessType, Asked: ch.BusinessType}
@@ -97,6 +99,11 @@ func (ch Change) After(before Row) (Row, error) {
 		after.UserName, after.Content, after.Headers, after.LastError, after.Erased = "", nil, nil, "", true
 		return after, nil
 	}
+	if ch.abandons(before) {
+		after.Faults = before.Faults.In(&before)
+		after.Faults.OutcomeUnknown = true
+		after.LastError = cmp.Or(before.LastError, abandoned) // A claim reads the Faults of a row only if its LastError is not empty.
+	}
 	after.State, after.EndedBy, after.DueIn = rule.to, rule.by, ch.Delay
 	switch ch.Action {
 	case ActionReschedule: // A running attempt keeps its lease, but its outcome will be dropped, because the version is another one.
@@ -116,6 +123,16 @@ func (ch Change) After(before Row) (Row, error) {
 	}
 	after.DeliveryCount, after.LeaseLeft = 0, 0
 	return after, nil
+}
+
+// abandoned is the LastError of an entry whose first attempt held it when the entry was cancelled or rescheduled.
+const abandoned = "compensator: an attempt held the entry when it was cancelled or rescheduled, so its outcome is unknown"
+
+// abandons reports whether the change drops the outcome of an attempt and also removes the attempt from DeliveryCount.
+// The attempt may have its effect all the same, so Faults must keep that its outcome is unknown. The other actions do
+// the same only after a person has checked the entry, or because the work is done.
+func (ch Change) abandons(before Row) bool {
+	return before.DeliveryCount > 0 && (ch.Action == ActionCancel || ch.Action == ActionReschedule && before.LeaseLeft > 0)
 }
 
 // AfterSeen works like After if the row still has the version in seen. Otherwise it returns ErrChanged.

@@ -116,7 +116,7 @@ var grantLines = []struct{ suffix, reader, operator string }{
 	{"", "SELECT", "SELECT, INSERT, UPDATE"},
 	{"_audit", "SELECT", "SELECT, INSERT"},
 	{"_meta", "SELECT", "SELECT"},
-	{"_fault", "SELECT", "SELECT"},
+	{"_fault", "SELECT", "SELECT, INSERT, UPDATE"},
 	{"_result", "SELECT", "SELECT"},
 	{"_attempt", "SELECT", "SELECT"},
 	{"_case", "SELECT", "SELECT, UPDATE"},

@@ -271,6 +271,9 @@ func (v *version) changed(after processlog.Row, now int64) *version {
 		next.result, next.attempts = nil, withoutErrors(v.attempts)
 		return next
 	}
+	if next.entry.LastError = after.LastError; after.Faults != (processlog.Faults{}) {
+		next.faults = after.Faults
+	}
 	next.nextAt = dueAt(now, after.DueIn)
 	if after.LeaseLeft == 0 {
 		next.leaseUntil = 0

@@ -16,6 +16,7 @@ var faultPromises = []storePromise{
 	{"FaultsOfManyEntriesAreStoredAtOnce", false, (*storeTest).faultsOfManyEntriesAreStoredAtOnce},
 	{"FaultsAreStoredWithTheirOutcomeOnly", false, (*storeTest).faultsAreStoredWithTheirOutcomeOnly},
 	{"FaultsOfDeadEntriesAreTold", false, ofOperations((*storeTest).faultsOfDeadEntriesAreTold)},
+	{"ChangeThatDropsAnAttemptKeepsThatItsOutcomeIsUnknown", false, ofOperations((*storeTest).changeThatDropsAnAttemptKeepsThatItsOutcomeIsUnknown)},
 	{"PurgeTakesTheFaultsToo", false, ofOperations((*storeTest).purgeTakesTheFaultsToo)},
 }
 
@@ -129,4 +130,26 @@ func (t *storeTest) purgeTakesTheFaultsToo() {
 	found, err := t.ops().FaultsOf(t.ctx, []processlog.ID{gone, stays})
 	require.NoError(t, err)
 	assert.Equal(t, map[processlog.ID]processlog.Faults{stays: faults}, found)
+}
+
+// changeThatDropsAnAttemptKeepsThatItsOutcomeIsUnknown cancels and reschedules entries. If an attempt holds the entry,
+// it may have its effect after the change. No other change may set Faults.
+func (t *storeTest) changeThatDropsAnAttemptKeepsThatItsOutcomeIsUnknown() {
+	for _, action := range []processlog.Action{processlog.ActionReschedule, processlog.ActionCancel} {
+		waiting, held, failed, done := t.insertOne("order"), t.insertOne("order"), t.insertOne("order"), t.insertOne("order")
+		t.settleFaults(failed.ID, processlog.Retrying, &processlog.Faults{ServerFaults: 1})
+		t.claimAll(token(1), time.Minute, held.ID, failed.ID, done.ID)
+		for _, id := range []processlog.ID{waiting.ID, held.ID, failed.ID} {
+			t.change(id, action)
+		}
+		t.change(done.ID, processlog.ActionComplete)
+		faults, err := t.ops().FaultsOf(t.ctx, []processlog.ID{waiting.ID, held.ID, failed.ID, done.ID})
+		require.NoError(t, err)
+		for id, unknown := range map[processlog.ID]bool{waiting.ID: false, held.ID: true, failed.ID: true, done.ID: false} {
+			row := t.load(id)
+			assert.Equal(t, unknown, faults[id].In(&row).OutcomeUnknown, "%s", action)
+			assert.Equal(t, unknown, row.LastError != "", "a claim reads the Faults of a row with an error only")
+		}
+		assert.Equal(t, "why", t.load(failed.ID).LastError, "the error of a failed attempt stays")
+	}
 }

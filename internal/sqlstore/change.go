@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -113,7 +114,7 @@ func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Cha
 // history). {lease} is 0 or lease_until. A change that keeps a lease, such as Reschedule, leaves the lease as it is. An
 // attempt that does not know of the change may still run, and no second attempt may run beside it.
 const moveRows = "UPDATE {log}{by id} SET state={state}, epoch={epoch}, process_count={process_count}, compensate_count={compensate_count}, delivery_count={delivery_count}," +
-	" ended_by={ended_by}, next_at={now}+{wait}, lease_until={lease}, version=version+1, token={token}, updated_at={stamp}" +
+	" ended_by={ended_by}, next_at={now}+{wait}, lease_until={lease}, version=version+1, token={token}, updated_at={stamp}{abandoned}" +
 	" WHERE id IN ({ids}) AND version={version}"
 
 // move writes the values that Change.After has computed, in one statement. No other code computes these values.
@@ -137,6 +138,7 @@ func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Ac
 			return map[bool]string{true: "0", false: "lease_until"}[rows[i].after.LeaseLeft == 0]
 		}, asIs),
 		"token", s.d.binary(rows[0].after.Token[:]),
+		"abandoned", s.abandonedErrors(ids, rows),
 		"ids", idList(ids),
 		"version", byRow("id", ids, func(i int) uint64 { return rows[i].before.Version }, decimal)))
 	if err == nil && changed != int64(len(rows)) {
@@ -145,5 +147,35 @@ func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Ac
 	if err != nil {
 		return fmt.Errorf("compensator: %s entry %s: %w", action, ids[0], err)
 	}
-	return nil
+	return s.moveFaults(ctx, tx, rows)
+}
+
+// abandonedErrors returns the assignment of last_error if Change.After has set one, and otherwise nothing.
+func (s *Store) abandonedErrors(ids []processlog.ID, rows []changedRow) string {
+	sets := func(r changedRow) bool { return r.after.LastError != r.before.LastError }
+	if !slices.ContainsFunc(rows, sets) {
+		return ""
+	}
+	return ", last_error=" + byRow("id", ids, func(i int) string {
+		if sets(rows[i]) {
+			return s.textLiteral(rows[i].after.LastError)
+		}
+		return "last_error"
+	}, asIs)
+}
+
+// moveFaults stores the Faults of the rows for which Change.After has set them.
+func (s *Store) moveFaults(ctx context.Context, tx processlog.Tx, rows []changedRow) error {
+	var ids []processlog.ID
+	faults := make(map[processlog.ID]*processlog.Faults)
+	for i := range rows {
+		if after := &rows[i].after; after.Faults != (processlog.Faults{}) {
+			ids = append(ids, after.ID)
+			faults[after.ID] = &after.Faults
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return s.writeFaults(ctx, tx, ids, rows[0].after.Token, func(id processlog.ID) *processlog.Faults { return faults[id] })
 }

@@ -321,7 +321,7 @@ func (c releaseCommand) run(m *storeTwins) {
 	numbers := m.committedOrGone(c.Entries)
 	m.same("release", func(s twinSide) any {
 		left, err := s.store.Release(m.ctx, s.ids(numbers), c.Token)
-		return []any{s.ourIDs(left.Busy), len(left.Rejected), s.err(err)}
+		return []any{slices.Sorted(slices.Values(s.ourIDs(left.Busy))), len(left.Rejected), s.err(err)} // The order is unspecified.
 	})
 }
 

@@ -166,6 +166,14 @@ return *$e, nil`,
 			sees: tests("TestUnknownOutcomesWaitForAWord"),
 		},
 		{
+			name: "dropped-attempt-had-no-effect", breaks: "G32",
+			what: "After a cancel or a reschedule, the attempt that held the entry counts as one without an effect.",
+			edits: []edit{
+				{"Change.After", `if $abandons($before) {`, `if false {`},
+			},
+			sees: tests("TestAttemptThatAChangeDroppedIsOfUnknownOutcome"),
+		},
+		{
 			name: "broken-tracer-fails-the-handler", breaks: "G33",
 			what: "A tracer that panics fails the attempt of the handler.",
 			edits: []edit{
