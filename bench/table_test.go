@@ -35,6 +35,9 @@ func TestBench(t *testing.T) {
 			found.Latencies = append(found.Latencies, l.measure())
 		}
 	}
+	if len(found.Contests)+len(found.Latencies) == 0 {
+		t.Errorf("-only %q: no contest's name contains this text", *only)
+	}
 }
 
 // given reports whether the flag was set on the command line.
