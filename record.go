@@ -20,7 +20,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Options say how an entry is processed. The zero value processes it at once after the commit.
+// Options say how an entry is processed. With the zero value, the entry is processed at once after the commit.
 type Options struct {
 	// IdempotencyKey identifies the business event. If the same event is recorded twice, the second Record changes
 	// nothing, and its receipt says Duplicate. Put the type into the key, for example "close-42" and "notify-42". If

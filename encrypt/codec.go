@@ -26,8 +26,8 @@ type Config struct {
 	Inner compensator.Codec // codec whose output is sealed. Default compensator.JSON
 
 	// ReadPlain also accepts content that is not sealed, for entries that were recorded before encryption was
-	// introduced. If it is set, the Codec also accepts plain content that an attacker writes into the table. So unset
-	// it when the earlier entries have ended.
+	// introduced. If ReadPlain is set, the Codec also accepts plain content that an attacker writes into the table. So
+	// unset it when the earlier entries have ended.
 	ReadPlain bool
 }
 

@@ -18,9 +18,9 @@ type Options struct {
 	// Identify is called for each request, concurrently, and must not read the body.
 	Identify func(r *http.Request) (admin.Actor, bool)
 
-	// Realm makes the browser ask for a name and a password. Set it if Identify reads r.BasicAuth. Then a 401 has the
-	// header WWW-Authenticate: Basic with this realm. Realm consists of printable ASCII characters. If it is empty, the
-	// pages send no such header, and your application provides a login page.
+	// Realm makes the browser ask for a name and a password. Set Realm if Identify reads r.BasicAuth. Then a 401 has
+	// the header WWW-Authenticate: Basic with this realm. Realm consists of printable ASCII characters. If it is empty,
+	// the pages send no such header, and your application provides a login page.
 	Realm string
 
 	// Base is the path of the handler, for example "/ops/log/". Base begins and ends with a slash. The handler needs
