@@ -33,7 +33,8 @@ type ConsumerConfig struct {
 	URL  string         // address of the broker, as Config.URL. Required
 	AMQP amqp091.Config // settings that the URL cannot express, as Config.AMQP
 
-	// Queue is the name of the queue to consume. The Consumer does not declare it. Run waits until the queue exists.
+	// Queue is the name of the queue to consume. The Consumer does not declare this queue. Run waits until the queue
+	// exists.
 	Queue string
 
 	// RefusedQueue takes a message if your function has failed for it and the log refuses it as well, for example because
