@@ -27,7 +27,7 @@ type Config struct {
 
 	// ReadPlain also accepts content that is not sealed, for entries that were recorded before encryption was
 	// introduced. If ReadPlain is set, the Codec also accepts plain content that an attacker writes into the table. So
-	// unset it when the earlier entries have ended.
+	// unset ReadPlain when the earlier entries have ended.
 	ReadPlain bool
 }
 

@@ -41,7 +41,7 @@ type Options struct {
 
 	// ErrorType returns a word for a kind of error that would otherwise be reported as "failed". An empty word keeps
 	// "failed". The first 32 different words are reported, each up to 64 bytes. All other words are reported as
-	// "_OTHER". ErrorType is called concurrently. If it panics, "failed" is reported.
+	// "_OTHER". ErrorType is called concurrently. If ErrorType panics, "failed" is reported.
 	ErrorType func(err error) string
 }
 

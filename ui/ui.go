@@ -33,8 +33,8 @@ type Options struct {
 	// Types says, for each business type, which parts of contents a reveal shows.
 	Types map[string]TypeView
 
-	// TrustedOrigins lists further origins whose forms may be posted, for example "https://ops.example.com". Set it if
-	// a proxy rewrites the Host header.
+	// TrustedOrigins lists further origins whose forms may be posted, for example "https://ops.example.com". Set
+	// TrustedOrigins if a proxy rewrites the Host header.
 	TrustedOrigins []string
 
 	// Logger logs failures. The default is slog.Default().

@@ -47,8 +47,8 @@ type ConsumerConfig struct {
 	// length limit nor a time to live on this queue. The default is Queue followed by ".refused".
 	RefusedQueue string
 
-	// Declare is optional. The Consumer calls it after each connect and before it consumes. Use it to declare queues,
-	// exchanges and bindings. The Consumer opens ch for this call and closes it afterwards.
+	// Declare is optional. The Consumer calls Declare after each connect and before it consumes. Use it to declare
+	// queues, exchanges and bindings. The Consumer opens ch for this call and closes it afterwards.
 	Declare func(ch *amqp091.Channel) error
 
 	// Prefetch is how many messages the Consumer works on at the same time. Prefetch is also the maximum number of
