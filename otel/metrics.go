@@ -114,7 +114,7 @@ func (t *Telemetry) countSettled(e observe.SettledEvent) {
 
 func (t *Telemetry) countDropped(e observe.SettledEvent) {
 	businessType, _ := t.ran.of(e.BusinessType)
-	t.metrics.dropped.Add(e.Context, 1, t.options(labels{businessType: businessType}).add...)
+	t.metrics.dropped.Add(e.Context, 1, t.options(labels{businessType: businessType, endedBy: string(e.EndedBy)}).add...)
 }
 
 func (t *Telemetry) countReconciled(e observe.ReconciledEvent) {

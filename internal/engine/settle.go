@@ -235,7 +235,7 @@ func (e *Engine) settled(done settlement, r processlog.Settled) {
 	}
 	if !r.Applied {
 		// Another process or an admin has moved the entry on. Losing this race is a normal result and not an error.
-		event.State, event.EndedBy = r.State, ""
+		event.State, event.EndedBy = r.State, r.EndedBy
 		e.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.Type.Name, "reported", o.To, "state", r.State)
 		e.dropped(a)
 		Tell(e.Base, e.Observer.OutcomeDropped, event)

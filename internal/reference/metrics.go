@@ -125,7 +125,7 @@ var metricAttributes = map[string]string{
 	"compensator.entry.waiting":          "`messaging.destination.name`, `compensator.state`",
 	"compensator.entry.oldest_overdue":   "`messaging.destination.name`",
 	"compensator.attempt.active":         "`messaging.destination.name`",
-	"compensator.attempt.dropped":        "`messaging.destination.name`",
+	"compensator.attempt.dropped":        "`messaging.destination.name`, `compensator.ended_by` (what ended the entry, if it has ended)",
 	"compensator.attempt.stuck":          "`messaging.destination.name`",
 	"compensator.breaker.open":           "`messaging.destination.name`",
 	"compensator.limit.waiting":          "`messaging.destination.name`",

@@ -193,7 +193,9 @@ func TestHandlerMayCancelItsOwnEntry(t *testing.T) {
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
-	require.Equal(t, compensator.Cancelled, harness.Next(t, dropped).State)
+	event := harness.Next(t, dropped)
+	require.Equal(t, compensator.Cancelled, event.State)
+	require.Equal(t, compensator.EndedByCancel, event.EndedBy, "the outcome did not come too late")
 	require.Equal(t, compensator.Cancelled, w.State(id))
 }
 

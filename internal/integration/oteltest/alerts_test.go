@@ -104,6 +104,14 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
 		"a case is past due": {load: well + `
   compensator_case_past_due_seconds{job="shop",instance="a",compensator_log="shop"} 0+60x60
 `, pages: []string{"CompensatorCasePastDue"}},
+		"handlers fail after their entries were completed or cancelled": {load: well + `
+  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail",compensator_ended_by="complete"} 0+2x60
+  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail",compensator_ended_by="cancel"} 0+2x60
+  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail",compensator_ended_by="person"} 0+2x60
+`},
+		"outcomes come after another process has ended the entries": {load: well + `
+  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail",compensator_ended_by="handler"} 0+2x60
+`, told: []string{"CompensatorDroppedOutcomes"}},
 		"a handler is stuck, a breaker open, and outcomes come late": {load: well + `
   compensator_attempt_stuck{job="shop",instance="a",messaging_destination_name="mail"} 1x60
   compensator_breaker_open{job="shop",instance="a",messaging_destination_name="mail"} 1x60

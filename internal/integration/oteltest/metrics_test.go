@@ -84,7 +84,9 @@ func TestMetricsShowWhatHappensToEntries(t *testing.T) {
 	w.live()
 	_, err := w.DB.Exec("UPDATE common_process_log_case SET due_at=due_at-2*86400000") // By default a case is due after one day.
 	require.NoError(t, err)
-	w.Eventually(func() bool { return w.series()["compensator.attempt.dropped{messaging.destination.name=dropped}"] == 1 }, "dropped")
+	w.Eventually(func() bool {
+		return w.series()["compensator.attempt.dropped{compensator.ended_by=cancel,messaging.destination.name=dropped}"] == 1
+	}, "dropped")
 	w.Eventually(func() bool {
 		s := w.series()
 		return s["compensator.attempt.active{messaging.destination.name=mail}"] == 0 &&

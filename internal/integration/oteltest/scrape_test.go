@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	promlabels "github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -146,7 +147,11 @@ func requireTold(t *testing.T, all told, expr parser.Expr) {
 				if m.Name == "__name__" || slices.Contains(fromPrometheus, m.Name) {
 					continue
 				}
-				assert.Truef(t, slices.ContainsFunc(labels[m.Name], m.Matches), "%v of %s", m, expr)
+				names := m.Matches
+				if m.Type == promlabels.MatchNotRegexp { // Such a matcher names the values that it excludes.
+					names = func(value string) bool { return !m.Matches(value) }
+				}
+				assert.Truef(t, slices.ContainsFunc(labels[m.Name], names), "%v of %s", m, expr)
 			}
 		}
 		return nil
