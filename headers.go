@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -77,6 +78,9 @@ func refuseHeaders(reason string, args ...any) error {
 // extract returns a handler context with the values that the propagator carried with the entry. If the propagator
 // panics or returns no context, it returns base.
 func (c *Compensator) extract(base context.Context, headers map[string]string) (ctx context.Context) {
+	if c.cfg.Operations != nil && c.cfg.Operations.Attempts {
+		base = observe.WithTrace(base)
+	}
 	if c.cfg.Propagator == nil {
 		return base
 	}

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe"
 )
 
 // Middleware creates a span around each attempt of a handler or a compensation, and measures its duration. For a
@@ -80,6 +81,7 @@ func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running)
 	}
 	if a.span.IsRecording() {
 		a.span.SetAttributes(ofEntry(e)...)
+		observe.SetTrace(ctx, func() string { return a.span.SpanContext().TraceID().String() })
 	}
 	return a
 }

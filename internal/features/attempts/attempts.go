@@ -7,6 +7,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/internal/verdict"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -26,10 +27,19 @@ func Attach(e *engine.Engine, instance string, scrub func(text string) string) {
 			return &processlog.FailedAttempt{
 				Epoch: a.Row.Epoch, Number: a.Row.Attempt(), Compensating: a.Row.State == processlog.Compensating, Verdict: v, TimedOut: o.TimedOut,
 				LostLeases: engine.LostLeases(&a.Row), Instance: instance, DueAt: a.Row.NextAt, StartedAt: a.Row.NextAt.Add(-a.Row.DueIn),
-				Took: a.Took().Truncate(time.Millisecond), Error: processlog.FitError(scrub(why)),
+				Trace: traceOf(a), Took: a.Took().Truncate(time.Millisecond), Error: processlog.FitError(scrub(why)),
 			}
 		}
 	})
+}
+
+// traceOf returns the trace id of an attempt, cut to the size of its column.
+func traceOf(a *engine.Attempt) string {
+	if a.Context() == nil {
+		return "" // no handler was called
+	}
+	id := observe.TraceOf(a.Context())
+	return id[:min(len(id), 32)]
 }
 
 // verdictOf returns what follows from an attempt, or "" if the attempt did not fail. A handler that snoozes has not

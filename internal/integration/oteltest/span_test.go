@@ -88,6 +88,7 @@ func TestEachAttemptIsANewTraceLinkedToItsRecording(t *testing.T) {
 	assert.Equal(t, sdktrace.Status{Code: codes.Error}, first.Status(), "no error text")
 	assert.Equal(t, codes.Unset, second.Status().Code)
 	assert.Equal(t, second.SpanContext().SpanID(), inHandler.SpanID())
+	assert.Equal(t, 1, w.Count("common_process_log_attempt WHERE entry_id=? AND trace=?", id.Row(), first.SpanContext().TraceID().String()), "the failed attempt is kept with its trace")
 }
 
 func TestAttemptIsAChildWithOptionChild(t *testing.T) {

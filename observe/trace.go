@@ -1,0 +1,34 @@
+package observe
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// traceSlot is the key of the place in a context where the trace id of an attempt is kept.
+type traceSlot struct{}
+
+// WithTrace returns the context of an attempt whose trace id is kept with it if it fails. The library calls WithTrace. A
+// test of a middleware may call it, too.
+func WithTrace(ctx context.Context) context.Context {
+	return context.WithValue(ctx, traceSlot{}, new(atomic.Pointer[string]))
+}
+
+// SetTrace names the trace of the attempt that has ctx, or a context derived from it. Call it from a middleware. SetTrace
+// calls id only if failed attempts are kept (Operations.Attempts). The id has at most 32 characters.
+func SetTrace(ctx context.Context, id func() string) {
+	if slot, is := ctx.Value(traceSlot{}).(*atomic.Pointer[string]); is {
+		named := id()
+		slot.Store(&named)
+	}
+}
+
+// TraceOf returns the id that SetTrace has set, or an empty text.
+func TraceOf(ctx context.Context) string {
+	if slot, is := ctx.Value(traceSlot{}).(*atomic.Pointer[string]); is {
+		if id := slot.Load(); id != nil {
+			return *id
+		}
+	}
+	return ""
+}
