@@ -237,11 +237,13 @@ func (b *bed) standing() string {
 	}
 	settings, err := b.store.Settings(b.t.Context())
 	require.NoError(b.t, err)
+	limits, err := b.store.Limits(b.t.Context())
+	require.NoError(b.t, err)
 	var versions []string
 	for _, row := range b.store.Rows() {
 		versions = append(versions, fmt.Sprint(row.ID, row.State, row.Version, row.Epoch))
 	}
-	return asJSON(b.t, []any{cases, settings, versions, b.auditLog(false)})
+	return asJSON(b.t, []any{cases, settings, limits, versions, b.auditLog(false)})
 }
 
 // auditLog returns the records of refusals, or all other records.

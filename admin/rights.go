@@ -34,17 +34,18 @@ const (
 	Reschedule       Right = "reschedule"        // change when an entry is due
 )
 
-// These rights let a person act on cases and on types.
+// These rights let a person act on cases, types and limits.
 const (
-	TakeCase   Right = "take case"   // take a case, and give back a case that the actor has taken
-	AssignCase Right = "assign case" // give a case to any person, or to nobody
-	NoteCase   Right = "note"        // add a note to an entry
-	Pause      Right = "pause"       // pause and resume a type
+	TakeCase    Right = "take case"    // take a case, and give back a case that the actor has taken
+	AssignCase  Right = "assign case"  // give a case to any person, or to nobody
+	NoteCase    Right = "note"         // add a note to an entry
+	Pause       Right = "pause"        // pause and resume a type
+	ChangeLimit Right = "change limit" // change a limit on starts; needed for each type that shares the limit
 )
 
 // Rights lists all rights.
 var Rights = [...]Right{SeeOverview, SeeEntries, SeeContent, SeeErrors, SeeAuditLog, Export, Requeue, RequeueSucceeded, Compensate,
-	SettleManually, Cancel, Complete, Reschedule, TakeCase, AssignCase, NoteCase, Pause}
+	SettleManually, Cancel, Complete, Reschedule, TakeCase, AssignCase, NoteCase, Pause, ChangeLimit}
 
 // Actor is a person as the application knows them. Take it from a session that your application has authenticated.
 type Actor struct {

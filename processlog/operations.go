@@ -94,6 +94,11 @@ type Operations interface {
 	// LimitedKey reads the state of one key under a limit of Limits. The key is "" if the limit is not keyed.
 	LimitedKey(ctx context.Context, limit StoredLimit, key string) (LimitedKey, error)
 
+	// PutLimit writes Person, Actor and Reason of a limit of Limits, and records ops in the same transaction. It returns
+	// ErrChanged if the stored version is not limit.Version, or if the limit does not exist. After PutLimit every claim
+	// obeys the new values.
+	PutLimit(ctx context.Context, limit StoredLimit, ops ...Operation) error
+
 	// Settings reads all settings.
 	Settings(ctx context.Context) ([]Setting, error)
 

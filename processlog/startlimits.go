@@ -1,7 +1,10 @@
 package processlog
 
 import (
+	"cmp"
 	"context"
+	"math"
+	"math/bits"
 	"time"
 )
 
@@ -22,6 +25,10 @@ type StartLimits interface {
 	// A permit whose lease has ended goes to another entry. ClaimLimited then also raises the version of the entry that
 	// held it, so that its holder can neither renew the lease nor store a failure.
 	//
+	// People may have changed the limit: see Operations.PutLimit. ClaimLimited reads the change in the row that it locks,
+	// and obeys it. Claimed.InForce has the values. If the Interval is not that of the last grant of a key, the stored
+	// time is moved so that the key has as many starts ahead as before.
+	//
 	// If the table is missing, ClaimLimited returns a *FieldError that names it. If another claim under the same limit
 	// takes too long, it returns ErrBusy.
 	ClaimLimited(ctx context.Context, want []Wanted, token Token, lease time.Duration, limit StartLimit, accept func(*Row) bool) (Claimed, error)
@@ -32,6 +39,8 @@ type StartLimits interface {
 	//
 	// The condition about the last starts keeps the limit exact. Assume that a start of an hour ago is returned after a
 	// claim has been granted a whole burst. The next claim could then be granted one start more than the burst.
+	//
+	// The Interval of limit must be the one under which the starts were granted: see Claimed.InForce.
 	ReturnStarts(ctx context.Context, limit StartLimit, unused map[string]Unused) error
 
 	// CheckLimits returns a *FieldError if the table is missing.
@@ -154,10 +163,53 @@ type StoredLimit struct {
 	Types   []string    `json:"business_types"` // types that have claimed under the limit, sorted
 	Keyed   bool        `json:"keyed"`          // whether StartLimit.Key is set, so that each key has the whole limit for itself
 	Program LimitValues `json:"program"`        // values that the process of the latest claim has set
+
+	Person  LimitValues `json:"person"`              // values that a person has set; 0: that of Program
+	Version uint64      `json:"version,string"`      // number of changes by people. PutLimit compares it
+	Actor   string      `json:"actor,omitempty"`     // the person who made the last change
+	Reason  string      `json:"reason,omitempty"`    // reason that Actor gave
+	At      time.Time   `json:"changed_at,omitzero"` // time of the last change, by the database's clock
 }
 
 // InForce returns the values that claims obey.
-func (l *StoredLimit) InForce() LimitValues { return l.Program }
+func (l *StoredLimit) InForce() LimitValues { return l.Program.With(l.Person) }
+
+// With returns the values with those of a person in their place, as far as they are set. A Burst that would take longer than MaxBurstTime
+// becomes smaller.
+func (v LimitValues) With(person LimitValues) LimitValues {
+	v.Interval, v.Burst, v.Concurrent = cmp.Or(person.Interval, v.Interval), cmp.Or(person.Burst, v.Burst), cmp.Or(person.Concurrent, v.Concurrent)
+	if v.Interval == 0 {
+		v.Burst = 0
+		return v
+	}
+	v.Burst = max(1, min(v.Burst, int(MaxBurstTime/v.Interval)))
+	return v
+}
+
+// Set gives the limit other values.
+func (l *StartLimit) Set(v LimitValues) {
+	l.Interval, l.Burst, l.Concurrent = v.Interval, v.Burst, v.Concurrent
+}
+
+// Rescaled returns the stored time of a key minus the database's current time, for a new Interval. before is the Interval of the last
+// grant. The number of starts that the key has ahead stays the same.
+func Rescaled(ahead, before, now time.Duration) time.Duration {
+	switch {
+	case ahead <= 0 || before == now:
+		return ahead
+	case before <= 0 || now <= 0:
+		return 0 // Without a rate, nothing was counted or nothing will be.
+	}
+	high, low := bits.Mul64(uint64(ahead), uint64(now))
+	if high >= uint64(before) {
+		return math.MaxInt64 / 2
+	}
+	scaled, rest := bits.Div64(high, low, uint64(before))
+	if rest > 0 {
+		scaled++
+	}
+	return time.Duration(min(scaled, math.MaxInt64/2))
+}
 
 // LimitedKey is the state of one key under a limit.
 type LimitedKey struct {

@@ -363,6 +363,7 @@ type Claimed struct {
 
 	Limited []Limited       // entries that got no permit; set by ClaimLimited only
 	Rooms   map[string]Room // by key, for the keys that ClaimLimited has read; otherwise nil
+	InForce *LimitValues    // values that ClaimLimited has obeyed; nil if it has read no limit
 }
 
 // Held is an entry that the caller holds under a lease.

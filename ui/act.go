@@ -16,18 +16,20 @@ import (
 
 // formAction is the action that a form asks for, before and after its confirmation.
 type formAction struct {
-	Do      string
-	Seen    []admin.Seen        // entries in the versions that the page showed
-	Cases   []admin.SeenCase    // open cases of the entries, in the versions that the page showed
-	Texts   []string            // values of entries and cases in the form; see seenText
-	ID      compensator.EntryID // entry of a note or a reveal
-	Owner   string
-	Type    string
-	Version uint64 // version of the pause to end
-	Why     admin.Why
-	Delay   time.Duration
-	Sure    bool
-	Ahead   bool // whether to pause a type that neither the log nor the process knows
+	Do                             string
+	Seen                           []admin.Seen        // entries in the versions that the page showed
+	Cases                          []admin.SeenCase    // open cases of the entries, in the versions that the page showed
+	Texts                          []string            // values of entries and cases in the form; see seenText
+	ID                             compensator.EntryID // entry of a note or a reveal
+	Owner                          string
+	Type                           string
+	Version                        uint64 // version of the pause to end
+	Why                            admin.Why
+	Delay                          time.Duration
+	Sure                           bool
+	Values                         admin.LimitValues // values of a limit; 0: the program's own
+	Starts, Per, Burst, Concurrent string            // the same as the form has them
+	Ahead                          bool              // whether to pause a type that neither the log nor the process knows
 }
 
 var delays = []time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
@@ -52,6 +54,7 @@ func readFormAction(r *http.Request) (formAction, error) {
 			wi.Cases = append(wi.Cases, *ofCase)
 		}
 	}
+	wi.Starts, wi.Per, wi.Burst, wi.Concurrent = typed(r.Form, "starts"), typed(r.Form, "per"), typed(r.Form, "burst"), typed(r.Form, "concurrent")
 	var err error
 	if text := r.Form.Get("id"); text != "" {
 		wi.ID, err = compensator.ParseEntryID(text)
@@ -118,19 +121,21 @@ func (wi formAction) onCases() bool {
 // confirmData is the data of the page that asks for confirmation.
 type confirmData struct {
 	formAction
-	Lines       []admin.Line
-	Unsure      int            // number of entries whose outcome is unknown
-	Again       int            // number of finished entries that would run again
-	Moved       int            // number of entries or cases that have changed since the page showed them
-	OthersCases int            // number of cases that other people have
-	Futile      int            // number of entries that ended with a permanent error, so that another run will fail too
-	Paused      []admin.Paused // paused types of the entries. Until they are resumed, their entries do not run
-	Broken      []admin.Broken
-	Sums        []string
-	Problem     string // what is wrong with the form; empty if nothing is wrong
-	NoType      bool   // whether the type to pause is unknown
-	Delays      []time.Duration
-	From        string // address of the page to return to
+	Lines            []admin.Line
+	Unsure           int            // number of entries whose outcome is unknown
+	Again            int            // number of finished entries that would run again
+	Moved            int            // number of entries or cases that have changed since the page showed them
+	OthersCases      int            // number of cases that other people have
+	Futile           int            // number of entries that ended with a permanent error, so that another run will fail too
+	Paused           []admin.Paused // paused types of the entries. Until they are resumed, their entries do not run
+	Broken           []admin.Broken
+	Sums             []string
+	InForce, Program string   // what a limit allows now, and what the program has set
+	Problem          string   // what is wrong with the form; empty if nothing is wrong
+	Periods          []string // periods of a rate
+	NoType           bool     // whether the type to pause is unknown
+	Delays           []time.Duration
+	From             string // address of the page to return to
 }
 
 // Target returns the address that the form is sent to.
@@ -167,6 +172,10 @@ func (s *server) confirm(rq *request) {
 		rq.failed(admin.ErrReadOnly)
 		return
 	}
+	if wi.onLimit() {
+		s.askLimit(rq, wi, "", http.StatusOK)
+		return
+	}
 	if (wi.Do == doPause || wi.Do == doResume) && !rq.MayPause(wi.Type) { // Refuse here, because the Admin would record its refusal.
 		rq.failed(admin.ErrNotAllowed)
 		return
@@ -187,6 +196,8 @@ func (wi formAction) complete() error {
 		if wi.Type == "" {
 			lacks = &compensator.FieldError{Field: "business type", Reason: "is empty"}
 		}
+	case doLimit, doResetLimit:
+		ok, lacks = wi.Type != "", &compensator.FieldError{Field: "limit", Reason: "is empty"}
 	default:
 		if !wi.onEntries() {
 			return &compensator.FieldError{Field: "action", Reason: fmt.Sprintf("%q is none", wi.Do)}
@@ -292,6 +303,10 @@ func (s *server) do(rq *request) {
 		return
 	}
 	var field *compensator.FieldError
+	if wi.onLimit() && errors.As(err, &field) {
+		s.askLimit(rq, wi, rq.wrong(field), http.StatusUnprocessableEntity)
+		return
+	}
 	if errors.As(err, &field) && (field.Field == "reason" || field.Field == "ticket" || field.Field == "owner") {
 		s.askFor(rq, wi, rq.wrong(field), http.StatusUnprocessableEntity)
 		return
@@ -365,6 +380,8 @@ func (s *server) perform(rq *request, wi formAction) (outcome, error) {
 		err = pause(rq.ctx, rq.Actor, wi.Type, wi.Why)
 	case doResume:
 		err = s.admin.Resume(rq.ctx, rq.Actor, admin.Paused{Type: wi.Type, Version: wi.Version}, wi.Why)
+	case doLimit, doResetLimit:
+		err = s.changeLimit(rq, wi)
 	case doReveal:
 		err = &compensator.FieldError{Field: "action", Reason: "is shown, not done"}
 	default:

@@ -11,13 +11,15 @@ var changes = []admin.Right{admin.Requeue, admin.SettleManually, admin.Compensat
 
 // Actions of the pages that are not in changes.
 const (
-	doTake     = "take case"
-	doAssign   = "assign case"
-	doGiveBack = "give back"
-	doNote     = "note"
-	doReveal   = "see content"
-	doPause    = "pause"
-	doResume   = "resume"
+	doTake       = "take case"
+	doAssign     = "assign case"
+	doGiveBack   = "give back"
+	doNote       = "note"
+	doReveal     = "see content"
+	doPause      = "pause"
+	doResume     = "resume"
+	doLimit      = "change limit"
+	doResetLimit = "reset limit"
 )
 
 // actionsOn returns the actions that the actor may do, and that would change at least one of these lines.

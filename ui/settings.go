@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -41,25 +40,6 @@ func (s *server) settings(rq *request) {
 		}
 	}
 	rq.show(http.StatusOK, "settings", data)
-}
-
-// LimitText says in words what a limit allows.
-func (rq *request) LimitText(v admin.LimitValues) (string, error) {
-	var parts []string
-	add := func(text string, err error) error {
-		parts = append(parts, text)
-		return err
-	}
-	var problems []error
-	if v.Interval > 0 {
-		n, per := v.Rate()
-		span, err := rq.Span(per)
-		problems = append(problems, err, add(rq.T("limits.rate", rq.Number(n), span)), add(rq.T("limits.burst", rq.Number(v.Burst))))
-	}
-	if v.Concurrent > 0 {
-		problems = append(problems, add(rq.T("limits.concurrent", rq.Number(v.Concurrent))))
-	}
-	return strings.Join(parts, " · "), errors.Join(problems...)
 }
 
 // preferences stores a language or a theme in a cookie.

@@ -83,7 +83,7 @@ func TestEachWordHasAText(t *testing.T) {
 		want("help", right)
 		want("did", right)
 	}
-	for _, do := range []string{doTake, doAssign, doGiveBack, doNote, doReveal, doPause, doResume} {
+	for _, do := range []string{doTake, doAssign, doGiveBack, doNote, doReveal, doPause, doResume, doLimit, doResetLimit} {
 		want("do", do)
 		want("help", do)
 	}

@@ -93,7 +93,7 @@ func (without) CasesOf(context.Context, []processlog.ID) ([]processlog.Case, err
 func (without) Types(context.Context) ([]string, error)                             { return nil, nil }
 func (without) Settings(context.Context) ([]processlog.Setting, error)              { return nil, nil }
 
-// Limits returns none. A log that has limits and lacks only the tables of Config.Operations needs a migration anyway.
+// Limits returns none, because nothing can be changed without the missing tables.
 func (without) Limits(context.Context) ([]processlog.StoredLimit, error) { return nil, nil }
 
 // AuditLog reads the changes of one entry. It reads no other records, because these are in the missing tables.

@@ -39,8 +39,20 @@ func TestExplainSaysWhyAnEntryDoesNotRun(t *testing.T) {
 				_, err := capped.Record(ctx, tx, harness.Order{}, compensator.Options{IdempotencyKey: "limited"})
 				return err
 			}))
-			b.exec("INSERT INTO common_process_log_limit (limit_name, limit_key, tat, granted_at, holders, business_types, program_interval, program_burst, program_concurrent)" +
-				" VALUES ('psp', X'', 9000000000000000000, 0, X'', 'capped', 50000000, 5, 8)")
+			b.exec("INSERT INTO common_process_log_limit (limit_name, limit_key, tat, granted_at, holders, start_interval, business_types, program_interval, program_burst, program_concurrent)" +
+				" VALUES ('psp', X'', 9000000000000000000, 0, X'', 50000000, 'capped', 50000000, 5, 8)")
+			assert.Regexp(t, `psp +20 +1s +5 +8 +capped`, b.ok("limits"))
+			b.refused(codeUsage, "limit", "psp", reason, "--yes")
+			b.refused(codeUsage, "limit", "psp", reason, "--yes", "--reset", "--burst", "7")
+			b.refused(codeUsage, "limit", "psp", reason, "--yes", "--rate", "many")
+			b.refused(codeUsage, "limit", "psp", "--yes", "--burst", "7")
+			b.refused(codeNotFound, "limit", "none", reason, "--yes", "--burst", "7")
+			assert.Contains(t, b.ok("limit", "psp", reason, "--yes", "--rate", "100/m", "--burst", "7"), "done")
+			assert.Regexp(t, `psp +100 +1m0s +7 +8 +capped +`+actor().ID+` +PSP is back`, b.ok("limits"))
+			b.ok("limit", "psp", reason, "--yes", "--concurrent", "3")
+			assert.Regexp(t, `psp +100 +1m0s +7 +3 +capped`, b.ok("limits"), "the other values stay")
+			assert.Equal(t, 2, b.count("common_process_log_operation WHERE action='change limit' AND business_type='capped' AND reason='PSP is back'"))
+			assert.Contains(t, b.ok("limit", "psp", reason, "--yes", "--reset"), "done")
 			assert.Regexp(t, `psp +20 +1s +5 +8 +capped`, b.ok("limits"))
 			assert.Contains(t, b.ok("limits", "-o", "json"), `"name":"psp","starts":20,"per_seconds":1,"burst":5,"concurrent":8,"keyed":false,"business_types":"capped"`)
 			b.exec("UPDATE common_process_log SET lease_until=9000000000000, token='0123456789abcdef' WHERE idempotent_id='leased'",

@@ -122,7 +122,7 @@ var grantLines = []struct{ suffix, reader, operator string }{
 	{"_case", "SELECT", "SELECT, UPDATE"},
 	{"_operation", "SELECT", "SELECT, INSERT"},
 	{"_setting", "SELECT", "SELECT, INSERT, UPDATE"},
-	{"_limit", "SELECT", "SELECT"},
+	{"_limit", "SELECT", "SELECT, UPDATE"},
 	{"_turns", "SELECT", "SELECT, DELETE"}, // SELECT to find overdue entries that are not blocked; DELETE to purge the rows of erased and ended entries
 }
 

@@ -108,6 +108,7 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 		as[who] = &bed{T: t, dsn: theirs.FormatDSN()}
 	}
 	id := b.entry("d0").ID.String()
+	b.exec("INSERT INTO common_process_log_limit (limit_name, limit_key, tat, granted_at, holders, business_types) VALUES ('psp', X'', 0, 0, X'', 'refund')")
 	for _, args := range [][]string{{"overview"}, {"types"}, {"list"}, {"get", id}, {"explain", id}, {"timeline", id}, {"history", id}, {"batch", "b77"}, {"health"}, {"limits"}, {"trail"}, {"cases", "list"}, {"cases", "list", "--groups"}} {
 		as["reader"].ok(args...)
 	}
@@ -115,7 +116,7 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 		assert.Contains(t, as["reader"].refused(codeNotAllowed, args...), "denied")
 	}
 	for _, args := range [][]string{{"cases", "take", id, reason}, {"cases", "note", id, reason}, {"get", id, "--content", reason}, {"requeue", id, reason, "--yes", "--delay", "1h"},
-		{"reschedule", id, reason, "--yes", "--delay", "2h"}, {"settle", b.entry("d1").ID.String(), reason, "--yes"}, {"pause", "refund", reason, "--yes"}, {"resume", "refund", reason, "--yes"}, {"check"}} {
+		{"reschedule", id, reason, "--yes", "--delay", "2h"}, {"settle", b.entry("d1").ID.String(), reason, "--yes"}, {"pause", "refund", reason, "--yes"}, {"resume", "refund", reason, "--yes"}, {"limit", "psp", reason, "--yes", "--burst", "7"}, {"check"}} {
 		as["operator"].ok(args...)
 	}
 	as["operator"].refused(codeNotAllowed, "migrate", "--table", "other")

@@ -60,6 +60,13 @@ func (p *program) resume() *cobra.Command {
 
 // onType returns a command for one type. A shell can complete the type.
 func (p *program) onType(use, short string, do func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error) *cobra.Command {
+	cmd := p.onNamed(use, short, do)
+	cmd.ValidArgsFunction = p.completeType
+	return cmd
+}
+
+// onNamed returns a command for one type or limit, which asks for a reason.
+func (p *program) onNamed(use, short string, do func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error) *cobra.Command {
 	var why why
 	var yes bool
 	cmd := p.onLog(use, short, cobra.ExactArgs(1), toOperate, func(ctx context.Context, s *session, args []string) error {
@@ -76,7 +83,6 @@ func (p *program) onType(use, short string, do func(ctx context.Context, s *sess
 	})
 	why.add(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
-	cmd.ValidArgsFunction = p.completeType
 	return cmd
 }
 

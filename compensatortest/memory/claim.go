@@ -37,7 +37,10 @@ func (s *Store) claim(ctx context.Context, want []processlog.Wanted, token proce
 	for _, id := range slices.SortedFunc(maps.Keys(held), processlog.ID.Compare) {
 		c.oneLocked(id, held[id])
 	}
-	c.found.Rooms = c.permits.rooms()
+	if c.found.Rooms = c.permits.rooms(); c.found.Rooms != nil {
+		values := c.permits.limit.Values()
+		c.found.InForce = &values
+	}
 	return c.found, nil
 }
 

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,10 +15,11 @@ type limitKey struct{ limit, key string }
 
 // limitRow is the state of one key under a limit. A stored row never changes. Each write stores a new one.
 type limitRow struct {
-	tat     int64 // theoretical arrival time of the next start, in unix ns
-	granted int64 // number of starts granted so far
-	holders []holder
-	stored  processlog.StoredLimit // with the key "": what is known of the limit
+	tat      int64         // theoretical arrival time of the next start, in unix ns
+	granted  int64         // number of starts granted so far
+	interval time.Duration // interval of the last grant
+	holders  []holder
+	stored   processlog.StoredLimit // with the key "": what is known of the limit
 }
 
 // holder is an entry with the version under which it has its permit.
@@ -52,11 +54,12 @@ func (s *Store) CheckLimits(ctx context.Context) error { return ctx.Err() }
 
 // permits is the state of one limit in a claim, which holds the store's lock. A nil *permits limits nothing.
 type permits struct {
-	s     *Store
-	now   int64 // unix ms
-	limit processlog.StartLimit
-	keyOf map[processlog.ID]keyed
-	asked map[string]bool // keys of the claimable entries
+	s       *Store
+	now     int64 // unix ms
+	limit   processlog.StartLimit
+	program processlog.LimitValues // the values before a person's change
+	keyOf   map[processlog.ID]keyed
+	asked   map[string]bool // keys of the claimable entries
 }
 
 // keyed is what StartLimit.Of returned for an entry.
@@ -66,7 +69,7 @@ type keyed struct {
 }
 
 func (s *Store) permitsLocked(limit processlog.StartLimit, now int64) *permits {
-	return &permits{s: s, now: now, limit: limit, keyOf: make(map[processlog.ID]keyed), asked: make(map[string]bool)}
+	return &permits{s: s, now: now, limit: limit, program: limit.Values(), keyOf: make(map[processlog.ID]keyed), asked: make(map[string]bool)}
 }
 
 // look reads the key of a claimable entry. It then removes the permits of this key whose leases have ended.
@@ -84,6 +87,11 @@ func (p *permits) look(row *processlog.Row) {
 	at := limitKey{p.limit.Name, key}
 	stored := p.s.limits[at]
 	stored.holders = slices.DeleteFunc(slices.Clone(stored.holders), p.endedLocked)
+	if ahead := time.Duration(stored.tat - p.now*int64(time.Millisecond)); ahead > 0 && stored.interval != p.limit.Interval {
+		stored.tat = p.now*int64(time.Millisecond) + int64(stored.ahead(p.now, p.limit.Interval))
+		stored.interval = p.limit.Interval
+		stored.granted++ // Starts of the old rate can no longer be returned.
+	}
 	p.s.limits[at] = stored
 }
 
@@ -93,11 +101,39 @@ func (p *permits) describe(businessType string) {
 	first := limitKey{p.limit.Name, ""}
 	row := p.s.limits[first]
 	l := &row.stored
-	l.Name, l.Keyed, l.Program = p.limit.Name, p.limit.Keyed, p.limit.Values()
+	l.Name, l.Keyed, l.Program = p.limit.Name, p.limit.Keyed, p.program
 	if at, found := slices.BinarySearch(l.Types, businessType); !found {
 		l.Types = slices.Insert(slices.Clone(l.Types), at, businessType)
 	}
 	p.s.limits[first] = row
+	p.limit.Set(p.program.With(l.Person)) // a person may have changed the limit
+}
+
+// ahead returns the stored time of a key minus the current time, in the present interval.
+func (r *limitRow) ahead(now int64, interval time.Duration) time.Duration {
+	return processlog.Rescaled(time.Duration(r.tat-now*int64(time.Millisecond)), r.interval, interval)
+}
+
+// PutLimit implements processlog.Operations.
+func (s *Store) PutLimit(ctx context.Context, limit processlog.StoredLimit, ops ...processlog.Operation) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := limitKey{limit.Name, ""}
+	row := s.limits[first]
+	if row.stored.Name == "" || row.stored.Version != limit.Version {
+		return fmt.Errorf("change the limit %q: %w", limit.Name, processlog.ErrChanged)
+	}
+	row.stored.Person, row.stored.Actor, row.stored.Reason = limit.Person, limit.Actor, limit.Reason
+	row.stored.Version++
+	row.stored.At = instant(s.nowLocked())
+	s.limits[first] = row
+	for _, op := range ops {
+		s.operateLocked(op)
+	}
+	return nil
 }
 
 // Limits implements processlog.Operations.
@@ -118,7 +154,7 @@ func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, ke
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	values, row, now := limit.InForce(), s.limits[limitKey{limit.Name, key}], s.nowLocked()
-	k.Starts, k.Next = (&processlog.StartLimit{Interval: values.Interval, Burst: values.Burst}).Free(time.Duration(row.tat - now*int64(time.Millisecond)))
+	k.Starts, k.Next = (&processlog.StartLimit{Interval: values.Interval, Burst: values.Burst}).Free(row.ahead(now, values.Interval))
 	for _, h := range row.holders {
 		entry := s.rows[h.id]
 		if values.Concurrent > 0 && entry != nil && entry.committed != nil && entry.committed.entry.Version == h.version && entry.committed.leased(now) {
@@ -155,7 +191,7 @@ func (p *permits) of(id processlog.ID) (at limitKey, row limitRow, limited bool)
 // room returns how many starts and permits a key has left.
 func (p *permits) room(row limitRow) processlog.Room {
 	r := processlog.Room{Permits: processlog.Unbounded, Granted: row.granted}
-	r.Starts, r.Next = p.limit.Free(time.Duration(row.tat - p.now*int64(time.Millisecond)))
+	r.Starts, r.Next = p.limit.Free(row.ahead(p.now, p.limit.Interval))
 	if p.limit.Concurrent > 0 {
 		r.Permits = max(0, p.limit.Concurrent-len(row.holders))
 	}
@@ -191,7 +227,9 @@ func (p *permits) take(claimed *version) {
 	if !limited {
 		return
 	}
-	stored.tat = max(stored.tat, p.now*int64(time.Millisecond)) + int64(p.limit.Interval)
+	now := p.now * int64(time.Millisecond)
+	stored.tat = now + int64(max(0, stored.ahead(p.now, p.limit.Interval))+p.limit.Interval)
+	stored.interval = p.limit.Interval
 	stored.granted++
 	if p.limit.Concurrent > 0 {
 		stored.holders = append(slices.Clone(stored.holders), holder{claimed.entry.ID, claimed.entry.Version})

@@ -26,6 +26,8 @@ var limitPromises = []storePromise{
 	{"PermitWhoseLeaseHasEndedCannotComeBack", false, (*storeTest).permitWhoseLeaseHasEndedCannotComeBack},
 	{"ClaimsAtOnceNeverGrantMore", false, (*storeTest).claimsAtOnceNeverGrantMore},
 	{"EntryThatTheDatabaseRefusesTakesNoStart", false, (*storeTest).entryThatTheDatabaseRefusesTakesNoStart},
+	{"LimitThatAPersonChangesIsObeyedByTheNextClaim", false, (*storeTest).limitThatAPersonChangesIsObeyedByTheNextClaim},
+	{"ChangedRateKeepsTheStartsThatAKeyHasAhead", false, (*storeTest).changedRateKeepsTheStartsThatAKeyHasAhead},
 	{"LimitsAreReadAsTheLastClaimHadThem", false, (*storeTest).limitsAreReadAsTheLastClaimHadThem},
 	{"LimitsAreClaimedBesideALockedEntry", true, (*storeTest).limitsAreClaimedBesideALockedEntry},
 }
@@ -329,4 +331,65 @@ func (t *storeTest) limitsAreReadAsTheLastClaimHadThem() {
 	state, err = t.ops().LimitedKey(t.ctx, found[0], "none has this key")
 	require.NoError(t, err)
 	assert.Empty(t, state.Holders)
+}
+
+// putLimit changes a limit as a person does.
+func (t *storeTest) putLimit(name string, values processlog.LimitValues) {
+	t.Helper()
+	limits, err := t.ops().Limits(t.ctx)
+	require.NoError(t, err)
+	at := slices.IndexFunc(limits, func(l processlog.StoredLimit) bool { return l.Name == name })
+	require.GreaterOrEqual(t, at, 0)
+	limit := limits[at]
+	limit.Person, limit.Actor, limit.Reason = values, "mei", "the PSP is slow"
+	require.NoError(t, t.ops().PutLimit(t.ctx, limit, processlog.Operation{Actor: "mei", Action: "change limit", BusinessType: "a", Subject: name, Reason: "the PSP is slow"}))
+}
+
+func (t *storeTest) limitThatAPersonChangesIsObeyedByTheNextClaim() {
+	unknown := processlog.StoredLimit{Name: "changed", Person: processlog.LimitValues{Burst: 2}}
+	require.ErrorIs(t, t.ops().PutLimit(t.ctx, unknown), processlog.ErrChanged, "nobody has claimed under it")
+	limit := processlog.StartLimit{Name: "changed", Interval: time.Hour, Burst: 2, Concurrent: 4}
+	ids := idsOf(t.insert(t.drafts("changed", 12)...))
+	found := t.claimLimited(limit, token(1), time.Minute, ids...)
+	require.Len(t, found.Mine, 2)
+	require.Equal(t, &processlog.LimitValues{Interval: time.Hour, Burst: 2, Concurrent: 4}, found.InForce)
+	t.putLimit("changed", processlog.LimitValues{Burst: 5})
+	found = t.claimLimited(limit, token(2), time.Minute, ids[2:]...)
+	require.Equal(t, &processlog.LimitValues{Interval: time.Hour, Burst: 5, Concurrent: 4}, found.InForce)
+	require.Len(t, found.Mine, 2, "three starts are free, and two permits")
+	t.putLimit("changed", processlog.LimitValues{Burst: 9, Concurrent: 3})
+	require.Empty(t, t.claimLimited(limit, token(3), time.Minute, ids[4:]...).Mine, "four run")
+	t.putLimit("changed", processlog.LimitValues{Burst: 9, Concurrent: 6})
+	require.Len(t, t.claimLimited(limit, token(4), time.Minute, ids[4:]...).Mine, 2)
+	limits, err := t.ops().Limits(t.ctx)
+	require.NoError(t, err)
+	require.Len(t, limits, 1)
+	assert.WithinDuration(t, time.Now(), limits[0].At, time.Hour)
+	limits[0].At = time.Time{}
+	require.Equal(t, processlog.StoredLimit{Name: "changed", Types: []string{"changed"}, Program: limit.Values(), Person: processlog.LimitValues{Burst: 9, Concurrent: 6},
+		Version: 3, Actor: "mei", Reason: "the PSP is slow"}, limits[0])
+	limits[0].Version--
+	require.ErrorIs(t, t.ops().PutLimit(t.ctx, limits[0]), processlog.ErrChanged)
+	t.putLimit("changed", processlog.LimitValues{})
+	found = t.claimLimited(limit, token(5), time.Minute, ids[6:]...)
+	require.Empty(t, found.Mine, "the program's own limit is in force")
+	require.Equal(t, limit.Values(), *found.InForce)
+	page, err := t.ops().AuditLog(t.ctx, processlog.AuditLogFilter{Action: "change limit"})
+	require.NoError(t, err)
+	assert.Len(t, page.Records, 4, "a refused change leaves no record")
+}
+
+func (t *storeTest) changedRateKeepsTheStartsThatAKeyHasAhead() {
+	limit := processlog.StartLimit{Name: "rate", Interval: time.Hour, Burst: 3}
+	ids := idsOf(t.insert(t.drafts("rate", 12)...))
+	require.Len(t, t.claimLimited(limit, token(1), time.Minute, ids[:2]...).Mine, 2)
+	t.putLimit("rate", processlog.LimitValues{Interval: 24 * time.Hour})
+	found := t.claimLimited(limit, token(2), time.Minute, ids[2:]...)
+	require.Len(t, found.Mine, 1, "two of three starts are ahead, as before")
+	require.Greater(t, found.Rooms[""].Next, 23*time.Hour)
+	t.putLimit("rate", processlog.LimitValues{Interval: time.Millisecond})
+	t.until(func() bool { return len(t.claimLimited(limit, token(3), time.Minute, ids[3:4]...).Mine) == 1 }, "a higher rate holds at once")
+	t.putLimit("rate", processlog.LimitValues{Interval: time.Hour, Burst: 1})
+	require.LessOrEqual(t, len(t.claimLimited(limit, token(4), time.Minute, ids[4:]...).Mine), 1)
+	require.Empty(t, t.claimLimited(limit, token(5), time.Minute, ids[6:]...).Mine)
 }

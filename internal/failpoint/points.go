@@ -106,6 +106,7 @@ const (
 const (
 	CaseOpened       Point = "case-opened"       // a case is opened, but not committed; the transaction makes the entry dead, or belongs to maintenance
 	CaseClosed       Point = "case-closed"       // a change, its audit record and the closed case are written, but not committed
+	LimitChanged     Point = "limit-changed"     // a person's change of a limit and its operation are written, but not committed
 	OperationWritten Point = "operation-written" // an operation is written, but not committed; the change that it describes is not written yet
 	AuditWritten     Point = "audit-written"     // a person's action and its audit record are written, not committed
 	ChangeCommitted  Point = "change-committed"  // a change is committed, but neither a running attempt nor the queue is notified

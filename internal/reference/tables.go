@@ -166,6 +166,13 @@ var columnMeanings = map[string]string{
 	"_limit.program_interval":   "With the empty key: the `start_interval` that the program of the latest claim has set. 0 with other keys.",
 	"_limit.program_burst":      "With the empty key: the burst that this program has set. 0 with other keys.",
 	"_limit.program_concurrent": "With the empty key: the number of permits that this program has set. 0 with other keys.",
+	"_limit.person_interval":    "With the empty key: the `start_interval` that a person has set. 0 means that of the program.",
+	"_limit.person_burst":       "With the empty key: the burst that a person has set. 0 means that of the program.",
+	"_limit.person_concurrent":  "With the empty key: the number of permits that a person has set. 0 means that of the program.",
+	"_limit.version":            "With the empty key: the number of changes by people.",
+	"_limit.actor":              "With the empty key: the person who made the last change.",
+	"_limit.reason":             "With the empty key: the reason of the last change.",
+	"_limit.changed_at":         "With the empty key: the time of the last change, in milliseconds since 1970, UTC.",
 
 	"_turns.business_type": "Type of the entry.",
 	"_turns.turn_key":      "The ordering key, or the hash of a long key. Not encrypted.",

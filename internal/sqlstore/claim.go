@@ -90,7 +90,7 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	}
 	mine := c.choose(rows, accept)
 	if len(mine) == 0 {
-		return nil
+		return c.writePermits(ctx, tx, nil)
 	}
 	if err := c.s.addFaults(ctx, tx, mine); err != nil { // Read the Faults after the rows are locked, because the transaction that changes a row also writes its Faults.
 		return err

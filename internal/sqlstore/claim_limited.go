@@ -26,12 +26,15 @@ import (
 //     are not older than starts that were granted before. The first statement has read an earlier clock, by which fewer
 //     starts are free.
 func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
-	p := &permits{s: s, limit: limit}
+	p := &permits{s: s, limit: limit, program: limit.Values()}
 	found, err := s.claim(ctx, want, token, lease, p, accept)
 	if err != nil {
 		return found, s.withoutLimits(err)
 	}
-	found.Rooms = p.rooms()
+	if found.Rooms = p.rooms(); found.Rooms != nil {
+		values := p.limit.Values()
+		found.InForce = &values
+	}
 	return found, nil
 }
 
@@ -44,6 +47,7 @@ type permits struct {
 
 	businessType string                 // type of the claimable rows
 	stored       processlog.StoredLimit // what the first row says of the limit
+	program      processlog.LimitValues // the values before a person's change
 }
 
 // keyed is what StartLimit.Of has returned for an entry.
@@ -54,12 +58,14 @@ type keyed struct {
 
 // keyPermits is the locked row of one key.
 type keyPermits struct {
-	starts  int           // starts that are left
-	granted int64         // starts that were ever granted
-	next    time.Duration // time until there is one more
-	holders []holder      // entries that may hold a permit
-	wanted  int           // claimable entries of the key
-	taken   int           // permits that the claim takes
+	starts          int           // starts that are left
+	granted         int64         // starts that were ever granted
+	next            time.Duration // time until there is one more
+	holders         []holder      // entries that may hold a permit
+	ahead, interval time.Duration // the stored time minus the current time, and the interval of the last grant; zero without a row
+	shift           time.Duration // how far the stored time moves because the interval is not that of the last grant
+	wanted          int           // claimable entries of the key
+	taken           int           // permits that the claim takes
 }
 
 // holder is an entry with the version under which it has its permit.
@@ -154,16 +160,14 @@ func (c *claim) lockPermits(ctx context.Context, tx processlog.Tx, rows []proces
 	return nil
 }
 
-const lockLimit = "SELECT limit_key, tat-{now}*1000000, starts, holders, " + limitColumns + " FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
+const lockLimit = "SELECT limit_key, tat-{now}*1000000, start_interval, starts, holders, " + limitColumns + " FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
 
 // lock locks and reads the rows of the wanted keys. It creates the first row of the limit if it does not exist.
 func (p *permits) lock(ctx context.Context, tx processlog.Tx, wanted map[string]int) error {
 	name, keys := p.s.d.text(p.limit.Name), []string{p.s.d.binary(nil)}
 	p.keys = make(map[string]*keyPermits, len(wanted))
 	for key, n := range wanted {
-		k := &keyPermits{wanted: n}
-		k.starts, k.next = p.limit.Free(0) // A key without a row has a full burst.
-		p.keys[key] = k
+		p.keys[key] = &keyPermits{wanted: n}
 		if key != "" {
 			keys = append(keys, p.s.d.binary([]byte(key)))
 		}
@@ -177,14 +181,19 @@ func (p *permits) lock(ctx context.Context, tx processlog.Tx, wanted map[string]
 		}
 		now := p.declared(p.stored)
 		if first && reflect.DeepEqual(now, p.stored) {
+			p.count()
 			return nil
 		}
 		statement := p.s.describeLimit(&now)
 		if !first {
 			statement = p.s.beginLimit(&now)
 		}
-		if _, err := execCount(ctx, tx, statement); first || err != nil {
+		if _, err := execCount(ctx, tx, statement); err != nil {
 			return p.asBusy(err)
+		}
+		if first {
+			p.count()
+			return nil
 		}
 	}
 	return errors.New("the first row of the limit does not exist")
@@ -199,10 +208,10 @@ func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (fir
 	defer rows.Close()
 	for rows.Next() {
 		var key, holders []byte
-		var ahead, granted int64
+		var ahead, interval, granted int64
 		var stored processlog.StoredLimit
 		places, done := limitScan(&stored)
-		if err := rows.Scan(append([]any{&key, &ahead, &granted, &holders}, places...)...); err != nil {
+		if err := rows.Scan(append([]any{&key, &ahead, &interval, &granted, &holders}, places...)...); err != nil {
 			return false, err
 		}
 		done()
@@ -211,14 +220,23 @@ func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (fir
 			p.stored = stored
 		}
 		if k := p.keys[string(key)]; k != nil {
-			k.starts, k.next = p.limit.Free(time.Duration(ahead))
-			k.granted = granted
+			k.ahead, k.interval, k.granted = time.Duration(ahead), time.Duration(interval), granted
 			if k.holders, err = parseHolders(holders); err != nil {
 				return false, err
 			}
 		}
 	}
 	return first, p.asBusy(rows.Err())
+}
+
+// count applies the change of a person to the limit, and computes the starts that the keys have left.
+func (p *permits) count() {
+	p.limit.Set(p.program.With(p.stored.Person))
+	for _, k := range p.keys {
+		ahead := processlog.Rescaled(k.ahead, k.interval, p.limit.Interval)
+		k.shift = ahead - k.ahead
+		k.starts, k.next = p.limit.Free(ahead)
+	}
 }
 
 // asBusy adds ErrBusy to the error of a statement that waited for a lock of another claim and did not get it.
@@ -371,10 +389,14 @@ func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []proce
 	if p == nil {
 		return nil
 	}
-	for _, k := range p.keys {
-		k.taken = 0 // The claim may have leased fewer rows than it chose.
-	}
 	written := make(map[string]*keyPermits)
+	for key, k := range p.keys {
+		k.taken = 0 // The claim may have leased fewer rows than it chose.
+		if k.shift != 0 {
+			written[key] = k // From now on, the starts that the key has ahead pass at the new rate.
+			k.granted++      // Starts of the old rate can no longer be returned.
+		}
+	}
 	for i := range mine {
 		k := p.of(&mine[i])
 		if k == nil {
@@ -395,22 +417,31 @@ func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []proce
 		return err
 	}
 	for _, k := range written {
-		k.starts, k.taken = k.starts-k.taken, 0
+		k.starts, k.taken, k.shift = k.starts-k.taken, 0, 0
 	}
 	return nil
 }
 
 func (p *permits) write(ctx context.Context, tx processlog.Tx, written map[string]*keyPermits) error {
 	now := p.s.sql("{now}*1000000")
-	var values []string
+	var values, shifts []string
 	for key, k := range written {
-		values = append(values, fmt.Sprintf("(%s, %s, %s+%d, %s, %d, %s, %d, %d, %d)", p.s.d.text(p.limit.Name), p.s.d.binary([]byte(key)), now,
+		literal := p.s.d.binary([]byte(key))
+		values = append(values, fmt.Sprintf("(%s, %s, %s+%d, %s, %d, %s, %d, %d, %d)", p.s.d.text(p.limit.Name), literal, now,
 			int64(k.taken)*int64(p.limit.Interval), p.s.sql("{now}"), k.granted, p.s.d.binary([]byte(formatHolders(k.holders))), int64(p.limit.Interval), p.limit.Burst, p.limit.Concurrent))
+		if k.shift != 0 {
+			shifts = append(shifts, fmt.Sprintf(" WHEN limit_key=%s THEN %d", literal, int64(k.shift)))
+		}
 	}
 	slices.Sort(values)
+	tat := "tat"
+	if len(shifts) > 0 {
+		slices.Sort(shifts)
+		tat += "+CASE" + strings.Join(shifts, "") + " ELSE 0 END"
+	}
 	query := p.s.sql(writeLimits, "values", strings.Join(values, ","),
 		"again", p.s.d.again("limit_key, limit_name", "granted_at", "starts", "holders", "start_interval", "burst", "concurrent"),
-		"moved", p.s.d.later("tat", now)+"+"+p.s.d.offer("tat")+"-"+now)
+		"moved", p.s.d.later(tat, now)+"+"+p.s.d.offer("tat")+"-"+now)
 	if _, err := execCount(ctx, tx, query); err != nil {
 		return fmt.Errorf("take permits of %d keys of the limit %q: %w", len(written), p.limit.Name, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -25,20 +26,25 @@ func decodeTypes(text string) []string {
 }
 
 // limitColumns are the columns of StoredLimit, without the name.
-const limitColumns = "{text business_types}, keyed, program_interval, program_burst, program_concurrent"
+const limitColumns = "{text business_types}, keyed, program_interval, program_burst, program_concurrent," +
+	" person_interval, person_burst, person_concurrent, version, {text actor, reason}, changed_at"
 
 // limitScan returns the places for limitColumns, and a function that sets l from them.
 func limitScan(l *processlog.StoredLimit) (places []any, done func()) {
 	var types string
-	var interval int64
-	return []any{&types, &l.Keyed, &interval, &l.Program.Burst, &l.Program.Concurrent}, func() {
-		l.Types, l.Program.Interval = decodeTypes(types), time.Duration(interval)
+	var program, person, at int64
+	return []any{&types, &l.Keyed, &program, &l.Program.Burst, &l.Program.Concurrent, &person, &l.Person.Burst, &l.Person.Concurrent, &l.Version, &l.Actor, &l.Reason, &at}, func() {
+		l.Types, l.Program.Interval, l.Person.Interval = decodeTypes(types), time.Duration(program), time.Duration(person)
+		if at > 0 {
+			l.At = unixMilli(at)
+		}
 	}
 }
 
 // declared returns what the first row of the limit must say after a claim of a type. stored is what it says.
 func (p *permits) declared(stored processlog.StoredLimit) processlog.StoredLimit {
-	now := processlog.StoredLimit{Name: p.limit.Name, Types: stored.Types, Keyed: p.limit.Keyed, Program: p.limit.Values()}
+	now := stored
+	now.Name, now.Keyed, now.Program = p.limit.Name, p.limit.Keyed, p.program
 	if at, found := slices.BinarySearch(stored.Types, p.businessType); !found {
 		if types := slices.Insert(slices.Clone(stored.Types), at, p.businessType); len(encodeTypes(types)) <= mostTypes {
 			now.Types = types
@@ -98,7 +104,7 @@ func (s *Store) Limits(ctx context.Context) ([]processlog.StoredLimit, error) {
 }
 
 const (
-	readLimitKey = "SELECT tat-{now}*1000000, holders FROM {limit}{by id} WHERE limit_key={key} AND limit_name={name}{every row}"
+	readLimitKey = "SELECT tat-{now}*1000000, start_interval, holders FROM {limit}{by id} WHERE limit_key={key} AND limit_name={name}{every row}"
 	permitsNow   = "SELECT id, version, {text business_type} FROM {log}{by id} WHERE id IN ({ids}) AND lease_until>{now} ORDER BY id{every row}"
 )
 
@@ -114,10 +120,10 @@ func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, ke
 		return k, err
 	}
 	defer rows.Close()
-	var ahead int64
+	var ahead, interval int64
 	var text []byte
 	for rows.Next() {
-		if err := rows.Scan(&ahead, &text); err != nil {
+		if err := rows.Scan(&ahead, &interval, &text); err != nil {
 			return k, err
 		}
 	}
@@ -125,7 +131,7 @@ func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, ke
 		return k, err
 	}
 	values := limit.InForce()
-	k.Starts, k.Next = (&processlog.StartLimit{Interval: values.Interval, Burst: values.Burst}).Free(time.Duration(ahead))
+	k.Starts, k.Next = (&processlog.StartLimit{Interval: values.Interval, Burst: values.Burst}).Free(processlog.Rescaled(time.Duration(ahead), time.Duration(interval), values.Interval))
 	holders, err := parseHolders(text)
 	if err == nil && values.Concurrent > 0 {
 		k.Holders, err = s.holding(ctx, holders)
@@ -161,4 +167,30 @@ func (s *Store) holding(ctx context.Context, holders []holder) (now []processlog
 		}
 	}
 	return now, nil
+}
+
+const putLimit = "UPDATE {limit}{by id} SET person_interval={interval}, person_burst={burst}, person_concurrent={concurrent}, version=version+1," +
+	" actor={actor}, reason={reason}, changed_at={now} WHERE limit_key={no bytes} AND limit_name={name} AND version={version}"
+
+// PutLimit implements Operations. Claims lock the row that it writes, so each claim is wholly before the change or wholly after it.
+func (s *Store) PutLimit(ctx context.Context, l processlog.StoredLimit, ops ...processlog.Operation) error {
+	query := s.sql(putLimit, "interval", strconv.FormatInt(int64(l.Person.Interval), 10), "burst", strconv.Itoa(l.Person.Burst), "concurrent", strconv.Itoa(l.Person.Concurrent),
+		"actor", s.d.text(l.Actor), "reason", s.d.text(l.Reason), "name", s.d.text(l.Name), "version", decimal(l.Version))
+	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
+		if err := s.operate(ctx, tx, ops...); err != nil {
+			return err
+		}
+		n, err := execCount(ctx, tx, query)
+		if err == nil && n == 0 {
+			return processlog.ErrChanged
+		}
+		if err == nil {
+			failpoint.Reach(failpoint.LimitChanged)
+		}
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("compensator: change the limit %q: %w", l.Name, err)
+	}
+	return err
 }

@@ -39,6 +39,9 @@ const (
 )
 
 func (s *Store) operate(ctx context.Context, tx processlog.Tx, ops ...processlog.Operation) error {
+	if len(ops) == 0 {
+		return nil
+	}
 	text := s.d.text
 	rows := make([]string, len(ops))
 	for i, op := range ops {

@@ -17,5 +17,12 @@ CREATE TABLE IF NOT EXISTS `common_process_log_limit` (
   `program_interval`   BIGINT NOT NULL DEFAULT 0 COMMENT 'with the empty key: the start_interval that the program has set',
   `program_burst`      INT NOT NULL DEFAULT 0 COMMENT 'with the empty key: the burst that the program has set',
   `program_concurrent` INT NOT NULL DEFAULT 0 COMMENT 'with the empty key: the concurrent that the program has set',
+  `person_interval`    BIGINT NOT NULL DEFAULT 0 COMMENT 'with the empty key: the start_interval that a person has set; 0: that of the program',
+  `person_burst`       INT NOT NULL DEFAULT 0 COMMENT 'with the empty key: the burst that a person has set; 0: that of the program',
+  `person_concurrent`  INT NOT NULL DEFAULT 0 COMMENT 'with the empty key: the concurrent that a person has set; 0: that of the program',
+  `version`            BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'with the empty key: number of changes by people',
+  `actor`              VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '' COMMENT 'with the empty key: who made the last change',
+  `reason`             VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '' COMMENT 'with the empty key: reason of the last change',
+  `changed_at`         BIGINT NOT NULL DEFAULT 0 COMMENT 'with the empty key: time of the last change, in milliseconds since 1970 (UTC)',
   PRIMARY KEY (`limit_key`, `limit_name`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;

@@ -15,5 +15,12 @@ CREATE TABLE IF NOT EXISTS `common_process_log_limit` (
   `program_interval`   INTEGER NOT NULL DEFAULT 0,
   `program_burst`      INTEGER NOT NULL DEFAULT 0,
   `program_concurrent` INTEGER NOT NULL DEFAULT 0,
+  `person_interval`    INTEGER NOT NULL DEFAULT 0,
+  `person_burst`       INTEGER NOT NULL DEFAULT 0,
+  `person_concurrent`  INTEGER NOT NULL DEFAULT 0,
+  `version`            INTEGER NOT NULL DEFAULT 0,
+  `actor`              TEXT NOT NULL DEFAULT '',
+  `reason`             TEXT NOT NULL DEFAULT '',
+  `changed_at`         INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (`limit_key`, `limit_name`)
 ) WITHOUT ROWID;

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/observe"
 )
@@ -51,6 +52,7 @@ func requireBound(w *harness.World, name string, interval time.Duration, burst i
 		require.NoError(w.T, rows.Scan(&key, &at, &starts))
 		total += int(starts)
 		p := fullest[key]
+		at = max(at, p.last) // the clock of a statement that has waited for the row may be earlier than that of the last grant
 		p.need = max(0, p.need-time.Duration(at-p.last)*time.Millisecond) + time.Duration(starts)*interval
 		p.last = at
 		fullest[key] = p
@@ -347,5 +349,51 @@ func TestHealthTellsWhichEntriesWaitForALimit(t *testing.T) {
 			{BusinessType: "tenant", Limit: "tenant", Waiting: 3}}, found)
 		gate.Open()
 		w.Eventually(func() bool { return len(c.Health(t.Context()).Limited) == 2 }, "the other entry has ended")
+	})
+}
+
+// A person lowers and raises a limit while two processes run. Neither is restarted.
+func TestLimitThatAPersonChangesHoldsInAllProcesses(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.Operations = &compensator.Operations{}
+		var at running
+		limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: 4, Of: "psp"}}}
+		work := func(*compensator.Entry, int) error {
+			defer at.enter("")()
+			<-time.After(5 * time.Millisecond)
+			return nil
+		}
+		here, there := w.New(cfg), w.New(cfg)
+		charges, ran := harness.Numbered(t, here, "charge", limited, work)
+		_, ranThere := harness.Numbered(t, there, "charge", limited, work)
+		d, err := admin.New(here, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
+		require.NoError(t, err)
+		change := func(values admin.LimitValues) {
+			limits, err := d.Limits(t.Context(), admin.Actor{ID: "mei"})
+			require.NoError(t, err)
+			require.Len(t, limits, 1)
+			require.NoError(t, d.ChangeLimit(t.Context(), admin.Actor{ID: "mei"}, limits[0], values, admin.Why{Reason: "the PSP is slow"}))
+		}
+		w.Run(here)
+		w.Run(there)
+		w.PutMany(here, charges, 40, compensator.Options{})
+		w.WaitAllEnded()
+		require.Greater(t, at.highest[""], 1)
+		change(admin.LimitValues{Concurrent: 1})
+		at.highest = nil // nothing runs now
+		at.now = nil
+		w.PutMany(here, charges, 20, compensator.Options{})
+		w.WaitAllEnded()
+		require.Equal(t, 1, at.highest[""], "one at a time, in both processes")
+		change(admin.LimitValues{Interval: time.Hour, Burst: 3})
+		w.PutMany(here, charges, 10, compensator.Options{})
+		w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 63 }, "the burst of the new rate")
+		require.Equal(t, 63, ran.Total()+ranThere.Total())
+		require.Equal(t, 7, w.Count("common_process_log WHERE state=0 AND version=0 AND delivery_count=0"), "waiting costs nothing")
+		change(admin.LimitValues{})
+		w.WaitAllEnded()
+		require.Equal(t, 70, ran.Total()+ranThere.Total())
+		require.Equal(t, 3, w.Count("common_process_log_operation WHERE action='change limit' AND actor='mei' AND business_type='charge' AND reason='the PSP is slow'"))
 	})
 }

@@ -28,11 +28,16 @@ const (
 	keeping   surroundings = "keeping"    // Some entries are old enough to be purged, and victims purge them because of Config.Keep.
 	inLine    surroundings = "in-line"    // Victims also record entries with an ordering key.
 	limited   surroundings = "limited"    // The kinds of plain handlers have a limit.
+	adjusted  surroundings = "adjusted"   // The same as staffed and limited together, and a person changes the limit.
 	staffed   surroundings = "staffed"    // Config.Operations is set with Attempts, and people act through package admin.
 	recorders surroundings = "recorders"  // Victims only record. A healthy process runs beside them, and the queue is known to hold all entries.
 )
 
 // beside reports whether a healthy process runs while the victims are killed.
+func (s surroundings) staffed() bool { return s == staffed || s == adjusted }
+
+func (s surroundings) limited() bool { return s == limited || s == adjusted }
+
 func (s surroundings) beside() bool { return s == beside || s == recorders }
 
 // crash is one case of the matrix.
@@ -125,6 +130,7 @@ var matrix = []crash{
 	{point: failpoint.AuditWritten, most: 3, in: staffed},
 	{point: failpoint.CaseClosed, most: 3, in: staffed},
 	{point: failpoint.OperationWritten, most: 3, in: staffed},
+	{point: failpoint.LimitChanged, most: 3, in: adjusted},
 	{point: failpoint.ChangeCommitted, most: 5},
 	{point: failpoint.PurgePart, most: 3, in: old},
 	{point: failpoint.MarksRead, most: 6, in: periodic},

@@ -28,7 +28,10 @@ func (w *world) check(in surroundings) {
 	w.checkEffects()
 	w.checkResults()
 	w.checkSlots()
-	if in == staffed {
+	if in == adjusted {
+		w.checkLimitChanges()
+	}
+	if in.staffed() {
 		w.checkCases()
 		w.checkAttempts()
 	}
@@ -82,6 +85,14 @@ func (w *world) checkSlots() {
 	for i := 1; i < len(slots); i++ {
 		assert.Equal(w.t, slots[i-1].Add(tickEvery), slots[i], "a slot is missing")
 	}
+}
+
+// checkLimitChanges requires that each change of a limit is on record, and that each record has its change.
+func (w *world) checkLimitChanges() {
+	w.t.Helper()
+	w.none("limits whose changes are not those on record", `common_process_log_limit l WHERE limit_key='' AND version<>(
+		SELECT COUNT(DISTINCT o.reason) FROM common_process_log_operation o WHERE o.action='change limit' AND o.refused=0 AND o.subject LIKE CONCAT(l.limit_name, ':%'))`)
+	require.NotZero(w.t, w.count("common_process_log_limit WHERE version>0"), "a person must have changed the limit")
 }
 
 // checkCases requires that two things exist together or not at all, for each of these pairs:

@@ -143,7 +143,7 @@ func (w *world) kill(c crash, number, nth int) {
 func (w *world) work(in surroundings) {
 	w.t.Helper()
 	hang := in == beside
-	if in != wheel && in != streamed && in != adopting && in != inLine && in != staffed && in != limited {
+	if in != wheel && in != streamed && in != adopting && in != inLine && !in.staffed() && !in.limited() {
 		in = usual
 	}
 	p, err := newProcess(w.t.Context(), w.place, in)

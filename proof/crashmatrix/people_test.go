@@ -5,8 +5,10 @@ package crashmatrix
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
@@ -18,6 +20,9 @@ var ann = admin.AuditInfo{Actor: "ann", Reason: "again"}
 // entries. The order is random so that a process may be killed during any of these actions.
 func (l *victim) actManually(ctx context.Context) error {
 	acts := []func(context.Context) error{l.putRight, l.undoAgain, l.erase}
+	if l.In == adjusted {
+		acts = append(acts, l.changeLimit)
+	}
 	rand.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
 	for _, act := range acts {
 		if err := act(ctx); err != nil {
@@ -91,6 +96,17 @@ func (l *victim) erase(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// changeLimit changes the limit. Each change has its own reason, by which the check counts the records.
+func (l *victim) changeLimit(ctx context.Context) error {
+	actor := admin.Actor{ID: "admin"}
+	limits, err := l.p.admin.Limits(ctx, actor)
+	if err != nil || len(limits) == 0 {
+		return err
+	}
+	values := admin.LimitValues{Interval: time.Duration(1+rand.N(5)) * time.Millisecond, Burst: 10 + rand.N(10), Concurrent: 2 + rand.N(4)}
+	return unlessLate(l.p.admin.ChangeLimit(ctx, actor, limits[0], values, admin.Why{Reason: fmt.Sprint(rand.Uint64())}))
 }
 
 // throughAdmin takes the case of an entry through the Admin. Then it acts on the version of the entry that the Admin

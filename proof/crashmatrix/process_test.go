@@ -30,7 +30,7 @@ type process struct {
 	store   processlog.Store // set only if the test opened the store itself
 	intake  *intake.Intake   // set only in the surroundings streamed
 	adopted *adopt.Import    // set only in the surroundings adopting
-	admin   *admin.Admin     // set only in the surroundings staffed
+	admin   *admin.Admin     // set only in the surroundings staffed and adjusted
 }
 
 const lease = time.Second
@@ -50,7 +50,7 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		ReconcileInterval: 300 * time.Millisecond, PollInterval: 200 * time.Millisecond, StopTimeout: 20 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1})),
 	}
-	if in == staffed {
+	if in.staffed() {
 		config.Operations = &compensator.Operations{Attempts: true}
 	}
 	if in == keeping {
@@ -70,7 +70,7 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		return nil, errors.Join(err, p.close())
 	}
 	var limit compensator.Limit
-	if in == limited { // These kinds share a few permits. A permit that a victim leaves behind must come back, or the others never end.
+	if in.limited() { // These kinds share a few permits. A permit that a victim leaves behind must come back, or the others never end.
 		limit = compensator.Limit{Rate: compensator.PerSecond(500), Burst: 20, Concurrent: 4, Of: "plain"}
 	}
 	p.kinds, err = register(p.Compensator, p.plain, limit)
@@ -83,7 +83,7 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	if err == nil && in == inLine {
 		err = p.kinds.takeOrdering(p.Compensator)
 	}
-	if err == nil && in == staffed {
+	if err == nil && in.staffed() {
 		p.admin, err = admin.New(p.Compensator, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
 	}
 	if err == nil && in == periodic {

@@ -57,7 +57,7 @@ func limiting() []mutant {
 			name: "unused-start-is-lost", breaks: "G41",
 			what: "A start that was granted and that never began is not returned.",
 			edits: []edit{
-				{"limits.limited.over", `!p.used && lt.limit.Interval > 0`, `false && lt.limit.Interval > 0`},
+				{"limits.limited.over", `!p.used && p.interval > 0`, `false && p.interval > 0`},
 			},
 			sees: tests("TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned"),
 		},
@@ -68,6 +68,22 @@ func limiting() []mutant {
 				{"sqlstore.Store.ReturnStarts", `" WHEN limit_key=%s AND starts=%d THEN %d"`, `" WHEN limit_key=%s AND starts>=%d THEN %d"`},
 			},
 			sees: tests(store + "StartOfAnEarlierClaimIsNotReturned"),
+		},
+		{
+			name: "changed-limit-is-not-obeyed", breaks: "G41",
+			what: "A claim keeps to the values of its program, although a person has changed the limit.",
+			edits: []edit{
+				{"sqlstore.permits.count", `p.program.With(p.stored.Person)`, `p.program`},
+			},
+			sees: tests(store+"LimitThatAPersonChangesIsObeyedByTheNextClaim", "TestLimitThatAPersonChangesHoldsInAllProcesses"),
+		},
+		{
+			name: "starts-ahead-are-not-moved-to-a-new-rate", breaks: "G41",
+			what: "After a change of the rate, the starts that a key has ahead pass at the old rate.",
+			edits: []edit{
+				{"sqlstore.permits.count", `k.shift = ahead - k.ahead`, `k.shift = 0`},
+			},
+			sees: tests(store + "ChangedRateKeepsTheStartsThatAKeyHasAhead"),
 		},
 		{
 			name: "entries-with-a-lease-and-without-a-permit", breaks: "G41",

@@ -295,6 +295,16 @@ func (s *gatedStore) LimitedKey(ctx context.Context, limit processlog.StoredLimi
 	return s.store.LimitedKey(ctx, limit, key)
 }
 
+func (s *gatedStore) PutLimit(ctx context.Context, limit processlog.StoredLimit, ops ...processlog.Operation) error {
+	return s.from.step(ctx, classOnce, "putlimit", limit.Name, func() error {
+		err := s.store.PutLimit(ctx, limit, ops...)
+		if err == nil {
+			s.from.w.oracle.limitPut(limit)
+		}
+		return err
+	})
+}
+
 func (s *gatedStore) Settings(ctx context.Context) (settings []processlog.Setting, err error) {
 	if s.from.w.apart.pausing.kind == "" {
 		return s.store.Settings(ctx)

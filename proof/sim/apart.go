@@ -27,18 +27,19 @@ type apart struct {
 	midway    bool            // whether some instances are stopped during a batch that then fails (drawMidway)
 	faulty    bool            // whether transactional handlers get errors that come from a temporary condition of the database (drawServerFaults)
 
-	wholeServer bool          // whether the faulty condition concerns the whole server
-	slots       slots         // slots of a periodic type (drawPeriodic)
-	outage      outage        // outage of services that handlers call; their types have breakers (drawBreakers)
-	keep        time.Duration // Config.Keep for ended entries (0: they are kept forever)
-	absent      bool          // whether no instance runs for most of Config.Keep (outlive)
-	admin       bool          // whether Operations is configured, with Attempts (drawAdmin)
-	visits      []visit
-	pausing     pausing                      // pause of a type through package admin (drawPauses)
-	ordering    ordering                     // entries with ordering keys (drawOrdering)
-	limits      map[string]compensator.Limit // of types, by name (drawLimits)
-	returning   map[string]bool              // types that return results (drawResults)
-	waits       []wait
+	wholeServer  bool          // whether the faulty condition concerns the whole server
+	slots        slots         // slots of a periodic type (drawPeriodic)
+	outage       outage        // outage of services that handlers call; their types have breakers (drawBreakers)
+	keep         time.Duration // Config.Keep for ended entries (0: they are kept forever)
+	absent       bool          // whether no instance runs for most of Config.Keep (outlive)
+	admin        bool          // whether Operations is configured, with Attempts (drawAdmin)
+	visits       []visit
+	pausing      pausing                      // pause of a type through package admin (drawPauses)
+	ordering     ordering                     // entries with ordering keys (drawOrdering)
+	limits       map[string]compensator.Limit // of types, by name (drawLimits)
+	changesLimit bool                         // whether a person changes a limit (drawLimitChange)
+	returning    map[string]bool              // types that return results (drawResults)
+	waits        []wait
 
 	// These properties exist in all seeds:
 	batchCalls int           // Concurrency of the batch type

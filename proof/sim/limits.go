@@ -1,16 +1,21 @@
 package sim
 
 import (
+	"context"
 	"math/rand/v2"
 	"reflect"
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // limitStream is the random stream for limits. It is separate, so that the other draws of a seed stay as they were.
 const limitStream = 4113
+
+// limitChangeStream is the random stream for changes of limits by a person.
+const limitChangeStream = 4114
 
 // drawLimits draws limits for the types without a batch handler. A seed whose database clock jumps has none: while the clock repeats
 // a time, a limit grants no start.
@@ -60,12 +65,20 @@ func (o *oracle) granted(limit *processlog.StartLimit, found processlog.Claimed,
 	if err != nil {
 		return
 	}
+	if found.InForce != nil {
+		changed := *limit
+		changed.Set(*found.InForce)
+		limit = &changed
+	}
 	starts := make(map[string]int)
 	for i := range found.Mine {
 		row := found.Mine[i]
 		row.DeliveryCount-- // as it was before the claim
 		if key, limited, _ := limit.Of(&row); limited {
 			starts[key]++
+			if limit.Concurrent == 0 {
+				continue
+			}
 			o.note(func(o *oracle) {
 				if o.permits == nil {
 					o.permits = make(map[limitKey]map[processlog.Held]bool)
@@ -80,7 +93,7 @@ func (o *oracle) granted(limit *processlog.StartLimit, found processlog.Claimed,
 	}
 	o.note(func(o *oracle) { o.sights[sawLimited] += len(found.Limited) })
 	o.countStarts(limit, starts, found.Rooms)
-	o.countPermits(limit)
+	o.countPermits(limit, starts)
 }
 
 // returned subtracts returned starts from the grant of the claim that took them. The database must ignore starts that
@@ -96,6 +109,35 @@ func (o *oracle) returned(limit *processlog.StartLimit, unused map[string]proces
 		if last := len(grants) - 1; last >= 0 && grants[last].granted == u.Granted {
 			grants[last].starts -= u.Starts
 		}
+	}
+}
+
+// limitPut notes that a person has changed a limit. Windows that begin before the change are no longer checked.
+func (o *oracle) limitPut(limit processlog.StoredLimit) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sights[sawLimitChanged]++
+	for at := range o.grants {
+		if at.limit == limit.Name {
+			delete(o.grants, at)
+		}
+	}
+}
+
+// changeLimit has a person change a limit while entries run under it, and change it back later.
+func (w *world) changeLimit() {
+	rng := rand.New(rand.NewPCG(w.seed, limitChangeStream+1))
+	time.Sleep(time.Duration(rng.Int64N(int64(w.plan.chaos))))
+	values := processlog.LimitValues{Interval: time.Duration(5+rng.IntN(200)) * time.Millisecond, Burst: 1 + rng.IntN(6), Concurrent: 1 + rng.IntN(4)}
+	for _, values := range []processlog.LimitValues{values, {}} {
+		w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
+			limits, err := d.Limits(ctx, who)
+			if err != nil || len(limits) == 0 {
+				return err == nil // no entry was claimed under a limit yet
+			}
+			return d.ChangeLimit(ctx, who, limits[0], values, admin.Why{Reason: "look"}) == nil
+		})
+		w.await(2*w.plan.chaos, w.healed.Load)
 	}
 }
 
@@ -125,8 +167,9 @@ func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int
 	}
 }
 
-// countPermits asserts the part of G41 about entries that run at once.
-func (o *oracle) countPermits(limit *processlog.StartLimit) {
+// countPermits asserts the part of G41 about entries that run at once, for the keys of which a claim has granted starts. After a person
+// has lowered Concurrent, more entries may still run.
+func (o *oracle) countPermits(limit *processlog.StartLimit, starts map[string]int) {
 	if limit.Concurrent == 0 {
 		return
 	}
@@ -140,7 +183,7 @@ func (o *oracle) countPermits(limit *processlog.StartLimit) {
 				held++
 			}
 		}
-		if at.limit == limit.Name && held > limit.Concurrent {
+		if at.limit == limit.Name && starts[at.key] > 0 && held > limit.Concurrent {
 			o.failLocked("G41: %d entries hold permits of the limit %q, key %q, instead of %d", held, limit.Name, at.key, limit.Concurrent)
 		}
 	}
@@ -149,7 +192,7 @@ func (o *oracle) countPermits(limit *processlog.StartLimit) {
 // fencedLocked reports whether a write took away the permit of an entry whose lease had ended. Such a write changes
 // only the version of the entry and UpdatedAt.
 func (o *oracle) fencedLocked(l *life, before, after processlog.Row) bool {
-	if o.w.apart.limits[l.kind].Concurrent == 0 || before.LeaseLeft > 0 || before.DeliveryCount == 0 {
+	if o.w.apart.limits[l.kind].Concurrent == 0 && !o.w.apart.changesLimit || before.LeaseLeft > 0 || before.DeliveryCount == 0 {
 		return false
 	}
 	same := before
@@ -159,6 +202,12 @@ func (o *oracle) fencedLocked(l *life, before, after processlog.Row) bool {
 	}
 	o.sights[sawFenced]++
 	return true
+}
+
+// drawLimitChange draws whether a person changes a limit.
+func (w *world) drawLimitChange() {
+	rng := rand.New(rand.NewPCG(w.seed, limitChangeStream))
+	w.apart.changesLimit = w.apart.admin && len(w.apart.limits) > 0 && rng.IntN(2) == 0
 }
 
 // limitTimeout returns how much longer the entries may take to come to rest because of limits. Every attempt is a start, and a stuck

@@ -66,6 +66,7 @@ const (
 	sawConsumed
 	sawDoneBefore
 	sawPaused
+	sawLimitChanged
 	sawRetried
 	sawPolledCommit
 	sawServerDown
@@ -115,6 +116,7 @@ var sightNames = [sights]string{
 	sawConsumed:         "messages processed",
 	sawDoneBefore:       "messages reported as processed before",
 	sawPaused:           "types that were paused",
+	sawLimitChanged:     "limits that were changed",
 	sawRetried:          "transactions of consumers that were run again",
 	sawPolledCommit:     "starts in time of entries whose commit was not reported",
 	sawServerDown:       "attempts with an error of the whole server",

@@ -120,6 +120,7 @@ func newWorld(seed uint64) *world {
 	w.drawMessages()
 	w.drawPauses()
 	w.drawLimits()
+	w.drawLimitChange()
 	w.drawResults()
 	return w
 }
@@ -263,6 +264,9 @@ func (w *world) run() {
 	}
 	if p := w.apart.pausing; p.kind != "" {
 		w.act(func() { w.pause(p) })
+	}
+	if w.apart.changesLimit {
+		w.act(w.changeLimit)
 	}
 	go w.script()
 	w.loop()

@@ -69,9 +69,10 @@ type Limits struct {
 
 // unused is a start that was granted and that never began.
 type unused struct {
-	limit   *limited
-	key     string
-	granted int64
+	limit    *limited
+	key      string
+	granted  int64
+	interval time.Duration // under which it was granted
 }
 
 // New makes the limits of an engine.
@@ -87,12 +88,13 @@ type limited struct {
 	l     *Limits
 	e     *engine.Engine
 	t     *engine.Type
-	limit processlog.StartLimit
+	limit processlog.StartLimit // as the program has set it
 
 	mu      sync.Mutex // guards the fields below; nothing is called while it is held
 	permits map[holder]*permit
-	gate    gate // used if the limit has no keys
-	line    line // used if the limit has keys
+	inForce processlog.StartLimit // with what a person has changed, as the last claim has obeyed it
+	gate    gate                  // used if the limit has no keys
+	line    line                  // used if the limit has keys
 }
 
 // holder is an entry with the version under which it holds a permit.
@@ -103,10 +105,11 @@ type holder struct {
 
 // permit is a permit that this process holds.
 type permit struct {
-	key     string
-	granted int64     // processlog.Room.Granted after the claim
-	asked   time.Time // before the claim was sent
-	used    bool      // the handler was called
+	key      string
+	granted  int64         // processlog.Room.Granted after the claim
+	interval time.Duration // under which the start was granted
+	asked    time.Time     // before the claim was sent
+	used     bool          // the handler was called
 }
 
 // With returns a function that applies a limit to a type. With returns a *FieldError if another type has a limit of the
@@ -121,6 +124,7 @@ func (l *Limits) With(s Settings) (attach func(t *engine.Type), err error) {
 func (l *Limits) attach(t *engine.Type, s Settings) {
 	lt := &limited{l: l, e: l.e, t: t, permits: make(map[holder]*permit), line: newLine()}
 	lt.limit = processlog.StartLimit{Name: s.Name, Interval: s.Interval, Burst: s.Burst, Concurrent: s.Concurrent, Keyed: s.Key != nil, Key: lt.keyOf(s)}
+	lt.inForce = lt.limit
 	lt.gate.open = s.Key != nil
 	t.ClaimBy(lt.claim)
 	t.Admit(func(a *engine.Admission) {
@@ -246,20 +250,34 @@ func (lt *limited) awake(want []processlog.Wanted, now time.Time) (rest []proces
 func (lt *limited) claimed(found *processlog.Claimed, asked time.Time) (woken []processlog.ID) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
+	changed := lt.obey(found.InForce)
 	for i := range found.Mine {
 		row := &found.Mine[i]
 		before := *row
 		before.DeliveryCount--
 		if key, needed, ok := lt.limit.Of(&before); needed && ok {
-			lt.permits[holder{row.ID, row.Version}] = &permit{key: key, granted: found.Rooms[key].Granted, asked: asked}
+			lt.permits[holder{row.ID, row.Version}] = &permit{key: key, granted: found.Rooms[key].Granted, interval: lt.inForce.Interval, asked: asked}
 		}
 	}
 	now := time.Now()
 	if lt.gate.open {
-		return lt.line.claimed(found, &lt.limit, now)
+		woken = lt.line.claimed(found, &lt.inForce, now)
+		if changed {
+			woken = append(woken, lt.line.wakeAll()...)
+		}
+		return woken
 	}
-	lt.gate.claimed(found, &lt.limit, now)
+	lt.gate.claimed(found, &lt.inForce, now)
 	return nil
+}
+
+// obey notes the values that a claim has obeyed. It reports whether they are new.
+func (lt *limited) obey(values *processlog.LimitValues) (changed bool) {
+	if values == nil || *values == lt.inForce.Values() {
+		return false
+	}
+	lt.inForce.Set(*values)
+	return true
 }
 
 // wake makes entries due that may get a permit now.
@@ -287,7 +305,7 @@ func (lt *limited) expect() {
 func (lt *limited) room() int {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
-	return lt.gate.room(&lt.limit, time.Now())
+	return lt.gate.room(&lt.inForce, time.Now())
 }
 
 func (lt *limited) roomAt() time.Time {
@@ -335,7 +353,7 @@ func (lt *limited) over(a *engine.Attempt) {
 	delete(lt.permits, holderOf(a))
 	var woken []processlog.ID
 	opened := false
-	if p != nil && lt.limit.Concurrent > 0 {
+	if p != nil && lt.inForce.Concurrent > 0 {
 		if lt.gate.open {
 			woken = lt.line.wake(p.key, 1)
 		} else {
@@ -346,8 +364,8 @@ func (lt *limited) over(a *engine.Attempt) {
 	if p == nil {
 		return
 	}
-	if !p.used && lt.limit.Interval > 0 {
-		lt.l.unused.Add(unused{lt, p.key, p.granted})
+	if !p.used && p.interval > 0 {
+		lt.l.unused.Add(unused{lt, p.key, p.granted, p.interval})
 	}
 	lt.wake(woken)
 	if opened {
@@ -373,7 +391,11 @@ func (lt *limited) returned(starts map[string]processlog.Unused) {
 
 // giveBack returns starts that were not used. If that fails, the limit allows a little less for a while.
 func (l *Limits) giveBack(batch []unused) {
-	for lt, unused := range grouped.Each(batch, func(u unused) *limited { return u.limit }) {
+	type under struct {
+		limit    *limited
+		interval time.Duration
+	}
+	for of, unused := range grouped.Each(batch, func(u unused) under { return under{u.limit, u.interval} }) {
 		starts := make(map[string]processlog.Unused)
 		for _, u := range unused {
 			switch last := starts[u.key]; {
@@ -384,11 +406,13 @@ func (l *Limits) giveBack(batch []unused) {
 			}
 		}
 		ctx, cancel := l.e.Statement()
-		err := l.e.Store.ReturnStarts(ctx, lt.limit, starts)
+		limit := of.limit.limit
+		limit.Interval = of.interval
+		err := l.e.Store.ReturnStarts(ctx, limit, starts)
 		cancel()
 		l.e.Saw(problemReturn, err)
 		if err == nil {
-			lt.returned(starts)
+			of.limit.returned(starts)
 		}
 	}
 }

@@ -138,6 +138,14 @@ func (l *line) wake(key string, n int) (ids []processlog.ID) {
 	return ids
 }
 
+// wakeAll takes all waiting entries out of the line, in the order of their ids.
+func (l *line) wakeAll() (ids []processlog.ID) {
+	ids = slices.SortedFunc(maps.Keys(l.asleep), processlog.ID.Compare)
+	clear(l.asleep)
+	clear(l.keys)
+	return ids
+}
+
 // report returns how many entries wait, and when the first of them may start.
 func (l *line) report(now time.Time) (waiting int, free time.Time) {
 	for _, s := range l.asleep {

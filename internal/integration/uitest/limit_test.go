@@ -2,10 +2,13 @@ package uitest
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
@@ -68,4 +71,68 @@ func TestLimitThatIsUsedUpIsToldBesideItsType(t *testing.T) {
 	row := regexp.MustCompile(`(?s)<tr[^>]*>\s*<th[^>]*><a[^>]*><bdi>charge</bdi>.*?</tr>`).FindString(w.client("alice").get("").text)
 	require.NotEmpty(t, row)
 	lacks(t, row, "on time")
+}
+
+// A person changes a limit and sets it back. Each form applies only to the version that the person saw, and each field of it is checked.
+// Failure: F120
+func TestLimitIsChangedAndSetBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.limits()
+	w.allow(func(_ context.Context, a admin.Actor, right admin.Right, _ admin.Subject) bool {
+		return a.ID != "bob" || right != admin.ChangeLimit
+	})
+	alice, bob := w.client("alice"), w.client("bob")
+	const button = "do=change&#43;limit&amp;type=psp"
+	has(t, alice.get("settings").text, button)
+	lacks(t, bob.get("settings").text, button)
+	require.Equal(t, 403, bob.get("confirm?do=change+limit&type=psp").status)
+	require.Equal(t, 404, alice.get("confirm?do=change+limit&type=none").status)
+	form := plain(alice.get("confirm?do=change+limit&type=psp").text)
+	has(t, form, "In force: 1 starts in 1 h · up to 1 at once after a pause")
+	change := func(pairs ...string) []string {
+		return append([]string{"do", "change limit", "type", "psp", "reason", "PSP is slow"}, pairs...)
+	}
+	for _, wrong := range [][]string{{"starts", "x", "per", "second"}, {"starts", "20", "per", "year"}, {"burst", "0"}, {"concurrent", "1001"}, nil} {
+		require.Equal(t, 422, alice.post("do", values(change(wrong...)...)).status, "%v", wrong)
+	}
+	require.Equal(t, 422, alice.post("do", values("do", "change limit", "type", "psp", "burst", "3")).status, "without a reason")
+	require.Equal(t, 403, bob.post("do", values(change("burst", "3")...)).status)
+	require.Equal(t, 200, alice.post("do", values(change("starts", "20", "per", "second", "burst", "5")...)).status)
+	require.Equal(t, 409, alice.post("do", values(change("burst", "7")...)).status, "the limit has another version")
+	has(t, plain(bob.get("settings").text), "psp 20 starts in 1 s · up to 5 at once after a pause changed by alice")
+	w.until(func() bool { return len(w.entriesOf("charge", compensator.Succeeded)) == 2 })
+	form = plain(alice.get("confirm?do=change+limit&type=psp").text)
+	has(t, form, "In force: 20 starts in 1 s · up to 5 at once after a pause · set by the program: 1 starts in 1 h")
+	require.Equal(t, 200, alice.post("do", values("do", "reset limit", "type", "psp", "version", "1", "reason", "PSP is back")).status)
+	has(t, plain(bob.get("settings").text), "psp 1 starts in 1 h · up to 1 at once after a pause charge")
+	has(t, plain(alice.get("trail").text), "changed a limit psp: 20 starts in 1s, burst 5 PSP is slow")
+	has(t, plain(alice.get("trail").text), "changed a limit psp: as the program PSP is back")
+}
+
+// A person changes a limit in a browser, on a telephone and on a desk.
+func TestLimitIsChangedInABrowser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.limits()
+	b := openTab(t, w, "alice")
+	starts := 30
+	for _, lang := range []string{"en", "zh-CN"} {
+		for _, width := range []int64{360, 1280} {
+			starts++
+			b.look(lang, "light", width)
+			b.open("settings")
+			assert.True(t, b.holds(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width)), "%s %d scrolls sideways", lang, width)
+			b.do(chromedp.Click(`a[href*="do=change+limit"]`), b.until(`document.querySelector("#asked").open && document.activeElement.name === "reason"`))
+			b.arm()
+			b.accessible("dialog", wcag)
+			assert.True(t, b.holds(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width)), "%s %d scrolls sideways", lang, width)
+			b.do(chromedp.SetValue(`#asked [name="starts"]`, fmt.Sprint(starts)), chromedp.SetValue(`#asked [name="per"]`, "minute"), chromedp.SendKeys(`#asked [name="reason"]`, "PSP is slow"))
+			b.do(chromedp.Click(`#asked button.main`))
+			b.arrive(`location.pathname === "/ops/done" && document.querySelector(".answers") !== null`)
+			limits, err := w.admin.Limits(t.Context(), admin.Actor{ID: "alice"})
+			require.NoError(t, err)
+			require.Equal(t, admin.LimitValues{Interval: admin.Interval(int64(starts), time.Minute)}, limits[0].Person)
+		}
+	}
 }

@@ -1,0 +1,141 @@
+package ui
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+)
+
+// periods are the periods of a rate that a person can choose. Their texts have the key "per." and the name.
+var periods = []string{"second", "minute", "hour", "day"}
+
+var periodOf = map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
+
+// onLimit reports whether the action changes a limit. formAction.Type is the name of the limit then.
+func (wi formAction) onLimit() bool { return wi.Do == doLimit || wi.Do == doResetLimit }
+
+// MayChangeLimit reports whether the person may change a limit.
+func (rq *request) MayChangeLimit(l admin.Limit) bool {
+	return rq.s.admin.MayChangeLimit(rq.ctx, rq.Actor, l)
+}
+
+// LimitText says in words what a limit allows.
+func (rq *request) LimitText(v admin.LimitValues) (string, error) {
+	var parts []string
+	var problems []error
+	add := func(key string, args ...any) {
+		text, err := rq.T(key, args...)
+		parts, problems = append(parts, text), append(problems, err)
+	}
+	if v.Interval > 0 {
+		n, per := v.Rate()
+		span, err := rq.Span(per)
+		problems = append(problems, err)
+		add("limits.rate", rq.Number(n), span)
+		add("limits.burst", rq.Number(v.Burst))
+	}
+	if v.Concurrent > 0 {
+		add("limits.concurrent", rq.Number(v.Concurrent))
+	}
+	return strings.Join(parts, " · "), errors.Join(problems...)
+}
+
+// askLimit shows the form of a limit. At first it has the values that a person has set.
+func (s *server) askLimit(rq *request, wi formAction, problem string, status int) {
+	limit, err := s.limitNamed(rq, wi.Type)
+	if err == nil && !rq.MayChangeLimit(limit) { // Refuse here, because the Admin would record its refusal.
+		err = admin.ErrNotAllowed
+	}
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	data := confirmData{formAction: wi, Problem: problem, Periods: periods, From: rq.Back()}
+	if data.Version == 0 && status == http.StatusOK {
+		data.Version = limit.Version
+	}
+	if status == http.StatusOK {
+		data.fill(limit.Person)
+	}
+	if data.InForce, err = rq.LimitText(limit.LimitValues); err == nil {
+		data.Program, err = rq.LimitText(limit.Program)
+	}
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	rq.show(status, "confirm", data)
+}
+
+// fill writes values into the form.
+func (wi *formAction) fill(v admin.LimitValues) {
+	number := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
+	starts, per := v.Rate()
+	wi.Starts, wi.Burst, wi.Concurrent = number(starts), number(v.Burst), number(v.Concurrent)
+	for name, period := range periodOf {
+		if period == per {
+			wi.Per = name
+		}
+	}
+}
+
+func (s *server) limitNamed(rq *request, name string) (admin.Limit, error) {
+	limits, err := s.admin.Limits(rq.ctx, rq.Actor)
+	at := slices.IndexFunc(limits, func(l admin.Limit) bool { return l.Name == name })
+	switch {
+	case err != nil:
+		return admin.Limit{}, err
+	case at < 0:
+		return admin.Limit{}, compensator.ErrNotFound
+	}
+	return limits[at], nil
+}
+
+// changeLimit carries out the action of the form.
+func (s *server) changeLimit(rq *request, wi formAction) error {
+	var values admin.LimitValues
+	if wi.Do == doLimit {
+		var err error
+		if values, err = wi.values(); err != nil {
+			return err
+		}
+	}
+	return s.admin.ChangeLimit(rq.ctx, rq.Actor, admin.Limit{Name: wi.Type, Version: wi.Version}, values, wi.Why)
+}
+
+// values parses the values of the form. An empty field is the program's own value. Not all fields may be empty.
+func (wi formAction) values() (v admin.LimitValues, err error) {
+	number := func(field, text string) (n int) {
+		if text == "" || err != nil {
+			return 0
+		}
+		if n, err = strconv.Atoi(text); err != nil || n < 1 {
+			err = &compensator.FieldError{Field: field, Reason: "want a number of at least 1"}
+		}
+		return n
+	}
+	starts := number("rate", wi.Starts)
+	v.Burst, v.Concurrent = number("burst", wi.Burst), number("concurrent", wi.Concurrent)
+	per := periodOf[wi.Per]
+	switch {
+	case err != nil:
+	case starts > 0 && per == 0:
+		err = &compensator.FieldError{Field: "rate", Reason: "has no period"}
+	case starts > 0:
+		v.Interval = admin.Interval(int64(starts), per)
+	case v == admin.LimitValues{}:
+		err = &compensator.FieldError{Field: "limit", Reason: "has no value"}
+	}
+	return v, err
+}
