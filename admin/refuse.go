@@ -34,9 +34,9 @@ func (d *Admin) refuse(ctx context.Context, a Actor, op processlog.Operation) er
 	return ErrNotAllowed
 }
 
-// refuseType refuses an action on a type. If the actor sees the type and the log has it, the record has that type.
-// Otherwise the record has no type, and its Subject holds the name. A record with an invented type would add that type
-// to the log, and to the lists of other actors. It would also reveal to the actor whether a hidden type exists.
+// refuseType refuses an action on a type, and writes an audit record of the refusal. The record has the type only if the
+// actor sees the type and the log has it. Otherwise the name is in the record's Subject. So an actor who invents a name
+// adds no type to the lists of other actors, and does not learn whether a hidden type exists.
 func (d *Admin) refuseType(ctx context.Context, a Actor, named string, op processlog.Operation) error {
 	ctx = acting(ctx)
 	op.Subject = named

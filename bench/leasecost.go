@@ -163,7 +163,8 @@ func (a *arena) claimSizes(rounds int) (found []leaseClaim) {
 }
 
 // claimsInACrowd measures claims while the table holds lease rows of up to 100 other processes. Each row holds 500
-// entries. In some cases the id range of each row includes the claimed entries, as after long attempts.
+// entries. In some cases the id range of each lease row includes the claimed entries. That
+// happens after long attempts, when a row holds old and new entries.
 func (a *arena) claimsInACrowd(rounds int) (found []leaseClaim) {
 	for _, crowd := range []struct {
 		work       string

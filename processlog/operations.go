@@ -87,7 +87,8 @@ type Operations interface {
 	// AuditLog reads the audit log, newest first. It merges changes of entries and operations.
 	AuditLog(ctx context.Context, filter AuditLogFilter) (AuditLogPage, error)
 
-	// Limits reads the limits under which entries were claimed, sorted by name. The cost does not grow with the keys. A log
+	// Limits reads the limits under which entries were claimed, sorted by name. Its cost does not grow with the number of keys that a
+	// limit has. A log
 	// without the table of limits has none.
 	Limits(ctx context.Context) ([]StoredLimit, error)
 

@@ -304,7 +304,7 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure 
 	return found[:min(len(found), 1000)], nil
 }
 
-// typesRead is how many of the newest operations Types reads, as in the other stores.
+// typesRead limits the method Types, which reads only the newest operations. The other stores have the same limit.
 const typesRead = 1000
 
 // Types implements processlog.Operations.

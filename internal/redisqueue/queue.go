@@ -206,9 +206,9 @@ type memberNumbers struct {
 	in int64 // ms
 }
 
-// addIf appends a type if the parameter so is true, unless the type is the last one already.
-func addIf(so bool, types []string, businessType string) []string {
-	if !so || len(types) > 0 && types[len(types)-1] == businessType {
+// addIf appends a type if the condition holds, unless the type is the last one already.
+func addIf(condition bool, types []string, businessType string) []string {
+	if !condition || len(types) > 0 && types[len(types)-1] == businessType {
 		return types
 	}
 	return append(types, businessType)

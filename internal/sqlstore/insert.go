@@ -206,7 +206,7 @@ type rowKind struct {
 // insertTexts keeps the SQL texts of rows, one for each kind of row. There are only a few kinds, unless types have
 // different leases.
 type insertTexts struct {
-	guards [2]string // results of guard: for a transaction that may not be open, and for one that is known to be open
+	guards [2]string // results of guard: for a transaction of which nobody knows whether it is open, and for an open one
 
 	mu   sync.RWMutex
 	rows map[rowKind]string // guarded by mu

@@ -107,7 +107,8 @@ func runStoreTwins(t *testing.T, connector driver.Connector, commands []storeCom
 // storeTwins holds the database and the double. A side is 0 for the database and 1 for the double. The tests number the
 // entries themselves, because each side assigns its own ids.
 //
-// The database runs each command before the double. The clock moves only during a wait that ends in an error.
+// The database runs each command before the double. Both use one clock. It stands still, except while a
+// command waits and then returns an error.
 type storeTwins struct {
 	ctx      context.Context
 	database processlog.Store

@@ -39,9 +39,9 @@ const (
 const (
 	mostUnanswered = 4
 	longestPause   = 30 * time.Second
-	// silence separates two kinds of broken connections. If a connection breaks after a longer silence, the client's own
-	// timeout may have ended it. If it breaks sooner, the server or the network ended it, so no session is left on the
-	// server.
+	// silence separates two kinds of broken connections. A connection that breaks within this time after the last answer
+	// was ended by the server or the network, so its session on the server has ended. Later, the client's own timeout may
+	// have ended the connection, and the session may still run its statement.
 	silence = time.Second
 )
 

@@ -60,7 +60,7 @@ func (w *watch) order(key string) []compensator.EntryID {
 // of returns options with the given ordering key.
 func of(key string) compensator.Options { return compensator.Options{UserID: key} }
 
-// serial registers a serial type. Its handler notes each call in w and then calls the function more, unless it is nil.
+// serial registers a serial type. Its handler notes each call in w. Then it calls the parameter more, if more is not nil.
 func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.HandlerConfig[harness.Order], more func(ctx context.Context, e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	cfg.Serial = account

@@ -95,8 +95,8 @@ func (f *follower) manual(was, s step) string {
 	return ""
 }
 
-// claim verifies a claim. It compares with the time at which the statement began, because the entry must have been due
-// when the statement read the row.
+// claim verifies that the entry was due and free when it was claimed. It takes the time at which the claim's statement
+// began, because the statement compares the row with this time.
 func (f *follower) claim(s step) string {
 	f.lost++
 	f.claims[s.version] = f.lost

@@ -157,8 +157,8 @@ func (op *operation) outcome(id compensator.EntryID) (out processlog.Outcome, fo
 	return op.outcomes[i], true
 }
 
-// wants reports whether the claim asks for an entry that the claiming instance inserted with a lease. token is the
-// token in the row.
+// wants reports whether the claim names this entry with this token. A claim names the token of an entry that its own
+// instance inserted with a lease.
 func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool {
 	return slices.Contains(op.want, processlog.Wanted{ID: id, Token: token})
 }

@@ -43,8 +43,8 @@ type Period struct {
 	Problem string
 
 	// Do does the work of the slots, which are in ascending order. In the same transaction it moves the mark to the
-	// last slot. It returns false if the mark no longer has the value of the parameter from, because another process
-	// has moved it. at is the last slot on the clock of this process.
+	// last slot. It returns false if another process has moved the mark, so that it is no longer at the time
+	// from. at is the last slot on the clock of this process.
 	Do func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
 }
 

@@ -2,8 +2,8 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// checkEarly requires that no claim takes an entry that is not due or is leased. It judges by the database's clock, as
-// the trigger of the claim's statement read it.
+// checkEarly requires that no claim takes an entry that is not due or is leased. The time of a
+// claim is the database's clock, which an SQL trigger stored with the row that the claim changed.
 //
 // A claim selects in one statement and updates in another. If the clock is set back between the two, the claim looks
 // early by that much. checkEarly counts such a claim and does not judge it.
