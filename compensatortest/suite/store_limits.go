@@ -387,6 +387,7 @@ func (t *storeTest) changedRateKeepsTheStartsThatAKeyHasAhead() {
 	found := t.claimLimited(limit, token(2), time.Minute, ids[2:]...)
 	require.Len(t, found.Mine, 1, "two of three starts are ahead, as before")
 	require.Greater(t, found.Rooms[""].Next, 23*time.Hour)
+	require.Empty(t, t.claimLimited(limit, token(2), time.Minute, ids[3:]...).Mine, "all three are ahead at the new rate")
 	t.putLimit("rate", processlog.LimitValues{Interval: time.Millisecond})
 	t.until(func() bool { return len(t.claimLimited(limit, token(3), time.Minute, ids[3:4]...).Mine) == 1 }, "a higher rate holds at once")
 	t.putLimit("rate", processlog.LimitValues{Interval: time.Hour, Burst: 1})
