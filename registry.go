@@ -31,7 +31,7 @@ func (r *registry) handles(name string, codec Codec) {
 	r.codecs[name] = codec
 }
 
-// reads stores the codec of a type that is declared in this process. The codec of a handler has priority.
+// reads registers the codec with which this process reads contents of a declared type. The codec of a handler has priority.
 func (r *registry) reads(name string, codec Codec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,8 +29,8 @@ type ScopedTx struct {
 	c   *Compensator // the Compensator that began this transaction
 	tx  processlog.Transaction
 	end transactionEnd
-	// If the connections of the Store do not report the ends of transactions, the field alone equals the field end.
-	// Otherwise alone is nil, and end is the connection's own view.
+	// alone is set if the connections of the Store do not report the ends of transactions. Then end has the same value.
+	// Otherwise alone is nil, and end is what the connection reports.
 	alone *unwatched
 
 	handles *processlog.Row // the entry whose handler uses this transaction; nil in InTx
@@ -295,15 +295,16 @@ const (
 
 // WithRetry calls do up to five times, some milliseconds apart. do runs one transaction of any kind from its beginning
 // to its end, for example InTx or a transaction of an ORM. WithRetry calls do again if Retryable says so. It also calls
-// do again if the answer to COMMIT was lost and Resolve finds that the transaction did not commit. It notices a lost
-// answer only of InTx and on a Connector.
+// do again if the answer to COMMIT was lost and Resolve finds that the transaction did not commit. WithRetry notices
+// a lost answer if do uses InTx or a pool with a Connector.
 //
 // WithRetry returns nil if the transaction has committed. If WithRetry could not find out whether the transaction
 // committed, it returns ErrCommitUnknown, joined with the error of Resolve. After any other error the transaction has
 // not committed.
 //
-// proof is the idempotency key of an entry that do records in its transaction, or passes to Once, in each run that
-// writes anything. Resolve looks for this entry. If a run writes without it, the writes of do may happen twice. If the
+// proof is the idempotency key of an entry. The function do must record this entry in its transaction, or pass proof to
+// Once, whenever it writes anything. Resolve looks for this entry. If do writes and does not record it, its writes may
+// happen twice. If the
 // receipt says Duplicate, or Once returns false, an earlier run did the work. In this case do must write nothing, or
 // return an error that rolls back. FailOnDuplicate makes Record return such an error.
 //

@@ -69,8 +69,8 @@ type HandlerConfig[T any] struct {
 	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. Compensate runs at
 	// least once, and its attempts are counted separately. The first attempt of Compensate finds the handler's error in
 	// Entry.LastError. A compensation never runs after a success, unless a person asks for it with
-	// RequeueOptions.Compensate. If the content does not decode as T, the entry stays compensating. Until MaxWait has
-	// passed, content that does not decode costs no attempt.
+	// RequeueOptions.Compensate. If the content does not decode as T, the entry waits in the state compensating, and costs
+	// no attempt until MaxWait has passed.
 	Compensate func(ctx context.Context, e *Entry, v T) error
 
 	// CompensateTx undoes an entry in a transaction instead, exactly once. CompensateTx fits every kind of handler. If

@@ -39,8 +39,8 @@ type Config struct {
 	Inside    []Server                          // servers of admin pages, probes and metrics. These servers answer until everything else has ended
 
 	// StopTimeout is how long Run waits for running requests and consumers together. Choose a longer time than the stop
-	// timeout of each consumer. The default is 10 s. With Consumers the default is 65 s, because an Intake takes up to
-	// 30 s by default, and a relay's Consumer twice as long.
+	// timeout of each consumer. The default is 10 s. With Consumers the default is 65 s, because a relay's Consumer
+	// may take up to 60 s with its own defaults.
 	//
 	// After that, the Run of each log takes up to 4/3 of its own Config.StopTimeout. The logs stop at the same time.
 	// Your platform must wait for StopTimeout plus the longest of these times before it kills the program.

@@ -26,8 +26,8 @@ func (s *slowToSettle) Settle(_ context.Context, _ processlog.Token, outcomes []
 	return []processlog.Settled{{Applied: true, State: outcomes[0].To}}, nil
 }
 
-// A person accepts a loss of data. A success that is stored after that is newer than the loss. It stays newer even if its
-// handler started, or its first try was made, before the person accepted the loss.
+// A person accepts a loss of data. The library must count a success as newer than this loss if the success is stored
+// later. It does not matter whether the handler started, or a first try to store the success failed, before that.
 func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
 		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {

@@ -97,7 +97,8 @@ func unleased(ids []processlog.ID) []processlog.Wanted {
 
 // picker decides for each claimable row whether the claim takes it. It takes only rows that this process can
 // run, and rows whose lost lease it must count. It admits few suspects at a time. A suspect is an entry that may have
-// crashed a process. Its lease would count as lost even if it never ran.
+// crashed a process. If one suspect crashes this process, the leases of all admitted suspects count as lost, even of
+// those that never ran.
 //
 // The store calls accept while it holds the row locks. accept therefore reads only memory and does not block.
 type picker struct {
@@ -191,9 +192,9 @@ func (p *picker) keepOnly(mine []processlog.Row) {
 	}
 }
 
-// leave moves the entries that were claimed only to count a lost lease from Mine to Waiting. They wait there for the end
-// of their new lease, which gives another process time to store a success. The claim has written the lease, so it proves
-// that the database accepts writes. Elapsed time alone would not prove that.
+// leave does not run the entries whose lost lease this claim only counts. It moves them from Mine to Waiting until their
+// new lease ends. In this time another process can store their success. The claim shows that the database accepts
+// writes, so a success that is still missing at the end is not missing because of the database.
 func (p *picker) leave(found processlog.Claimed) processlog.Claimed {
 	if len(p.counted) == 0 {
 		return found

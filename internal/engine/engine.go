@@ -118,7 +118,8 @@ func (e *Engine) Register(t Type, attach ...func(t *Type)) error {
 	return e.types.add(&t)
 }
 
-// Changed acts on a change that has committed. It cancels an attempt that runs here, and tells the source of a new due time.
+// Changed acts on a change that has committed. It cancels an attempt that runs here, and passes a new due time to the
+// source.
 func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	failpoint.Reach(failpoint.ChangeCommitted)
 	after, err := ch.After(before)

@@ -146,7 +146,7 @@ func (t *Type) untilAvailable(row *processlog.Row, v *verdict.Verdict) time.Dura
 	before := min(max(0, row.NextAt.Sub(row.UpdatedAt)), mostUnavailable)
 	longer := min(before*3/2+jitter.N(before+1), mostUnavailable-jitter.N(mostUnavailable/4))
 	if t.MaxWait > 0 {
-		// When MaxWait has passed, Unavailable counts as a failure. Do not delay the attempt that counts beyond that time.
+		// When MaxWait has passed, Unavailable counts as a failure. So do not put the next attempt off beyond MaxWait.
 		longer = min(longer, t.MaxWait-row.Age())
 	}
 	return max(wait, longer)

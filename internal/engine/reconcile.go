@@ -111,8 +111,8 @@ func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *
 	}
 }
 
-// OverdueAfter returns how long an entry may be due before it counts as lost by the source. A source that knows
-// only this process's entries never knew the others. OverdueAfter then returns 0.
+// OverdueAfter returns how long an entry may be due before it counts as lost by the source. Some sources
+// know only the entries of this process. They cannot lose the entries of other processes, so OverdueAfter returns 0 for them.
 func (e *Engine) OverdueAfter() time.Duration {
 	if e.source.Reach() == ReachOwn {
 		return 0

@@ -301,7 +301,8 @@ func (e *Engine) Finish(a *Attempt, end Result) {
 	if !errors.Is(cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
 		e.sawAttempt(a.Type.Name, end.Err, s.outcome.ProcessCount != a.Row.ProcessCount || s.outcome.CompensateCount != a.Row.CompensateCount)
 	}
-	// From here on a claim sees the entry as held and not as stuck. A dead-lettering of the entry is withdrawn (G8).
+	// From here on a claim sees that this process holds the entry, and that the entry is not stuck. If a claim was about to
+	// dead-letter the entry because its handler was stuck, that is withdrawn (G8).
 	a.returned.Store(true)
 	// Notify the admissions before the slot is free. If this result opens the breaker, no claim can use the slot first.
 	end.Cause = cause

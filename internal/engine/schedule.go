@@ -54,8 +54,8 @@ func (c *claimSchedule) Wake() {
 	}
 }
 
-// Expect schedules a claim of a type, because an entry of the type is due after the duration in. The claim comes later by
-// the time that due entries of the type wait for others.
+// Expect schedules a claim of a type that has an entry which becomes due in the given time. If due entries of the type
+// wait for a batch, the claim comes later by the length of that wait.
 func (c *claimSchedule) Expect(businessType string, in time.Duration) {
 	now := time.Now()
 	c.mu.Lock()
@@ -242,11 +242,12 @@ func (c *claimSchedule) Scanned() <-chan struct{} {
 
 const (
 	// claimsInFlight is how many claims of one type may run at once. With only one, an entry that comes due during a
-	// claim would wait for its end. That wait would cause half of the entry's delay.
+	// claim would wait for the end of that claim. This wait would be half of the time from the due moment to the handler.
 	claimsInFlight = 2
 
-	// wakeSpread keeps instances that wake for the same entry from claiming in step. For each consecutive claim that
-	// found nothing, the next claim is delayed by up to this much more. At most mostLostRaces claims count.
+	// wakeSpread keeps instances that wake for the same entry from claiming at the same moment. The next claim is delayed by
+	// a random time of at most n × wakeSpread. n is the number of consecutive claims that found nothing, up to
+	// mostLostRaces.
 	wakeSpread    = time.Millisecond
 	mostLostRaces = 5
 
@@ -311,8 +312,8 @@ type claimBegan struct {
 	overflows int // reports that the database holds more
 }
 
-// wants reports whether to start a claim now. A second claim may run beside the first for entries that came due after
-// the first asked the queue. For a backlog the second claim needs more than a few free slots.
+// wants reports whether to start a claim now. While one claim runs, a second one may start if entries have become due
+// since the first one asked the queue. It may also start for a backlog of due entries, if more than a few slots are free.
 func (s *typeSchedule) wants(t *Type, now time.Time) bool {
 	due := !now.Before(s.due)
 	switch {

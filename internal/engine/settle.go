@@ -382,8 +382,8 @@ type Settlement struct {
 	Prepare func(a *Attempt, o *processlog.Outcome)
 
 	// Failed is called when an attempt has ended with an error, before its outcome is passed on to be stored. end.Err is the
-	// error, and end.Cause says why the context ended. end.Err is nil if the entry is dead-lettered because leases in a row
-	// ended with no outcome. Failed returns the failed attempt to store with the outcome, or nil.
+	// error, and end.Cause says why the context ended. end.Err is nil if the entry is dead-lettered because consecutive
+	// leases ended with no outcome. Failed returns the failed attempt to store with the outcome, or nil.
 	Failed func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
 
 	// Prompt reports whether an entry waits for the outcome of an attempt. A prompt outcome waits less long for other
