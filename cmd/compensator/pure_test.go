@@ -52,3 +52,16 @@ func TestWhereTakesCommasInValues(t *testing.T) {
 		assert.Equal(t, codeUsage, codeOf(err), wrong)
 	}
 }
+
+// A condition that parseWhere ignored would let a command change entries that nobody meant.
+func TestWhereIgnoresNoCondition(t *testing.T) {
+	for _, conditions := range [][]string{
+		{"type=refund,type=transfer"}, {"type=refund", "type=transfer"}, {"batch=b1,state=dead", "batch=b2"}, {"from=2h", "from=1h"}, {"failure=0000000000000000"}, {"failure=0000000000000000,state=dead"},
+	} {
+		_, err := parseWhere(conditions)
+		assert.Equal(t, codeUsage, codeOf(err), "%v", conditions)
+	}
+	w, err := parseWhere([]string{"state=dead", "state=retrying,type=refund"})
+	require.NoError(t, err)
+	assert.Equal(t, []compensator.State{compensator.Dead, compensator.Retrying}, w.States)
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -24,6 +25,7 @@ const whereHelp = "type=refund,state=dead; also batch, business, ext, user, erro
 type where struct {
 	admin.Filter
 	failure admin.Fingerprint // zero: any failure
+	keys    []string          // keys that were given
 }
 
 // parseWhere parses all --where flags. If no key follows a comma, the comma belongs to the value before it.
@@ -59,6 +61,10 @@ func (w *where) add(condition string) (err error) {
 	if !is || value == "" {
 		return usage("--where %q: give key=value, with one of the keys %s", condition, strings.Join(whereKeys, ", "))
 	}
+	if slices.Contains(w.keys, key) && key != "state" {
+		return usage("--where %q: %s is given twice, and an entry has only one: run the command once for each", condition, key)
+	}
+	w.keys = append(w.keys, key)
 	switch key {
 	case "type":
 		w.BusinessType = value
@@ -87,7 +93,9 @@ func (w *where) add(condition string) (err error) {
 	case "to":
 		w.CreatedTo, err = moment(value)
 	case "failure":
-		err = w.failure.UnmarshalText([]byte(value))
+		if err = w.failure.UnmarshalText([]byte(value)); err == nil && w.failure == (admin.Fingerprint{}) {
+			err = errors.New("no failure has this number")
+		}
 	default:
 		return usage("--where %q: there is no %q, only %s", condition, key, strings.Join(whereKeys, ", "))
 	}
