@@ -95,6 +95,27 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
 		"many died long ago, and the process could not be scraped for half an hour": {load: well + `
   compensator_entry_settled_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_state="dead",compensator_ended_by="exhausted"} 30x20 _x34 30x5
 `},
+		"many died at once, an hour after the process was started again": {load: well + `
+  compensator_entry_settled_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_state="dead",compensator_ended_by="exhausted"} 3x20 _x30 500x5 502x4
+`, pages: []string{"CompensatorDying"}},
+		"fewer died at once than before the process was started again": {load: well + `
+  compensator_entry_settled_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_state="dead",compensator_ended_by="exhausted"} 300x20 _x30 40x9
+`, pages: []string{"CompensatorDying"}},
+		"many died in a process that was then started again": {load: well + `
+  compensator_entry_settled_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_state="dead",compensator_ended_by="exhausted"} 3x46 60x3 1x11
+`, pages: []string{"CompensatorDying"}},
+		"many died in a process that is gone": {load: well + `
+  compensator_entry_settled_total{job="shop",instance="b",compensator_log="shop",messaging_destination_name="mail",compensator_state="dead",compensator_ended_by="exhausted"} 3x46 60x3
+`, pages: []string{"CompensatorDying"}},
+		"few die, and a process was started again": {load: well + `
+  compensator_entry_settled_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_state="dead",compensator_ended_by="exhausted"} 300x30 _x20 3x9
+`},
+		"many outcomes came late before the first scrape": {load: well + `
+  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail"} _x53 400x7
+`, told: []string{"CompensatorDroppedOutcomes"}},
+		"many outcomes came late long ago": {load: well + `
+  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail"} 400x20 _x34 400x5
+`},
 		"much is at risk": {load: well + `
   compensator_case_value_at_risk{job="shop",instance="a",compensator_log="shop",compensator_currency="CNY"} 31822000x60
 `, pages: []string{"CompensatorValueAtRisk"}},
