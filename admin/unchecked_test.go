@@ -160,8 +160,23 @@ func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	ch.Entries[0].Version = line().Entry.Version
 	var refused *admin.UncheckedError
 	require.ErrorAs(t, joined(d.Change(t.Context(), mei, ch)), &refused)
-	ch.Checked = true
+
+	// Reschedule takes the delivery back, but the attempt keeps its lease and goes on.
+	later := admin.Change{Action: admin.Reschedule, Entries: ch.Entries, Why: why, Delay: time.Hour}
+	require.NoError(t, joined(d.Change(t.Context(), mei, later)))
+	require.Zero(t, line().Entry.DeliveryCount)
+	assert.True(t, line().OutcomeUnknown)
+	view, err := d.Entry(t.Context(), mei, id)
+	require.NoError(t, err)
+	assert.True(t, view.OutcomeUnknown)
+	ch.Entries[0].Version = line().Entry.Version
+	for _, action := range []admin.Right{admin.Cancel, admin.Complete} {
+		ch.Action = action
+		require.ErrorAs(t, joined(d.Change(t.Context(), mei, ch)), &refused, string(action))
+	}
+	ch.Action, ch.Checked = admin.Cancel, true
 	require.NoError(t, joined(d.Change(t.Context(), mei, ch)))
+	assert.Equal(t, compensator.Cancelled, line().Entry.State)
 	close(goes)
 }
 
