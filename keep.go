@@ -95,8 +95,8 @@ func (c *Compensator) maintain(ctx context.Context, keep time.Duration) error {
 	return err
 }
 
-// maintenance calls round once in each slot that this process gets. The process that moves the mark to a slot gets the
-// slot.
+// maintenance starts a loop that does work at regular times, called slots. In each slot one process of all does the
+// work: the first one that moves the mark in the database to the slot. This process then calls the function round.
 func (c *Compensator) maintenance(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	return c.features.Recur(ctx, features.Period{Name: mark, Schedule: Every(every).Next, CatchUp: 1, Problem: problem,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {

@@ -90,9 +90,9 @@ func (t *Type[T]) encode(v T) (content []byte, err error) {
 	return content, nil
 }
 
-// Once makes a consumer idempotent. It reports whether this transaction is the first one to do the work named id, for
-// example of a message. If it returns true, do the work in tx. If it returns false, the work was done before: commit,
-// and acknowledge the message.
+// Once makes a consumer idempotent. It reports whether this transaction is the first one to do a piece of work. The
+// parameter id identifies the work, for example the id of the message that asks for it. If Once returns true, do the
+// work in tx. If it returns false, the work was done before: commit, and acknowledge the message.
 //
 // Once records an entry that has succeeded already. The entry holds v for people to see. It prevents a second run for
 // as long as the entry is kept: see TypeConfig.Keep. If two transactions use the same id, the second one waits for the
@@ -130,12 +130,13 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (firs
 // Connector and InTx enforce it: the commit then returns ErrNotRecorded. To continue without the entry, roll back to a
 // savepoint that was set before the call.
 //
-// If an idempotency key exists in the table, or earlier in the same call, the event was recorded before. This is not an
-// error: see Recorded. If the key belongs to another type, Record returns an *OtherTypeError, because otherwise this
-// event would have no entry.
+// An idempotency key may exist already, in the table or earlier in the same call. Then the event was recorded before,
+// and Record writes no second entry. By default this is not an error: see Recorded. With Options.FailOnDuplicate,
+// Record returns ErrDuplicate. With TypeConfig.RefuseOtherContent, Record returns ErrOtherContent if the contents
+// differ. If the key belongs to another type, Record returns an *OtherTypeError, because otherwise this event would
+// have no entry.
 //
 // An invalid entry is a *FieldError. Record reports all of them at once. After Close, Record returns ErrClosed.
-// ErrDuplicate and ErrOtherContent come only with the options that ask for them.
 func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*Receipt, error) {
 	if c.closed() {
 		return nil, c.refuse(ctx, tx, ErrClosed)

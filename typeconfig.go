@@ -256,9 +256,10 @@ type Limit struct {
 	// Rate is the number of starts in a period of time, for example PerSecond(20). The zero Rate does not limit starts.
 	Rate Rate
 
-	// Burst is the number of starts that may follow each other without a wait after a pause. Default 1. With a Burst of
-	// 1, each claim that comes late loses a part of a start. To reach the whole Rate, set Burst to at least 2. At most
-	// 1,000,000. Burst needs a Rate.
+	// Burst is the number of starts that may follow each other at once after a time with no starts. Default 1. The
+	// limit saves up unused time for at most Burst starts. With a Burst of 1, the time between the moment when a start
+	// is allowed and a later claim is lost. To reach the whole Rate, set Burst to at least 2. At most 1,000,000. Burst
+	// needs a Rate.
 	Burst int
 
 	// Concurrent is the number of entries that run at once, from the claim to the stored outcome. 0: any number. At most 1000.

@@ -39,8 +39,8 @@ type Event struct {
 	EndedBy compensator.EndedBy `json:"ended_by,omitempty"` // of EventEnded
 }
 
-// Timeline returns the life of the entry in order of time. Its failed attempts and the actions of people are those that
-// v has.
+// Timeline returns the life of the entry in order of time. It takes the failed attempts from v.Attempts and the actions
+// of people from v.AuditLog, so it lacks those that these fields lack.
 func (v EntryView) Timeline() []Event {
 	e := &v.Entry
 	var between []Event

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// peer is another library that runs on its own pool. Its handler only calls the function that open received.
+// peer is another library that runs on its own pool. Its handler only calls the function that was passed to rival.open.
 type peer interface {
 	// record runs a business transaction with n jobs that are due after delay. It returns the id of one job and the
 	// moment from which its latency counts. That moment is the end of Commit, or the due time.

@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/observe/probe"
 )
 
-// TestReady measures the readiness of a process that only records while Redis is stopped by SIGSTOP. A prober sends a
-// request every 2 s and accepts an answer within 1.5 s.
+// TestReady measures how often the readiness probe of a process succeeds while SIGSTOP has stopped Redis. The process
+// records entries but does not run them. A prober sends a request every 2 s and accepts an answer within 1.5 s.
 func TestReady(t *testing.T) {
 	const tries, every, deadline = 20, 2 * time.Second, 1500 * time.Millisecond
 	a := newArena(t)

@@ -8,8 +8,9 @@ import (
 // traceSlot is the key of the place in a context where the trace id of an attempt is kept.
 type traceSlot struct{}
 
-// WithTrace returns the context of an attempt whose trace id is kept with it if it fails. The library calls WithTrace. A
-// test of a middleware may call it, too.
+// WithTrace returns a context for one attempt, in which SetTrace can store the trace id of the attempt. If the attempt
+// fails, the library keeps this id with the failed attempt. The library calls WithTrace if failed attempts are kept
+// (Operations.Attempts). A test of a middleware may call WithTrace, too.
 func WithTrace(ctx context.Context) context.Context {
 	return context.WithValue(ctx, traceSlot{}, new(atomic.Pointer[string]))
 }

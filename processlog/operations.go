@@ -24,8 +24,9 @@ type Operations interface {
 	// Outlines reads rows as Load does, but without content.
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
 
-	// DeadWithoutCase reads up to limit dead entries that have no open case. It reads only entries that became dead
-	// within the last since. If since is 0, the time of death does not matter. The rows have their Faults.
+	// DeadWithoutCase reads up to limit dead entries that have no open case. The parameter since is an age: entries
+	// that became dead longer ago are left out. If since is 0, the time of death does not matter. The rows have their
+	// Faults.
 	//
 	// DeadWithoutCase and the next three methods repair cases after changes by a service, by an older version of the
 	// library, or by a restored backup.

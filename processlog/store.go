@@ -182,10 +182,12 @@ type Keeper interface {
 	// Note records an action on the log as a whole. History returns the record under the zero ID.
 	Note(ctx context.Context, action Action, by AuditInfo) error
 
-	// Purge deletes up to limit entries that reached state more than age ago, with their Faults and Results. After
-	// Operations.KeepAttempts it also deletes their failed attempts. It returns the number of deleted entries. An empty
-	// businessType selects all types. Purge skips entries that another transaction has locked in any index. A
-	// transaction that records the key of a deleted entry at the same time waits for one short transaction at most.
+	// Purge deletes old entries that are in the given state, and their Faults and Results. The parameter age is how
+	// long ago an entry must have reached that state. The parameter limit is the maximum number of entries to delete.
+	// If Operations.KeepAttempts was called, Purge also deletes the failed attempts of these entries. Purge returns the
+	// number of deleted entries. An empty businessType selects all types. Purge skips entries that another transaction
+	// has locked in any index. A transaction that records the key of a deleted entry at the same time waits for one
+	// short transaction at most.
 	//
 	// A *RefusedError names entries that the database refuses to delete. Purge deletes and counts the other entries.
 	Purge(ctx context.Context, businessType string, state State, age time.Duration, limit int) (int, error)

@@ -21,7 +21,7 @@ type times struct{ body, answer, linger time.Duration }
 
 type incomingKey struct{}
 
-// incoming holds the state of a request's body, which bounded and received share.
+// incoming holds the state of a request's body. The handlers of the methods bounded and received both use it.
 type incoming struct {
 	control *http.ResponseController
 	began   time.Time

@@ -30,7 +30,7 @@ type Options struct {
 	// Title is the heading of each page. The default is "compensator".
 	Title string
 
-	// Types says, for each business type, which parts of contents a reveal shows.
+	// Types says which values a person sees after revealing an entry. The key is the business type.
 	Types map[string]TypeView
 
 	// TrustedOrigins lists further origins whose forms may be posted, for example "https://ops.example.com". Set
@@ -41,8 +41,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// TypeView says which values of a type's content and result a reveal shows. For all other fields a reveal shows only
-// the names.
+// A person with the right to do so can reveal the content and the result of an entry. TypeView says which values of a
+// type the page then shows. Of all other fields it shows only the names.
 type TypeView struct {
 	// Show lists fields of JSON content. A reveal shows their values and everything below them, for example "order.id".
 	// Elements of an array have the name of the array. "." shows the whole content, also if it is not JSON. By default

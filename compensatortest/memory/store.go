@@ -245,7 +245,8 @@ func (s *Store) freeLocked(ctx context.Context, tx *Tx, find func() *storedRow) 
 	return s.untilLocked(ctx, tx, find, (*storedRow).freeFor)
 }
 
-// untilLocked works like freeLocked, with the condition free in place of freeFor.
+// untilLocked finds a row, and waits until the function free reports true for the row and tx. In all other points it
+// works like freeLocked.
 func (s *Store) untilLocked(ctx context.Context, tx *Tx, find func() *storedRow, free func(*storedRow, *Tx) bool) (*storedRow, error) {
 	for {
 		row := find()

@@ -108,8 +108,8 @@ func (t *Type) Room() int {
 // limited reports whether an admission limits the type now.
 func (t *Type) limited() bool { return t.Room() < Unlimited }
 
-// roomAt returns the earliest time between now and until at which an admission may allow more calls. Without such a time
-// it returns until.
+// roomAt returns when to ask the admissions again whether they allow more calls. It returns the earliest time after now
+// that an admission names, but at the latest the time until.
 func (t *Type) roomAt(now, until time.Time) time.Time {
 	for _, a := range t.admissions {
 		if at := a.RoomAt(); now.Before(at) && at.Before(until) {
@@ -184,7 +184,8 @@ type Order struct {
 	// reports whether there may be further ones. Each call continues where the last one stopped.
 	Find func(ctx context.Context) (due []processlog.ID, more bool, err error)
 
-	// FindAgain makes a Find that has read all entries start again with the first.
+	// FindAgain lets the search of Find go on. If Find has read all entries, its next call starts again with the first
+	// entry.
 	FindAgain func()
 
 	// Reason returns an error that says why an entry is blocked, or nil. It may ask the database.
@@ -325,12 +326,12 @@ type Grouping interface {
 	// Seats returns how many entries one call takes at most.
 	Seats() int
 
-	// Company returns which entries may share a call with an entry: those for which Company returns the same value, unless
-	// that is Alone. lost is how many consecutive leases the entry has lost.
+	// Company returns the class of entries with which an entry may share a call, or Alone if the entry must have its
+	// own call. Only entries of the same class share a call. lost is how many consecutive leases the entry has lost.
 	//
-	// Company must return Alone for a compensation, and for an entry that has lost MostSharedLosses leases or more. A crash
-	// counts as a lost lease of every entry in the call. An entry that does not crash the process would otherwise use up
-	// its crash budget in the company of one that does, and would be dead-lettered.
+	// Company must return Alone for a compensation, and for an entry that has lost MostSharedLosses leases or more. A
+	// crash counts as a lost lease of every entry in the call. Assume that an entry does not crash the process but
+	// shares calls with one that does. Without this rule, it would use up its crash budget and would be dead-lettered.
 	Company(state processlog.State, lost int) Company
 
 	// Start begins one call for several attempts in a new goroutine. The goroutine passes each attempt to Engine.Finish or

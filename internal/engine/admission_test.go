@@ -186,7 +186,8 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 	})
 }
 
-// Each slot has one owner, which frees it once, however the entry of the owner goes on.
+// Each slot has one owner, which frees it exactly once. This holds whether the owner's entry succeeds, fails, panics,
+// is refused or is blocked.
 func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{Store: settling{}, StopTimeout: time.Minute, ReconcileInterval: time.Hour, PollInterval: time.Hour,

@@ -98,7 +98,8 @@ func QueueShare(ctx context.Context, most time.Duration) time.Duration {
 // Reporting returns a context with which the store and its connections report problems to this engine.
 func (b *Base) Reporting(ctx context.Context) context.Context { return report.To(ctx, reports{b}) }
 
-// reports takes the reports of connections. It only logs a report about a session, because the session is closed after it.
+// reports takes the reports of connections. It logs a report about a session without keeping it as a problem in Health,
+// because the session is closed after the report.
 type reports struct{ *Base }
 
 func (r reports) Reported(what string, err error) {

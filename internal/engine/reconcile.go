@@ -93,8 +93,8 @@ func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *
 		t := e.Named(head.BusinessType)
 		overdue := head.DueIn < -e.OverdueAfter()
 		if t != nil && t.Blocks() && (overdue || head.DueIn <= 0 && !e.fromSource()) {
-			// Most due entries of this type may be blocked. The scanner searches for those that are not, a part of them in
-			// each round.
+			// Most due entries of this type may be blocked. The scanner searches for the due entries that are not
+			// blocked. Each round searches a part of all due entries.
 			t.order.FindAgain()
 			e.Overflow(t.Name)
 			continue

@@ -12,9 +12,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Recording holds the entries of one Record call. When their transaction has ended, it hands the entries to the Starter.
-// Committed, Unknown, RolledBack and a poll report the end. Only the first report has an effect. Set Drafts, and then
-// call Of before any other method.
+// Recording holds the entries of one Record call. When their transaction has ended, it hands the entries to the
+// Starter. The caller or the connection reports the end by calling Committed, Unknown or RolledBack. If this process
+// cannot see the end, a poller looks for the entries and reports the commit when it finds them. Only the first report
+// has an effect. Set Drafts, and then call Of before any other method.
 type Recording struct {
 	Drafts   []processlog.Draft // unique by idempotency key
 	Inserted []processlog.Inserted

@@ -275,8 +275,9 @@ func (e *Engine) callHandler(a *Attempt) (end Result) {
 	return Result{Err: usererr.Of(a.Type.Run(a.ctx, &a.Row))}
 }
 
-// HeldUp reports whether it is too late to call the handler. end is then the result of the attempt. An attempt whose
-// timeout has passed may already count as stuck, and another suspect may already run in its place (G16).
+// HeldUp reports whether it is too late to call the handler. end is then the result of the attempt. If the attempt is a
+// suspect whose timeout has passed, it may already count as stuck. A second suspect may then already run in its place,
+// so the handler must not start (G16).
 func (e *Engine) HeldUp(a *Attempt) (end Result, late bool) {
 	switch {
 	case e.Stopping():
@@ -335,8 +336,9 @@ func (e *Engine) Finish(a *Attempt, end Result) {
 	e.holdings.handlerReturned()
 }
 
-// sawAttempt records the error of an attempt for Health. counts reports whether the attempt counts as a failure of its entry. If
-// it does not, the reason would otherwise appear only in the entry itself.
+// sawAttempt records the error of an attempt as a problem for Health, or that the attempt had none. The parameter
+// counts says whether the attempt counts as a failure of its entry. If it does not count, people would otherwise find
+// the error only in the entry itself.
 func (e *Engine) sawAttempt(businessType string, err error, counts bool) {
 	v := verdict.Of(err)
 	kind := v.Kind

@@ -40,8 +40,9 @@ func (c *claimSchedule) prepare() {
 	c.seen = make(chan struct{})
 	for _, name := range c.names {
 		t := c.types.Named(name)
-		// Set due one wait from now, as if an entry had just come due. An immediate claim would cut the wait for others short
-		// each time a process starts. The scanner then looks how long the first entry has waited.
+		// If a due entry waits for others to share its call, set due to the end of such a wait, as if an entry had just
+		// come due. With an immediate claim, each start of a process would cut the wait short. The scanner then looks
+		// how long the first entry has waited.
 		c.byType[name] = &typeSchedule{due: time.Now().Add(t.Wait()), pace: groupcommit.Pace{Most: claimPace}, ahead: readahead.New(), wait: t.Wait(), grouping: t.grouping}
 	}
 }
@@ -232,8 +233,8 @@ func (c *claimSchedule) scanned() {
 	close(c.seen)
 }
 
-// Scanned returns a channel that is closed once the scanner of this Run has looked at every type. A source waits for it, because
-// its answer could postpone a type before the scanner has looked at it.
+// Scanned returns a channel that is closed once the scanner of this Run has looked at every type. A source waits for
+// this before it calls Postpone. Otherwise the source could postpone a type that the scanner has not looked at yet.
 func (c *claimSchedule) Scanned() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,41 +266,43 @@ const (
 	claimPace = 2 * time.Millisecond
 )
 
-// typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards it.
-//
-// These rules connect its fields:
-//
-//   - due, closed and failures: a refused claim sets closed and counts in failures. A claim without an error resets both.
-//     due is never before closed.
-//   - due and pace: no event moves due to a time before pace.Next. So claims do not begin transactions at once after each
-//     other.
-//   - due and later: later keeps due times that due no longer shows. After a claim from the database, next takes the
-//     earliest of them. begin drops those that have passed.
-//   - due and notified: each event that may make due earlier increments notified. Postpone is the only function that makes
-//     due later without a claim. It does so only if notified is unchanged since the queue was asked.
-//   - claiming: at most claimsInFlight. While it is above 0, Postpone does nothing and no look begins.
-//   - full and fulls: a claim that got all it asked for sets full and increments fulls. A claim that got less clears full,
-//     unless fulls has changed since that claim began. A refused claim clears full. If wait is above 0, full is never set.
-//   - backlog and overflows: Overflow sets backlog and increments overflows. Only a claim that asked the database and got
-//     less than it asked for clears backlog, unless overflows or fulls has changed since that claim began.
-//   - wait, grouping and looking: if wait is 0, no code uses grouping, and looking is false.
-//   - offered and runnable: runnable is at most offered. Only claims of a type with an Order or a Claimer set them.
+// typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards it. A comment above a group of
+// fields gives the rules that connect them.
 type typeSchedule struct {
-	due       time.Time        // when the next claim is worthwhile; at most 2*peekInterval + wait away
-	later     []time.Time      // known future due times, sorted, at most laterKept
-	closed    time.Time        // no claim before this time, because the database refused one; zero if it did not
-	pace      groupcommit.Pace // spaces the claims' transactions
-	notified  int              // number of events that may have made due earlier; the queue's answer is outdated if it has changed since the question
-	claiming  int              // number of claims that are running
-	lostRaces int              // consecutive claims that got nothing because others were faster
-	full      bool             // whether more entries are due: a claim took all it asked for, and no later claim found less
-	backlog   bool             // whether the database holds due entries that the queue does not hold
-	failures  int              // consecutive claims that the database refused
-	offered   int              // number of entries that the source offered to the last claim
-	runnable  int              // number of the offered entries that were neither blocked nor limited
-	ahead     *readahead.List
+	// due is never before closed. A claim that the database refused sets closed, and a claim without an error resets it.
+	// No event moves due to a time before pace.Next, so claims do not begin transactions at once after each other. After a
+	// claim from the database, the method next takes the earliest time of later. The method begin drops the times of later
+	// that have passed.
+	due    time.Time        // when the next claim is worthwhile; at most 2*peekInterval + wait away
+	later  []time.Time      // known future due times that due does not show, sorted, at most laterKept
+	closed time.Time        // no claim before this time, because the database refused one; zero if it did not
+	pace   groupcommit.Pace // spaces the claims' transactions
+
+	// Each event that may make due earlier increments notified. Only Postpone makes due later without a claim. Postpone
+	// does so only if notified is unchanged since the queue was asked. While claiming is above 0, Postpone does nothing and
+	// no look begins.
+	notified  int // number of events that may have made due earlier; the queue's answer is outdated if it has changed since the question
+	claiming  int // number of claims that are running; at most claimsInFlight
+	lostRaces int // consecutive claims that got nothing because others were faster
+
+	// A claim that got all it asked for sets full and increments fulls of claimBegan. A claim that got less clears full,
+	// unless fulls has changed since that claim began. A refused claim clears full. If wait is above 0, full is never set.
+	full bool // whether more entries are due: a claim took all it asked for, and no later claim found less
+
+	// The method Overflow sets backlog and increments overflows of claimBegan. Only a claim that asked the database and got
+	// less than it asked for clears backlog, unless overflows or fulls has changed since that claim began.
+	backlog bool // whether the database holds due entries that the queue does not hold
+
+	failures int // consecutive claims that the database refused; a claim without an error resets it
+
+	// Only claims of a type with an Order or a Claimer set these two. runnable is at most offered.
+	offered  int // number of entries that the source offered to the last claim
+	runnable int // number of the offered entries that were neither blocked nor limited
+
+	ahead *readahead.List
 	claimBegan
 
+	// If wait is 0, no code uses grouping, and looking is false.
 	wait     time.Duration // how long a due entry waits for others to share its call
 	grouping Grouping
 	looking  bool // whether a look at the entries that wait is under way

@@ -93,7 +93,8 @@ func TestSearchForEntriesThatAreNotBlockedHoldsOneSlot(t *testing.T) {
 	}
 }
 
-// While a claim searches, the next entries of keys take all slots but the one that the claim holds.
+// A claim of a serial type holds one slot while it searches for entries that are not blocked. In this test, other
+// entries take all other slots during the search. The search then finds more entries than the claim has slots for.
 func TestSearchThatFindsMoreThanSlotsLosesNoEntry(t *testing.T) {
 	take := func(typ *Type) int {
 		typ.slots.Take(100)

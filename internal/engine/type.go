@@ -25,8 +25,8 @@ type Type struct {
 	CompensateCrashed     bool
 	Retry                 func(failures int) time.Duration
 
-	// Exactly one of these two is set. A feature sets RunAttempt to call the handler itself. If the handler has a result,
-	// it sets Row.Result before it returns nil.
+	// Exactly one of these two is set. RunAttempt is for a feature that calls the user's handler in its own way. If the
+	// handler has a result, the function that is set stores it in Row.Result before it returns without an error.
 	Run        func(ctx context.Context, row *processlog.Row) error
 	RunAttempt func(a *Attempt) Result
 

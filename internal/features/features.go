@@ -27,8 +27,8 @@ type Config struct {
 	// attempts are kept.
 	ScrubAttempt func(text string) string
 
-	StopOnLoss bool // whether a database that has gone back stops this process until a person accepts the loss
-	IgnoreLoss bool // turns off the check for a database that has gone back
+	StopOnLoss bool // whether this process stops when the database was rolled back to an earlier state, until a person accepts the loss
+	IgnoreLoss bool // turns off the check whether the database was rolled back to an earlier state
 
 	Queue        Queue
 	Transactions Transactions

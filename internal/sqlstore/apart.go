@@ -24,8 +24,8 @@ type refusal[T any] struct {
 
 // writeApart writes items. If the database accepts all items, that takes one call of write. If a trigger or a
 // constraint refuses a row, writeApart writes the two halves, then their halves, so that a refused row delays no other.
-// If a statement of write waits for a lock that a trigger wants and does not get, writeApart writes a few items at a
-// time.
+// A trigger of the user may also need a lock that another transaction holds, so that the statement times out. In this
+// case writeApart writes a few items at a time.
 //
 //   - refused holds the items that the database refused when they were written alone.
 //   - left holds items that were not written, because a trigger waited, or because writing them alone would have taken

@@ -380,7 +380,8 @@ func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.
 	return nil
 }
 
-// writeLimits moves the time of each key by the starts that it grants, and stores the holders.
+// writeLimits stores the permits that a claim has granted under a limit. For each granted start of a key, it moves the
+// key's stored time tat by one interval. It also stores the holders of the key.
 const writeLimits = "INSERT INTO {limit} (limit_name, limit_key, tat, granted_at, starts, holders, start_interval, burst, concurrent) VALUES {values}{again}, tat={moved}"
 
 // writePermits stores the permits of the claimed rows. It is the last statement of the transaction.

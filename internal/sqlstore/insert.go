@@ -320,7 +320,8 @@ func (f draftForm) headers() string {
 // hexBytes is the expression for bytes that are sent as hexadecimal digits.
 const hexBytes = "UNHEX(?)"
 
-// sent returns the argument for bytes under this placeholder.
+// sent converts bytes into the argument of a statement. The parameter placeholder is the SQL expression that takes this
+// argument. The expression hexBytes takes hexadecimal digits, and any other takes the bytes themselves.
 func sent(b []byte, placeholder string) any {
 	if placeholder == hexBytes {
 		return hex.EncodeToString(b)

@@ -200,7 +200,8 @@ func (s *Store) wrongSchema(ctx context.Context, tx processlog.Tx) error {
 	return &processlog.FieldError{Field: "tx", Reason: fmt.Sprintf("is a transaction in database %q, but the log is in %q", name, s.schema)}
 }
 
-// Begin implements Store. The transaction is watched in every kind of user's pool.
+// Begin implements Store. The library sees the end of the transaction in any pool of the user, whether or not the pool
+// was opened through a Connector. Transaction.Watch names the exception.
 func (s *Store) Begin(ctx context.Context) (processlog.Transaction, error) {
 	tx, err := s.beginUsers(ctx)
 	if err != nil {

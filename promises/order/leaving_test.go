@@ -39,8 +39,9 @@ func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{second}, seen.order("ann"))
 }
 
-// An entry was committed late. It is blocked, because another entry of its key runs. The running entry then asks for a
-// retry in an hour. The blocked entry must run in this hour, because it comes first by id.
+// An entry comes first in its key, because it has the lowest id. Its transaction commits only after a later entry of
+// the key has started, so the late entry must wait for the running one. The running entry then asks for a retry in an
+// hour. The late entry must run within this hour.
 // Failure: F117
 func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	t.Parallel()

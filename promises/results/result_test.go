@@ -23,7 +23,8 @@ type Receipt struct {
 	Of     string `json:"of"`
 }
 
-// paying registers a type whose handler returns a receipt with the number of the order, and the error of verdict.
+// paying registers a type whose handler returns a receipt with the number of the order, and the error that the function
+// verdict returns. If verdict is nil, the handler returns no error.
 func paying(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerConfig[harness.Order], verdict func(e *compensator.Entry, o harness.Order) error) *compensator.ResultType[harness.Order, Receipt] {
 	t.Helper()
 	pay, err := compensator.HandleResult(t.Context(), c, "pay", func(_ context.Context, e *compensator.Entry, o harness.Order) (Receipt, error) {

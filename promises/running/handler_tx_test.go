@@ -164,7 +164,8 @@ func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	// Allow several attempts. If the effect alone takes longer than the timeout, the attempt fails with another error.
+	// The helper Transactional writes the effect before it calls this function. If that alone takes longer than the
+	// timeout, the attempt fails with another error than "too late". So allow many attempts: one of them gets this far.
 	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxAttempts: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
 		<-ctx.Done()
 		return nil

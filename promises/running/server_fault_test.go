@@ -67,8 +67,9 @@ func TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson(t *testing.T) {
 	require.Contains(t, w.Entry(c, id).LastError, "4 in a row, the server's condition: Error ")
 }
 
-// TestTextOfAHandlersErrorSeedsNoCount lets a handler return errors that look like the library's own text about 7
-// conditions in a row. The library must not read a count from them, so its own count must begin at one.
+// After several server errors in a row, the library writes their number into LastError, for example "7 in a row, the
+// server's condition". This test lets a handler return an error with such a text. The library must not read a count
+// from it, so its own count must begin at one.
 // Failure: F74
 func TestTextOfAHandlersErrorSeedsNoCount(t *testing.T) {
 	t.Parallel()

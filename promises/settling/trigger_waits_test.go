@@ -16,9 +16,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// countedBy creates a trigger that counts changes of the entries in ids if the condition when holds. The count is a row
-// of another table. countedBy locks that row in a transaction, so the trigger waits. release ends the transaction and
-// drops the trigger.
+// countedBy creates a trigger that counts changes of the entries in ids. The parameter when is an SQL condition, and
+// the trigger counts only rows for which it is true. The count is a row of another table. countedBy locks that row in a
+// transaction, so the trigger waits. release ends the transaction and drops the trigger.
 func countedBy(w *harness.World, ids []compensator.EntryID, event, when string) (release func()) {
 	rows := make([]string, len(ids))
 	for i, id := range ids {

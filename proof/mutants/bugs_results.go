@@ -1,6 +1,7 @@
 package main
 
-// resulting returns the mutants of results, waits, and calls that end in a transaction.
+// resulting returns mutants for three parts of the library: results of handlers, waits for an entry, and handler calls
+// that end in a transaction.
 func resulting() []mutant {
 	return []mutant{
 		{

@@ -157,8 +157,8 @@ func (op *operation) outcome(id compensator.EntryID) (out processlog.Outcome, fo
 	return op.outcomes[i], true
 }
 
-// wants reports whether the claim names this entry with this token. A claim names the token of an entry that its own
-// instance inserted with a lease.
+// wants reports whether the claim asks for this entry under this token. If the instance that claims has inserted the
+// entry with a lease, the claim names the token of that lease. Otherwise the token is zero.
 func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool {
 	return slices.Contains(op.want, processlog.Wanted{ID: id, Token: token})
 }

@@ -58,7 +58,7 @@ func (a *attempt) over() bool {
 // still runs, or whose outcome it still has to store.
 //
 // There is one exception. If a handler has run for too long, its instance may claim the entry to count a lost lease.
-// But first the other instances must have had the length of one lease to claim the entry.
+// Before that, the entry must have been free for the other instances to claim for as long as one lease.
 func (o *oracle) unheldLocked(l *life, op *operation, before processlog.Row) {
 	for _, a := range l.attempts {
 		if a.from != op.from || a.epoch != before.Epoch || a.over() {

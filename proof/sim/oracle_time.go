@@ -70,9 +70,12 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 	}
 }
 
-// held reports whether a living instance still had an attempt of an epoch when the entry became free. An attempt that
-// had just ended counts, too. An attempt may run longer than its lease. If the queue offers the entry to this instance,
-// the instance puts the entry back for a while, as G16 (repetitions are counted) requires.
+// held helps to decide whether a claim was late. An attempt may run longer than its lease, so its entry becomes free
+// while its own instance still holds it. If the queue offers the entry to this instance, the instance puts the entry
+// back for a while, as G16 (repetitions are counted) requires. Then a late claim is no fault.
+//
+// held reports whether this may be the case: a living instance still had an attempt of the given epoch when the entry
+// became free. An attempt that had just ended counts, too.
 func (l *life) held(epoch uint32, free time.Time) bool {
 	return slices.ContainsFunc(l.attempts, func(a *attempt) bool {
 		return a.epoch == epoch && !a.from.dead.Load() && (!a.ended || a.endedAt.After(free.Add(-promptness)))

@@ -212,8 +212,9 @@ func (w *world) wait(c wait) {
 	}
 }
 
-// waited asserts G39 (a wait ends with its entry): what Wait returned was true of this entry at some time, and the result
-// is that of a stored success. before is the row under the key when the call began.
+// waited asserts G39 (a wait ends with its entry) for one call of Wait. The entry that Wait returned must have been
+// stored in this state at some time. If Wait returned a result, it must be the result of a stored success. The
+// parameter before is the entry that had the key when the call began, or nil.
 func (o *oracle) waited(key compensator.IdempotencyKey, before *life, kind string, e *compensator.Entry, r *answer, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -78,8 +78,9 @@ func (l *life) refused(before, after processlog.Row, a *attempt) bool {
 	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after) == serverFaultsInARow(before, before)+1
 }
 
-// serverFaultsInARow returns how many errors of the database came in a row when after was written. Only errors in the
-// epoch of before count. The handler and the compensation have separate counts.
+// serverFaultsInARow returns how many consecutive errors of the database the row counts after a write. The parameters
+// are the row before the write and the row after it. Only errors in the epoch of the row before the write count. The
+// handler and the compensation have separate counts.
 func serverFaultsInARow(before, after processlog.Row) int {
 	return after.Faults.In(&before).ServerFaults
 }

@@ -24,14 +24,15 @@ type Config struct {
 	// tried later, which costs no attempt. Health reports how many calls are active. Only a restart frees the slots.
 	Concurrency int
 
-	// Judge gets an error of Publish and returns the error that the handler returns for it. compensator.Permanent,
-	// RetryAfter and Unavailable mean the same as in a handler. Any other error is a failure: the type's schedule
-	// decides when to try again, and the attempt counts towards MaxAttempts. nil means success. Judge is called
-	// concurrently.
+	// Judge gets an error of Publish and returns the error that the handler returns for it. All results mean the same
+	// as in a handler: nil is a success, and Permanent, Snooze, RetryAfter and Unavailable of package compensator have
+	// their usual effects. Any other error is a failure: the type's schedule decides when to try again, and the attempt
+	// counts towards MaxAttempts. Judge is called concurrently.
 	//
-	// Judge also gets ErrNoAnswer, once for each message of a batch. Judge does not get these:
+	// If Publish did not return in time, Judge gets ErrNoAnswer, once for each message of a batch. Judge does not get
+	// these:
 	//   - a panic of Publish, which is always a failure
-	//   - a message for which Publish was not called, which costs no attempt
+	//   - a message for which Publish was not called because no slot was free in time, which costs no attempt
 	//
 	// By default Permanent and Snooze mean the same as in a handler, and all other errors become Unavailable, which
 	// costs no attempt. The reason is that watermill does not distinguish an unreachable broker from a refused message,

@@ -356,8 +356,8 @@ func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
 	require.ErrorIs(t, harness.Next(t, answer), ErrRefused)
 }
 
-// TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt sets a Refused that returns the reason it got, for example
-// because the router has a PoisonQueue. The router must get this reason.
+// In this test, the function ConsumerConfig.Refused returns the reason that it got. A user does so if the router has a
+// PoisonQueue, for example. The router must get this reason.
 // Failure: F92
 func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,9 @@ type nextEntry struct {
 	behind       processlog.Position // position of the entry that blocked it; the zero value if that is unknown
 }
 
-// givenBack is called when the lease of an attempt was given back before a handler was called. An entry that committed
-// late may come first under the same key, and may have waited for this lease to end.
+// givenBack is called when an attempt has given its lease back before a handler was called. Another entry of the key
+// may have to run first, because its transaction committed late. If that entry was waiting for this lease to end, it
+// may run now.
 func (o *Ordering) givenBack(a *engine.Attempt) { o.rest(o.held.take(a).position, a.Row.State) }
 
 // moved is called when a service or a person has ended an entry.

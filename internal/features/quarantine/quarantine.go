@@ -17,8 +17,8 @@ import (
 // A suspect that has lost aloneAfter leases in a row runs alone.
 const aloneAfter = 2
 
-// aloneWait is how long no suspect with one lost lease may start, after a suspect with two lost leases was refused. It
-// is long enough for the refused suspect to be offered twice.
+// aloneWait is a pause for suspects with one lost lease. It begins when a suspect with two lost leases was refused
+// because others ran. The pause is long enough for the refused suspect to be offered twice.
 const aloneWait = 2 * engine.RefusedRetry
 
 // Quarantine limits the suspects of one process. A suspect takes a place, and keeps it until its outcome is durable.

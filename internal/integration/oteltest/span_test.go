@@ -167,8 +167,8 @@ func TestBatchSpanHasNoParent(t *testing.T) {
 	assert.False(t, w.span("process mail", 1).Parent().IsValid())
 }
 
-// TestSpanInWhichNewWasCalledIsNotLinked calls a handler in a context with a local span. The context of New may have
-// such a span. The attempt must not link to this span.
+// New may be called inside a span. The contexts of handlers come from the context of New, so they contain this span.
+// The test calls a handler in such a context. The span of the attempt must not link to the span of New.
 func TestSpanInWhichNewWasCalledIsNotLinked(t *testing.T) {
 	t.Parallel()
 	for _, child := range []bool{false, true} {

@@ -90,8 +90,9 @@ func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 	}
 }
 
-// This test checks what docs/reference/servers.md says about _txlock. A transaction read first and then records an
-// entry. The entry is refused, because what the transaction has read is out of date. The lock must be free then.
+// This test checks what docs/reference/servers.md says about _txlock. A transaction reads first and then records an
+// entry. Without _txlock=immediate, the entry is refused if another connection has written since the read. The other
+// connection must be able to write, so the first transaction must not hold the write lock after its read.
 func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T) {
 	t.Parallel()
 	for setting, refused := range map[string]bool{"": true, "&_txlock=immediate": false} {

@@ -216,7 +216,8 @@ func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	db, s := newLog(t, wal...)
-	// The clock does not move within one statement, so the text that a trigger reads must be exactly the same.
+	// A trigger stores SQLite's clock at each insert. The clock does not move within one statement, so created_at must
+	// be exactly the time that the trigger stored.
 	_, err := db.ExecContext(ctx, `CREATE TABLE clock (id INTEGER, text TEXT);
 		CREATE TRIGGER tick AFTER INSERT ON common_process_log BEGIN INSERT INTO clock VALUES (NEW.id, strftime('%s|%f','now')); END`)
 	require.NoError(t, err)

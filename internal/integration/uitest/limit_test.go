@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// limits registers the type charge with the limit psp of one start an hour, and records two entries. It waits until the second one
-// waits for the limit.
+// limits registers the business type "charge" under a limit named "psp", which allows one start an hour. It records two
+// entries of this type, and returns once the first has succeeded and the second waits for the limit.
 func (w *world) limits() (limited observe.LimitedType) {
 	w.t.Helper()
 	typ, err := compensator.Handle(w.t.Context(), w.c, "charge", func(context.Context, *compensator.Entry, string) error { return nil },

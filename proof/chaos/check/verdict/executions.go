@@ -73,11 +73,12 @@ func (l *Ledger) checkRuns(e *Entry, c *Check) {
 	}
 }
 
-// runsAgain reports whether the entry of attempt a may run once more, alone, as attempt again. This happens if a was
-// part of a batch without a verdict. A batch may hold a single entry.
+// runsAgain reports whether one claim may run an entry twice: first in a batch, and then alone. The parameter a is the
+// attempt in the batch, and again is the attempt alone. This may happen if the batch returned no verdicts. A batch may
+// hold a single entry.
 //
-// An entry that has its own verdict runs again only when the batch timed out, because other entries of the batch may
-// still have been running.
+// If the entry got its own verdict, it may run again only after the batch timed out, because other entries of the batch
+// may still have been running.
 func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	t := l.typeOf(e)
 	switch {

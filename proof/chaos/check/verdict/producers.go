@@ -66,7 +66,7 @@ func role(statement string) string {
 	return roleOther
 }
 
-// counted replaces equal lines by one line with their number.
+// counted replaces equal lines by one line, and adds how many there were.
 func counted(lines []string) []string {
 	count := make(map[string]int)
 	var order []string
