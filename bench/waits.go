@@ -76,7 +76,7 @@ func (a *arena) waits(plan waitPlan) waitRun {
 	}
 	c, t, err := w.open(!plan.Apart)
 	a.must(err)
-	stop := func() {}
+	var stop func()
 	if plan.Apart {
 		stop = a.startWaitWorker(w)
 	} else {

@@ -219,6 +219,7 @@ type Known struct {
 	Spare []processlog.ID // claimable entries for which no call was left
 
 	Rejected []processlog.Refusal // the database refuses to lease them
+	Limited  []processlog.Limited // they got no permit
 }
 
 // ClaimKnown claims entries by their ids, as many as there are slots for. Entries that are not due yet, or that must not
@@ -268,7 +269,7 @@ func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Know
 		wait = append(wait, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: RefusedRetry})
 	}
 	e.source.Enqueue(wait)
-	return Known{Type: t, Mine: found.Mine, Asked: found.asked, Gone: found.Gone, Spare: found.spare, Rejected: found.Rejected}, nil
+	return Known{Type: t, Mine: found.Mine, Asked: found.asked, Gone: found.Gone, Spare: found.spare, Rejected: found.Rejected, Limited: found.Limited}, nil
 }
 
 // RunKnown runs the claimed entries. It returns how many of them turned out to be blocked. The scanner finds those later.

@@ -68,6 +68,8 @@ func claim(e *engine.Engine, t *engine.Type, row *processlog.Row) (putOff bool, 
 		return false, err
 	case len(found.Rejected) > 0:
 		return false, &processlog.RefusedError{Refusals: found.Rejected}
+	case len(found.Limited) > 0:
+		return false, fmt.Errorf("the limit of type %q allows no start now. To test that entries wait for a limit, use Run", row.BusinessType)
 	case len(found.Mine) == 0:
 		return false, fmt.Errorf("the entry is %v, due in %v and leased for %v", row.State, row.DueIn, max(0, row.LeaseLeft))
 	}
