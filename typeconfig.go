@@ -256,10 +256,10 @@ type Limit struct {
 	// Rate is the number of starts in a period of time, for example PerSecond(20). The zero Rate does not limit starts.
 	Rate Rate
 
-	// Burst is the number of starts that may follow each other at once after a time with no starts. Default 1. The
-	// limit saves up unused time for at most Burst starts. With a Burst of 1, the time between the moment when a start
-	// is allowed and a later claim is lost. To reach the whole Rate, set Burst to at least 2. At most 1,000,000. Burst
-	// needs a Rate.
+	// Burst is the number of starts that may follow each other at once after a time with no starts. Default 1. A claim
+	// often comes a little later than the moment at which a start is allowed. With a Burst of 1 this time is lost, so
+	// there are fewer starts than Rate allows. To reach the whole Rate, set Burst to at least 2. At most 1,000,000.
+	// Burst needs a Rate.
 	Burst int
 
 	// Concurrent is the number of entries that run at once, from the claim to the stored outcome. 0: any number. At most 1000.

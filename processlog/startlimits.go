@@ -191,10 +191,10 @@ func (l *StartLimit) Set(v LimitValues) {
 	l.Interval, l.Burst, l.Concurrent = v.Interval, v.Burst, v.Concurrent
 }
 
-// Rescaled converts the stored time of a key when the Interval of its limit changes. The parameter ahead is the stored
-// time minus the database's current time, and the result is the new difference. The parameter before is the Interval of
-// the last grant, and now is the new Interval. The difference divided by the Interval stays the same: it is the number
-// of starts that the key has used in advance.
+// Rescaled converts the stored time of a key when the Interval of its limit changes. Free explains the stored time. The
+// parameter ahead is the stored time minus the database's current time, and the result is the new difference. The
+// parameter before is the Interval of the last grant, and now is the new Interval. The difference divided by the
+// Interval stays the same: it is the number of starts that the key has used in advance.
 func Rescaled(ahead, before, now time.Duration) time.Duration {
 	switch {
 	case ahead <= 0 || before == now:

@@ -30,7 +30,8 @@ type Options struct {
 	// Title is the heading of each page. The default is "compensator".
 	Title string
 
-	// Types says which values a person sees after revealing an entry. The key is the business type.
+	// Types says, for each business type, which values of an entry the page shows after a person has revealed the
+	// entry.
 	Types map[string]TypeView
 
 	// TrustedOrigins lists further origins whose forms may be posted, for example "https://ops.example.com". Set

@@ -336,9 +336,9 @@ func (e *Engine) Finish(a *Attempt, end Result) {
 	e.holdings.handlerReturned()
 }
 
-// sawAttempt records the error of an attempt as a problem for Health, or that the attempt had none. The parameter
-// counts says whether the attempt counts as a failure of its entry. If it does not count, people would otherwise find
-// the error only in the entry itself.
+// sawAttempt tells Health how an attempt ended. Health shows errors about content that cannot be decoded, about the
+// database, and about systems that are unavailable. The parameter counts says whether the attempt counts as a failure
+// of its entry. If it does not count, people would otherwise find its error only in the entry itself.
 func (e *Engine) sawAttempt(businessType string, err error, counts bool) {
 	v := verdict.Of(err)
 	kind := v.Kind

@@ -93,8 +93,8 @@ func (m *remembered) sawRows(rows []processlog.Row, asked time.Time) {
 
 // sawAside does the same as sawRows for claims that no check has confirmed yet. The database that leased these rows may
 // have been rolled back to an earlier state. So sawAside leaves the field latest unchanged and adds the rows only to
-// the field seen. Each check asks for all versions in latest. For the other versions in seen, such as these rows, one
-// check asks only for a part.
+// the field seen. A check asks for all versions in latest, but only for a part of the other versions in seen, such as
+// these rows.
 func (m *remembered) sawAside(rows []processlog.Row, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -66,7 +66,7 @@ func role(statement string) string {
 	return roleOther
 }
 
-// counted replaces equal lines by one line, and adds how many there were.
+// counted replaces equal lines by one line that ends with how often it came, for example "(3 times)".
 func counted(lines []string) []string {
 	count := make(map[string]int)
 	var order []string
