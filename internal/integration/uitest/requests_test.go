@@ -562,7 +562,7 @@ func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 		} else {
 			form.Add("seen", seen(refunds[i])) // The outcome of this entry is known.
 		}
-		for lang, says := range map[string]string{"en": "I have checked", "zh-CN": "我已与下游系统核实"} {
+		for lang, says := range map[string]string{"en": "I have checked", "zh-CN": "我已与下游服务核实"} {
 			asked := alice.get("confirm?"+form.Encode(), "Accept-Language", lang)
 			has(t, asked.text, `name="sure"`, do)
 			has(t, plain(asked.text), says, do)

@@ -37,7 +37,7 @@ func TestResultIsRevealedOnTheEntrysPage(t *testing.T) {
 	e := compensatortest.Call(t, w.c, book.Type, "order 42", compensator.Options{})
 	require.Equal(t, compensator.Succeeded, e.State, e.LastError)
 	b := openTab(t, w, "alice")
-	for lang, says := range map[string]string{"en": "Result", "zh-CN": "结果"} {
+	for lang, says := range map[string]string{"en": "Result", "zh-CN": "返回值"} {
 		for _, width := range []int64{1280, 360} {
 			name := fmt.Sprintf("result-%s-%d", lang, width)
 			b.look(lang, "light", width)
