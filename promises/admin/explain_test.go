@@ -443,10 +443,11 @@ func TestExplanationOfALimitNeedsNoHandler(t *testing.T) {
 		says(tenant, "limit_key_unknown"+rest, "The limit tenants holds for each key")
 		limits, err := stranger.Limits(t.Context(), mei)
 		require.NoError(t, err)
+		free, psp, tenants := admin.LimitValues{Concurrent: 5}, admin.LimitValues{Interval: time.Hour, Burst: 1, Concurrent: 1}, admin.LimitValues{Interval: time.Hour, Burst: 1}
 		require.Equal(t, []admin.Limit{
-			{Name: "free", Types: []string{"free"}, LimitValues: admin.LimitValues{Concurrent: 5}},
-			{Name: "psp", Types: []string{"both"}, LimitValues: admin.LimitValues{Interval: time.Hour, Burst: 1, Concurrent: 1}},
-			{Name: "tenants", Types: []string{"tenants"}, Keyed: true, LimitValues: admin.LimitValues{Interval: time.Hour, Burst: 1}},
+			{Name: "free", Types: []string{"free"}, LimitValues: free, Program: free},
+			{Name: "psp", Types: []string{"both"}, LimitValues: psp, Program: psp},
+			{Name: "tenants", Types: []string{"tenants"}, Keyed: true, LimitValues: tenants, Program: tenants},
 		}, limits)
 		d, err := admin.New(x.c, admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
 			return on.Type == "free"

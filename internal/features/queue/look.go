@@ -37,6 +37,10 @@ func (q *Queue) Look(ctx context.Context) {
 				next = sooner
 			}
 		case <-timer.C:
+			select {
+			case <-q.look: // This look also serves a request that waits.
+			default:
+			}
 			next = time.Now().Add(q.e.LookEvery())
 			q.lookOnce(ctx)
 		case <-q.look:
