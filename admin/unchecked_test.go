@@ -161,7 +161,7 @@ func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	var refused *admin.UncheckedError
 	require.ErrorAs(t, joined(d.Change(t.Context(), mei, ch)), &refused)
 
-	// Reschedule takes the delivery back, but the attempt keeps its lease and goes on.
+	// Reschedule sets the delivery count to 0, but the attempt keeps its lease and goes on.
 	later := admin.Change{Action: admin.Reschedule, Entries: ch.Entries, Why: why, Delay: time.Hour}
 	require.NoError(t, joined(d.Change(t.Context(), mei, later)))
 	require.Zero(t, line().Entry.DeliveryCount)

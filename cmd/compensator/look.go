@@ -301,13 +301,20 @@ func viewListing(view admin.EntryView) listing {
 	return l
 }
 
+// onEntry makes a command that reads one entry, which its argument names by id or idempotency key.
+func (p *program) onEntry(use, short string, read func(ctx context.Context, s *session, of compensator.Ref) error) *cobra.Command {
+	return p.onLog(use, short, cobra.ExactArgs(1), toRead, func(ctx context.Context, s *session, args []string) error {
+		of, err := ref(args[0])
+		if err != nil {
+			return err
+		}
+		return read(ctx, s, of)
+	})
+}
+
 func (p *program) explain() *cobra.Command {
-	return p.onLog("explain <id>", "Say why an entry does not run now, and who looks at it next. Give --redis, so that the queue can be asked too", cobra.ExactArgs(1), toRead,
-		func(ctx context.Context, s *session, args []string) error {
-			of, err := ref(args[0])
-			if err != nil {
-				return err
-			}
+	return p.onEntry("explain <id>", "Say why an entry does not run now, and who looks at it next. Give --redis, so that the queue can be asked too",
+		func(ctx context.Context, s *session, of compensator.Ref) error {
 			found, err := s.Explain(ctx, s.actor, of)
 			if err != nil {
 				return err
@@ -332,12 +339,8 @@ func reasonRow(found admin.Explanation, says string, r admin.Reason) []any {
 }
 
 func (p *program) timeline() *cobra.Command {
-	return p.onLog("timeline <id>", "Show the life of an entry in order of time: recorded, each failed attempt that is kept, actions of people, the end or the next attempt", cobra.ExactArgs(1), toRead,
-		func(ctx context.Context, s *session, args []string) error {
-			of, err := ref(args[0])
-			if err != nil {
-				return err
-			}
+	return p.onEntry("timeline <id>", "Show the life of an entry in order of time: recorded, each failed attempt that is kept, actions of people, the end or the next attempt",
+		func(ctx context.Context, s *session, of compensator.Ref) error {
 			view, err := s.Entry(ctx, s.actor, of)
 			if err != nil {
 				return err
@@ -384,12 +387,8 @@ func timelineListing(events []admin.Event, why []admin.Reason) listing {
 }
 
 func (p *program) history() *cobra.Command {
-	return p.onLog("history <id>", "Show the audit log of an entry, the oldest record first", cobra.ExactArgs(1), toRead,
-		func(ctx context.Context, s *session, args []string) error {
-			of, err := ref(args[0])
-			if err != nil {
-				return err
-			}
+	return p.onEntry("history <id>", "Show the audit log of an entry, the oldest record first",
+		func(ctx context.Context, s *session, of compensator.Ref) error {
 			view, err := s.Entry(ctx, s.actor, of)
 			if err != nil {
 				return err

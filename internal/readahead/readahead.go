@@ -104,7 +104,7 @@ func (r *List) hand(n int, fresh bool) Share {
 	return Share{ids, fresh, r.more || len(r.ids) > 0 || !fresh} // an older read does not include entries that have come due since
 }
 
-// Keep leaves n entries in a share and takes the others back. The next claim gets those first.
+// Keep leaves n entries in a share. It keeps the others for the next claim, which gets them first.
 func (r *List) Keep(s *Share, n int) {
 	if len(s.IDs) <= n {
 		return

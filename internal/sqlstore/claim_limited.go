@@ -321,16 +321,24 @@ func (p *permits) dropEnded(ctx context.Context, tx processlog.Tx, rows []proces
 	return nil
 }
 
+// holderIDs returns the ids of holders in ascending order, each once.
+func holderIDs(holders []holder) []processlog.ID {
+	ids := make([]processlog.ID, len(holders))
+	for i, h := range holders {
+		ids[i] = h.id
+	}
+	slices.SortFunc(ids, processlog.ID.Compare)
+	return slices.Compact(ids)
+}
+
 // states reads what has become of permits. A holder that is missing from the result holds its permit.
 func (p *permits) states(ctx context.Context, tx processlog.Tx, asked []holder) (map[holder]permit, error) {
 	state := make(map[holder]permit, len(asked))
 	for chunk := range slices.Chunk(asked, processlog.MaxRows) {
-		ids := make([]processlog.ID, len(chunk))
-		for i, h := range chunk {
-			ids[i], state[h] = h.id, permitEnded
+		for _, h := range chunk {
+			state[h] = permitEnded
 		}
-		slices.SortFunc(ids, processlog.ID.Compare)
-		rows, err := tx.QueryContext(ctx, p.s.sql(holdersNow, "ids", idList(ids)))
+		rows, err := tx.QueryContext(ctx, p.s.sql(holdersNow, "ids", idList(holderIDs(chunk))))
 		if err != nil {
 			return nil, err
 		}

@@ -142,12 +142,7 @@ func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, ke
 // holding returns the holders whose permits have not ended.
 func (s *Store) holding(ctx context.Context, holders []holder) (now []processlog.PermitHolder, err error) {
 	for chunk := range slices.Chunk(holders, processlog.MaxRows) {
-		ids := make([]processlog.ID, len(chunk))
-		for i, h := range chunk {
-			ids[i] = h.id
-		}
-		slices.SortFunc(ids, processlog.ID.Compare)
-		rows, err := s.read(ctx, s.sql(permitsNow, "ids", idList(slices.Compact(ids))))
+		rows, err := s.read(ctx, s.sql(permitsNow, "ids", idList(holderIDs(chunk))))
 		if err != nil {
 			return nil, err
 		}
