@@ -14,11 +14,18 @@ function slugify(heading: string): string {
 }
 
 type Page = { text: string; link: string }
-type Tab = { text: string; path: string; pages: Page[] }
+type Group = { text: string; items: Page[] }
+type Tab = { text: string; path: string; pages: (Page | Group)[] }
+
+// firstLink returns the link of the first page of a tab, which the tab's name opens.
+function firstLink(tab: Tab): string {
+  const first = tab.pages[0]
+  return 'items' in first ? first.items[0].link : first.link
+}
 
 function nav(tabs: Tab[], apiText: string): DefaultTheme.NavItem[] {
   return [
-    ...tabs.map((tab) => ({ text: tab.text, link: tab.pages[0].link, activeMatch: `^${tab.path}` })),
+    ...tabs.map((tab) => ({ text: tab.text, link: firstLink(tab), activeMatch: `^${tab.path}` })),
     { text: apiText, link: api },
   ]
 }
