@@ -166,6 +166,7 @@ var (
 	commentBehind = regexp.MustCompile(`(?m) +# .*$`)
 	linkInTitle   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	notInAnchor   = regexp.MustCompile(`[^\p{L}\p{M}\p{N}_\- ]`)
+	tableRow      = regexp.MustCompile(`(?m)^ *\|`)
 	listedPage    = regexp.MustCompile(`link: '(/[\w/.-]*)'`)
 )
 
@@ -256,17 +257,31 @@ func TestDocsSiteListsEveryPage(t *testing.T) {
 	assert.ElementsMatch(t, there, slices.Compact(listed)) // some links of the Chinese site lead to English pages
 }
 
-// TestDocsAreTranslated requires a Chinese page for the README and for each tutorial, and the same code in both.
+// TestDocsAreTranslated requires a Chinese page for the README, for how it works and for each tutorial. Each Chinese page
+// must have the same code as its English page, and as many headings and table rows.
 func TestDocsAreTranslated(t *testing.T) {
 	tutorials, err := filepath.Glob("docs/tutorials/*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, tutorials)
 	chinese := map[string]string{"README.md": "README.zh-CN.md"}
-	for _, tutorial := range tutorials {
-		chinese[tutorial] = strings.Replace(tutorial, "docs/", "docs/zh/", 1)
+	for _, english := range append(tutorials, "docs/explanation/how-it-works.md") {
+		chinese[english] = strings.Replace(english, "docs/", "docs/zh/", 1)
+	}
+	for _, translated := range markdownPages(t) {
+		english := strings.Replace(translated, "docs/zh/", "docs/", 1)
+		// The Chinese glossary has its own order, because it is read by topic.
+		if strings.HasPrefix(translated, "docs/zh/") && translated != "docs/zh/explanation/glossary.md" {
+			chinese[english] = translated
+		}
 	}
 	for english, translated := range chinese {
-		assert.Equalf(t, codeOf(page(t, english)), codeOf(page(t, translated)), "code of %s and %s", english, translated)
+		texts := []string{page(t, english), page(t, translated)}
+		assert.Equalf(t, codeOf(texts[0]), codeOf(texts[1]), "code of %s and %s", english, translated)
+		for i, text := range texts {
+			texts[i] = fencedBlock.ReplaceAllString(text, "")
+		}
+		assert.Lenf(t, headingLine.FindAllString(texts[1], -1), len(headingLine.FindAllString(texts[0], -1)), "headings of %s and %s", english, translated)
+		assert.Lenf(t, tableRow.FindAllString(texts[1], -1), len(tableRow.FindAllString(texts[0], -1)), "table rows of %s and %s", english, translated)
 	}
 }
 
