@@ -53,7 +53,7 @@ func ratioChart(text string) (string, error) {
 	if len(bars) < 5 {
 		return "", fmt.Errorf("docs/internals/performance.md has %d rows for the chart of throughput", len(bars))
 	}
-	return drawBars("Record and run at once: compensator's rate as a multiple of the other one's", bars, func(v float64) float64 { return v / 3 }), nil
+	return drawBars("Record and run at once: compensator's rate as a multiple of the other one's", bars, func(v float64) float64 { return v / 4 }), nil
 }
 
 var latencyRow = regexp.MustCompile(`(?m)^\| due → handler, delay 2 s, 500/s, ([^|]+?) \| \d+ \| (-?[\d.]+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \|`)
