@@ -20,12 +20,12 @@ type health struct {
 
 	questions groupcommit.Batcher[chan<- error] // callers of Health that wait for the queue's answer
 
-	mu    sync.Mutex // guards the fields below
-	down  bool
-	tried time.Time // time of the last call while the queue was down
-	since time.Time // time at which the queue was found down; zero: never
-	err   error
-	gaps  bool // whether some entries were not enqueued
+	mu        sync.Mutex // guards the fields below
+	down      bool
+	lastTry   time.Time // time of the last call while the queue was down
+	downSince time.Time // time at which the queue was found down; zero: never
+	err       error
+	hasGaps   bool // whether some entries were not enqueued
 	// warned is true if the log says that the queue is down. The log must then also say when the queue is back.
 	warned bool
 }
@@ -36,55 +36,55 @@ const quietTime = 10 * time.Second
 
 func newHealth(q *Queue) *health {
 	h := &health{q: q}
-	h.questions.Max, h.questions.Workers, h.questions.Flush = bound, 1, h.ask
+	h.questions.Max, h.questions.Workers, h.questions.Flush = maxWaiting, 1, h.askQueue
 	if q.Down { // New has logged the outage.
-		h.down, h.gaps, h.warned, h.since = true, true, true, time.Now()
+		h.down, h.hasGaps, h.warned, h.downSince = true, true, true, time.Now()
 	}
 	return h
 }
 
-// up reports whether the queue is relied on.
-func (h *health) up() bool {
+// usable reports whether the queue is relied on.
+func (h *health) usable() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.down
 }
 
-// tries reports whether to send a call. If it returns true, the caller must send the call.
+// mayCall reports whether to send a call. If it returns true, the caller must send the call.
 //
 // While the queue is down, the probe of a round finds out when the queue answers again. A process that only records has
-// no rounds. It therefore tries one call per PollInterval.
-func (h *health) tries() bool {
+// no rounds. In such a process, mayCall therefore allows one call per PollInterval.
+func (h *health) mayCall() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.down && !h.q.e.Accepts() && time.Since(h.tried) > h.q.e.PollInterval {
-		h.tried = time.Now()
+	if h.down && !h.q.e.Accepts() && time.Since(h.lastTry) > h.q.e.PollInterval {
+		h.lastTry = time.Now()
 		return true
 	}
 	return !h.down
 }
 
-// saw takes the result of a call.
-func (h *health) saw(err error) {
+// recordResult takes the result of a call to the queue. A failed call marks the queue as down.
+func (h *health) recordResult(err error) {
 	e := h.q.e
 	switch {
 	case err == nil && !e.Accepts():
-		h.probed(nil) // In a process that only records, no rounds probe the queue.
+		h.recordProbe(nil) // In a process that only records, no rounds probe the queue.
 		return
 	case err == nil, e.Work.Err() != nil, errors.Is(err, context.Canceled):
 		return
 	}
 	h.mu.Lock()
-	h.tried = time.Now()
+	h.lastTry = time.Now()
 	first := !h.down
-	h.down, h.err, h.gaps = true, err, true
-	loud := first && time.Since(h.since) > quietTime
+	h.down, h.err, h.hasGaps = true, err, true
+	warn := first && time.Since(h.downSince) > quietTime
 	if first {
-		h.since = time.Now()
+		h.downSince = time.Now()
 	}
-	h.warned = h.warned || loud
+	h.warned = h.warned || warn
 	h.mu.Unlock()
-	if loud {
+	if warn {
 		e.Log.Warn("compensator: the queue cannot be used; polling the database", "err", err)
 	}
 	if first {
@@ -92,54 +92,54 @@ func (h *health) saw(err error) {
 	}
 }
 
-// probed takes the result of a round's probe.
-func (h *health) probed(err error) {
+// recordProbe takes the result of a round's probe. A successful probe marks the queue as usable again.
+func (h *health) recordProbe(err error) {
 	if err != nil {
-		h.saw(err)
+		h.recordResult(err)
 		return
 	}
 	h.mu.Lock()
-	back, level := h.down, slog.LevelDebug
+	wasDown, level := h.down, slog.LevelDebug
 	if h.warned {
 		level = slog.LevelInfo
 	}
 	h.down, h.err, h.warned = false, nil, false
-	since := h.since
+	downSince := h.downSince
 	h.mu.Unlock()
-	if !back {
+	if !wasDown {
 		return
 	}
 	e := h.q.e
-	e.Log.Log(e.Work, level, "compensator: the queue answers again", "after", time.Since(since).Round(time.Millisecond))
+	e.Log.Log(e.Work, level, "compensator: the queue answers again", "after", time.Since(downSince).Round(time.Millisecond))
 	if up := e.Observer.QueueUp; up != nil {
 		engine.Tell(e.Base, func(struct{}) { up() }, struct{}{})
 	}
 }
 
-// problem returns why the queue is not relied on, or nil.
-func (h *health) problem() error {
+// lastError returns why the queue is not relied on, or nil.
+func (h *health) lastError() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.err
 }
 
 // Problem returns why the queue is not relied on, or nil. It sends no call.
-func (q *Queue) Problem() error { return q.health.problem() }
+func (q *Queue) Problem() error { return q.health.lastError() }
 
 // Ask asks whether the queue answers, and returns at once. The returned function waits for the answer. It waits at most
-// for the queue's share of ctx, and never longer than 2 s, both counted from the call of Ask. If an outage is known and
-// no call is due, Ask answers without a call. A queue in this process is not asked.
+// for the queue's share of ctx, and never longer than 2 s. Both times count from the call of Ask. If the queue is known
+// to be down and mayCall returns false, Ask makes no call. It makes none for a queue in this process either.
 func (q *Queue) Ask(ctx context.Context) (answer func() error) {
 	h := q.health
-	if err := h.problem(); q.local || err != nil && !h.tries() {
+	if err := h.lastError(); q.local || err != nil && !h.mayCall() {
 		return func() error { return err }
 	}
 	share := engine.QueueShare(ctx, callTimeout)
-	late := time.NewTimer(share)
+	timeout := time.NewTimer(share)
 	answered := make(chan error, 1)
 	h.questions.Add(answered)
 	return func() error {
-		defer late.Stop()
+		defer timeout.Stop()
 		select {
 		case err := <-answered: // an answer that has come counts even if the database has used up all the time
 			return err
@@ -148,7 +148,7 @@ func (q *Queue) Ask(ctx context.Context) (answer func() error) {
 		select {
 		case err := <-answered:
 			return err
-		case <-late.C:
+		case <-timeout.C:
 			return fmt.Errorf("no answer within %v: %w", share.Round(time.Millisecond), context.DeadlineExceeded)
 		case <-ctx.Done():
 			return fmt.Errorf("no answer yet: %w", ctx.Err())
@@ -156,30 +156,30 @@ func (q *Queue) Ask(ctx context.Context) (answer func() error) {
 	}
 }
 
-// ask sends one call for all callers that wait. The call has the usual timeout, even if the callers have shorter
+// askQueue sends one call for all callers that wait. The call has the usual timeout, even if the callers have shorter
 // deadlines. Otherwise a caller with a short deadline could make this process stop using the queue.
-func (h *health) ask(waiting []chan<- error) {
+func (h *health) askQueue(waiting []chan<- error) {
 	ctx, cancel := h.q.call()
 	defer cancel()
 	_, _, err := h.q.Queue.Peek(ctx, []string{"health"})
-	h.saw(err)
+	h.recordResult(err)
 	for _, answered := range waiting {
 		answered <- err
 	}
 }
 
-// forgot notes that an entry was not enqueued.
-func (h *health) forgot() {
+// recordGap notes that an entry was not enqueued.
+func (h *health) recordGap() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.gaps = true
+	h.hasGaps = true
 }
 
 // takeGaps reports whether entries were not enqueued since it was last called.
 func (h *health) takeGaps() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	gaps := h.gaps
-	h.gaps = false
+	gaps := h.hasGaps
+	h.hasGaps = false
 	return gaps
 }

@@ -43,16 +43,16 @@ type Queue struct {
 	losses *losses
 	rounds *rounds
 
-	look    chan struct{} // of capacity 1: holds a token when a look is requested
-	hasLost chan struct{} // of capacity 1: holds a token when the queue has lost entries, so that the next look comes sooner
+	lookRequests chan struct{} // of capacity 1: holds a token when a look is requested
+	lossSignal   chan struct{} // of capacity 1: holds a token when the queue has lost entries, so that the next look comes sooner
 
-	recorded groupcommit.Batcher[processlog.QueueEntry] // entries that come due
-	moved    groupcommit.Batcher[processlog.QueueEntry] // entries that come due sooner than the queue knows
-	settled  groupcommit.Batcher[settled]
+	recordedEntries groupcommit.Batcher[processlog.QueueEntry] // entries that come due
+	rescheduled     groupcommit.Batcher[processlog.QueueEntry] // entries that come due sooner than the queue knows
+	outcomes        groupcommit.Batcher[settledEntry]
 }
 
-// settled is an outcome of an entry that the queue has offered.
-type settled struct {
+// settledEntry is an outcome of an entry that the queue has offered.
+type settledEntry struct {
 	businessType string
 	outcome      processlog.QueueOutcome
 }
@@ -61,8 +61,8 @@ const (
 	// callTimeout limits each call, so that a connection without answers does not hold up a batcher forever.
 	callTimeout = 2 * time.Second
 
-	// bound is the maximum number of entries that wait in memory. The reconciler finds the others.
-	bound = 100_000
+	// maxWaiting is the maximum number of entries that wait in memory. The reconciler finds the others.
+	maxWaiting = 100_000
 
 	// problemNotify and problemFull are what Health and the log say.
 	problemNotify = "other processes could not be notified"
@@ -71,13 +71,13 @@ const (
 
 // New makes the source of an engine. local says that the queue knows only the entries of this process.
 func New(e *engine.Engine, cfg Config, local bool) *Queue {
-	q := &Queue{Config: cfg, local: local, e: e, losses: newLosses(), look: make(chan struct{}, 1), hasLost: make(chan struct{}, 1)}
+	q := &Queue{Config: cfg, local: local, e: e, losses: newLosses(), lookRequests: make(chan struct{}, 1), lossSignal: make(chan struct{}, 1)}
 	q.health = newHealth(q)
 	q.rounds = newRounds(q)
-	q.recorded.Max, q.recorded.Workers, q.recorded.Bound, q.recorded.Flush = 1000, 1, bound, q.enqueueRecorded
-	q.moved.Max, q.moved.Workers, q.moved.Bound, q.moved.Flush = 1000, 1, bound, q.enqueueMoved
-	q.settled.Max, q.settled.Workers, q.settled.Bound, q.settled.Flush = 1000, 1, bound, q.flushSettled
-	e.AwaitInDrain(&q.settled, &q.recorded, &q.moved)
+	q.recordedEntries.Max, q.recordedEntries.Workers, q.recordedEntries.Bound, q.recordedEntries.Flush = 1000, 1, maxWaiting, q.enqueueRecorded
+	q.rescheduled.Max, q.rescheduled.Workers, q.rescheduled.Bound, q.rescheduled.Flush = 1000, 1, maxWaiting, q.enqueueMoved
+	q.outcomes.Max, q.outcomes.Workers, q.outcomes.Bound, q.outcomes.Flush = 1000, 1, maxWaiting, q.flushSettled
+	e.AwaitInDrain(&q.outcomes, &q.recordedEntries, &q.rescheduled)
 	e.AwaitInClose(&q.health.questions)
 	return q
 }
@@ -90,7 +90,7 @@ func (q *Queue) call() (context.Context, context.CancelFunc) {
 // Reach implements engine.Source.
 func (q *Queue) Reach() engine.Reach {
 	switch {
-	case !q.health.up():
+	case !q.health.usable():
 		return engine.ReachNone
 	case q.local:
 		return engine.ReachOwn
@@ -109,21 +109,21 @@ func (q *Queue) Wants(businessType string, in time.Duration) bool {
 
 // Enqueue implements engine.Source.
 func (q *Queue) Enqueue(entries []processlog.QueueEntry) {
-	if len(entries) > 0 && !q.recorded.Add(entries...) {
-		q.health.forgot() // There are too many entries to keep in memory.
+	if len(entries) > 0 && !q.recordedEntries.Add(entries...) {
+		q.health.recordGap() // There are too many entries to keep in memory.
 	}
 }
 
 // Move implements engine.Source.
 func (q *Queue) Move(entry processlog.QueueEntry) {
-	if q.Wants(entry.BusinessType, entry.In) && !q.moved.Add(entry) {
-		q.health.forgot() // There are too many entries to keep in memory.
+	if q.Wants(entry.BusinessType, entry.In) && !q.rescheduled.Add(entry) {
+		q.health.recordGap() // There are too many entries to keep in memory.
 	}
 }
 
 // Settle implements engine.Source.
 func (q *Queue) Settle(businessType string, o processlog.QueueOutcome) {
-	q.settled.Add(settled{businessType, o})
+	q.outcomes.Add(settledEntry{businessType, o})
 }
 
 // Claim implements engine.Source.
@@ -131,7 +131,7 @@ func (q *Queue) Claim(t *engine.Type, n int) (processlog.Leased, bool) {
 	ctx, cancel := q.call()
 	defer cancel()
 	leased, err := q.Queue.Claim(ctx, t.Name, n, t.Lease)
-	q.health.saw(err)
+	q.health.recordResult(err)
 	if err != nil {
 		return processlog.Leased{}, false
 	}
@@ -152,7 +152,7 @@ func (q *Queue) enqueueMoved(batch []processlog.QueueEntry) { q.flush(batch, 0) 
 // flush enqueues a batch. As long as the queue is down, the database is polled. The entries that were left out are
 // enqueued when the queue is back.
 func (q *Queue) flush(batch []processlog.QueueEntry, maxLease time.Duration) {
-	if !q.health.tries() {
+	if !q.health.mayCall() {
 		return
 	}
 	ctx, cancel := q.call()
@@ -163,11 +163,11 @@ func (q *Queue) flush(batch []processlog.QueueEntry, maxLease time.Duration) {
 // enqueueNow enqueues a batch, and wakes the scanners that sleep for its entries.
 func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, maxLease time.Duration) error {
 	failpoint.Reach(failpoint.EnqueueNext)
-	heads, lost, err := q.Queue.Enqueue(ctx, batch, processlog.EnqueueRules{MaxLease: maxLease, Limit: q.Limit, Near: q.near()})
+	heads, lostTypes, err := q.Queue.Enqueue(ctx, batch, processlog.EnqueueRules{MaxLease: maxLease, Limit: q.Limit, Near: q.nearWindow()})
 	failpoint.Reach(failpoint.Enqueued)
-	q.losses.add(lost...)
-	if !q.leftOut(batch, err) {
-		q.health.saw(err)
+	q.losses.add(lostTypes...)
+	if !q.recordLeftOut(batch, err) {
+		q.health.recordResult(err)
 		if err != nil {
 			return err
 		}
@@ -177,60 +177,60 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 		q.e.Expect(e.BusinessType, e.In)
 	}
 	// If this process's scanner can begin a claim, the other processes need not wake.
-	elsewhere := slices.DeleteFunc(heads, func(businessType string) bool {
+	typesToNotify := slices.DeleteFunc(heads, func(businessType string) bool {
 		t := q.e.Accepting(businessType)
 		return t != nil && q.e.CanClaim(t)
 	})
-	if len(elsewhere) > 0 && !q.local {
-		q.e.Saw(problemNotify, q.Queue.Notify(ctx, elsewhere)) // This is only a hint, because every scanner looks by itself before long.
+	if len(typesToNotify) > 0 && !q.local {
+		q.e.Saw(problemNotify, q.Queue.Notify(ctx, typesToNotify)) // This is only a hint, because every scanner looks by itself before long.
 	}
 	return err
 }
 
 // Notify sends messages to the other processes, unless the queue does not answer.
 func (q *Queue) Notify(ctx context.Context, messages []string) error {
-	if !q.health.up() {
+	if !q.health.usable() {
 		return nil
 	}
 	return q.Queue.Notify(ctx, messages)
 }
 
-// near is how far ahead of their due times each round enqueues entries. A leader that has died may have recorded
-// entries without enqueuing them, and a full queue has left out others. So near is longer than the lease of the dead
+// nearWindow is how far ahead of their due times each round enqueues entries. A leader that has died may have recorded
+// entries without enqueuing them, and a full queue has left out others. So this time is longer than the lease of the dead
 // leader plus one round of its successor. A queue in this process gets its entries with each round of this process.
-func (q *Queue) near() time.Duration {
+func (q *Queue) nearWindow() time.Duration {
 	if q.local {
 		return 2 * q.e.PollInterval
 	}
 	return 4 * q.e.ReconcileInterval
 }
 
-// leftOut reports whether the queue answers but has no room for entries of some types. The queue is then relied on for the
-// entries that it has, and the database is asked for the others.
-func (q *Queue) leftOut(batch []processlog.QueueEntry, err error) bool {
-	var left *processlog.LeftOutError
-	if !errors.As(err, &left) {
-		left = &processlog.LeftOutError{}
+// recordLeftOut notes the types for which the queue had no room, and reports whether there are any. The queue still
+// offers the entries that it has. The other entries of these types are found by polling the database.
+func (q *Queue) recordLeftOut(batch []processlog.QueueEntry, err error) bool {
+	var leftOutErr *processlog.LeftOutError
+	if !errors.As(err, &leftOutErr) {
+		leftOutErr = &processlog.LeftOutError{}
 	}
-	if err == nil || len(left.BusinessTypes) > 0 {
-		for _, businessType := range left.BusinessTypes {
+	if err == nil || len(leftOutErr.BusinessTypes) > 0 {
+		for _, businessType := range leftOutErr.BusinessTypes {
 			q.e.Problems.Failed(problemFull, businessType, err)
 		}
 		for _, e := range batch {
-			q.hasRoom([]string{e.BusinessType}, left.BusinessTypes)
+			q.hasRoom([]string{e.BusinessType}, leftOutErr.BusinessTypes)
 		}
 	}
-	q.lost(left.BusinessTypes)
-	return len(left.BusinessTypes) > 0
+	q.noteLoss(leftOutErr.BusinessTypes)
+	return len(leftOutErr.BusinessTypes) > 0
 }
 
-// hasRoom notes that the queue has all entries of the types, except the types in lacking.
-func (q *Queue) hasRoom(businessTypes, lacking []string) {
+// hasRoom notes that the queue has all entries of the types, except the types in lackingTypes.
+func (q *Queue) hasRoom(businessTypes, lackingTypes []string) {
 	if !q.e.Problems.Any() {
 		return
 	}
 	for _, businessType := range businessTypes {
-		if !slices.Contains(lacking, businessType) {
+		if !slices.Contains(lackingTypes, businessType) {
 			q.e.Problems.Passed(problemFull, businessType)
 		}
 	}
@@ -239,13 +239,13 @@ func (q *Queue) hasRoom(businessTypes, lacking []string) {
 // lost notes that the queue may lack entries of some types. Until the queue is rebuilt, only the database knows when
 // the missing ones are due. So the database is asked too, now and after each look, and looks come more often (G10, the
 // queue is a hint).
-func (q *Queue) lost(businessTypes []string) {
+func (q *Queue) noteLoss(businessTypes []string) {
 	if len(businessTypes) == 0 {
 		return
 	}
 	q.losses.add(businessTypes...)
 	select {
-	case q.hasLost <- struct{}{}:
+	case q.lossSignal <- struct{}{}:
 	default:
 	}
 	for _, businessType := range businessTypes {
@@ -254,11 +254,11 @@ func (q *Queue) lost(businessTypes []string) {
 	q.e.Wake()
 }
 
-func (q *Queue) flushSettled(batch []settled) {
-	if !q.health.up() {
+func (q *Queue) flushSettled(batch []settledEntry) {
+	if !q.health.usable() {
 		return // The queue's leases end by themselves, and a claim finds out what has become of the entries.
 	}
-	for name, group := range grouped.Each(batch, func(s settled) string { return s.businessType }) {
+	for name, group := range grouped.Each(batch, func(s settledEntry) string { return s.businessType }) {
 		items := make([]processlog.QueueOutcome, len(group))
 		for i, s := range group {
 			items[i] = s.outcome
@@ -267,7 +267,7 @@ func (q *Queue) flushSettled(batch []settled) {
 		err := q.Queue.Settle(ctx, name, items)
 		failpoint.Reach(failpoint.QueueSettled)
 		cancel()
-		q.health.saw(err)
+		q.health.recordResult(err)
 		if err != nil {
 			return // A silent queue would cost a timeout for each further type.
 		}

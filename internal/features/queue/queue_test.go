@@ -15,30 +15,30 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// telling returns the source of an engine that does not run.
-func telling(t *testing.T, q processlog.Queue) *Queue {
+// newQueue returns the source of an engine that does not run.
+func newQueue(t *testing.T, q processlog.Queue) *Queue {
 	t.Helper()
 	e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }, Lease: time.Hour,
 		PollInterval: time.Second, ReconcileInterval: 10 * time.Second})
 	return New(e, Config{Queue: q, Horizon: time.Hour}, false)
 }
 
-// attentive is a queue that keeps the entries it is given.
-type attentive struct {
+// storingQueue is a queue that keeps the entries it is given.
+type storingQueue struct {
 	processlog.Queue
-	has []processlog.QueueEntry
+	entries []processlog.QueueEntry
 }
 
-func (q *attentive) Enqueue(_ context.Context, batch []processlog.QueueEntry, _ processlog.EnqueueRules) (heads, lost []string, err error) {
-	q.has = append(q.has, batch...)
+func (q *storingQueue) Enqueue(_ context.Context, batch []processlog.QueueEntry, _ processlog.EnqueueRules) (heads, lostTypes []string, err error) {
+	q.entries = append(q.entries, batch...)
 	return nil, nil, nil
 }
 
 // A process that stops, or only records, makes no rounds that probe the queue. Its own calls find out that the queue is back.
 func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		has := &attentive{}
-		q := telling(t, has)
+		has := &storingQueue{}
+		q := newQueue(t, has)
 		move := func(ids ...uint64) (all []processlog.QueueEntry) {
 			for _, id := range ids {
 				entry := processlog.QueueEntry{BusinessType: "refund", ID: processlog.RowID(id)}
@@ -48,27 +48,27 @@ func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
 			synctest.Wait()
 			return all
 		}
-		q.health.saw(errors.New("no route"))
+		q.health.recordResult(errors.New("no route"))
 		move(1, 2)
-		require.Empty(t, has.has, "the queue has just failed")
+		require.Empty(t, has.entries, "the queue has just failed")
 
 		time.Sleep(2 * time.Second)
-		require.False(t, q.health.up(), "without a call nothing is found out")
+		require.False(t, q.health.usable(), "without a call nothing is found out")
 		want := move(3, 4, 5)
-		require.Equal(t, want, has.has)
-		require.True(t, q.health.up())
-		require.Equal(t, slices.Concat(want, move(6)), has.has)
+		require.Equal(t, want, has.entries)
+		require.True(t, q.health.usable())
+		require.Equal(t, slices.Concat(want, move(6)), has.entries)
 	})
 }
 
-// mute is a queue that does not answer.
-type mute struct {
+// silentQueue is a queue that does not answer.
+type silentQueue struct {
 	processlog.Queue
-	asked []string
+	settledTypes []string
 }
 
-func (q *mute) Settle(ctx context.Context, businessType string, _ []processlog.QueueOutcome) error {
-	q.asked = append(q.asked, businessType)
+func (q *silentQueue) Settle(ctx context.Context, businessType string, _ []processlog.QueueOutcome) error {
+	q.settledTypes = append(q.settledTypes, businessType)
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
@@ -76,14 +76,14 @@ func (q *mute) Settle(ctx context.Context, businessType string, _ []processlog.Q
 // A stop waits for the queue's answer to one call, and not to one call of each type.
 func TestQueueThatDoesNotAnswerForOneTypeIsNotAskedForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := &mute{}
-		q := telling(t, asked)
+		asked := &silentQueue{}
+		q := newQueue(t, asked)
 		for _, businessType := range []string{"refund", "mail", "close_order"} {
 			q.Settle(businessType, processlog.QueueOutcome{})
 		}
-		<-q.settled.Done()
-		require.Equal(t, []string{"refund"}, asked.asked[:1])
-		require.False(t, q.health.up())
-		require.Len(t, asked.asked, 1)
+		<-q.outcomes.Done()
+		require.Equal(t, []string{"refund"}, asked.settledTypes[:1])
+		require.False(t, q.health.usable())
+		require.Len(t, asked.settledTypes, 1)
 	})
 }

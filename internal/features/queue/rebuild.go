@@ -23,16 +23,16 @@ const (
 	rebuildPause = 200 * time.Millisecond
 )
 
-// losses are the types of which the queue has lost entries, until a rebuild takes them.
+// losses is the set of types of which the queue has lost entries. A rebuild takes the types out of the set.
 type losses struct {
-	news chan struct{} // of capacity 1: holds a token after a loss
+	newLoss chan struct{} // of capacity 1: holds a token after a loss
 
 	mu    sync.Mutex // guards types
 	types map[string]struct{}
 }
 
 func newLosses() *losses {
-	return &losses{news: make(chan struct{}, 1), types: make(map[string]struct{})}
+	return &losses{newLoss: make(chan struct{}, 1), types: make(map[string]struct{})}
 }
 
 func (l *losses) add(businessTypes ...string) {
@@ -45,23 +45,23 @@ func (l *losses) add(businessTypes ...string) {
 	}
 	l.mu.Unlock()
 	select {
-	case l.news <- struct{}{}:
+	case l.newLoss <- struct{}{}:
 	default: // the rebuild has not looked since the last loss
 	}
 }
 
-// hold reports whether all the given types are among the lost ones. Restore rebuilds the lost types separately.
-func (l *losses) hold(businessTypes []string) bool {
+// containAll reports whether all the given types are among the lost ones. Restore rebuilds the lost types.
+func (l *losses) containAll(businessTypes []string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !slices.ContainsFunc(businessTypes, func(businessType string) bool {
-		_, lost := l.types[businessType]
-		return !lost
+		_, lostTypes := l.types[businessType]
+		return !lostTypes
 	})
 }
 
-// take returns the lost types in order, and forgets them.
-func (l *losses) take() []string {
+// takeAll returns the lost types in order, and forgets them.
+func (l *losses) takeAll() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	types := slices.Sorted(maps.Keys(l.types))
@@ -76,31 +76,31 @@ type rebuilding struct {
 	types []string
 }
 
-// begin returns the lost types that this process must rebuild.
-func (q *Queue) begin(ctx context.Context, lost []string) rebuilding {
+// beginRebuild returns the lost types that this process must rebuild.
+func (q *Queue) beginRebuild(ctx context.Context, lostTypes []string) rebuilding {
 	b := rebuilding{token: processlog.NewToken()}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var err error
-	b.types, err = q.Queue.Rebuild(ctx, lost, b.token, rebuildPeriod)
-	q.health.saw(err)
+	b.types, err = q.Queue.Rebuild(ctx, lostTypes, b.token, rebuildPeriod)
+	q.health.recordResult(err)
 	failpoint.Reach(failpoint.RebuildBegun)
 	return b
 }
 
-// end tells the queue that all entries of the types were enqueued, except entries of the types in missed. It returns
-// the types that are complete. The queue has lost entries of the other types meanwhile.
-func (q *Queue) end(ctx context.Context, b rebuilding, missed []string) (whole []string) {
-	b.types = slices.DeleteFunc(b.types, func(t string) bool { return slices.Contains(missed, t) })
+// endRebuild tells the queue that all entries of the types were enqueued, except entries of the types in incompleteTypes. It
+// returns the types that are complete. The queue has lost entries of the other types meanwhile.
+func (q *Queue) endRebuild(ctx context.Context, b rebuilding, incompleteTypes []string) (completeTypes []string) {
+	b.types = slices.DeleteFunc(b.types, func(t string) bool { return slices.Contains(incompleteTypes, t) })
 	if len(b.types) == 0 {
 		return nil
 	}
 	failpoint.Reach(failpoint.RebuildEnqueued)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	whole, err := q.Queue.Rebuilt(ctx, b.types, b.token)
-	q.health.saw(err)
-	return whole
+	completeTypes, err := q.Queue.Rebuilt(ctx, b.types, b.token)
+	q.health.recordResult(err)
+	return completeTypes
 }
 
 // Restore runs until ctx ends. When the queue loses entries of a type, Restore puts them back.
@@ -110,51 +110,51 @@ func (q *Queue) Restore(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-q.losses.news:
+		case <-q.losses.newLoss:
 		}
-		pause = lostLook // Other processes are rebuilding, or the queue has no room.
-		if q.restore(ctx) {
+		pause = lookAfterLoss // Other processes are rebuilding, or the queue has no room.
+		if q.rebuildLost(ctx) {
 			pause = rebuildPause
 		}
 	}
 }
 
-// restore rebuilds only the types that the queue has lost, without waiting for the next round. It reports whether any
+// rebuildLost rebuilds only the types that the queue has lost, without waiting for the next round. It reports whether any
 // of them is complete now.
-func (q *Queue) restore(ctx context.Context) bool {
-	if !q.rounds.enter(ctx) {
+func (q *Queue) rebuildLost(ctx context.Context) bool {
+	if !q.rounds.lock(ctx) {
 		return false
 	}
-	defer q.rounds.leave()
-	b := q.takeOn(ctx, q.losses.take())
+	defer q.rounds.unlock()
+	b := q.beginAndNotify(ctx, q.losses.takeAll())
 	if len(b.types) == 0 {
 		return false
 	}
 	heads, err := q.e.ReadHeads(ctx)
 	if err != nil {
-		return false // No type is whole. Other processes take over after rebuildPeriod.
+		return false // No type is complete. Other processes take over after rebuildPeriod.
 	}
 	heads.List = slices.DeleteFunc(heads.List, func(head processlog.Head) bool { return !slices.Contains(b.types, head.BusinessType) })
 	var event observe.ReconciledEvent
-	missed := q.enqueueAll(ctx, heads, true, &event)
-	event.RebuiltTypes = q.end(ctx, b, missed)
+	incompleteTypes := q.enqueueAll(ctx, heads, true, &event)
+	event.RebuiltTypes = q.endRebuild(ctx, b, incompleteTypes)
 	engine.Tell(q.e.Base, q.e.Observer.Reconciled, event)
 	return len(event.RebuiltTypes) > 0
 }
 
-// takeOn begins to rebuild lost types, and notifies the other processes. From then on they ask the database too. The
-// queue may belong to another database by now, so takeOn checks it first.
-func (q *Queue) takeOn(ctx context.Context, lost []string) rebuilding {
-	if !q.health.up() {
+// beginAndNotify begins to rebuild lost types, and notifies the other processes. From then on they ask the database too. The
+// queue may belong to another database by now, so beginAndNotify checks it first.
+func (q *Queue) beginAndNotify(ctx context.Context, lostTypes []string) rebuilding {
+	if !q.health.usable() {
 		return rebuilding{} // The database is polled until the queue is back.
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
 	if err := q.Queue.Check(ctx, q.Fingerprint); err != nil {
-		q.health.saw(err)
+		q.health.recordResult(err)
 		return rebuilding{}
 	}
-	b := q.begin(ctx, lost)
+	b := q.beginRebuild(ctx, lostTypes)
 	if len(b.types) > 0 {
 		q.e.Saw(problemNotify, q.Queue.Notify(ctx, b.types)) // This is only a hint, because every scanner looks by itself before long.
 	}

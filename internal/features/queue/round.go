@@ -14,107 +14,107 @@ import (
 // pageSize is how many entries are read and enqueued at once.
 const pageSize = 1000
 
-// rounds is the queue's part in the rounds of the reconciler. It enqueues entries as they come within the horizon, and
-// enqueues lost entries again. It remembers no position between two rounds, because a transaction may commit an entry
+// rounds is the queue's part in the rounds of the reconciler. It enqueues entries when they come within the horizon, and
+// enqueues lost entries again. rounds remembers no position between two rounds, because a transaction may commit an entry
 // that is due earlier than entries seen before.
 type rounds struct {
 	q *Queue
 
-	busy chan struct{} // of capacity 1, full while a round or a rebuild is under way; guards the fields below
-	// owes is true if the queue may lack entries that only this process knows of: at the beginning of Run, and after an
+	guard chan struct{} // of capacity 1, full while a round or a rebuild is under way; guards the fields below
+	// lacksOwnEntries is true if the queue may lack entries that only this process knows of: at the beginning of Run, and after an
 	// outage.
-	owes    bool
-	rebuild bool // whether the next round that leads enqueues all entries within the horizon
+	lacksOwnEntries bool
+	rebuild         bool // whether this process, in its next round as leader, enqueues all entries within the horizon
 }
 
-func newRounds(q *Queue) *rounds { return &rounds{q: q, busy: make(chan struct{}, 1)} }
+func newRounds(q *Queue) *rounds { return &rounds{q: q, guard: make(chan struct{}, 1)} }
 
-// enter waits until no other round is under way. It returns false if ctx ends first.
-func (r *rounds) enter(ctx context.Context) bool {
+// lock waits until no other round is under way. It returns false if ctx ends first.
+func (r *rounds) lock(ctx context.Context) bool {
 	select {
-	case r.busy <- struct{}{}:
+	case r.guard <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-func (r *rounds) leave() { <-r.busy }
+func (r *rounds) unlock() { <-r.guard }
 
 // BeforeRun prepares for the first round of a Run. At that time it is unknown which entries the queue has.
 func (q *Queue) BeforeRun(ctx context.Context) {
-	if r := q.rounds; r.enter(ctx) {
-		r.owes, r.rebuild = true, true
-		r.leave()
+	if r := q.rounds; r.lock(ctx) {
+		r.lacksOwnEntries, r.rebuild = true, true
+		r.unlock()
 	}
 }
 
 // Round implements engine.Source.
 func (q *Queue) Round(ctx context.Context) func(context.Context, engine.Heads, *observe.ReconciledEvent) {
 	r := q.rounds
-	if !r.enter(ctx) {
+	if !r.lock(ctx) {
 		return func(context.Context, engine.Heads, *observe.ReconciledEvent) {}
 	}
-	defer r.leave()
-	leads := r.probe(ctx)
-	rebuild := leads && r.rebuild && !q.local
+	defer r.unlock()
+	isLeader := r.probe(ctx)
+	rebuild := isLeader && r.rebuild && !q.local
 	var b rebuilding
 	// Begin the rebuild before the first head is read. If the queue loses entries during the rebuild, it also loses the
 	// mark of this process. Then no type is reported as complete (G10, the queue is a hint).
 	if rebuild {
-		b = q.begin(ctx, q.e.TypeNames())
+		b = q.beginRebuild(ctx, q.e.TypeNames())
 	}
 	return func(ctx context.Context, heads engine.Heads, event *observe.ReconciledEvent) {
-		if r.enter(ctx) {
-			defer r.leave()
-			r.finish(ctx, leads, rebuild, b, heads, event)
+		if r.lock(ctx) {
+			defer r.unlock()
+			r.finish(ctx, isLeader, rebuild, b, heads, event)
 		}
 	}
 }
 
 // finish enqueues what a round has read.
-func (r *rounds) finish(ctx context.Context, leads, rebuild bool, b rebuilding, heads engine.Heads, event *observe.ReconciledEvent) {
-	event.Rebuilt = leads && r.rebuild
+func (r *rounds) finish(ctx context.Context, isLeader, rebuild bool, b rebuilding, heads engine.Heads, event *observe.ReconciledEvent) {
+	event.Rebuilt = isLeader && r.rebuild
 	// A process that does not lead also enqueues, as long as only it knows of entries that the queue lacks. These
 	// entries need not wait for the leader's next round.
-	if !leads && (!r.owes || !r.q.health.up()) {
+	if !isLeader && (!r.lacksOwnEntries || !r.q.health.usable()) {
 		return
 	}
-	missed := r.q.enqueueAll(ctx, heads, rebuild, event)
-	if r.q.losses.hold(missed) { // This also holds if nothing is missed.
+	incompleteTypes := r.q.enqueueAll(ctx, heads, rebuild, event)
+	if r.q.losses.containAll(incompleteTypes) { // This is also true if no type is incomplete.
 		// Only the leader enqueues the whole horizon. A process that does not lead keeps this task, because it may lead
 		// next.
-		r.owes, r.rebuild = false, r.rebuild && !leads
+		r.lacksOwnEntries, r.rebuild = false, r.rebuild && !isLeader
 	}
-	r.q.end(ctx, b, missed)
+	r.q.endRebuild(ctx, b, incompleteTypes)
 }
 
 // probe asks whether the queue answers and still belongs to this database, and whether this process leads. Lead writes
 // to the queue, so a queue that only answers reads still counts as down. probe does not look for lost entries, because
 // the queue reports them when it is asked for entries.
-func (r *rounds) probe(ctx context.Context) (leads bool) {
+func (r *rounds) probe(ctx context.Context) (isLeader bool) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	// Call Check before Lead, because nothing may be enqueued under the prefix of another database.
 	err := r.q.Queue.Check(ctx, r.q.Fingerprint)
 	failpoint.Reach(failpoint.OwnerChecked)
 	if err == nil {
-		leads, err = r.q.Queue.Lead(ctx, 2*r.q.e.ReconcileInterval) // The lease of the leader is shorter than near by more than one round.
+		isLeader, err = r.q.Queue.Lead(ctx, 2*r.q.e.ReconcileInterval) // The lease of the leader is shorter than nearWindow by more than one round.
 	}
 	failpoint.Reach(failpoint.LeadershipAsked)
-	r.q.health.probed(err)
+	r.q.health.recordProbe(err)
 	if r.q.health.takeGaps() {
-		r.owes = true
+		r.lacksOwnEntries = true
 	}
 	if err != nil {
 		r.rebuild = true
 	}
-	return leads && err == nil
+	return isLeader && err == nil
 }
 
 // enqueueAll enqueues the entries of the types and states in heads. It returns the types of which not all entries could
 // be enqueued.
-func (q *Queue) enqueueAll(ctx context.Context, heads engine.Heads, rebuild bool, event *observe.ReconciledEvent) (missed []string) {
+func (q *Queue) enqueueAll(ctx context.Context, heads engine.Heads, rebuild bool, event *observe.ReconciledEvent) (incompleteTypes []string) {
 	for _, head := range heads.List {
 		if q.local && q.e.Named(head.BusinessType) == nil {
 			continue
@@ -122,29 +122,29 @@ func (q *Queue) enqueueAll(ctx context.Context, heads engine.Heads, rebuild bool
 		n, ok := q.enqueueState(ctx, head, heads.Read, rebuild)
 		event.Enqueued += n
 		if !ok {
-			missed = append(missed, head.BusinessType)
+			incompleteTypes = append(incompleteTypes, head.BusinessType)
 		}
 	}
-	return missed
+	return incompleteTypes
 }
 
-// enqueueState enqueues entries of one type and state: those that are near, and those that are overdue, which the queue may have
+// enqueueState enqueues entries of one type and state that are due within nearWindow, and overdue entries, which the queue may have
 // lost. In a rebuild it enqueues all entries within the horizon.
-func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, read time.Time, rebuild bool) (enqueued int, complete bool) {
-	edge := q.near()
+func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, readAt time.Time, rebuild bool) (enqueued int, complete bool) {
+	horizon := q.nearWindow()
 	if rebuild {
-		edge = max(edge, q.Horizon)
+		horizon = max(horizon, q.Horizon)
 	}
-	if head.DueIn > edge {
+	if head.DueIn > horizon {
 		return 0, true
 	}
-	window := processlog.Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: edge, Limit: pageSize}
+	window := processlog.Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: horizon, Limit: pageSize}
 	if rebuild {
 		return q.enqueueWindow(ctx, window, q.Limit)
 	}
-	near := window
-	near.From = 0
-	enqueued, complete = q.enqueueWindow(ctx, near, math.MaxInt)
+	nearEntries := window
+	nearEntries.From = 0
+	enqueued, complete = q.enqueueWindow(ctx, nearEntries, math.MaxInt)
 	// Most overdue entries of an ordered type may be blocked, and would be enqueued again with each round. The
 	// processes that run the type find the entries that are not blocked.
 	if q.e.Ordered(head.BusinessType) {
@@ -152,7 +152,7 @@ func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, read tim
 	}
 	// Overdue entries come after near ones. The first overdue entry may have come due only since the heads were read,
 	// so count that time too.
-	if !complete || head.DueIn > time.Since(read)+time.Millisecond-q.e.OverdueAfter() {
+	if !complete || head.DueIn > time.Since(readAt)+time.Millisecond-q.e.OverdueAfter() {
 		return enqueued, complete
 	}
 	// Leave out leased entries. Such an entry runs, or the queue makes it due again when its lease ends.
@@ -164,7 +164,7 @@ func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, read tim
 // enqueueWindow enqueues a window page by page, at most limit entries. The end of the window stays fixed from the first
 // page on, because a moving end could run ahead of a slow reader.
 func (q *Queue) enqueueWindow(ctx context.Context, w processlog.Window, limit int) (enqueued int, complete bool) {
-	edge := time.Now().Add(w.To)
+	windowEnd := time.Now().Add(w.To)
 	for enqueued < limit {
 		page, err := q.e.ReadWindow(ctx, w)
 		if err != nil || q.enqueuePage(ctx, w.BusinessType, page) != nil {
@@ -174,7 +174,7 @@ func (q *Queue) enqueueWindow(ctx context.Context, w processlog.Window, limit in
 		if len(page) < w.Limit {
 			return enqueued, true
 		}
-		w.After, w.To = page[len(page)-1], time.Until(edge)
+		w.After, w.To = page[len(page)-1], time.Until(windowEnd)
 	}
 	return enqueued, true
 }
