@@ -31,13 +31,13 @@ type Options struct {
 	Delay time.Duration // time until the entry is due. By the database's clock, the entry never starts before this time has passed
 	At    time.Time     // time at which the entry is due. Set Delay or At, not both. The clock of this process turns At into a delay
 
-	// The following four ids help people to find the entry. The library only lists and shows them. Each of these ids
-	// has at most 64 characters.
+	// BatchID, BusinessID, BusinessExtID and UserID help people to find the entry. The library only lists and shows
+	// them. Each has at most 64 characters.
 	BatchID       string // id of a group of entries that were recorded together, for example of an upload or a job's run. It has no trailing space
 	BusinessID    string // id of the thing that the work changes, for example of an order
-	BusinessExtID string // a second id of that thing, for example the id of a payment at a partner
+	BusinessExtID string // a second id of the thing that the work changes, for example the id of a payment at a partner
 	UserID        string // the user for whom the work is done
-	UserName      string // name of that user. Erase removes it
+	UserName      string // name of the user for whom the work is done. Erase removes it
 
 	// Headers are stored with the entry, also when it is requeued. Entry.Headers, the message of a relay, and
 	// Propagator.Extract get these headers. As JSON, Headers and the headers of the propagator take at most 2,048 bytes

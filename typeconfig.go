@@ -17,7 +17,7 @@ import (
 // the same TypeConfig to Declare. The zero value works.
 type TypeConfig struct {
 	Codec Codec         // encodes and decodes the content of a typed handler. Default JSON
-	Keep  time.Duration // overrides Config.Keep; negative: keep forever
+	Keep  time.Duration // overrides Config.Keep. A negative value keeps entries forever
 
 	// Serial returns the ordering key of an entry, for example an account id. "" means no key. Entries of this type with
 	// the same key run one at a time, in the order in which they were recorded. Entries of one Record call run in the
@@ -73,7 +73,7 @@ type HandlerConfig[T any] struct {
 	// no attempt until MaxWait has passed.
 	Compensate func(ctx context.Context, e *Entry, v T) error
 
-	// CompensateTx undoes an entry in a transaction instead, exactly once. CompensateTx fits every kind of handler. If
+	// CompensateTx does the same as Compensate, in a transaction and exactly once. It fits every kind of handler. If
 	// the compensation must also call a partner, CompensateTx records an entry for that call. Do not set both
 	// Compensate and CompensateTx.
 	CompensateTx func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
@@ -83,7 +83,7 @@ type HandlerConfig[T any] struct {
 	MaxCompensateAttempts int
 
 	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. Without
-	// CompensateCrashed, such an entry is left to a person. Nobody knows whether the effect of such an entry happened.
+	// CompensateCrashed, such an entry is dead and waits for a person, because its effect may have happened.
 	// If the handler in this process is stuck on the entry, another process must run the compensation.
 	CompensateCrashed bool
 
@@ -124,7 +124,7 @@ type BatchConfig[T any] struct {
 	Timeout               time.Duration                                                // maximum duration of one call. Default 30 s
 	Lease                 time.Duration                                                // overrides Config.Lease
 	Retry                 Retry                                                        // wait before the next attempt. Default Exponential(1 s, 10 min)
-	MaxWait               time.Duration                                                // age of an entry up to which waits spend no attempts. Default 0: no limit
+	MaxWait               time.Duration                                                // age of an entry; when it is older, Unavailable and Snooze count as failed attempts. Default 0: no limit
 	Breaker               Breaker                                                      // Breaker stops claims of this type in this process while a service is down. Default: none
 	Compensate            func(ctx context.Context, e *Entry, v T) error               // Compensate undoes one entry at a time, at least once
 	CompensateTx          func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error // CompensateTx undoes one entry at a time in a transaction, exactly once. Do not set Compensate as well

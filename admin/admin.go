@@ -17,7 +17,7 @@ import (
 
 // Options configure an Admin.
 type Options struct {
-	Access Access // required
+	Access Access // decides what each person may do. Required
 	// ReadOnly refuses every action that would be recorded, even if Access allows it. The Admin then writes nothing to
 	// the database, not even records of refusals.
 	ReadOnly bool

@@ -22,8 +22,8 @@ type Key struct {
 
 // Config configures New.
 type Config struct {
-	Keys  []Key             // The first key seals. All keys open.
-	Inner compensator.Codec // codec whose output is sealed. Default compensator.JSON
+	Keys  []Key             // the first key encrypts, and each of the keys decrypts
+	Inner compensator.Codec // codec whose output is encrypted. Default compensator.JSON
 
 	// ReadPlain also accepts content that is not sealed, for entries that were recorded before encryption was
 	// introduced. If ReadPlain is set, the Codec also accepts plain content that an attacker writes into the table. So

@@ -13,7 +13,7 @@ import (
 var packagesWithSettings = []string{".", "admin", "ui", "serve", "httpcall", "intake", "adopt", "encrypt", "otel", "relay/rabbitmq", "relay/watermill", "cron", "orms/gormtx"}
 
 var (
-	settingStruct = regexp.MustCompile(`(^Limit|^Rate|Config|Options|Breaker|Operations)$`)
+	settingStruct = regexp.MustCompile(`(^compensator\.(Limit|Rate)|Config|Options|Breaker|Operations)$`)
 	saidDefault   = regexp.MustCompile(`\b[Dd]efault:? +((?:"[^"]*"|\([^)]*\)|[.,]\S|[^.,;:(])+)`)
 )
 
@@ -49,7 +49,7 @@ func (s *source) settings(dir string, known names) (text string, failed error) {
 	s.specs(token.TYPE, func(spec ast.Spec, doc string) {
 		typ := spec.(*ast.TypeSpec)
 		fields, ok := typ.Type.(*ast.StructType)
-		if !ok || !typ.Name.IsExported() || !settingStruct.MatchString(typ.Name.Name) {
+		if !ok || !typ.Name.IsExported() || !settingStruct.MatchString(name+"."+typ.Name.Name) {
 			return
 		}
 		title := typ.Name.Name
