@@ -62,6 +62,8 @@ export default defineConfig({
         sidebarMenuLabel: '目录',
         returnToTopLabel: '回到顶部',
         langMenuLabel: '切换语言',
+        skipToContentLabel: '跳到正文',
+        notFound: { title: '没有这个页面', quote: '地址可能写错了，或者页面已经移走。', linkText: '返回首页', linkLabel: '返回首页' },
       },
     },
   },
@@ -84,6 +86,8 @@ export default defineConfig({
               modal: {
                 noResultsText: '没有找到',
                 resetButtonTitle: '清除',
+                displayDetails: '显示详情',
+                backButtonTitle: '关闭搜索',
                 footer: { selectText: '选择', navigateText: '切换', closeText: '关闭' },
               },
             },

@@ -120,10 +120,12 @@ export const chinese = [
           { text: '条目为什么不执行', link: '/zh/how-to/explain' },
           { text: '哪里卡住了', link: '/zh/how-to/health' },
           { text: '处理死信', link: '/zh/how-to/dead-entries' },
+          { text: '故障切换或恢复备份之后', link: '/zh/how-to/failover' },
         ],
       },
       {
         text: '写入', items: [
+          { text: '从其他工具迁移', link: '/zh/how-to/coming-from' },
           { text: '与 GORM、bun、ent、sqlx 一起使用', link: '/zh/how-to/orms' },
           { text: '一次写入多个条目', link: '/zh/how-to/record-together' },
           { text: '支付时取消延迟条目', link: '/zh/how-to/cancel' },
@@ -131,6 +133,7 @@ export const chinese = [
           { text: '消费幂等（消息去重）', link: '/zh/how-to/consume-once' },
           { text: '定时任务', link: '/zh/how-to/periodic' },
           { text: '一个服务使用两个数据库', link: '/zh/how-to/several-databases' },
+          { text: '从自建的表和 ZSET 迁移', link: '/zh/how-to/move-from-your-own-table' },
         ],
       },
       {
@@ -154,6 +157,7 @@ export const chinese = [
           { text: '部署、停止与升级', link: '/zh/how-to/deploy' },
           { text: '告警', link: '/zh/how-to/alert' },
           { text: '就绪探针与 Health', link: '/zh/how-to/probes' },
+          { text: '保留与清理已结束的条目', link: '/zh/how-to/purge' },
         ],
       },
       {
