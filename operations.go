@@ -30,6 +30,12 @@ type Operations struct {
 	// Erase also handle the attempts. Attempts needs the table _attempt of Migrate.
 	Attempts bool
 
+	// Statistics counts for each type how many entries were recorded, started, failed and ended, how long attempts took and
+	// how late they were. Package admin shows the counts over time. Each process stores the counts of a minute by one
+	// statement, and sends none for a minute without events. A killed process loses the counts of its last minute. Statistics
+	// needs the table _stat of Migrate.
+	Statistics bool
+
 	// Scrub removes from an error's text what people must not see. Scrub runs before a case stores the text and before
 	// package admin shows it. Before Scrub, and also without it, the library removes card numbers, tokens, passwords
 	// and e-mail addresses. Scrub is called often and concurrently, and also with texts that it returned before. If
@@ -58,7 +64,7 @@ func (o *Operations) withDefaults() *Operations {
 	if o == nil {
 		return nil
 	}
-	filled := Operations{Due: o.Due, Types: maps.Clone(o.Types), Attempts: o.Attempts, Scrub: o.Scrub}
+	filled := Operations{Due: o.Due, Types: maps.Clone(o.Types), Attempts: o.Attempts, Statistics: o.Statistics, Scrub: o.Scrub}
 	setDefault(&filled.Due, defaultCaseDue)
 	for name, cfg := range filled.Types {
 		setDefault(&cfg.Due, filled.Due)
@@ -94,6 +100,14 @@ func (c *Compensator) checkOperations(ctx context.Context) error {
 		err = errors.Join(err, store.KeepAttempts(ctx))
 	}
 	return err
+}
+
+// stats returns where the counts of this process are stored. It returns nil if nothing is counted.
+func (c *Compensator) stats() processlog.Operations {
+	if c.cfg.Operations == nil || !c.cfg.Operations.Statistics {
+		return nil
+	}
+	return c.store.(processlog.Operations)
 }
 
 // scrubAttempt returns the function that removes confidential data from the error of a failed attempt. It returns nil if
@@ -233,6 +247,43 @@ func (c *Compensator) keepCases(ctx context.Context) error {
 		}
 		err := c.caseRound(ctx, store, since, end)
 		thorough = thorough && err != nil
+		return err
+	})
+}
+
+// The rounds that fold statistics begin every statEvery, in one process at a time. A round folds statStep rows in one
+// step. The first round of a process also folds minutes into hours and deletes old hours, and so does one round an hour.
+const (
+	statsMark     = " statistics" // cannot be the name of a business type
+	statEvery     = 5 * time.Minute
+	statStep      = caseStep
+	statInstances = 10 * time.Minute     // age from which the rows of all processes for a minute are one
+	statMinutes   = 3 * 24 * time.Hour   // age from which the minutes of an hour are one row
+	statHours     = 100 * 24 * time.Hour // age from which hours are deleted
+
+	// problemStats is what Health says when a round fails.
+	problemStats = "statistics could not be folded"
+)
+
+// keepStats makes this process take part in the rounds that fold statistics.
+func (c *Compensator) keepStats(ctx context.Context) error {
+	store, thorough := c.stats(), true
+	if store == nil {
+		return nil
+	}
+	return c.maintenance(ctx, statsMark, statEvery, problemStats, func(ctx context.Context, slot, end time.Time) error {
+		ctx, cancel := context.WithDeadline(ctx, end)
+		defer cancel()
+		fold := func(which processlog.StatFold, age time.Duration) error {
+			return inSteps(func() (int, error) { return store.FoldStats(ctx, which, age, statStep) })
+		}
+		err := fold(processlog.FoldInstances, statInstances)
+		if thorough = thorough || slot.Truncate(processlog.StatHour).Equal(slot); err == nil && thorough {
+			if err = fold(processlog.FoldHours, statMinutes); err == nil {
+				err = store.ForgetStats(ctx, statHours)
+			}
+			thorough = err != nil
+		}
 		return err
 	})
 }

@@ -52,7 +52,8 @@ type Admin struct {
 	counts   *shared[[]processlog.Count]
 	standing *shared[condition]
 	groups   *shared[[]processlog.CaseGroup]
-	acts     atomic.Int64 // number of actions so far; an action makes the shared results outdated
+	trends   map[time.Duration]*shared[history] // by the time that they cover
+	acts     atomic.Int64                       // number of actions so far; an action makes the shared results outdated
 }
 
 // Errors with which an Admin refuses an action. Other errors come from the library: compensator.ErrNotFound,
@@ -81,6 +82,7 @@ func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 	}
 	return &Admin{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, readTime: cmp.Or(opts.ReadTime, readTime),
 		reads: make(chan struct{}, readsAtOnce), actions: make(chan struct{}, actsAtOnce),
+		trends:   newTrends(),
 		refusals: make(map[string]refusals), counts: newShared[[]processlog.Count](), standing: newShared[condition](), groups: newShared[[]processlog.CaseGroup]()}, nil
 }
 

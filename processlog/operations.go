@@ -60,6 +60,26 @@ type Operations interface {
 	// failed attempt is kept until another one is stored whose Version is higher by 2*MaxAttemptsKept - 1 or more.
 	AttemptsOf(ctx context.Context, id ID) ([]FailedAttempt, error)
 
+	// StatsClock returns the database's clock. It returns a *FieldError if the table of statistics is missing.
+	StatsClock(ctx context.Context) (time.Time, error)
+
+	// WriteStats stores the counts of one process for the minute that begins at at. instance names the process: 1 to 32
+	// letters and digits that no other process has. stats has one element for each type. If the process has written this
+	// minute or a later one before, WriteStats changes nothing. So a repeated call is harmless, even after the counts were
+	// folded.
+	WriteStats(ctx context.Context, instance string, at time.Time, stats []Stat) error
+
+	// FoldStats joins up to limit rows that are older than age with others, and returns their number. All of them are joined
+	// or none is. Several processes may call it at the same time.
+	FoldStats(ctx context.Context, fold StatFold, age time.Duration, limit int) (int, error)
+
+	// ForgetStats deletes folded rows that are older than age.
+	ForgetStats(ctx context.Context, age time.Duration) error
+
+	// Stats reads counts by period and type, sorted by time and then by type. Periods without counts are missing. A row that
+	// was folded into an hour belongs to the period of the hour's first minute.
+	Stats(ctx context.Context, filter StatFilter) ([]Stat, error)
+
 	// BlockedBy returns the entry that blocks the entry id, or the zero ID if none does. The blocking entry is the
 	// first entry of the ordering key that counts. dead says whether dead entries count. For these terms see Ordering.
 	// BlockedBy and Ordering.Blocked give the same answer.

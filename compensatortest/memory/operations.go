@@ -19,14 +19,15 @@ type operations struct {
 	cases    map[processlog.ID]processlog.Case
 	done     []processlog.AuditLogRecord
 	settings map[string]processlog.Setting
+	stats    statistics
 }
 
 func newOperations() operations {
-	return operations{cases: make(map[processlog.ID]processlog.Case), settings: make(map[string]processlog.Setting)}
+	return operations{cases: make(map[processlog.ID]processlog.Case), settings: make(map[string]processlog.Setting), stats: newStatistics()}
 }
 
 func (o operations) clone() operations {
-	return operations{maps.Clone(o.cases), slices.Clone(o.done), maps.Clone(o.settings)}
+	return operations{maps.Clone(o.cases), slices.Clone(o.done), maps.Clone(o.settings), o.stats.clone()}
 }
 
 // CheckOperations implements processlog.Operations. It finds no problem, because no table can be missing.

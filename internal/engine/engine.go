@@ -66,6 +66,7 @@ type Engine struct {
 	starter     Starter
 	poller      CommitPoller
 	recorders   []Recorder // of features
+	count       func(drafts []processlog.Draft, inserted []processlog.Inserted)
 
 	drainFirst  []Batcher // of features; Drain waits for them before it waits for handlers
 	drainClaims []Batcher // of features, with claims; Drain waits for them after outcomes are stored, and so does Close
@@ -101,6 +102,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.outcomes = e.newOutcomes()
 	e.starter = noStarter{e}
 	e.poller = noPoller{}
+	e.count = func([]processlog.Draft, []processlog.Inserted) {}
 	return e
 }
 

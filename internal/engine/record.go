@@ -114,7 +114,10 @@ func (e *Engine) near() time.Duration {
 
 // found routes the entries after a poll has found their commit.
 func (r *Recording) found() {
-	r.once.Do(func() { r.engine.starter.Committed(r.fresh(0)) })
+	r.once.Do(func() {
+		r.engine.count(r.Drafts, r.Inserted)
+		r.engine.starter.Committed(r.fresh(0))
+	})
 }
 
 // Committed routes the entries after the caller or the connection has reported the commit.
@@ -122,6 +125,7 @@ func (r *Recording) Committed() {
 	r.reported.Store(true)
 	r.once.Do(func() {
 		failpoint.Reach(failpoint.CommitReported)
+		r.engine.count(r.Drafts, r.Inserted)
 		r.engine.starter.Committed(r.fresh(0))
 	})
 }
@@ -268,6 +272,12 @@ type Recorder func(drafts []processlog.Draft) (write func(ctx context.Context, t
 
 // Record attaches a recorder. Call it before anything is recorded.
 func (e *Engine) Record(r Recorder) { e.recorders = append(e.recorders, r) }
+
+// CountCommitted makes count get the entries of each Record call whose commit this process has seen. Call it before
+// anything is recorded. count must not keep its arguments.
+func (e *Engine) CountCommitted(count func(drafts []processlog.Draft, inserted []processlog.Inserted)) {
+	e.count = count
+}
 
 // UnseenCommit describes a transaction whose end this process does not see. The transaction has recorded or changed an
 // entry.

@@ -249,7 +249,7 @@ func (e *Engine) settled(done settlement, r processlog.Settled) {
 	Tell(e.Base, e.Observer.Settled, event)
 	e.notifyQueue(a, o)
 	for _, f := range e.settlements {
-		f.Stored(a, o.To)
+		f.Stored(a, o.To, o.ProcessCount != a.Row.ProcessCount || o.CompensateCount != a.Row.CompensateCount)
 	}
 }
 
@@ -394,8 +394,8 @@ type Settlement struct {
 	// is called once: when the database has answered, or when the first try has failed.
 	Storing func(batch []Settling) (answered func())
 
-	// Stored is called when an outcome is stored.
-	Stored func(a *Attempt, to processlog.State)
+	// Stored is called when an outcome is stored. The parameter failed says whether it counts as a failure of the entry.
+	Stored func(a *Attempt, to processlog.State, failed bool)
 
 	// Dropped is called when an attempt ends without a stored outcome. Either the entry had moved on, or no handler was
 	// called.
@@ -421,7 +421,7 @@ var noPart = Settlement{
 	Failed:    func(*Attempt, Result, processlog.Outcome) *processlog.FailedAttempt { return nil },
 	Prompt:    func(*Attempt) bool { return false },
 	Storing:   func([]Settling) func() { return nil },
-	Stored:    func(*Attempt, processlog.State) {},
+	Stored:    func(*Attempt, processlog.State, bool) {},
 	Dropped:   func(*Attempt) {},
 	GivenBack: func(*Attempt) {},
 	Moved:     func(*processlog.Row, processlog.State) {},

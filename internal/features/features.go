@@ -27,6 +27,9 @@ type Config struct {
 	// attempts are kept.
 	ScrubAttempt func(text string) string
 
+	// Stats stores counts of what processes do. It is nil if nothing is counted.
+	Stats processlog.Operations
+
 	StopOnLoss bool // whether this process stops when the database was rolled back to an earlier state, until a person accepts the loss
 	IgnoreLoss bool // turns off the check whether the database was rolled back to an earlier state
 
@@ -152,6 +155,9 @@ type Set struct {
 
 	// Attempt makes one attempt of one entry while no Run is under way. It is for tests.
 	Attempt func(ctx context.Context, id processlog.ID) error
+
+	// BeginStats prepares the counts of Config.Stats. It asks the database. It is nil if nothing is counted.
+	BeginStats func(ctx context.Context) error
 
 	cfg      Config
 	batch    func(t *engine.Type, b Batch)                 // nil if the feature is not built in

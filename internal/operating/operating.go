@@ -22,6 +22,9 @@ type Log interface {
 	// KeepsAttempts reports whether failed attempts are kept.
 	KeepsAttempts() bool
 
+	// KeepsStatistics reports whether statistics are kept.
+	KeepsStatistics() bool
+
 	// Entry converts a row into a *compensator.Entry with the codec of its type.
 	Entry(row *processlog.Row) any
 

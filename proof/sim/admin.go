@@ -251,6 +251,34 @@ func (s *gatedStore) AttemptsOf(ctx context.Context, id compensator.EntryID) (at
 	return attempts, err
 }
 
+func (s *gatedStore) StatsClock(ctx context.Context) (now time.Time, err error) {
+	err = s.from.step(ctx, classRead, "clock of statistics", "", func() (err error) {
+		now, err = s.store.StatsClock(ctx)
+		return err
+	})
+	return now, err
+}
+
+func (s *gatedStore) WriteStats(ctx context.Context, instance string, at time.Time, stats []processlog.Stat) error {
+	return s.from.step(ctx, classWrite, "write statistics", "", func() error { return s.store.WriteStats(ctx, instance, at, stats) })
+}
+
+func (s *gatedStore) FoldStats(ctx context.Context, fold processlog.StatFold, age time.Duration, limit int) (n int, err error) {
+	err = s.from.step(ctx, classWrite, "fold statistics", "", func() (err error) {
+		n, err = s.store.FoldStats(ctx, fold, age, limit)
+		return err
+	})
+	return n, err
+}
+
+func (s *gatedStore) ForgetStats(ctx context.Context, age time.Duration) error {
+	return s.from.step(ctx, classWrite, "forget statistics", "", func() error { return s.store.ForgetStats(ctx, age) })
+}
+
+func (s *gatedStore) Stats(ctx context.Context, filter processlog.StatFilter) ([]processlog.Stat, error) {
+	return s.store.Stats(ctx, filter)
+}
+
 func (s *gatedStore) BlockedBy(ctx context.Context, businessType string, id compensator.EntryID, dead bool) (compensator.EntryID, error) {
 	return s.store.BlockedBy(ctx, businessType, id, dead)
 }

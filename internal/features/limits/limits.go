@@ -132,7 +132,7 @@ func (l *Limits) attach(t *engine.Type, s Settings) {
 	})
 	if len(l.types) == 0 { // A program without limits pays nothing when it stores an outcome.
 		l.e.Settle(func(s *engine.Settlement) {
-			s.Stored = func(a *engine.Attempt, _ processlog.State) { l.over(a) }
+			s.Stored = func(a *engine.Attempt, _ processlog.State, _ bool) { l.over(a) }
 			s.Dropped, s.GivenBack = l.over, l.over
 		})
 	}

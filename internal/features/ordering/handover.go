@@ -85,7 +85,7 @@ func (o *Ordering) behind(a *engine.Attempt, p processlog.Position, to processlo
 }
 
 // stored notes that an outcome is stored.
-func (o *Ordering) stored(a *engine.Attempt, to processlog.State) {
+func (o *Ordering) stored(a *engine.Attempt, to processlog.State, _ bool) {
 	if !o.some.Load() {
 		return
 	}

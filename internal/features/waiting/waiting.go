@@ -74,7 +74,7 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 	w.ctx, w.stop = context.WithCancelCause(e.Work)
 	w.ends.Max, w.ends.Workers, w.ends.Bound, w.ends.Flush = processlog.MaxRows, 1, publishedAtMost, w.publishEnds
 	e.Settle(func(s *engine.Settlement) {
-		s.Stored = func(a *engine.Attempt, to processlog.State) {
+		s.Stored = func(a *engine.Attempt, to processlog.State, _ bool) {
 			if !to.Terminal() {
 				return
 			}

@@ -1,0 +1,13 @@
+package features
+
+import "github.com/compensator-go/compensator/internal/features/statistics"
+
+func init() {
+	features = append(features, func(s *Set) {
+		if s.cfg.Stats == nil {
+			return // nothing is counted
+		}
+		counter := statistics.Attach(s.Engine, s.cfg.Stats)
+		s.BeginStats = counter.Begin
+	})
+}

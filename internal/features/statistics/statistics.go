@@ -1,0 +1,246 @@
+// Package statistics counts what this process does with entries, and stores the counts of each minute.
+//
+// The counts of a minute are stored once, under a name that no other process has. A repeated write changes nothing, so an
+// unknown result of a write is harmless. A process that is killed loses the counts that it has not stored yet.
+package statistics
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// problem is what Health and the log say when counts cannot be stored.
+const problem = "statistics could not be stored"
+
+// mostMinutes is how many minutes wait to be stored. If more wait, the counts of the newest one are lost.
+const mostMinutes = 120
+
+// longestPause is the longest pause between two tries to store a minute, in seconds.
+const longestPause = 30
+
+// Store stores counts. See processlog.Operations.
+type Store interface {
+	StatsClock(ctx context.Context) (time.Time, error)
+	WriteStats(ctx context.Context, instance string, at time.Time, stats []processlog.Stat) error
+}
+
+// Counter counts events by business type. A timer runs only during a minute in which something was counted.
+type Counter struct {
+	e        *engine.Engine
+	store    Store
+	instance string // name of this process in the table
+	writer   groupcommit.Batcher[minute]
+
+	mu    sync.Mutex // guards the fields below
+	clock clock
+	types map[string]*processlog.StatCounts // counts of the present minute; nil if nothing was counted
+	at    time.Time                         // begin of that minute
+	next  time.Time                         // earliest begin of the following minute
+	timer *time.Timer                       // ends that minute
+}
+
+// minute has the counts of one minute.
+type minute struct {
+	at    time.Time
+	types map[string]*processlog.StatCounts
+}
+
+// clock computes the database's clock from the time that has passed since it was read.
+type clock struct{ read, here time.Time }
+
+func (c clock) now() time.Time { return c.read.Add(time.Since(c.here)) }
+
+// Attach makes a counter count what the engine does.
+func Attach(e *engine.Engine, store Store) *Counter {
+	c := &Counter{e: e, store: store, instance: rand.Text()}
+	c.writer.Max, c.writer.Workers, c.writer.Bound, c.writer.Flush = mostMinutes, 1, mostMinutes, c.write
+	e.AwaitInClose(c)
+	e.Observer = observe.Observers(observe.Observer{AttemptStarted: c.started, AttemptEnded: c.attemptEnded}, e.Observer)
+	e.CountCommitted(c.recorded)
+	e.Settle(func(s *engine.Settlement) { s.Stored, s.Moved = c.stored, c.moved })
+	return c
+}
+
+// Begin reads the database's clock. Call it before the engine does anything.
+func (c *Counter) Begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
+	defer cancel()
+	asked := time.Now()
+	now, err := c.store.StatsClock(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock = clock{now, asked}
+	return err
+}
+
+// Done ends the present minute early. It returns a channel that is closed when its counts are stored. The engine calls Done
+// when it is closed, after the outcomes are stored.
+func (c *Counter) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endMinute()
+	return c.writer.Done()
+}
+
+// Quiet reports whether no counts wait to be stored.
+func (c *Counter) Quiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.types == nil && c.writer.Quiet()
+}
+
+// of returns the counts of a type in the present minute, or nil if the engine is closed. The caller holds c.mu.
+func (c *Counter) of(businessType string) *processlog.StatCounts {
+	if c.types == nil && c.e.Work.Err() != nil {
+		return nil
+	}
+	if c.types == nil {
+		c.beginMinute()
+	}
+	counts := c.types[businessType]
+	if counts == nil {
+		counts = new(processlog.StatCounts)
+		c.types[businessType] = counts
+	}
+	return counts
+}
+
+// beginMinute begins to count a minute of the database's clock. If that clock was set back, the minute is the one after
+// the latest, because counts of a stored minute must not change.
+func (c *Counter) beginMinute() {
+	now := c.clock.now()
+	c.at = now.Truncate(processlog.StatMinute)
+	left := c.at.Add(processlog.StatMinute).Sub(now)
+	if c.at.Before(c.next) {
+		c.at, left = c.next, processlog.StatMinute
+	}
+	c.types = make(map[string]*processlog.StatCounts)
+	c.timer = time.AfterFunc(left, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.endMinute()
+	})
+}
+
+// endMinute hands the counts of the present minute to the writer.
+func (c *Counter) endMinute() {
+	if c.types == nil {
+		return
+	}
+	c.timer.Stop()
+	if !c.writer.Add(minute{c.at, c.types}) {
+		c.e.Saw(problem, fmt.Errorf("the counts of the minute %s are lost, because those of %d earlier minutes wait", c.at.Format(time.RFC3339), mostMinutes))
+	}
+	c.types, c.next = nil, c.at.Add(processlog.StatMinute)
+}
+
+// write stores minutes in the order in which they were counted. It tries each until the database answers.
+func (c *Counter) write(minutes []minute) {
+	for _, m := range minutes {
+		stats := make([]processlog.Stat, 0, len(m.types))
+		for name, counts := range m.types {
+			stats = append(stats, processlog.Stat{At: m.at, BusinessType: name, StatCounts: *counts})
+		}
+		slices.SortFunc(stats, func(a, b processlog.Stat) int { return strings.Compare(a.BusinessType, b.BusinessType) })
+		for failures := 1; ; failures++ {
+			err := c.try(m.at, stats)
+			c.e.Saw(problem, err)
+			if err == nil {
+				break
+			}
+			if !c.e.Wait(time.Duration(min(failures, longestPause)) * time.Second) {
+				return
+			}
+		}
+	}
+}
+
+// try stores one minute, and then reads the database's clock again.
+func (c *Counter) try(at time.Time, stats []processlog.Stat) error {
+	ctx, cancel := c.e.Statement()
+	defer cancel()
+	if err := c.store.WriteStats(ctx, c.instance, at, stats); err != nil {
+		return err
+	}
+	asked := time.Now()
+	if now, err := c.store.StatsClock(ctx); err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.clock = clock{now, asked}
+	}
+	return nil
+}
+
+// recorded counts entries whose commit was seen.
+func (c *Counter) recorded(drafts []processlog.Draft, inserted []processlog.Inserted) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range drafts {
+		if inserted[i].Duplicate {
+			continue
+		}
+		if counts := c.of(drafts[i].BusinessType); counts != nil {
+			counts.Recorded++
+		}
+	}
+}
+
+func (c *Counter) started(event observe.AttemptEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if counts := c.of(event.BusinessType); counts != nil {
+		counts.Started++
+		counts.Late.Add(event.Late)
+	}
+}
+
+func (c *Counter) attemptEnded(event observe.AttemptEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if counts := c.of(event.BusinessType); counts != nil {
+		counts.Took.Add(event.Duration)
+	}
+}
+
+// stored counts a stored outcome. The parameter failed says whether it counts as a failure of the entry.
+func (c *Counter) stored(a *engine.Attempt, to processlog.State, failed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts := c.of(a.Row.BusinessType)
+	if counts == nil {
+		return
+	}
+	if failed {
+		counts.Failed++
+	}
+	switch to {
+	case processlog.Succeeded:
+		counts.Succeeded++
+	case processlog.Compensated:
+		counts.Compensated++
+	case processlog.Dead:
+		counts.Dead++
+	}
+}
+
+// moved counts an entry that a Complete has ended.
+func (c *Counter) moved(row *processlog.Row, to processlog.State) {
+	if to != processlog.Succeeded {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if counts := c.of(row.BusinessType); counts != nil {
+		counts.Succeeded++
+	}
+}

@@ -1,0 +1,181 @@
+package statistics
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// table is a Store. Its clock is ahead of the one of this process.
+type table struct {
+	ahead    time.Duration
+	err      error
+	asked    int
+	written  []processlog.Stat
+	instance string
+}
+
+func (t *table) StatsClock(context.Context) (time.Time, error) { return time.Now().Add(t.ahead), nil }
+
+func (t *table) WriteStats(_ context.Context, instance string, at time.Time, stats []processlog.Stat) error {
+	t.asked++
+	t.instance = instance
+	if t.err == nil {
+		t.written = append(t.written, stats...)
+	}
+	return t.err
+}
+
+// counting runs test with a counter in a bubble.
+func counting(t *testing.T, test func(t *testing.T, e *engine.Engine, c *Counter, to *table)) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &table{ahead: 7 * time.Hour}
+		e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
+		c := Attach(e, to)
+		require.NoError(t, c.Begin(t.Context()))
+		test(t, e, c, to)
+		e.Close()
+	})
+}
+
+// began counts one attempt of a type.
+func (c *Counter) began(businessType string) {
+	c.started(observe.AttemptEvent{BusinessType: businessType})
+}
+
+func TestCountsOfAMinuteAreStoredOnceItIsOver(t *testing.T) {
+	counting(t, func(t *testing.T, _ *engine.Engine, c *Counter, to *table) {
+		time.Sleep(10 * time.Second)
+		begin := time.Now().Add(to.ahead).Truncate(time.Minute)
+		drafts := []processlog.Draft{{BusinessType: "mail"}, {BusinessType: "refund"}, {BusinessType: "mail"}}
+		c.recorded(drafts, []processlog.Inserted{{}, {}, {Duplicate: true}})
+		c.started(observe.AttemptEvent{BusinessType: "refund", Late: 3 * time.Second})
+		c.attemptEnded(observe.AttemptEvent{BusinessType: "refund", Duration: 70 * time.Millisecond})
+		of := func(name string) *engine.Attempt { return &engine.Attempt{Row: processlog.Row{BusinessType: name}} }
+		c.stored(of("refund"), processlog.Retrying, true)
+		c.stored(of("refund"), processlog.Pending, false)
+		c.stored(of("refund"), processlog.Succeeded, false)
+		c.stored(of("refund"), processlog.Dead, true)
+		c.stored(of("refund"), processlog.Compensated, false)
+		c.moved(&processlog.Row{BusinessType: "mail"}, processlog.Succeeded)
+		c.moved(&processlog.Row{BusinessType: "mail"}, processlog.Cancelled)
+		synctest.Wait()
+		require.Empty(t, to.written)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		mail, refund := processlog.Stat{At: begin, BusinessType: "mail"}, processlog.Stat{At: begin, BusinessType: "refund"}
+		mail.Recorded, mail.Succeeded = 1, 1
+		refund.Recorded, refund.Started, refund.Succeeded, refund.Compensated, refund.Failed, refund.Dead = 1, 1, 1, 1, 2, 1
+		refund.Late.Add(3 * time.Second)
+		refund.Took.Add(70 * time.Millisecond)
+		assert.Equal(t, []processlog.Stat{mail, refund}, to.written)
+	})
+}
+
+func TestMinuteWithoutEventsSendsNothing(t *testing.T) {
+	counting(t, func(t *testing.T, _ *engine.Engine, c *Counter, to *table) {
+		time.Sleep(time.Hour)
+		c.began("refund")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, 1, to.asked)
+	})
+}
+
+// The counts of a minute keep their time, however long the database does not answer.
+func TestCountsAreStoredUntilTheDatabaseAnswers(t *testing.T) {
+	counting(t, func(t *testing.T, e *engine.Engine, c *Counter, to *table) {
+		to.err = errors.New("gone away")
+		begin := time.Now().Add(to.ahead).Truncate(time.Minute)
+		c.began("refund")
+		time.Sleep(time.Minute + time.Second)
+		c.began("mail")
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		require.Greater(t, to.asked, 10)
+		require.Len(t, e.OpenProblems(), 1)
+		to.err = nil
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, to.written, 2)
+		assert.Equal(t, []time.Time{begin, begin.Add(time.Minute)}, []time.Time{to.written[0].At, to.written[1].At})
+		assert.Empty(t, e.OpenProblems())
+	})
+}
+
+func TestNoMinuteIsStoredTwiceIfTheDatabasesClockIsSetBack(t *testing.T) {
+	counting(t, func(t *testing.T, _ *engine.Engine, c *Counter, to *table) {
+		for range 5 {
+			c.began("refund")
+			to.ahead -= 90 * time.Second
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		require.Len(t, to.written, 5)
+		for i := range to.written[1:] {
+			assert.True(t, to.written[i+1].At.After(to.written[i].At))
+		}
+	})
+}
+
+func TestCloseStoresTheCountsOfThePresentMinute(t *testing.T) {
+	counting(t, func(t *testing.T, e *engine.Engine, c *Counter, to *table) {
+		c.began("refund")
+		e.Close()
+		require.Len(t, to.written, 1)
+		c.began("refund")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, 1, to.asked, "nothing is counted after Close")
+	})
+}
+
+// If the database stores nothing for hours, the counts of the newest minutes are lost, so that memory is bounded.
+func TestMinutesThatWaitAreBounded(t *testing.T) {
+	counting(t, func(t *testing.T, _ *engine.Engine, c *Counter, to *table) {
+		to.err = errors.New("gone away")
+		for range 5 * mostMinutes {
+			c.began("refund")
+			time.Sleep(time.Minute + time.Second)
+		}
+		synctest.Wait()
+		to.err = nil
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.LessOrEqual(t, len(to.written), 2*mostMinutes)
+		assert.GreaterOrEqual(t, len(to.written), mostMinutes)
+	})
+}
+
+func TestQuantileOfAHistogramIsWithinItsBucket(t *testing.T) {
+	var h processlog.Histogram
+	_, ok := h.Quantile(0.5)
+	assert.False(t, ok)
+	for range 98 {
+		h.Add(30 * time.Millisecond)
+	}
+	h.Add(2 * time.Hour)
+	h.Add(2 * time.Hour)
+	for q, want := range map[float64][2]time.Duration{0.5: {20 * time.Millisecond, 50 * time.Millisecond}, 0.95: {20 * time.Millisecond, 50 * time.Millisecond}, 0.99: {time.Hour, time.Hour}} {
+		d, ok := h.Quantile(q)
+		require.True(t, ok)
+		assert.GreaterOrEqual(t, d, want[0])
+		assert.LessOrEqual(t, d, want[1])
+	}
+	for _, bound := range processlog.StatBounds {
+		var one processlog.Histogram
+		one.Add(bound)
+		d, _ := one.Quantile(1)
+		assert.Equal(t, bound, d)
+	}
+}

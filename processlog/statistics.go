@@ -1,0 +1,106 @@
+package processlog
+
+import "time"
+
+// StatBounds are the upper bounds of all buckets of a Histogram but the last, which has none.
+var StatBounds = [...]time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond,
+	500 * time.Millisecond, time.Second, 5 * time.Second, 30 * time.Second, 5 * time.Minute, time.Hour}
+
+// Histogram counts durations by bucket. A duration belongs to the first bucket whose bound is not below it.
+type Histogram [len(StatBounds) + 1]uint64
+
+// Add counts one duration.
+func (h *Histogram) Add(d time.Duration) {
+	at := 0
+	for at < len(StatBounds) && d > StatBounds[at] {
+		at++
+	}
+	h[at]++
+}
+
+// Quantile estimates the duration that the share q of all durations does not exceed. It assumes that the durations of a
+// bucket are spread evenly. For the last bucket it returns the last bound, so the true value may be higher. ok is false
+// if nothing was counted.
+func (h Histogram) Quantile(q float64) (d time.Duration, ok bool) {
+	var n uint64
+	for _, counted := range h {
+		n += counted
+	}
+	if n == 0 {
+		return 0, false
+	}
+	left := q * float64(n)
+	var low time.Duration
+	for i, bound := range StatBounds {
+		if counted := float64(h[i]); counted > 0 && left <= counted {
+			return low + time.Duration(float64(bound-low)*left/counted), true
+		}
+		left -= float64(h[i])
+		low = bound
+	}
+	return low, true
+}
+
+// StatCounts counts what processes did with the entries of a type.
+type StatCounts struct {
+	Recorded    uint64    `json:"recorded"`    // entries whose commit the recording process has seen
+	Started     uint64    `json:"started"`     // attempts of handlers and compensations that began
+	Succeeded   uint64    `json:"succeeded"`   // entries that have succeeded, also by Complete
+	Compensated uint64    `json:"compensated"` // entries whose compensation has succeeded
+	Failed      uint64    `json:"failed"`      // attempts that counted as a failure of their entry
+	Dead        uint64    `json:"dead"`        // entries that became dead
+	Took        Histogram `json:"took"`        // durations of the attempts that have ended
+	Late        Histogram `json:"late"`        // start minus due time of the attempts that began
+}
+
+// Values returns the addresses of all counts, in the order of the columns.
+func (c *StatCounts) Values() []*uint64 {
+	values := []*uint64{&c.Recorded, &c.Started, &c.Succeeded, &c.Compensated, &c.Failed, &c.Dead}
+	for i := range c.Took {
+		values = append(values, &c.Took[i])
+	}
+	for i := range c.Late {
+		values = append(values, &c.Late[i])
+	}
+	return values
+}
+
+// Add adds the counts of o.
+func (c *StatCounts) Add(o StatCounts) {
+	more := o.Values()
+	for i, value := range c.Values() {
+		*value += *more[i]
+	}
+}
+
+// Ended returns the number of entries that have reached a state from which the library does nothing more with them.
+func (c StatCounts) Ended() uint64 { return c.Succeeded + c.Compensated + c.Dead }
+
+// Stat has the counts of a type in a period.
+type Stat struct {
+	At           time.Time `json:"at"`   // begin of the period, by the database's clock
+	BusinessType string    `json:"type"` // business type of the entries
+	StatCounts
+}
+
+// StatFilter selects counts for Stats.
+type StatFilter struct {
+	From, To     time.Time     // from inclusive, to exclusive
+	Period       time.Duration // length of the periods, a whole number of minutes. Periods begin at its multiples since 1970
+	BusinessType string        // empty: any
+}
+
+// StatMinute is the time that one row of statistics covers at first.
+const StatMinute = time.Minute
+
+// StatHour is the time that a row covers once FoldHours has folded it.
+const StatHour = time.Hour
+
+// StatFold says which rows FoldStats joins.
+type StatFold int
+
+// The folds.
+const (
+	FoldInstances StatFold = iota // rows of several processes for the same minute and type
+	FoldHours                     // rows for the minutes of an hour
+)
