@@ -52,7 +52,7 @@ func Rest(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
+		return ctx.Err() == nil // Both may be ready.
 	case <-ctx.Done():
 		return false
 	}

@@ -132,3 +132,14 @@ func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
 	require.Error(t, e.claimFromStore(typ, 1).err)
 	require.Equal(t, 1, failed)
 }
+
+// A select with two ready cases takes either, so the test rests many times.
+func TestRestIsCutShortIfItsContextHasEnded(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	synctest.Test(t, func(t *testing.T) {
+		for range 64 {
+			require.False(t, Rest(ended, 0))
+		}
+	})
+}

@@ -31,3 +31,15 @@ func TestStopWhoseGracePeriodIsOverWaitsForNothingMore(t *testing.T) {
 		<-told.Done()
 	})
 }
+
+// A stop waits several times with one timer. A wait that begins after the timer has fired must still see that nothing is
+// left. A select with two ready cases takes either, so the test waits many times.
+func TestStopWhoseGracePeriodIsOverSucceedsIfNothingIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 64 {
+			grace := time.NewTimer(0)
+			synctest.Wait()
+			require.True(t, await(grace, new(groupcommit.Batcher[int])))
+		}
+	})
+}

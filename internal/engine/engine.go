@@ -272,13 +272,28 @@ type Batcher interface {
 	Quiet() bool
 }
 
+// done waits until a batcher is empty. It returns false if the timer fires first. The timer of an earlier wait may have
+// fired already. A batcher that is empty by then still counts as empty.
+func done(b Batcher, timer *time.Timer) bool {
+	empty := b.Done()
+	select {
+	case <-empty:
+		return true
+	default:
+	}
+	select {
+	case <-empty:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
 // await waits until all batchers are empty. They may add work to each other. It returns false if the timer fires first.
 func await(timer *time.Timer, batchers ...Batcher) bool {
 	for {
 		for _, b := range batchers {
-			select {
-			case <-b.Done():
-			case <-timer.C:
+			if !done(b, timer) {
 				return false
 			}
 		}

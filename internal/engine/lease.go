@@ -218,19 +218,19 @@ func (e *Engine) Renew(ctx context.Context) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	idle := false
-	for ctx.Err() == nil { // Check ctx itself, because a tick may arrive together with the end of ctx.
+	for {
 		if idle { // Without held attempts, do not wake the process for each tick.
 			ticker.Stop()
-			if !e.sleepUntilHeld(ctx, began, interval) {
-				return
-			}
+			e.sleepUntilHeld(ctx, began, interval)
 			ticker.Reset(interval)
 		} else {
 			select {
 			case <-ctx.Done():
-				return
 			case <-ticker.C:
 			}
+		}
+		if ctx.Err() != nil { // Check ctx itself, because a tick may arrive together with the end of ctx.
+			return
 		}
 		due := e.needRenewal()
 		if len(due.Order) == 0 {
@@ -247,13 +247,12 @@ func (e *Engine) Renew(ctx context.Context) {
 }
 
 // sleepUntilHeld waits until an attempt is held, and then for the next round. Rounds come at multiples of interval after
-// began, however long nothing was held. sleepUntilHeld returns false when ctx has ended.
-func (e *Engine) sleepUntilHeld(ctx context.Context, began time.Time, interval time.Duration) bool {
+// began, however long nothing was held. sleepUntilHeld returns when ctx ends.
+func (e *Engine) sleepUntilHeld(ctx context.Context, began time.Time, interval time.Duration) {
 	select {
 	case <-ctx.Done():
-		return false
 	case <-e.holdings.begun:
-		return Rest(ctx, interval-time.Since(began)%interval)
+		Rest(ctx, interval-time.Since(began)%interval)
 	}
 }
 

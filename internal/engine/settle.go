@@ -290,12 +290,10 @@ func (e *Engine) restRefused(pause time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-e.outcomes.hurry:
-		return true
 	case <-e.Work.Done():
-		return false
 	}
+	return e.Work.Err() == nil // Several cases may be ready.
 }
 
 // offerRefused retries every refused outcome once when Run stops, because the database may accept it by now. It waits

@@ -37,18 +37,26 @@ func (q *Queue) Look(ctx context.Context) {
 				nextLook = lookAt
 			}
 		case <-timer.C:
-			select {
-			case <-q.lookRequests: // This look also serves a request that waits.
-			default:
-			}
-			nextLook = time.Now().Add(q.e.LookEvery())
-			q.lookOnce(ctx)
+			nextLook = q.lookNow(ctx)
 		case <-q.lookRequests:
-			nextLook = time.Now().Add(q.e.LookEvery())
-			q.lookOnce(ctx)
+			nextLook = q.lookNow(ctx)
 		}
 		timer.Reset(time.Until(nextLook))
 	}
+}
+
+// lookNow looks, and returns when to look next. The look serves every request and every loss that waits. If the queue
+// still lacks entries, the look reports that loss again.
+func (q *Queue) lookNow(ctx context.Context) (next time.Time) {
+	for _, waits := range []chan struct{}{q.lookRequests, q.lossSignal} {
+		select {
+		case <-waits:
+		default:
+		}
+	}
+	next = time.Now().Add(q.e.LookEvery())
+	q.lookOnce(ctx)
+	return next
 }
 
 // lookOnce asks for all types in one call, so that an idle type costs no call of its own.

@@ -87,3 +87,39 @@ func TestQueueThatDoesNotAnswerForOneTypeIsNotAskedForTheOthers(t *testing.T) {
 		require.Len(t, asked.settledTypes, 1)
 	})
 }
+
+// peekCounter is a queue that counts how often it is asked when its entries are due.
+type peekCounter struct {
+	processlog.Queue
+	peeks int
+}
+
+func (q *peekCounter) Peek(context.Context, []string) (waits []time.Duration, lostTypes []string, err error) {
+	q.peeks++
+	return nil, nil, nil
+}
+
+// A request and a loss may wait together when a look begins. One look serves both, and the next look comes after the
+// usual time.
+func TestOneLookServesAllThatWaitsForIt(t *testing.T) {
+	queue := &peekCounter{}
+	q := newQueue(t, queue)
+	q.LookSoon()
+	q.noteLoss([]string{"refund"})
+	before := time.Now()
+	require.False(t, q.lookNow(t.Context()).Before(before.Add(q.e.LookEvery())))
+	require.Equal(t, 1, queue.peeks)
+	require.Empty(t, q.lookRequests)
+	require.Empty(t, q.lossSignal)
+}
+
+// A select with two ready cases takes either, so the test tries many times.
+func TestNoRoundBeginsAfterItsContextHasEnded(t *testing.T) {
+	q := newQueue(t, &silentQueue{})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 64 {
+		require.False(t, q.rounds.lock(ended))
+	}
+	require.Empty(t, q.rounds.guard)
+}

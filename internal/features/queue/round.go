@@ -33,7 +33,11 @@ func newRounds(q *Queue) *rounds { return &rounds{q: q, guard: make(chan struct{
 func (r *rounds) lock(ctx context.Context) bool {
 	select {
 	case r.guard <- struct{}{}:
-		return true
+		if ctx.Err() == nil {
+			return true
+		}
+		r.unlock() // Both were ready.
+		return false
 	case <-ctx.Done():
 		return false
 	}

@@ -203,10 +203,13 @@ func (d *Detector) check(ctx context.Context, more []version) error {
 func (d *Detector) lock(ctx context.Context) error {
 	select {
 	case d.guard <- struct{}{}:
-		return nil
+		if ctx.Err() == nil {
+			return nil
+		}
+		d.unlock() // Both were ready.
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	return context.Cause(ctx)
 }
 
 func (d *Detector) unlock() { <-d.guard }

@@ -205,3 +205,16 @@ func TestAcceptLossEndsWithItsContextWhileACheckIsBlocked(t *testing.T) {
 func claimVersion(id uint64) version {
 	return version{Version: processlog.Version{ID: processlog.RowID(id), Number: 1}, at: time.Now()}
 }
+
+// A check whose context has ended gets no answer. It must not count as a check that failed. A select with two ready cases
+// takes either, so the test tries many times.
+func TestCheckDoesNotBeginAfterItsContextHasEnded(t *testing.T) {
+	d, store := detecting(t, false, observe.Observer{})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 64 {
+		require.ErrorIs(t, d.check(ended, []version{claimVersion(1)}), context.Canceled)
+	}
+	require.Zero(t, store.asked)
+	require.False(t, d.mustCheck.Load())
+}

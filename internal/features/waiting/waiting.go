@@ -142,9 +142,11 @@ func (w *Waiting) Await(ctx context.Context, id processlog.ID, businessType stri
 	case <-c.done:
 		return c.row, c.err
 	case <-ctx.Done():
-		w.leave(id, c)
-		return processlog.Row{}, context.Cause(ctx)
 	}
+	if !w.leave(id, c) {
+		return c.row, c.err // Both were ready.
+	}
+	return processlog.Row{}, context.Cause(ctx)
 }
 
 // begin adds a call, and starts the loop if it does not run.
@@ -169,17 +171,18 @@ func (w *Waiting) begin(id processlog.ID, c *call) bool {
 	return true
 }
 
-// leave removes a call whose context has ended.
-func (w *Waiting) leave(id processlog.ID, c *call) {
+// leave removes a call whose context has ended. It returns false if the call has been answered meanwhile.
+func (w *Waiting) leave(id processlog.ID, c *call) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a := w.awaited[id]
-	if a == nil {
-		return
+	if a == nil || !slices.Contains(a.calls, c) {
+		return false
 	}
 	if a.calls = slices.DeleteFunc(a.calls, func(other *call) bool { return other == c }); len(a.calls) == 0 {
 		w.forget(id)
 	}
+	return true
 }
 
 // forget removes an entry. The caller holds mu.
@@ -222,6 +225,8 @@ func (w *Waiting) loop() {
 		case <-timer.C:
 		case <-w.news:
 		case <-w.ctx.Done():
+		}
+		if w.ctx.Err() != nil { // Check the context itself, because another case may be ready too.
 			w.closeAll()
 			return
 		}
