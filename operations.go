@@ -152,7 +152,7 @@ func (c *Compensator) paused() func(ctx context.Context) (map[string]bool, error
 	}
 }
 
-// draftCase drafts the case of a dead entry. unknown says that an attempt timed out or never ended, so that its effect
+// draftCase drafts the case of a dead entry. unknown says that an attempt timed out, was cut off or never ended, so that its effect
 // may or may not have happened.
 func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError string, unknown bool) processlog.CaseDraft {
 	scrubbed := processlog.FitError(c.scrubLong(lastError)) // scrub before the text is cut

@@ -307,7 +307,8 @@ type Faults struct {
 	ServerDowns  int    // number of consecutive attempts that ended because the whole server was unusable
 
 	// OutcomeUnknown reports whether an attempt of this epoch may have had an effect that the log does not know. Such
-	// an attempt timed out, its lease ended without an outcome, or it held the entry when it was cancelled or rescheduled.
+	// an attempt timed out, the library ended its context early, its lease ended without an outcome, or it held the
+	// entry when it was cancelled or rescheduled.
 	OutcomeUnknown bool
 }
 

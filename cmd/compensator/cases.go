@@ -88,7 +88,7 @@ func (p *program) caseList() *cobra.Command {
 	flags.StringVar(&filter.Owner, "owner", "", "only cases of this person")
 	flags.BoolVar(&mine, "mine", false, "your own")
 	flags.BoolVar(&filter.Unowned, "unowned", false, "only cases that no person has taken")
-	flags.BoolVar(&unknown, "unknown", false, "only cases of unknown outcome: an attempt timed out or never ended")
+	flags.BoolVar(&unknown, "unknown", false, "only cases of unknown outcome: an attempt timed out, was cut off or never ended")
 	flags.BoolVar(&groups, "groups", false, "by failure")
 	flags.IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of cases, up to %d", mostListed))
 	for _, other := range []string{"failure", "owner", "mine", "unowned", "unknown", "limit"} {

@@ -74,7 +74,11 @@ func TestANight(t *testing.T) {
 
 			b.ok("pause", "refund", reason, "--yes")
 			assert.Contains(t, b.ok("overview"), "PSP is back")
-			assert.Contains(t, b.ok("health"), "healthy", "a paused type is not late")
+			health := b.ok("health")
+			assert.Regexp(t, `healthy +yes\n`, health, "a paused type is not late")
+			assert.Regexp(t, `paused +refund\n`, health)
+			assert.Regexp(t, `queue +not asked: if the services use Redis, give --redis\n`, health)
+			assert.Contains(t, b.ok("health", "-o", "json"), `"queue":"not asked`)
 			b.ok("resume", "refund", reason, "--yes")
 
 			b.exec("UPDATE common_process_log SET next_at=1 WHERE idempotent_id='lives0'")
@@ -84,6 +88,7 @@ func TestANight(t *testing.T) {
 			assert.Regexp(t, `operations +yes`, b.ok("check"))
 			b.ok("migrate")
 			assert.Contains(t, b.ok("version", "-o", "json"), `"schema_version":1`)
+			assert.Regexp(t, `^compensator version \S+, commit \S+\n$`, b.ok("--version"))
 		})
 	}
 }

@@ -192,11 +192,36 @@ func (p *program) purge() *cobra.Command {
 }
 
 func (p *program) version() *cobra.Command {
-	return p.command("version", "The program's version, and its schema's", cobra.NoArgs, func(context.Context, []string) error {
-		built := "unknown"
-		if info, ok := debug.ReadBuildInfo(); ok {
-			built = info.Main.Version
-		}
-		return p.print(listing{kind: "version", single: true, columns: []column{{"version", ""}, {"schema_version", ""}}, rows: [][]any{{built, schema}}})
+	return p.command("version", "The program's version, its commit, and its schema's version", cobra.NoArgs, func(context.Context, []string) error {
+		version, commit := built()
+		return p.print(listing{kind: "version", single: true, columns: []column{{"version", ""}, {"commit", ""}, {"schema_version", ""}}, rows: [][]any{{version, commit, schema}}})
 	})
+}
+
+// built returns the version and the commit from which the program was built. commit is empty if the build does not know
+// it, and ends with "+changes" if the tree had changes that were not committed.
+func built() (version, commit string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown", ""
+	}
+	changes := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changes = "+changes"
+		}
+	}
+	if commit == "" {
+		changes = ""
+	}
+	return info.Main.Version, commit + changes
+}
+
+// builtText is what --version prints.
+func builtText() string {
+	version, commit := built()
+	return fmt.Sprintf("%s, commit %s", version, cmp.Or(commit, "unknown"))
 }

@@ -481,7 +481,7 @@ func (p *program) batch() *cobra.Command {
 
 func (p *program) health() *cobra.Command {
 	var timeout time.Duration
-	cmd := p.onLog("health", "Check that the database and, with --redis, the queue answer, and that no entry has waited too long. The exit code is 7 if not, and 6 if the database cannot be reached", cobra.NoArgs, toRead,
+	cmd := p.onLog("health", "Check that the database and, with --redis, the queue answer, and that no entry has waited too long. Paused types are named, and their entries may wait. The exit code is 7 if not, and 6 if the database cannot be reached", cobra.NoArgs, toRead,
 		func(ctx context.Context, s *session, _ []string) error {
 			found, err := s.Overview(ctx, s.actor)
 			if err != nil {
@@ -496,10 +496,16 @@ func (p *program) health() *cobra.Command {
 					problems = append(problems, problem.of+": "+problem.is)
 				}
 			}
+			queue := "asked"
+			if s.redis == nil {
+				queue = "not asked: if the services use Redis, give --redis"
+			}
 			var oldest time.Duration
+			var paused []string
 			for _, t := range found.Types {
-				if t.Paused != nil {
-					continue // A person has paused the type, so its overdue entries are no problem.
+				if t.Paused != nil { // A person has paused the type, so its overdue entries are no problem.
+					paused = append(paused, t.Type)
+					continue
 				}
 				oldest = max(oldest, t.Overdue)
 				if t.Overdue > timeout {
@@ -507,8 +513,8 @@ func (p *program) health() *cobra.Command {
 				}
 			}
 			problem := strings.Join(problems, "; ")
-			err = p.print(listing{kind: "health", single: true, columns: []column{{"healthy", ""}, {"problem", ""}, {"oldest_overdue_seconds", ""}},
-				rows: [][]any{{problem == "", problem, oldest}}})
+			err = p.print(listing{kind: "health", single: true, columns: []column{{"healthy", ""}, {"problem", ""}, {"queue", ""}, {"paused", ""}, {"oldest_overdue_seconds", ""}},
+				rows: [][]any{{problem == "", problem, queue, strings.Join(paused, ", "), oldest}}})
 			if err == nil && problem != "" {
 				err = &exitError{code: codeUnhealthy, printed: true, err: fmt.Errorf("unhealthy: %s", problem)}
 			}

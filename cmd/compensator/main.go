@@ -164,6 +164,7 @@ func (p *program) root() *cobra.Command {
 		Short:         "Show what is stuck in a compensation log, its amount and the reason, and repair it.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       builtText(),
 	}
 	p.flags.add(root)
 	root.AddCommand(p.overview(), p.types(), p.list(), p.get(), p.explain(), p.timeline(), p.history(), p.batch(), p.cases(), p.auditLog())

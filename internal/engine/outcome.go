@@ -26,7 +26,7 @@ func LostLeases(row *processlog.Row) int { return row.DeliveryCount - 1 }
 
 // noOutcome is the LastError of an entry that has Faults to store and no error of a handler. A claim reads the Faults of a
 // row only if its LastError is not empty.
-const noOutcome = "compensator: an attempt ended with no outcome: its process died, or lost its lease"
+const noOutcome = "compensator: an attempt ended with no outcome: its process stopped or died, or lost its lease"
 
 // outcomeOf is OutcomeOf without the protection against panics. Apart from err and cause, it uses only the settings of the
 // type and the row as the claim returned it. The write is guarded by the row's version, so the outcome cannot rest on an
@@ -41,11 +41,12 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	}
 	v := verdict.Of(err)
 	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
-	// An error of the server came from a statement that was answered, so the timeout did not interrupt the handler's work.
-	// The context may have timed out after that, while the handler returned.
-	o.TimedOut = errors.Is(cause, processlog.ErrTimeout) && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
+	// Without a call of the handler there is no effect. An error of the server came from a statement that was answered,
+	// so the end of the context did not interrupt the handler's work. The context may have ended while the handler returned.
+	mayHaveActed := !v.Free && !v.Undecodable && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
+	o.TimedOut = mayHaveActed && errors.Is(cause, processlog.ErrTimeout)
 	faults := row.Faults.In(row)
-	faults.OutcomeUnknown = faults.OutcomeUnknown || o.TimedOut || LostLeases(row) > 0
+	faults.OutcomeUnknown = faults.OutcomeUnknown || o.TimedOut || mayHaveActed && toldToStop(cause) || LostLeases(row) > 0
 	switch {
 	case interrupted(err, cause):
 		o.LastError = row.LastError
@@ -199,7 +200,7 @@ func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Ou
 }
 
 // interrupted reports whether a handler failed only because the library ended its context. That is not a failure of the
-// entry, so it costs no attempt. The library ends the context for one of these reasons:
+// entry, so it costs no attempt. But the handler may have had its effect, so its outcome is unknown. The library ends the context for one of these reasons:
 //
 //   - Run stops.
 //   - The lease was lost, for example because the database did not answer in time.

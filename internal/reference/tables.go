@@ -110,7 +110,7 @@ var columnMeanings = map[string]string{
 	"_fault.compensating":    "1 if the compensation met the conditions, 0 if the handler did.",
 	"_fault.server_faults":   "Number of conditions of the server in a row that a statement may cause itself, for example a deadlock.",
 	"_fault.server_downs":    "Number of conditions of the whole server in a row, for example a full disk.",
-	"_fault.outcome_unknown": "1 if an attempt of the epoch may have had an effect: it timed out, or its lease ended without an outcome.",
+	"_fault.outcome_unknown": "1 if an attempt of the epoch may have had an effect: it timed out, the library ended its context early, or its lease ended without an outcome.",
 
 	"_result.entry_id":     "The entry. An entry without a row has no result.",
 	"_result.result_epoch": "Epoch of the entry when it succeeded. In another epoch the result does not count.",

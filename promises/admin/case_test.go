@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -257,6 +258,101 @@ func TestOutcomeStaysUnknownAfterALostLease(t *testing.T) {
 	require.Equal(t, 2, w.Entry(c, id).ProcessCount)
 	require.Equal(t, 1, w.Count("common_process_log_case WHERE closed_at=0 AND kind=?", int(admin.CaseUnknown)))
 	requireUnchecked(t, open(t, c), id)
+}
+
+// TestOutcomeOfAnAttemptThatAStopEndsIsUnknown stops the process while its handlers run, and ends their contexts. Each
+// handler may have had its effect by then, whatever it returns. The entries die later of failures without a timeout.
+// Their outcome must be unknown. If a handler ends by itself during the stop, the outcome of its entry stays known.
+// Failure: F119
+func TestOutcomeOfAnAttemptThatAStopEndsIsUnknown(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg = operated(cfg)
+		cfg.StopTimeout = 3 * time.Second
+		refused := compensator.Permanent(errors.New("no such account"))
+		first, begun := true, make(chan string, 20)
+		ends := map[string]chan struct{}{"by itself": make(chan struct{})}
+		cut := map[string]error{
+			"its context": context.Canceled, "a failure": errors.New("connection closed"), "snooze": compensator.Snooze(100 * time.Millisecond),
+			"unavailable": compensator.Unavailable(errors.New("the bank does not answer")),
+		}
+		work := func(name string) func(ctx context.Context) error {
+			return func(ctx context.Context) error {
+				if !first {
+					return refused
+				}
+				select {
+				case begun <- name:
+				default: // It runs again, because it ended by itself.
+				}
+				select {
+				case <-ends[name]:
+					return compensator.Snooze(100 * time.Millisecond)
+				case <-ctx.Done():
+				}
+				return cmp.Or(cut[name], ctx.Err())
+			}
+		}
+		settings := func() *compensator.HandlerConfig[harness.Order] {
+			return &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(100 * time.Millisecond), MaxCompensateAttempts: 1}
+		}
+		register := func(c *compensator.Compensator) map[string]*compensator.Type[harness.Order] {
+			types := make(map[string]*compensator.Type[harness.Order])
+			add := func(name string, typ *compensator.Type[harness.Order], err error) {
+				require.NoError(t, err)
+				types[name] = typ
+			}
+			for name := range cut {
+				does := work(name)
+				typ, err := compensator.Handle(t.Context(), c, name, func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error { return does(ctx) }, settings())
+				add(name, typ, err)
+			}
+			itself, called, batch, undone, inTx := work("by itself"), work("a call"), work("a batch"), work("a compensation"), work("a transaction")
+			typ, err := compensator.Handle(t.Context(), c, "by itself", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error { return itself(ctx) }, settings())
+			add("by itself", typ, err)
+			result, err := compensator.HandleCall(t.Context(), c, "a call", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) (int, error) { return 0, called(ctx) },
+				func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order, int) error { return nil }, settings())
+			require.NoError(t, err)
+			types["a call"] = result.Type
+			typ, err = compensator.HandleTx(t.Context(), c, "a transaction", func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
+				return inTx(ctx)
+			}, settings())
+			add("a transaction", typ, err)
+			typ, err = compensator.HandleBatch(t.Context(), c, "a batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+				return slices.Repeat([]error{batch(ctx)}, len(items))
+			}, nil)
+			add("a batch", typ, err)
+			undoes := settings()
+			undoes.Compensate = func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error { return undone(ctx) }
+			typ, err = compensator.Handle(t.Context(), c, "a compensation", func(context.Context, *compensator.Entry, harness.Order) error { return refused }, undoes)
+			add("a compensation", typ, err)
+			return types
+		}
+		c := w.New(cfg)
+		ids := make(map[string]compensator.EntryID)
+		for name, typ := range register(c) {
+			ids[name] = w.Put(typ, 1, compensator.Options{})
+		}
+		stop := w.Run(c)
+		for running := make(map[string]bool); len(running) < len(ids); {
+			running[<-begun] = true
+		}
+		close(ends["by itself"])
+		require.NoError(t, stop())
+		first = false
+		c = w.New(cfg)
+		register(c)
+		w.Run(c)
+		for name, id := range ids {
+			w.WaitState(id, compensator.Dead)
+			want := admin.CaseUnknown
+			if name == "by itself" {
+				want = admin.CaseDead
+			}
+			assert.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND closed_at=0 AND kind=?", id.Row(), int(want)), name)
+		}
+		requireUnchecked(t, open(t, c), ids["its context"])
+	})
 }
 
 // TestTextOfAHandlersErrorDecidesNothing lets a handler return errors that look like texts of the library. The library

@@ -18,8 +18,8 @@ func operating() []mutant {
 			what: "The case of an entry whose attempt timed out does not say that the outcome is unknown.",
 			edits: []edit{
 				{"Type.outcomeOf",
-					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || LostLeases($row) > 0`,
-					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || LostLeases($row) > 0`},
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayHaveActed && $toldToStop($cause) || LostLeases($row) > 0`,
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $mayHaveActed && $toldToStop($cause) || LostLeases($row) > 0`},
 			},
 			sees: tests("TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned"),
 		},
@@ -28,8 +28,8 @@ func operating() []mutant {
 			what: "An entry's timeout is forgotten when a later attempt of the epoch fails plainly.",
 			edits: []edit{
 				{"Type.outcomeOf",
-					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || LostLeases($row) > 0`,
-					`$faults.OutcomeUnknown = $timedOut || LostLeases($row) > 0`},
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayHaveActed && $toldToStop($cause) || LostLeases($row) > 0`,
+					`$faults.OutcomeUnknown = $timedOut || $mayHaveActed && $toldToStop($cause) || LostLeases($row) > 0`},
 			},
 			sees: tests("TestOutcomeStaysUnknownThroughPlainFailures"),
 		},
@@ -38,10 +38,20 @@ func operating() []mutant {
 			what: "The doubt about an attempt whose process died ends with the next stored outcome.",
 			edits: []edit{
 				{"Type.outcomeOf",
-					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || LostLeases($row) > 0`,
-					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut`},
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayHaveActed && $toldToStop($cause) || LostLeases($row) > 0`,
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayHaveActed && $toldToStop($cause)`},
 			},
 			sees: tests("TestOutcomeStaysUnknownAfterALostLease"),
+		},
+		{
+			name: "stopped-attempt-had-no-effect", breaks: "G31",
+			what: "An attempt whose context the library ended, for example because the process stops, counts as one without an effect.",
+			edits: []edit{
+				{"Type.outcomeOf",
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayHaveActed && $toldToStop($cause) || LostLeases($row) > 0`,
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || LostLeases($row) > 0`},
+			},
+			sees: tests("TestOutcomeOfAnAttemptThatAStopEndsIsUnknown").and(simulation, "300"),
 		},
 		{
 			name: "attempt-without-its-outcome", breaks: "G42",

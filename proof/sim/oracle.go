@@ -134,6 +134,7 @@ type attempt struct {
 	endedAt time.Time
 	lostAt  time.Time // time at which the instance learned that the lease was lost
 	stored  bool      // whether the database has stored the outcome, or refused it for good
+	told    bool      // whether the library had ended the attempt's context when the handler decided on its result
 	refused bool      // whether the database refuses to change the row for now; such an attempt no longer counts as a suspect
 
 	repeated bool // whether the entry ran again alone under the same claim, because its batch had no result

@@ -54,7 +54,7 @@ func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transit
 	}
 	o.waitsLocked(before, after, a)
 	o.endedByLocked(after, a)
-	o.doubtLocked(before, after, out)
+	o.doubtLocked(before, after, out, a)
 }
 
 // endedByLocked asserts G7 (no false exhaustion): EndedBy names the real reason of an end, and is empty while the entry

@@ -154,6 +154,7 @@ func (o *oracle) attemptEnd(a *attempt) {
 	if unaware && (a.kind != batchType || a.compensate) {
 		o.failLocked("G16: the context of the handler of entry %s, version %d, did not report that the lease was lost", a.id, a.version)
 	}
+	a.told = toldToStop(a)
 	l, told := o.lives[a.id], errors.Is(context.Cause(a.ctx), compensator.ErrLeaseLost)
 	if told && l != nil && l.holdsLocked(a.version) && o.w.plan.calm && o.w.plan.ordered[l.key] <= 1 { // This is the same condition as in renewedLocked.
 		o.failLocked("G16: the context of the handler of entry %s, version %d, reported a lost lease, but the lease was not lost", a.id, a.version)

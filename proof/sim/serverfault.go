@@ -86,18 +86,27 @@ func serverFaultsInARow(before, after processlog.Row) int {
 }
 
 // doubtLocked asserts G31 (each dead entry has a case): the row remembers that the outcome of an attempt of its epoch
-// is unknown. The attempt timed out, or its lease ended without an outcome.
-func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcome) {
+// is unknown. The attempt timed out, the library ended its context early, or its lease ended without an outcome.
+func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcome, a *attempt) {
 	if after.State == compensator.Succeeded || after.State == compensator.Compensated {
 		return
 	}
-	unknown := before.Faults.In(&before).OutcomeUnknown || before.DeliveryCount > 1 || out.TimedOut
-	if after.Faults.In(&after).OutcomeUnknown != unknown && after.EndedBy != compensator.EndedByCrash {
+	unknown := before.Faults.In(&before).OutcomeUnknown || before.DeliveryCount > 1 || out.TimedOut || a != nil && a.told && !a.voidable()
+	remembered := after.Faults.In(&after).OutcomeUnknown
+	// The context may have ended after the handler decided. A batch has another context than its entries.
+	either := a != nil && (toldToStop(a) || a.kind == batchType)
+	if remembered != unknown && (unknown || !either) && after.EndedBy != compensator.EndedByCrash {
 		o.failLocked("G31: entry %s, outcome unknown: %v, and its row remembers the opposite: %+v to %+v", after.ID, unknown, before.Faults, after.Faults)
 	}
 	if unknown {
 		o.sights[sawDoubt]++
 	}
+}
+
+// toldToStop reports whether the library has ended an attempt's context before its timeout.
+func toldToStop(a *attempt) bool {
+	cause := context.Cause(a.ctx)
+	return errors.Is(cause, compensator.ErrStopping) || errors.Is(cause, compensator.ErrLeaseLost) || errors.Is(cause, compensator.ErrCancelled)
 }
 
 // doubted reports whether the row remembers that the outcome of an attempt is unknown. It reads the oracle's own

@@ -97,7 +97,7 @@ func (c *calls) Start(batch []*engine.Attempt) {
 // alone, and that run counts.
 func (c *calls) run(batch []*engine.Attempt) {
 	var verdicts []error
-	whole := false
+	called, whole := false, false
 	ctx, cancel := c.e.HandlerContext(c.t)
 	// whole stays false if the handler calls runtime.Goexit, or if Run stops before the handler starts. The deferred
 	// function handles all entries in these cases too.
@@ -113,6 +113,8 @@ func (c *calls) run(batch []*engine.Attempt) {
 		}
 		for i, a := range batch {
 			switch {
+			case !called: // Run is ending.
+				c.e.Finish(a, engine.Result{Err: processlog.ErrStopping, Unstarted: true})
 			case !whole:
 				c.again(a, timedOut)
 			case verdicts == nil:
@@ -128,7 +130,7 @@ func (c *calls) run(batch []*engine.Attempt) {
 		engine.Tell(c.e.Base, c.e.Observer.AttemptStarted, a.Event(nil))
 	}
 	failpoint.Reach(failpoint.BatchStarted)
-	if !c.e.Stopping() {
+	if called = !c.e.Stopping(); called {
 		verdicts, whole = c.judge(ctx, rows)
 	}
 }

@@ -1,6 +1,7 @@
 package oteltest
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"regexp"
@@ -57,7 +58,8 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
 	for name, tt := range map[string]struct {
 		load  string
 		pages []string
-		told  []string // expected alerts of severity ticket
+		told  []string      // expected alerts of severity ticket
+		at    time.Duration // when the rules are evaluated; 0: after an hour
 	}{
 		"all is well":     {load: well},
 		"nothing at all":  {load: "\n  up{job=\"shop\"} 0x60\n", pages: []string{"CompensatorAbsent"}},
@@ -65,11 +67,20 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
 		"one service of two is gone": {load: well + `
   compensator_ready{job="mail",instance="b",compensator_log="mail"} 1x30 stale
 `, pages: []string{"CompensatorGone"}},
+		"one service of two has been gone since Friday": {load: strings.ReplaceAll(well, "1x60", "1x3600") + `
+  compensator_ready{job="mail",instance="b",compensator_log="mail"} 1x30 stale
+`, pages: []string{"CompensatorGone"}, at: 60 * time.Hour},
+		"one log of two has no process any more": {load: well + `
+  compensator_ready{job="shop",instance="b",compensator_log="mail"} 1x30 stale
+`, pages: []string{"CompensatorGone"}},
+		"one service of two was shut down last week": {load: strings.ReplaceAll(well, "1x60", "1x10000") + `
+  compensator_ready{job="mail",instance="b",compensator_log="mail"} 1x30 stale
+`, at: 160 * time.Hour},
 		"one process of two is gone": {load: well + `
   compensator_ready{job="shop",instance="b",compensator_log="shop"} 1x30 stale
 `},
 		"a process is not ready": {load: strings.Replace(well, "1x60", "0x60", 1), pages: []string{"CompensatorNotReady"}},
-		"the queue is down":      {load: well + "\n  compensator_queue_up{job=\"shop\",instance=\"b\"} 0x60\n", told: []string{"CompensatorQueueDown"}},
+		"the queue is down":      {load: well + "\n  compensator_queue_up{job=\"shop\",instance=\"b\",compensator_log=\"shop\"} 0x60\n", told: []string{"CompensatorQueueDown"}},
 		"entries wait":           {load: well + waits, pages: []string{"CompensatorOverdue"}},
 		"entries of a paused type wait": {load: well + waits + `
   compensator_type_paused_seconds{job="shop",instance="b",compensator_log="shop",messaging_destination_name="refund"} 0+50x60
@@ -111,10 +122,10 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
   compensator_entry_settled_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_state="dead",compensator_ended_by="exhausted"} 300x30 _x20 3x9
 `},
 		"many outcomes came late before the first scrape": {load: well + `
-  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail"} _x53 400x7
+  compensator_attempt_dropped_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail"} _x53 400x7
 `, told: []string{"CompensatorDroppedOutcomes"}},
 		"many outcomes came late long ago": {load: well + `
-  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail"} 400x20 _x34 400x5
+  compensator_attempt_dropped_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail"} 400x20 _x34 400x5
 `},
 		"much is at risk": {load: well + `
   compensator_case_value_at_risk{job="shop",instance="a",compensator_log="shop",compensator_currency="CNY"} 31822000x60
@@ -126,17 +137,17 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
   compensator_case_past_due_seconds{job="shop",instance="a",compensator_log="shop"} 0+60x60
 `, pages: []string{"CompensatorCasePastDue"}},
 		"handlers fail after their entries were completed or cancelled": {load: well + `
-  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail",compensator_ended_by="complete"} 0+2x60
-  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail",compensator_ended_by="cancel"} 0+2x60
-  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail",compensator_ended_by="person"} 0+2x60
+  compensator_attempt_dropped_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_ended_by="complete"} 0+2x60
+  compensator_attempt_dropped_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_ended_by="cancel"} 0+2x60
+  compensator_attempt_dropped_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_ended_by="person"} 0+2x60
 `},
 		"outcomes come after another process has ended the entries": {load: well + `
-  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail",compensator_ended_by="handler"} 0+2x60
+  compensator_attempt_dropped_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_ended_by="handler"} 0+2x60
 `, told: []string{"CompensatorDroppedOutcomes"}},
 		"a handler is stuck, a breaker open, and outcomes come late": {load: well + `
-  compensator_attempt_stuck{job="shop",instance="a",messaging_destination_name="mail"} 1x60
-  compensator_breaker_open{job="shop",instance="a",messaging_destination_name="mail"} 1x60
-  compensator_attempt_dropped_total{job="shop",instance="a",messaging_destination_name="mail"} 0+2x60
+  compensator_attempt_stuck{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail"} 1x60
+  compensator_breaker_open{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail"} 1x60
+  compensator_attempt_dropped_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail"} 0+2x60
 `, told: []string{"CompensatorBreakerOpen", "CompensatorDroppedOutcomes", "CompensatorStuckHandlers"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,10 +157,14 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
 			defer engine.Close()
 			var pages, told []string
 			for _, rule := range alerts(t) {
-				query, err := engine.NewInstantQuery(t.Context(), kept, nil, rule.Expr, time.Unix(0, 0).Add(time.Hour))
+				query, err := engine.NewInstantQuery(t.Context(), kept, nil, rule.Expr, time.Unix(0, 0).Add(cmp.Or(tt.at, time.Hour)))
 				require.NoError(t, err, rule.Alert)
 				vector, err := query.Exec(t.Context()).Vector()
 				require.NoError(t, err, rule.Alert)
+				for _, found := range vector {
+					log := found.Metric.Get("compensator_log")
+					assert.True(t, log != "" || rule.Alert == "CompensatorAbsent", "%s must say which log of the service it is about", rule.Alert)
+				}
 				switch {
 				case len(vector) == 0:
 				case rule.Labels["severity"] == "page":
@@ -257,5 +272,8 @@ func TestEveryAlertSaysWhatToDo(t *testing.T) {
 		assert.Contains(t, []string{"page", "ticket"}, rule.Labels["severity"], rule.Alert)
 		assert.NotEmpty(t, rule.Annotations["summary"], rule.Alert)
 		assert.NotEmpty(t, rule.Annotations["description"], rule.Alert)
+		if rule.Alert != "CompensatorAbsent" {
+			assert.Contains(t, rule.Annotations["summary"], "{{ with $labels.compensator_log }} (log {{ . }}){{ end }}", rule.Alert)
+		}
 	}
 }
