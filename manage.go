@@ -111,7 +111,7 @@ func (c *Compensator) change(ctx context.Context, ch processlog.Change) (process
 	if err := c.refuseOwn(ctx, ch); err != nil {
 		return processlog.Row{}, err
 	}
-	ch.Token, ch.Cases = processlog.NewToken(), c.cfg.Operations != nil
+	ch.Token = processlog.NewToken()
 	before, err := c.store.Change(c.engine.Reporting(ctx), nil, false, ch)
 	if err != nil {
 		return before, err

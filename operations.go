@@ -26,8 +26,7 @@ type Operations struct {
 	Types map[string]CaseConfig // settings by business type
 
 	// Attempts keeps the last 50 failed attempts of each entry, and package admin shows them. A success stores nothing. A
-	// failed attempt is stored in the transaction of its outcome, by one more statement for up to 100 outcomes. Purge and
-	// Erase also handle the attempts. Attempts needs the table _attempt of Migrate.
+	// failed attempt is stored in the transaction of its outcome, by one more statement for up to 100 outcomes. Attempts needs the table _attempt of Migrate.
 	Attempts bool
 
 	// Statistics counts for each type how many entries were recorded, started, failed and ended, how long attempts took and

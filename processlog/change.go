@@ -51,7 +51,6 @@ type Change struct {
 	Token        Token         // token of this write, which the row keeps
 	Delay        time.Duration // time until the entry is due; for reschedule and requeue
 	Compensate   bool          // whether to run the compensation instead of the handler; for requeue
-	Cases        bool          // for erase: whether to erase errors and reasons in the tables of Operations too
 	Actor        string        // the person who acts; stored in the audit table
 	Reason       string        // reason that Actor gives
 }

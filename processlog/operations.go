@@ -51,9 +51,7 @@ type Operations interface {
 	// FaultsOf reads the Faults of the given entries. Entries without Faults are missing from the result.
 	FaultsOf(ctx context.Context, ids []ID) (map[ID]Faults, error)
 
-	// KeepAttempts prepares the store for Outcome.Attempt. From then on Purge deletes failed attempts with their
-	// entries, and an erasure clears their errors. KeepAttempts returns a *FieldError if the table of attempts is
-	// missing.
+	// KeepAttempts prepares the store for Outcome.Attempt. It returns a *FieldError if the table of attempts is missing.
 	KeepAttempts(ctx context.Context) error
 
 	// AttemptsOf reads the failed attempts of an entry, the oldest first. At most MaxAttemptsKept attempts are kept. A

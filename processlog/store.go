@@ -144,8 +144,8 @@ type Keeper interface {
 	// Change works in tx. proven has the same meaning as in Insert. If Change.After returns the same version, the entry
 	// is already as wanted, and Change writes nothing.
 	//
-	// An erasure keeps the time at which the entry ended. It deletes the entry's Result. After Operations.KeepAttempts
-	// it also clears the errors of the entry's failed attempts. It replaces each earlier audit record by the result of
+	// An erasure keeps the time at which the entry ended. It deletes the entry's Result. It clears the errors of the
+	// entry's failed attempts and of its case, and the reasons of its operations. It replaces each earlier audit record by the result of
 	// AuditRecord.Erased. It also removes the ordering notes of an entry that has ended, unless the entry is dead.
 	//
 	// Change may return ErrNotFound, a *StateError, an *OtherTypeError and, if tx is nil, ErrBusy. After these errors
@@ -184,7 +184,7 @@ type Keeper interface {
 
 	// Purge deletes old entries that are in the given state, and their Faults and Results. The parameter age is how
 	// long ago an entry must have reached that state. The parameter limit is the maximum number of entries to delete.
-	// If Operations.KeepAttempts was called, Purge also deletes the failed attempts of these entries. Purge returns the
+	// Purge also deletes the failed attempts of these entries. Purge returns the
 	// number of deleted entries. An empty businessType selects all types. Purge skips entries that another transaction
 	// has locked in any index. A transaction that records the key of a deleted entry at the same time waits for one
 	// short transaction at most.

@@ -151,7 +151,7 @@ func (s *Store) changeLocked(tx *Tx, row *storedRow, change processlog.Change) (
 		audit = &record
 	}
 	s.writeLocked(tx, row, row.seenBy(tx).changed(after, now), audit)
-	if change.Action == processlog.ActionErase && change.Cases {
+	if change.Action == processlog.ActionErase {
 		s.eraseOperationsLocked(before.ID)
 	}
 	return before, nil

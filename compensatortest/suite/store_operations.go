@@ -230,9 +230,7 @@ func (t *storeTest) erasureReachesCaseAndOperations() {
 	for _, id := range []processlog.ID{row.ID, other.ID} {
 		require.NoError(t, t.ops().Operate(t.ctx, processlog.Operation{Actor: "mei", Action: "note", EntryID: id, Reason: "called Zhang San"}))
 	}
-	erase := newChange(row.ID, processlog.ActionErase)
-	erase.Cases = true
-	_, err := t.Store.Change(t.ctx, nil, false, erase)
+	_, err := t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionErase))
 	require.NoError(t, err)
 	assert.Empty(t, t.openCase(row.ID).Error)
 	assert.NotEmpty(t, t.openCase(other.ID).Error)

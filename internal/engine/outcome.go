@@ -43,7 +43,7 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
 	// Without a call of the handler there is no effect. An error of the server came from a statement that was answered,
 	// so the end of the context did not interrupt the handler's work. The context may have ended while the handler returned.
-	mayHaveActed := !v.Free && !v.Undecodable && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
+	mayHaveActed := !v.NotCalled && !v.Free && !v.Undecodable && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
 	o.TimedOut = mayHaveActed && errors.Is(cause, processlog.ErrTimeout)
 	faults := row.Faults.In(row)
 	faults.OutcomeUnknown = faults.OutcomeUnknown || o.TimedOut || mayHaveActed && toldToStop(cause) || LostLeases(row) > 0

@@ -283,7 +283,7 @@ func (e *Engine) HeldUp(a *Attempt) (end Result, late bool) {
 	case e.Stopping():
 		return Result{Err: processlog.ErrStopping, Unstarted: true}, true
 	case a.ctx.Err() != nil:
-		return Result{Err: verdict.Free(verdict.Ours(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx))))}, true
+		return Result{Err: verdict.NotCalled(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
 	}
 	return Result{}, false
 }

@@ -22,6 +22,7 @@ const (
 		" CASE WHEN state+0 IN (0,-1,-3) THEN next_at ELSE 0 END, {traces}, {errors} FROM {log}{by id} WHERE id IN ({ids}) AND token={token}{again}"
 	attemptsRead = "SELECT {number row_version, epoch, attempt, compensating, timed_out, lost_leases, due_at, started_at, took_ms, next_at}, {text verdict, instance, error}, trace" +
 		" FROM {attempt} WHERE entry_id={entry_id} ORDER BY row_version LIMIT {limit}"
+	attemptsAny    = "SELECT entry_id FROM {attempt} LIMIT 1"
 	attemptsDelete = "{DELETE FROM attempt} WHERE entry_id IN ({ids})"
 	attemptsErase  = "UPDATE {attempt}{by id} SET error={empty} WHERE entry_id={entry_id}"
 )
@@ -137,20 +138,27 @@ func scanAttempts(rows *sql.Rows) ([]processlog.FailedAttempt, error) {
 	return attempts, rows.Err()
 }
 
+// lookForAttempts finds out whether a purge must delete failed attempts. Another process may have stored some, although
+// this one keeps none. Entries that were read before the call have no attempts that it does not see.
+func (s *Store) lookForAttempts(ctx context.Context) error {
+	if s.attempts.Load() {
+		return nil
+	}
+	found, err := queryIDs(ctx, s.pool(), s.sql(attemptsAny))
+	if _, absent := s.d.absent(err); absent {
+		return nil // A service that keeps no attempts may lack the table, or the rights to it.
+	}
+	if len(found) > 0 {
+		s.attempts.Store(true)
+	}
+	return err
+}
+
 // deleteAttempts deletes the failed attempts of entries that the same transaction deletes.
 func (s *Store) deleteAttempts(ctx context.Context, tx processlog.Tx, ids []processlog.ID) error {
 	if !s.attempts.Load() {
 		return nil
 	}
 	_, err := s.writeHeld(ctx, tx, s.sql(attemptsDelete, "ids", idList(ids)))
-	return err
-}
-
-// eraseAttempts clears the errors of an entry's failed attempts.
-func (s *Store) eraseAttempts(ctx context.Context, tx processlog.Tx, id processlog.ID) error {
-	if !s.attempts.Load() {
-		return nil
-	}
-	_, err := s.writeHeld(ctx, tx, s.sql(attemptsErase, "entry_id", id.String()))
 	return err
 }

@@ -105,7 +105,7 @@ func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Cha
 		}
 	}
 	if ch.Action == processlog.ActionErase {
-		return s.erase(ctx, tx, rows[0], ch.Cases) // ActionErase changes one entry at a time.
+		return s.erase(ctx, tx, rows[0]) // ActionErase changes one entry at a time.
 	}
 	return s.move(ctx, tx, ch.Action, rows)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -178,7 +179,11 @@ const DefaultTable = "common_process_log"
 // tableName is a validated table name. database is empty if the name is not qualified.
 type tableName struct{ database, base string }
 
-var tablePart = regexp.MustCompile(`^[A-Za-z0-9_$]{1,58}$`) // Names may have 64 characters, less the longest suffix of the log's tables.
+// namePart matches a name that needs no escape. MySQL allows 64 characters.
+var namePart = regexp.MustCompile(`^[A-Za-z0-9_$]{1,64}$`)
+
+// longestTable is the length of the longest table name. It leaves room for the longest suffix of the log's tables.
+var longestTable = 64 - len(slices.MaxFunc(suffixes, func(a, b string) int { return len(a) - len(b) }))
 
 // table parses the name of a log. It refuses a qualified name if the database has no qualified names.
 func (d *dialect) table(s string) (tableName, error) {
@@ -194,8 +199,8 @@ func parseTable(s string) (tableName, error) {
 	if !found {
 		database, base = "", s
 	}
-	if !tablePart.MatchString(base) || (found && !tablePart.MatchString(database)) {
-		return tableName{}, &processlog.FieldError{Field: "Table", Reason: fmt.Sprintf("%q: want letters, digits, _ or $, at most 58, optionally database.table", s)}
+	if !namePart.MatchString(base) || len(base) > longestTable || (found && !namePart.MatchString(database)) {
+		return tableName{}, &processlog.FieldError{Field: "Table", Reason: fmt.Sprintf("%q: want letters, digits, _ or $, at most %d, optionally database.table", s, longestTable)}
 	}
 	return tableName{database, base}, nil
 }

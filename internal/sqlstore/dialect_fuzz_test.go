@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,11 +35,35 @@ func requirePlainName(t *testing.T, name tableName) {
 	}
 	require.Equal(t, want, strings.Count(quoted, "`"))
 	require.NotContains(t, quoted, " ")
-	require.LessOrEqual(t, len(name.base)+len("_audit"), 64)
+	for _, suffix := range suffixes {
+		require.LessOrEqual(t, len(name.base+suffix), 64)
+	}
 	texts, err := DDL("mysql", strings.ReplaceAll(name.quoted(""), "`", ""))
 	require.NoError(t, err)
 	require.Contains(t, texts, name.quoted(""))
 	require.Equal(t, name.quoted("") == "`"+DefaultTable+"`", strings.Contains(texts, "`"+DefaultTable+"`"))
+}
+
+// TestTableWhoseLongestNameDoesNotFitIsRefused names logs whose tables have the longest name that MySQL allows, and one
+// more character.
+func TestTableWhoseLongestNameDoesNotFitIsRefused(t *testing.T) {
+	t.Parallel()
+	fits := strings.Repeat("x", 64-len("_operation"))
+	require.NoError(t, CheckTable(fits))
+	require.NoError(t, CheckTable(strings.Repeat("d", 64)+"."+fits))
+	for _, long := range []string{fits + "x", "d." + fits + "x", strings.Repeat("d", 65) + "." + fits} {
+		var field *processlog.FieldError
+		require.ErrorAs(t, CheckTable(long), &field)
+		require.Equal(t, "Table", field.Field)
+		require.ErrorContains(t, field, "at most 54")
+	}
+	for _, d := range []string{"mysql", "sqlite"} {
+		text, err := DDL(d, "x")
+		require.NoError(t, err)
+		for _, table := range regexp.MustCompile("CREATE TABLE (?:IF NOT EXISTS )?[`\"]x(\\w*)[`\"]").FindAllStringSubmatch(text, -1) {
+			require.Contains(t, suffixes, table[1], "a table of the log must be in suffixes")
+		}
+	}
 }
 
 // FuzzServerAnswers checks settings with any values. No setting of a server may cause a panic. A server whose version

@@ -15,18 +15,20 @@ const erasedMark = `"erased"`
 const eraseRow = "UPDATE {log} SET content={no bytes}, headers={erased}, user_name={empty}, last_error={empty}, version={version}, epoch={epoch}, token={token}, updated_at={stamp}" +
 	" WHERE id={id} AND version={seen version}"
 
-// erase blanks a locked row, and the copies of its texts in its audit records and failed attempts. It deletes the entry's result. It keeps
-// next_at, which is the time at which the entry ended.
-func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cases bool) error {
+// erase blanks a locked row, and the copies of its texts in its audit records, failed attempts, case and operations. Other
+// processes may have written these, so the settings of this process do not matter. erase deletes the entry's result. It
+// keeps next_at, which is the time at which the entry ended.
+func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow) error {
 	err := s.eraseHistory(ctx, tx, row.before.ID)
 	if err == nil {
 		err = s.deleteResults(ctx, tx, []processlog.ID{row.before.ID})
 	}
-	if err == nil {
-		err = s.eraseAttempts(ctx, tx, row.before.ID)
-	}
-	if err == nil && cases {
-		err = s.eraseOperations(ctx, tx, row.before.ID)
+	// Update the case before the operations, as an assignment does. An assignment in progress holds the case until its
+	// own operation is written, so that operation is blanked too.
+	for _, statement := range []string{attemptsErase, eraseCase, eraseReasons} {
+		if err == nil {
+			err = s.eraseTexts(ctx, tx, s.sql(statement, "entry_id", row.before.ID.String()))
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("compensator: erase the records of entry %s: %w", row.before.ID, err)
@@ -47,14 +49,15 @@ const (
 	eraseReasons = "UPDATE {operation} SET reason={empty} WHERE entry_id={entry_id}"
 )
 
-// eraseOperations blanks the free texts in the case of an entry, and in the operations of people on that entry.
-func (s *Store) eraseOperations(ctx context.Context, tx processlog.Tx, id processlog.ID) error {
-	// Update the case first, as an assignment does. An assignment in progress holds the case until its own operation is
-	// written, so that operation is blanked too.
-	if _, err := execCount(ctx, tx, s.sql(eraseCase, "entry_id", id.String())); err != nil {
+// eraseTexts runs a statement of an erasure on a table that a log may lack.
+func (s *Store) eraseTexts(ctx context.Context, tx processlog.Tx, statement string) error {
+	err := s.mayFail(ctx, tx, func() error {
+		_, err := execCount(ctx, tx, statement)
 		return err
+	})
+	if s.d.fault(err) == faultNoTable {
+		return nil
 	}
-	_, err := execCount(ctx, tx, s.sql(eraseReasons, "entry_id", id.String()))
 	return err
 }
 

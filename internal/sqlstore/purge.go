@@ -88,7 +88,10 @@ func (p *purge) run(ctx context.Context, limit int) error {
 	for err == nil && p.purged < limit && looked-p.purged <= maxPassed {
 		asked := limit - p.purged
 		var page []ended
-		if page, err = p.oldest(ctx, after, asked); err == nil {
+		if page, err = p.oldest(ctx, after, asked); err == nil && len(page) > 0 {
+			err = p.s.lookForAttempts(ctx)
+		}
+		if err == nil {
 			err = p.deletePage(ctx, page)
 		}
 		if len(page) < asked || p.tired {

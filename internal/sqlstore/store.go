@@ -60,7 +60,7 @@ type Store struct {
 	waitsBounded atomic.Pointer[time.Time] // end of the period in which boundsWaits is true; see boundWaits
 
 	refusals purgeRefusals
-	attempts atomic.Bool // whether Purge and erasures take failed attempts; set by KeepAttempts
+	attempts atomic.Bool // whether Purge deletes failed attempts; set by KeepAttempts and lookForAttempts
 
 	writer  *writer       // schedules writers of the SQLite file; nil elsewhere
 	timeout time.Duration // maximum wait for a turn at the SQLite writer; as long as a connection waits for a lock

@@ -35,6 +35,7 @@ type Verdict struct {
 	Free  bool          // whether Free has made the verdict
 
 	Undecodable bool // whether Undecodable has made the verdict
+	NotCalled   bool // whether NotCalled has made the verdict
 
 	err error
 }
@@ -70,6 +71,11 @@ func Unavailable(err error) error { return &Verdict{Kind: KindUnavailable, err: 
 
 // Ours returns an Unavailable that the library makes, and not a handler.
 func Ours(err error) error { return &Verdict{Kind: KindUnavailable, Ours: true, err: orUnnamed(err)} }
+
+// NotCalled returns an Ours for an attempt that ended before its handler was called.
+func NotCalled(err error) error {
+	return &Verdict{Kind: KindUnavailable, Ours: true, NotCalled: true, err: orUnnamed(err)}
+}
 
 // Soon returns a verdict of the library for an entry that has no fault. The entry is soon due again, here or in another
 // process.

@@ -193,6 +193,50 @@ func TestWithoutAttemptsTheirTableIsNotTouched(t *testing.T) {
 	assert.Equal(t, 1, n)
 }
 
+// TestTextsOfOtherProcessesAreErasedAndPurged lets a process keep cases, operations and failed attempts. Another process has
+// no Config.Operations, and erases and purges the entries. No text about a person may stay. The log of that process may
+// also lack the tables.
+// Failure: F126
+func TestTextsOfOtherProcessesAreErasedAndPurged(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	keeps := w.New(attempted(w.Quick()))
+	orders, _ := harness.Numbered(t, keeps, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.Failing)
+	id := w.Put(orders, 1, compensator.Options{})
+	stop := w.Run(keeps)
+	w.WaitState(id, compensator.Dead)
+	require.NoError(t, stop())
+	require.NoError(t, open(t, keeps).Note(t.Context(), mei, id, admin.Why{Reason: "Mrs Chen has called"}))
+	texts := func() int {
+		return w.Count("common_process_log_attempt WHERE error<>''") + w.Count("common_process_log_case WHERE error<>''") +
+			w.Count("common_process_log_operation WHERE reason<>'' AND entry_id=?", id.Row())
+	}
+	require.Equal(t, 4, texts())
+
+	plain := w.New(w.Quick())
+	_, err := admin.Of(plain).Erase(t.Context(), id, admin.AuditInfo{Actor: "bob", Reason: "asked"})
+	require.NoError(t, err)
+	require.Zero(t, texts())
+	purge := func() {
+		w.Exec("UPDATE common_process_log SET state=1, next_at=1")
+		n, err := admin.Of(plain).Purge(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+	}
+	purge()
+	require.Zero(t, w.Count("common_process_log_attempt"))
+
+	w.Exec("DROP TABLE common_process_log_attempt, common_process_log_case, common_process_log_operation")
+	plain = w.New(w.Quick())
+	orders, err = compensator.Declare[harness.Order](t.Context(), plain, "refund", nil)
+	require.NoError(t, err)
+	id = w.Put(orders, 2, compensator.Options{})
+	w.Exec("UPDATE common_process_log SET state=1")
+	_, err = admin.Of(plain).Erase(t.Context(), id, admin.AuditInfo{Actor: "bob", Reason: "asked"})
+	require.NoError(t, err)
+	purge()
+}
+
 // TestErrorsOfAttemptsAreErasedAndPurged erases one entry, and purges both.
 func TestErrorsOfAttemptsAreErasedAndPurged(t *testing.T) {
 	t.Parallel()

@@ -73,9 +73,17 @@ func operating() []mutant {
 			name: "errors-of-attempts-survive-erasure", breaks: "G42",
 			what: "The errors of an entry's failed attempts stay when a person erases the entry.",
 			edits: []edit{
-				{"Store.eraseAttempts", `if !s.attempts.Load() {`, `if true {`},
+				{"sqlstore.Store.erase", `[]string{attemptsErase, eraseCase, eraseReasons}`, `[]string{eraseCase, eraseReasons}`},
 			},
-			sees: tests("TestErrorsOfAttemptsAreErasedAndPurged"),
+			sees: tests("TestErrorsOfAttemptsAreErasedAndPurged", "TestTextsOfOtherProcessesAreErasedAndPurged"),
+		},
+		{
+			name: "attempts-of-other-processes-survive-the-purge", breaks: "G42",
+			what: "A process that keeps no failed attempts leaves those of other processes in the table when it purges their entries.",
+			edits: []edit{
+				{"Store.lookForAttempts", `if len($found) > 0 {`, `if len($found) < 0 {`},
+			},
+			sees: tests("TestTextsOfOtherProcessesAreErasedAndPurged"),
 		},
 		{
 			name: "faults-of-another-epoch-count", breaks: "G7",

@@ -76,7 +76,7 @@ func (d *Transactions) run(a *engine.Attempt, handler Handler) engine.Result {
 	defer t.close()
 	tx, err := t.begin()
 	if err != nil {
-		return engine.Result{Err: verdict.Free(verdict.Ours(err))}
+		return engine.Result{Err: verdict.NotCalled(err)}
 	}
 	if end, late := d.e.HeldUp(a); late { // Begin may have taken long.
 		return end
