@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 // table is a Store. Its clock is ahead of the one of this process.
 type table struct {
+	mu       sync.Mutex // guards the fields below
 	ahead    time.Duration
 	err      error
 	asked    int
@@ -25,9 +27,22 @@ type table struct {
 	instance string
 }
 
-func (t *table) StatsClock(context.Context) (time.Time, error) { return time.Now().Add(t.ahead), nil }
+func (t *table) StatsClock(context.Context) (time.Time, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Now().Add(t.ahead), nil
+}
+
+// fails makes every write return err.
+func (t *table) fails(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err = err
+}
 
 func (t *table) WriteStats(_ context.Context, instance string, at time.Time, stats []processlog.Stat) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.asked++
 	t.instance = instance
 	if t.err == nil {
@@ -95,7 +110,7 @@ func TestMinuteWithoutEventsSendsNothing(t *testing.T) {
 // The counts of a minute keep their time, however long the database does not answer.
 func TestCountsAreStoredUntilTheDatabaseAnswers(t *testing.T) {
 	counting(t, func(t *testing.T, e *engine.Engine, c *Counter, to *table) {
-		to.err = errors.New("gone away")
+		to.fails(errors.New("gone away"))
 		begin := time.Now().Add(to.ahead).Truncate(time.Minute)
 		c.began("refund")
 		time.Sleep(time.Minute + time.Second)
@@ -104,7 +119,7 @@ func TestCountsAreStoredUntilTheDatabaseAnswers(t *testing.T) {
 		synctest.Wait()
 		require.Greater(t, to.asked, 10)
 		require.Len(t, e.OpenProblems(), 1)
-		to.err = nil
+		to.fails(nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Len(t, to.written, 2)
@@ -117,7 +132,9 @@ func TestNoMinuteIsStoredTwiceIfTheDatabasesClockIsSetBack(t *testing.T) {
 	counting(t, func(t *testing.T, _ *engine.Engine, c *Counter, to *table) {
 		for range 5 {
 			c.began("refund")
+			to.mu.Lock()
 			to.ahead -= 90 * time.Second
+			to.mu.Unlock()
 			time.Sleep(time.Minute)
 			synctest.Wait()
 		}
@@ -143,13 +160,13 @@ func TestCloseStoresTheCountsOfThePresentMinute(t *testing.T) {
 // If the database stores nothing for hours, the counts of the newest minutes are lost, so that memory is bounded.
 func TestMinutesThatWaitAreBounded(t *testing.T) {
 	counting(t, func(t *testing.T, _ *engine.Engine, c *Counter, to *table) {
-		to.err = errors.New("gone away")
+		to.fails(errors.New("gone away"))
 		for range 5 * mostMinutes {
 			c.began("refund")
 			time.Sleep(time.Minute + time.Second)
 		}
 		synctest.Wait()
-		to.err = nil
+		to.fails(nil)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.LessOrEqual(t, len(to.written), 2*mostMinutes)
