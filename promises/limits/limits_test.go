@@ -69,7 +69,7 @@ type running struct {
 	mu      sync.Mutex
 	now     map[string]int
 	highest map[string]int
-	reached chan struct{} // closed when as many calls as awaitAtOnce was told run at once
+	reached chan struct{} // closed when as many calls run at once as awaitAtOnce asks for
 	awaited int
 }
 

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// wayToFail is a failure that tests provoke. Files named failures_test.go describe failures in comments:
+//
+//	// # Title of a table
+//	//
+//	// F12: How it fails.
+//	// Result: What the library does.
+//	// Action: What you do. Left out if you need to do nothing.
+//
+// The last line of a test's comment names the failures that the test provokes: Failure: F12, F30.
+type wayToFail struct {
+	number              int
+	how, result, action string
+	alone, amongOthers  []string // names of the tests that provoke only this failure, and of those that provoke several
+}
+
+const failuresFile = "failures_test.go"
+
+var (
+	failureBegin  = regexp.MustCompile(`^F(\d+): (.+)$`)
+	failureMark   = regexp.MustCompile(`(?m)^// Failure: (F\d+(?:, F\d+)*)\nfunc (?:\(\w+ \*\w+\) )?(\w+)\(`)
+	failureNumber = regexp.MustCompile(`F(\d+)`)
+)
+
+// failureTables returns the tables of docs/internals/failures.md, in the order of the numbers.
+func failureTables(root string) (string, error) {
+	titles, found, err := describedFailures(root)
+	if err != nil {
+		return "", err
+	}
+	if err := findTests(root, found); err != nil {
+		return "", err
+	}
+	tables := make([]string, 0, len(titles))
+	for title := range titles {
+		tables = append(tables, title)
+	}
+	slices.SortFunc(tables, func(a, b string) int { return cmp.Compare(titles[a][0].number, titles[b][0].number) })
+	var out strings.Builder
+	for i, title := range tables {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		fmt.Fprintf(&out, "## %s\n\n| | what fails | what you see, and what the library does | what you do | tests |\n|---|---|---|---|---|\n", title)
+		for _, f := range titles[title] {
+			fmt.Fprintf(&out, "| F%d | %s | %s | %s | %s |\n", f.number, f.how, f.result, cmp.Or(f.action, "–"), f.tests())
+		}
+	}
+	return out.String(), nil
+}
+
+// tests names up to three tests. Tests that provoke only this failure come first.
+func (f *wayToFail) tests() string {
+	all := slices.Concat(f.alone, f.amongOthers)
+	shown := all[:min(len(all), 3)]
+	text := strings.Join(shown, ", ")
+	if more := len(all) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return cmp.Or(text, "–")
+}
+
+// describedFailures reads the files that describe failures. It returns the failures of each table, and all by number.
+func describedFailures(root string) (titles map[string][]*wayToFail, found map[int]*wayToFail, err error) {
+	titles, found = make(map[string][]*wayToFail), make(map[int]*wayToFail)
+	err = eachGoFile(root, func(name, text string) error {
+		if filepath.Base(name) != failuresFile {
+			return nil
+		}
+		comment, _, _ := strings.Cut(text, "\npackage ")
+		comment = strings.ReplaceAll(strings.ReplaceAll(comment, "// ", ""), "//\n", "\n")
+		title := ""
+		for paragraph := range strings.SplitSeq(comment, "\n\n") {
+			if heading, is := strings.CutPrefix(paragraph, "# "); is {
+				title = strings.TrimSpace(heading)
+				continue
+			}
+			if title == "" {
+				continue
+			}
+			f, err := parseFailure(paragraph)
+			switch {
+			case err != nil:
+				return fmt.Errorf("%s: %w", name, err)
+			case f == nil:
+				continue
+			case found[f.number] != nil:
+				return fmt.Errorf("%s: F%d is described twice", name, f.number)
+			}
+			found[f.number] = f
+			titles[title] = append(titles[title], f)
+		}
+		return nil
+	})
+	return titles, found, err
+}
+
+// parseFailure returns the failure that a paragraph describes. It returns nil for an empty paragraph.
+func parseFailure(paragraph string) (*wayToFail, error) {
+	var f wayToFail
+	into := &f.how
+	for line := range strings.SplitSeq(strings.TrimSpace(paragraph), "\n") {
+		if begin := failureBegin.FindStringSubmatch(line); begin != nil {
+			f.number, _ = strconv.Atoi(begin[1])
+			line = begin[2]
+		} else if result, is := strings.CutPrefix(line, "Result: "); is {
+			into, line = &f.result, result
+		} else if action, is := strings.CutPrefix(line, "Action: "); is {
+			into, line = &f.action, action
+		}
+		*into = strings.TrimSpace(*into + " " + line)
+	}
+	if f.how == "" {
+		return nil, nil
+	}
+	if f.number == 0 || f.result == "" {
+		return nil, fmt.Errorf("a failure needs a number and a line that begins with Result: %.60q", paragraph)
+	}
+	return &f, nil
+}
+
+// findTests adds the names of the tests to the failures that they provoke.
+func findTests(root string, found map[int]*wayToFail) error {
+	err := eachGoFile(root, func(name, text string) error {
+		for _, mark := range failureMark.FindAllStringSubmatch(text, -1) {
+			numbers := failureNumber.FindAllStringSubmatch(mark[1], -1)
+			for _, match := range numbers {
+				number, _ := strconv.Atoi(match[1])
+				f := found[number]
+				switch {
+				case f == nil:
+					return fmt.Errorf("%s: no %s describes F%d", name, failuresFile, number)
+				case len(numbers) == 1:
+					f.alone = append(f.alone, mark[2])
+				default:
+					f.amongOthers = append(f.amongOthers, mark[2])
+				}
+			}
+		}
+		return nil
+	})
+	for _, f := range found {
+		slices.Sort(f.alone)
+		slices.Sort(f.amongOthers)
+	}
+	return err
+}
+
+// eachGoFile calls use with the name and the text of each Go file below root.
+func eachGoFile(root string, use func(name, text string) error) error {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", "build", "node_modules", "testdata"}, entry.Name()):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return use(path, string(text))
+	})
+}
