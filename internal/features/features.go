@@ -40,7 +40,7 @@ type Config struct {
 // Transactions is what transactional handlers need from the database. See transactional.Settings.
 type Transactions struct {
 	Begin        func(ctx context.Context) (Transaction, error)
-	ServersFault func(err error) (may, whole bool)
+	ServersFault func(err error) (possible, wholeServer bool)
 }
 
 // Transaction is a transaction of a handler. See transactional.Transaction.
@@ -166,11 +166,11 @@ type Set struct {
 	types    []func(t *engine.Type, settings TypeSettings) // each is called for each type, when the type is registered
 
 	// notify sends messages to the other processes. listen receives their messages until its context ends. Both are nil
-	// if no queue carries messages. heard is called for each received message. It returns true if it has handled the
+	// if no queue carries messages. handleMessage is called for each received message. It returns true if it has handled the
 	// message for a feature other than the queue.
-	notify func(ctx context.Context, messages []string) error
-	listen func(ctx context.Context)
-	heard  func(message string) bool
+	notify        func(ctx context.Context, messages []string) error
+	listen        func(ctx context.Context)
+	handleMessage func(message string) bool
 
 	beforeRun []func(ctx context.Context)
 	loops     []func(ctx context.Context)
@@ -183,9 +183,9 @@ var localQueue func() processlog.Queue
 var features []func(s *Set)
 
 // New makes an engine and attaches all features to it. The caller must close the engine.
-func New(ctx context.Context, cfg engine.Config, own Config) *Set {
+func New(ctx context.Context, cfg engine.Config, settings Config) *Set {
 	s := &Set{
-		Engine: engine.New(ctx, cfg), cfg: own,
+		Engine: engine.New(ctx, cfg), cfg: settings,
 		OpenBreakers: func() []observe.OpenBreaker { return nil },
 		Limited:      func() []observe.LimitedType { return nil },
 		LimitKey:     func(Limit, *processlog.Row) (string, bool, error) { return "", false, nil },
@@ -203,9 +203,9 @@ func New(ctx context.Context, cfg engine.Config, own Config) *Set {
 		Await: func(context.Context, processlog.ID, string) (processlog.Row, error) {
 			return processlog.Row{}, missing("Wait")
 		},
-		StopWaiting: func() {},
-		heard:       func(string) bool { return false },
-		Attempt:     func(context.Context, processlog.ID) error { return missing("single attempts") },
+		StopWaiting:   func() {},
+		handleMessage: func(string) bool { return false },
+		Attempt:       func(context.Context, processlog.ID) error { return missing("single attempts") },
 	}
 	for _, attach := range features {
 		attach(s)

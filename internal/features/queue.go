@@ -21,7 +21,7 @@ func init() {
 		s.beforeRun = append(s.beforeRun, q.BeforeRun)
 		listen := func(ctx context.Context) {
 			q.Queue.Listen(ctx, func(message string) {
-				if !s.heard(message) {
+				if !s.handleMessage(message) {
 					s.Engine.Notify(message)
 				}
 			})

@@ -21,12 +21,12 @@ func init() {
 		w.Carry(func(ctx context.Context, ids []processlog.ID) error {
 			return s.notify(ctx, []string{endsMessage(ids)})
 		}, s.listen)
-		s.heard = func(message string) bool {
-			ids, is := idsOf(message)
+		s.handleMessage = func(message string) bool {
+			ids, isEnds := idsOf(message)
 			for _, id := range ids {
 				w.Ended(id)
 			}
-			return is
+			return isEnds
 		}
 	})
 }
@@ -44,9 +44,9 @@ func endsMessage(ids []processlog.ID) string {
 }
 
 // idsOf returns the entries that a message is about. It returns false for a message that is not about ended entries.
-func idsOf(message string) (ids []processlog.ID, is bool) {
-	list, is := strings.CutPrefix(message, endsPrefix)
-	if !is {
+func idsOf(message string) (ids []processlog.ID, isEnds bool) {
+	list, isEnds := strings.CutPrefix(message, endsPrefix)
+	if !isEnds {
 		return nil, false
 	}
 	for word := range strings.SplitSeq(list, ",") {

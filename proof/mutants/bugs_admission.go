@@ -15,7 +15,7 @@ func ordering() []mutant {
 			name: "breaker-void-probe-kept", breaks: "G25",
 			what: "The breaker waits for ever for a probe that could not start.",
 			edits: []edit{
-				{"Breaker.ended", `$hear($a, $c, $nothing, nil)`, ``},
+				{"Breaker.attemptEnded", `$hear($a, $c, $nothing, nil)`, ``},
 			},
 			sees: tests("TestProbeThatTellsNothingIsFollowedByAnotherAfterTheSamePause"),
 		},
@@ -49,7 +49,7 @@ func ordering() []mutant {
 			name: "full-batch-waits", breaks: "G26",
 			what: "A full batch waits for more entries.",
 			edits: []edit{
-				{"calls.ripeIn", `if $found >= $batch {`, `if $found > 1<<20 {`},
+				{"batchCalls.remainingWait", `if $found >= $batch {`, `if $found > 1<<20 {`},
 			},
 			sees: tests("TestFullBatchDoesNotWait"),
 		},
@@ -83,7 +83,7 @@ func ordering() []mutant {
 			name: "turn-out-of-order", breaks: "G30",
 			what: "An entry of a key starts although an earlier one of that key is open.",
 			edits: []edit{
-				{"Ordering.look",
+				{"Ordering.checkOrder",
 					`if $l := $keyStates[$key]; $first == $id && !$taken && $known == $asked[$key] {`,
 					`if $l := $keyStates[$key]; !$taken && $known == $asked[$key] {`},
 				{"Ordering.blocked",
@@ -97,7 +97,7 @@ func ordering() []mutant {
 			name: "turn-beside-a-lease", breaks: "G30",
 			what: "The first entry of a key starts although a later one is already running.",
 			edits: []edit{
-				{"Ordering.look",
+				{"Ordering.checkOrder",
 					`if $l := $keyStates[$key]; $first == $id && !$taken && $known == $asked[$key] {`,
 					`if $l := $keyStates[$key]; $first == $id && $known == $asked[$key] {`},
 			},
@@ -138,7 +138,7 @@ $orderAsGiven($joining)`,
 			name: "turn-passes-untold", breaks: "G30",
 			what: "An entry that ends does not start the next one of its key.",
 			edits: []edit{
-				{"Ordering.rest",
+				{"Ordering.attemptOver",
 					`$follow($nextEntry{$businessType: $turnBusinessType, $id: $next, $behind: $position})
 } else {
 	$add($position)`,

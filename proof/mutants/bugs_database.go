@@ -67,7 +67,7 @@ func surviving() []mutant {
 	return $peekInterval
 }`,
 					``},
-				{"Detector.verify",
+				{"Detector.verifyClaimed",
 					`if $err := $Lost(); $err != nil {
 	return $err
 }`,
@@ -83,7 +83,7 @@ func surviving() []mutant {
 					`if $stops {
 	$Claimed, $Hold = $verify, $Lost
 }`,
-					`w.Claimed, w.Hold = d.verify, d.Lost`},
+					`w.Claimed, w.Hold = d.verifyClaimed, d.Lost`},
 			},
 			sees: tests("TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported"),
 		},
@@ -108,7 +108,7 @@ func surviving() []mutant {
 }`,
 					`return // no id to ask for
 }
-d.remembered.sawRows([]processlog.Row{{ID: r.ID, IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, Token: processlog.NewToken()}}, time.Now())`},
+d.versions.sawRows([]processlog.Row{{ID: r.ID, IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, Token: processlog.NewToken()}}, time.Now())`},
 			},
 			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "500"),
 		},

@@ -113,11 +113,11 @@ func operating() []mutant {
 			name: "case-forgets-the-late-batch", breaks: "G31",
 			what: "The same case is wrong where the whole batch timed out before the entry ran alone.",
 			edits: []edit{
-				{"calls.again",
+				{"batchCalls.rerunAlone",
 					`if $timedOut {
 	$note($a)`,
 					`if false {
-	c.b.note(a)`},
+	c.b.noteTimeout(a)`},
 			},
 			sees: tests("TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned"),
 		},

@@ -102,7 +102,7 @@ case $row == nil:`},
 			name: "unknown-handler-commit-fails", breaks: "G5",
 			what: "A handler whose COMMIT got no answer counts as a failed attempt.",
 			edits: []edit{
-				{"Transactions.committed",
+				{"Transactions.resultOfCommit",
 					`case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`,
 					`return engine.Result{Err: $err}
 case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`},
@@ -140,7 +140,7 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			name: "unknown-handler-commit-succeeds", breaks: "G6",
 			what: "A handler whose COMMIT got no answer counts as a success.",
 			edits: []edit{
-				{"Transactions.committed",
+				{"Transactions.resultOfCommit",
 					`case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`,
 					`return engine.Result{Settled: true}
 case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`},
@@ -171,7 +171,7 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			name: "server-fault-counts", breaks: "G7",
 			what: "A lock timeout or a full disk costs a transactional handler an attempt.",
 			edits: []edit{
-				{"settling.settle",
+				{"attemptTx.storeSuccess",
 					`if $may, $whole := $serversFault(usererr.Safe($err)); $may && $ended() == nil {`,
 					`if $may, $whole := $serversFault(usererr.Safe($err)); $may && a == nil {`},
 			},
@@ -202,7 +202,7 @@ $after = $backoff($v, max(1, $attempt()-1))`},
 			name: "batch-failure-spreads", breaks: "G7",
 			what: "A batch without a verdict counts as a failure of each of its entries.",
 			edits: []edit{
-				{"calls.run",
+				{"batchCalls.runBatch",
 					`case !$whole:
 	$again($a, $timedOut)`,
 					`case !$whole:

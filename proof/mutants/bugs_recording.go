@@ -45,7 +45,7 @@ return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID
 			name: "slow-commit-not-polled", breaks: "G1",
 			what: "A commit that nobody reports is polled for during its first second only.",
 			edits: []edit{
-				{"Poller.again", `return $t.next.Sub($t.at) <= pollFor`, `return $t.polls < len(pollAfter)`},
+				{"Poller.scheduleNext", `return $t.nextPoll.Sub($t.sentAt) <= pollLimit`, `return $t.polls < len(firstPolls)`},
 			},
 			sees: tests("TestCommitIsPolledForDuringAMinuteAndForAllThatWaitAtOnce"),
 		},
@@ -78,7 +78,7 @@ return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID
 			edits: []edit{
 				{"freshCalls",
 					`$left int`,
-					`left int
+					`freeSeats int
 }
 
 type unread struct {

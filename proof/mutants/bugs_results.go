@@ -66,7 +66,7 @@ func resulting() []mutant {
 			name: "older-read-answers", breaks: "G39",
 			what: "A read that began before a Wait answers it, so the caller does not find an entry that has committed.",
 			edits: []edit{
-				{"Waiting.answer", `if !c.asked || !$ended {`, `if !ended {`},
+				{"Waiting.answerCallsLocked", `if !c.readBegun || !$ended {`, `if !ended {`},
 			},
 			sees: tests("TestOlderReadAnswersNoLaterWait"),
 		},
@@ -74,7 +74,7 @@ func resulting() []mutant {
 			name: "answer-of-another-entry", breaks: "G39",
 			what: "All callers whose entries are read together get the row of the first entry.",
 			edits: []edit{
-				{"Waiting.read", `row, $exists := $found[id]`, `row, exists := found[ids[0]]`},
+				{"Waiting.readEntries", `row, $exists := $found[id]`, `row, exists := found[ids[0]]`},
 			},
 			sees: selection{}.and(simulation, "300"),
 		},
@@ -82,7 +82,7 @@ func resulting() []mutant {
 			name: "end-here-is-not-told", breaks: "G39",
 			what: "A caller learns of an end in its own process only by the next read.",
 			edits: []edit{
-				{"Waiting.Ended", `if !w.some.Load() {`, `if true {`},
+				{"Waiting.Ended", `if !w.hasCallers.Load() {`, `if true {`},
 			},
 			sees: tests("TestEndInThisProcessIsSeenAtOnce", "TestEndInAnotherProcessIsPublished"),
 		},
@@ -90,7 +90,7 @@ func resulting() []mutant {
 			name: "reads-drift-apart", breaks: "G39",
 			what: "Entries are read at times of their own, so a thousand callers cost hundreds of statements a round.",
 			edits: []edit{
-				{"Waiting.after", `return w.start.Add($now.Sub(w.start).Truncate($pause) + $pause)`, `return now.Add(pause)`},
+				{"Waiting.nextReadAt", `return w.startedAt.Add($now.Sub(w.startedAt).Truncate($pause) + $pause)`, `return now.Add(pause)`},
 			},
 			sees: tests("TestThousandWaitsCostTwoStatementsARound"),
 		},
@@ -98,7 +98,7 @@ func resulting() []mutant {
 			name: "call-in-the-transaction", breaks: "G40",
 			what: "The transaction is open during the call, and holds a connection.",
 			edits: []edit{
-				{"Transactions.call", `err := handler($a.Context(), $t.beginOnce, &$a.Row)`, `_, _ = t.begin()
+				{"Transactions.runCall", `err := handler($a.Context(), $t.beginOnce, &$a.Row)`, `_, _ = t.beginTx()
 err := handler(a.Context(), func() (Transaction, error) { return t.tx, nil }, &a.Row)`},
 			},
 			sees: tests("TestCallNeedsNoConnectionOfItsOwn"),
@@ -107,7 +107,7 @@ err := handler(a.Context(), func() (Transaction, error) { return t.tx, nil }, &a
 			name: "late-call-is-free", breaks: "G40",
 			what: "An attempt whose call used up the timeout costs nothing, so the partner is called without end.",
 			edits: []edit{
-				{"Transactions.call", `case $t.failed != nil && $a.Context().Err() != nil:`, `case t.failed != nil && false:`},
+				{"Transactions.runCall", `case $t.beginErr != nil && $a.Context().Err() != nil:`, `case t.beginErr != nil && false:`},
 			},
 			sees: tests("TestCallThatTakesTooLongIsAFailure"),
 		},
@@ -115,8 +115,8 @@ err := handler(a.Context(), func() (Transaction, error) { return t.tx, nil }, &a
 			name: "then-commits-without-success", breaks: "G40",
 			what: "The writes of then stay although the entry had moved on.",
 			edits: []edit{
-				{"settling.settle", `return engine.Result{Err: $err, Moved: $err == errMoved}`, `_ = t.tx.Commit()
-return engine.Result{Err: err, Moved: err == errMoved}`},
+				{"attemptTx.storeSuccess", `return engine.Result{Err: $err, Moved: $err == errEntryChanged}`, `_ = t.tx.Commit()
+return engine.Result{Err: err, Moved: err == errEntryChanged}`},
 			},
 			sees: tests("TestCallThatLostItsEntryHasNoEffect").and(simulation, "300"),
 		},

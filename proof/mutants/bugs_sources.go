@@ -134,7 +134,7 @@ $settle($works, $items)`},
 			name: "slots-by-this-clock", breaks: "G23",
 			what: "Slots follow the clock of the process instead of the database's.",
 			edits: []edit{
-				{"Calendar.round",
+				{"Calendar.runRound",
 					`$read := time.Now()`,
 					`$read := time.Now()
 now = $read`},

@@ -15,19 +15,19 @@ import (
 // names this process. scrub removes confidential data from an error's text.
 func Attach(e *engine.Engine, instance string, scrub func(text string) string) {
 	e.Settle(func(s *engine.Settlement) {
-		s.Failed = func(a *engine.Attempt, end engine.Result, o processlog.Outcome) *processlog.FailedAttempt {
-			v := verdictOf(&a.Row, end, &o)
+		s.Failed = func(a *engine.Attempt, result engine.Result, o processlog.Outcome) *processlog.FailedAttempt {
+			v := verdictOf(&a.Row, result, &o)
 			if v == "" {
 				return nil
 			}
-			why := o.LastError
+			errText := o.LastError
 			if v == processlog.AttemptInterrupted { // The entry keeps the error of an earlier attempt.
-				why = usererr.Text(end.Err)
+				errText = usererr.Text(result.Err)
 			}
 			return &processlog.FailedAttempt{
 				Epoch: a.Row.Epoch, Number: a.Row.Attempt(), Compensating: a.Row.State == processlog.Compensating, Verdict: v, TimedOut: o.TimedOut,
 				LostLeases: engine.LostLeases(&a.Row), Instance: instance, DueAt: a.Row.NextAt, StartedAt: a.Row.NextAt.Add(-a.Row.DueIn),
-				Trace: traceOf(a), Took: a.Took().Truncate(time.Millisecond), Error: processlog.FitError(scrub(why)),
+				Trace: traceOf(a), Took: a.Took().Truncate(time.Millisecond), Error: processlog.FitError(scrub(errText)),
 			}
 		}
 	})
@@ -44,21 +44,21 @@ func traceOf(a *engine.Attempt) string {
 
 // verdictOf returns what follows from an attempt, or "" if the attempt did not fail. A handler that snoozes has not
 // failed, unless it exceeded its timeout.
-func verdictOf(row *processlog.Row, end engine.Result, o *processlog.Outcome) processlog.AttemptVerdict {
-	asked := verdict.Of(end.Err).Kind
+func verdictOf(row *processlog.Row, result engine.Result, o *processlog.Outcome) processlog.AttemptVerdict {
+	kind := verdict.Of(result.Err).Kind
 	counted := o.ProcessCount != row.ProcessCount || o.CompensateCount != row.CompensateCount
 	switch {
-	case end.Err == nil:
+	case result.Err == nil:
 		return processlog.AttemptCrashed
-	case end.Interrupted():
+	case result.Interrupted():
 		return processlog.AttemptInterrupted
-	case asked == verdict.KindSnooze && !counted && !o.TimedOut:
+	case kind == verdict.KindSnooze && !counted && !o.TimedOut:
 		return ""
 	case !counted:
 		return processlog.AttemptWaits
 	case o.To != processlog.Dead && (o.To != processlog.Compensating || row.State == processlog.Compensating):
 		return processlog.AttemptFailed
-	case asked == verdict.KindPermanent:
+	case kind == verdict.KindPermanent:
 		return processlog.AttemptPermanent
 	}
 	return processlog.AttemptExhausted

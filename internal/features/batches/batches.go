@@ -32,22 +32,22 @@ type Settings struct {
 type Batches struct {
 	e *engine.Engine
 
-	mu   sync.Mutex                   // guards late
-	late map[*engine.Attempt]struct{} // attempts whose batch timed out
+	mu       sync.Mutex                   // guards timedOut
+	timedOut map[*engine.Attempt]struct{} // attempts whose batch timed out
 }
 
 // New makes the batches of an engine.
 func New(e *engine.Engine) *Batches {
-	b := &Batches{e: e, late: make(map[*engine.Attempt]struct{})}
+	b := &Batches{e: e, timedOut: make(map[*engine.Attempt]struct{})}
 	e.Settle(func(s *engine.Settlement) {
 		s.Prepare = func(a *engine.Attempt, o *processlog.Outcome) {
-			if a.Type.Grouped() && b.wasLate(a) {
-				markLate(a, o)
+			if a.Type.Grouped() && b.takeTimedOut(a) {
+				markTimedOut(a, o)
 			}
 		}
 		s.Dropped = func(a *engine.Attempt) {
 			if a.Type.Grouped() {
-				b.wasLate(a)
+				b.takeTimedOut(a)
 			}
 		}
 	})
@@ -56,13 +56,15 @@ func New(e *engine.Engine) *Batches {
 
 // Attach makes each call of a type's handler take several entries.
 func (b *Batches) Attach(t *engine.Type, s Settings) {
-	t.Run = func(ctx context.Context, row *processlog.Row) error { return only(s.call(ctx, []*processlog.Row{row})) }
-	t.Group(&calls{settings: s, lingering: lingering{wait: s.Wait, batch: s.Size}, b: b, e: b.e, t: t})
+	t.Run = func(ctx context.Context, row *processlog.Row) error {
+		return singleVerdict(s.call(ctx, []*processlog.Row{row}))
+	}
+	t.Group(&batchCalls{settings: s, lingerState: lingerState{wait: s.Wait, batchSize: s.Size}, b: b, e: b.e, t: t})
 }
 
-// calls makes the handler calls of one type. It implements engine.Grouping.
-type calls struct {
-	lingering
+// batchCalls makes the handler calls of one type. It implements engine.Grouping.
+type batchCalls struct {
+	lingerState
 	settings Settings
 
 	b *Batches
@@ -71,11 +73,11 @@ type calls struct {
 }
 
 // Seats returns how many entries one call takes at most.
-func (c *calls) Seats() int { return max(1, c.batch) }
+func (c *batchCalls) Seats() int { return max(1, c.batchSize) }
 
 // Company returns which entries may share a call with an entry that has lost the given number of leases. A compensation
 // always runs alone. Suspects do not share a call with entries that have lost no lease.
-func (c *calls) Company(state processlog.State, lost int) engine.Company {
+func (c *batchCalls) Company(state processlog.State, lost int) engine.Company {
 	switch {
 	case state == processlog.Compensating, lost >= aloneAfter:
 		return engine.Alone
@@ -86,26 +88,26 @@ func (c *calls) Company(state processlog.State, lost int) engine.Company {
 }
 
 // Start begins one call for several attempts.
-func (c *calls) Start(batch []*engine.Attempt) {
+func (c *batchCalls) Start(batch []*engine.Attempt) {
 	c.t.Joined(batch)
-	go c.run(batch)
+	go c.runBatch(batch)
 }
 
-// run runs a batch under one context of its own, so that the end of one entry's attempt does not fail the others.
+// runBatch runs a batch under one context of its own, so that the end of one entry's attempt does not fail the others.
 //
 // If the handler does not return one verdict for each entry, the call costs no attempt. Every entry then runs again
 // alone, and that run counts.
-func (c *calls) run(batch []*engine.Attempt) {
+func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 	var verdicts []error
-	called, whole := false, false
+	called, complete := false, false
 	ctx, cancel := c.e.HandlerContext(c.t)
-	// whole stays false if the handler calls runtime.Goexit, or if Run stops before the handler starts. The deferred
+	// complete stays false if the handler calls runtime.Goexit, or if Run stops before the handler starts. The deferred
 	// function handles all entries in these cases too.
 	defer func() {
 		timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout)
-		c.t.CallEnded(batch, verdicts, whole, context.Cause(ctx))
+		c.t.CallEnded(batch, verdicts, complete, context.Cause(ctx))
 		cancel()
-		if whole {
+		if complete {
 			engine.ShareSlot(batch, 1) // The first settled entry frees the slot of the call.
 		} else {
 			c.e.RenewLapsed(c.t, batch)
@@ -115,8 +117,8 @@ func (c *calls) run(batch []*engine.Attempt) {
 			switch {
 			case !called: // Run is ending.
 				c.e.Finish(a, engine.Result{Err: processlog.ErrStopping, Unstarted: true})
-			case !whole:
-				c.again(a, timedOut)
+			case !complete:
+				c.rerunAlone(a, timedOut)
 			case verdicts == nil:
 				c.e.Finish(a, engine.Result{})
 			default:
@@ -131,17 +133,17 @@ func (c *calls) run(batch []*engine.Attempt) {
 	}
 	failpoint.Reach(failpoint.BatchStarted)
 	if called = !c.e.Stopping(); called {
-		verdicts, whole = c.judge(ctx, rows)
+		verdicts, complete = c.callHandler(ctx, rows)
 	}
 }
 
-// judge calls the handler. If verdicts is nil, all entries have succeeded. The result whole reports whether there is a
+// callHandler calls the handler. If verdicts is nil, all entries have succeeded. The result complete reports whether there is a
 // verdict for each entry.
-func (c *calls) judge(ctx context.Context, rows []*processlog.Row) (verdicts []error, whole bool) {
+func (c *batchCalls) callHandler(ctx context.Context, rows []*processlog.Row) (verdicts []error, complete bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.e.Log.Warn("compensator: batch handler panicked; its entries run alone", "type", c.t.Name, "panic", usererr.PanicText(p))
-			whole = false
+			complete = false
 		}
 	}()
 	verdicts = c.settings.call(ctx, rows)
@@ -168,18 +170,18 @@ func (s *Settings) call(ctx context.Context, rows []*processlog.Row) []error {
 	return copies
 }
 
-// The method again runs an entry of a failed batch alone. If the entry may not run any more, it ends the attempt
-// instead. timedOut says whether the batch timed out, and so may have done its work.
-func (c *calls) again(a *engine.Attempt, timedOut bool) {
+// rerunAlone runs an entry of a failed batch alone. If the entry may not run any more, rerunAlone ends its attempt
+// instead. timedOut says whether the batch timed out. A batch that timed out may have done its work.
+func (c *batchCalls) rerunAlone(a *engine.Attempt, timedOut bool) {
 	if timedOut {
-		c.b.note(a)
+		c.b.noteTimeout(a)
 	}
 	if cause := c.e.Over(a); cause != nil {
 		c.e.Finish(a, engine.Result{Err: cause, Cause: cause})
 		return
 	}
 	if !c.t.Readmit(a) {
-		c.e.Finish(a, engine.Result{Err: verdict.Soon(errShut)}) // A handler was called under this lease, so settle the entry instead of giving it back (G4, one history).
+		c.e.Finish(a, engine.Result{Err: verdict.Soon(errNotAdmitted)}) // A handler was called under this lease, so settle the entry instead of giving it back (G4, one history).
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
@@ -187,25 +189,25 @@ func (c *calls) again(a *engine.Attempt, timedOut bool) {
 	c.e.RunAlone(a)
 }
 
-// note remembers that the batch of an attempt timed out.
-func (b *Batches) note(a *engine.Attempt) {
+// noteTimeout remembers that the batch of an attempt timed out.
+func (b *Batches) noteTimeout(a *engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.late[a] = struct{}{}
+	b.timedOut[a] = struct{}{}
 }
 
-// wasLate reports whether the batch of an attempt timed out. It also forgets the attempt.
-func (b *Batches) wasLate(a *engine.Attempt) bool {
+// takeTimedOut reports whether the batch of an attempt timed out. It also forgets the attempt.
+func (b *Batches) takeTimedOut(a *engine.Attempt) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, late := b.late[a]
-	delete(b.late, a)
-	return late
+	_, timedOut := b.timedOut[a]
+	delete(b.timedOut, a)
+	return timedOut
 }
 
-// markLate completes the outcome of an entry that has run alone after its batch timed out. The batch may have done its
-// work, so markLate notes in the outcome that the effect is unknown.
-func markLate(a *engine.Attempt, o *processlog.Outcome) {
+// markTimedOut completes the outcome of an entry that has run alone after its batch timed out. The batch may have done its
+// work, so markTimedOut notes in the outcome that the effect is unknown.
+func markTimedOut(a *engine.Attempt, o *processlog.Outcome) {
 	if o.TimedOut || o.EndedBy == processlog.EndedByHandler {
 		return
 	}
@@ -224,12 +226,12 @@ func markLate(a *engine.Attempt, o *processlog.Outcome) {
 // errNoVerdict ends the first call of an entry whose batch had no verdict. The entry runs again alone.
 var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
 
-// errShut ends the attempt of an entry whose batch had no verdict, if the entry may not run alone now. For example, the
+// errNotAdmitted ends the attempt of an entry whose batch had no verdict, if the entry may not run alone now. For example, the
 // failure of the batch has opened the type's breaker.
-var errShut = errors.New("compensator: the batch came to no verdict, and its type may start nothing now; its entries wait")
+var errNotAdmitted = errors.New("compensator: the batch came to no verdict, and its type may start nothing now; its entries wait")
 
-// This function returns the verdict of a batch with one entry.
-func only(verdicts []error) error {
+// singleVerdict returns the verdict of a batch with one entry.
+func singleVerdict(verdicts []error) error {
 	switch {
 	case verdicts == nil:
 		return nil

@@ -11,17 +11,17 @@ import (
 // Failure: F107
 func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &lingering{wait: 20 * time.Second, batch: 3}
-		begins, _ := l.begin(time.Now())
+		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
+		begins, _ := l.beginLook(time.Now())
 		require.True(t, begins, "the first is looked at: there may be more")
-		l.looked()
+		l.endLook()
 		require.False(t, l.Due())
-		begins, next := l.begin(time.Now())
+		begins, next := l.beginLook(time.Now())
 		require.False(t, begins)
-		require.Equal(t, lookPause(20*time.Second), time.Until(next))
+		require.Equal(t, lookInterval(20*time.Second), time.Until(next))
 		require.False(t, l.Due())
 		require.True(t, l.Due())
-		begins, _ = l.begin(time.Now())
+		begins, _ = l.beginLook(time.Now())
 		require.True(t, begins, "three were heard of")
 	})
 }
@@ -30,12 +30,12 @@ func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 // be put off.
 func TestClaimOfAFullBatchIsFollowedByALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &lingering{wait: 20 * time.Second, batch: 3}
-		l.looked()
-		begins, _ := l.begin(time.Now())
+		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
+		l.endLook()
+		begins, _ := l.beginLook(time.Now())
 		require.False(t, begins)
 		l.More()
-		begins, _ = l.begin(time.Now())
+		begins, _ = l.beginLook(time.Now())
 		require.True(t, begins)
 	})
 }

@@ -22,8 +22,8 @@ type Settings struct {
 	Pause time.Duration // first pause before a probe
 }
 
-// mostPause limits the pause after failed probes, unless Settings.Pause is longer.
-const mostPause = time.Minute
+// maxPause limits the pause after failed probes, unless Settings.Pause is longer.
+const maxPause = time.Minute
 
 // Breaker stops the claims of one type in this process while the handler's dependency is down.
 //
@@ -34,15 +34,15 @@ const mostPause = time.Minute
 type Breaker struct {
 	Settings
 	businessType string
-	opened       func(observe.OpenBreaker) // called without the mutex
-	closed       func(observe.OpenBreaker) // called without the mutex
+	notifyOpened func(observe.OpenBreaker) // called without the mutex
+	notifyClosed func(observe.OpenBreaker) // called without the mutex
 
 	// A caller may hold the lock of the type's slots when it locks mu. So never lock the slots while you hold mu. mu
 	// guards the fields below.
 	mu         sync.Mutex
 	latest     []lastCall // last calls of at most Settings.Of entries, the oldest first
 	generation int        // number of times the breaker has opened and closed; reports of calls from an earlier generation are ignored
-	open       *observe.OpenBreaker
+	openState  *observe.OpenBreaker
 	probing    bool // a probe is running
 	calls      map[*engine.Attempt]*call
 }
@@ -58,17 +58,17 @@ type call struct {
 	number     uint32 // number of the call within its attempt; see engine.Admission.Stuck
 	generation int
 	probe      bool
-	told       bool
+	reported   bool
 }
 
 // report is what a call shows about the handler's dependency.
 type report int
 
 const (
-	nothing  report = iota // the call was interrupted, or the library or its database failed
-	up                     // the dependency answered, perhaps with an error about the entry itself
-	down                   // the dependency did not answer
-	uncalled               // the handler was not called, or could not decode the content
+	reportNothing  report = iota // the call was interrupted, or the library or its database failed
+	reportUp                     // the dependency answered, perhaps with an error about the entry itself
+	reportDown                   // the dependency did not answer
+	reportUncalled               // the handler was not called, or could not decode the content
 )
 
 // Attach gives a type a breaker.
@@ -76,20 +76,20 @@ func Attach(e *engine.Engine, t *engine.Type, s Settings) *Breaker {
 	b := &Breaker{
 		Settings: s, businessType: t.Name, calls: make(map[*engine.Attempt]*call),
 		// Wake the scanner, which sleeps until the next entry is due and does not know about the new pause.
-		opened: func(open observe.OpenBreaker) {
+		notifyOpened: func(open observe.OpenBreaker) {
 			e.Problems.Complain("the breaker of "+open.BusinessType+" has opened: its entries wait here", open.Err, "probe_at", open.ProbeAt)
 			engine.Tell(e.Base, e.Observer.BreakerOpened, open)
 			e.Wake()
 		},
-		closed: func(open observe.OpenBreaker) {
+		notifyClosed: func(open observe.OpenBreaker) {
 			e.Log.Info("compensator: a breaker has closed: its entries run again", "type", open.BusinessType, "after", time.Since(open.Since).Round(time.Millisecond))
 			engine.Tell(e.Base, e.Observer.BreakerClosed, open)
 			e.Wake()
 		},
 	}
 	t.Admit(func(a *engine.Admission) {
-		a.Room, a.RoomAt, a.Admit, a.Joined, a.Readmit = b.room, b.probeAt, b.admit, b.joined, b.readmit
-		a.CallEnded, a.Ended, a.Stuck, a.RunBegins = b.callEnded, b.ended, b.stuck, b.reset
+		a.Room, a.RoomAt, a.Admit, a.Joined, a.Readmit = b.room, b.probeAt, b.admit, b.shareCall, b.readmit
+		a.CallEnded, a.Ended, a.Stuck, a.RunBegins = b.callEnded, b.attemptEnded, b.handlerStuck, b.reset
 	})
 	return b
 }
@@ -103,7 +103,7 @@ func (b *Breaker) reset() {
 
 func (b *Breaker) setLocked(open *observe.OpenBreaker) {
 	b.generation++
-	b.open, b.probing = open, false
+	b.openState, b.probing = open, false
 	b.latest = nil
 }
 
@@ -116,9 +116,9 @@ func (b *Breaker) room() int {
 
 func (b *Breaker) roomLocked() int {
 	switch {
-	case b.open == nil:
+	case b.openState == nil:
 		return engine.Unlimited
-	case b.probing || time.Now().Before(b.open.ProbeAt):
+	case b.probing || time.Now().Before(b.openState.ProbeAt):
 		return 0
 	}
 	return 1
@@ -136,7 +136,7 @@ func (b *Breaker) probeAt() time.Time {
 func (b *Breaker) Current() *observe.OpenBreaker {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.open
+	return b.openState
 }
 
 // admit lets only as many claimed attempts start as roomLocked allows. The breaker may have opened during a claim, and
@@ -145,9 +145,9 @@ func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, refused []*engine
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := min(len(attempts), b.roomLocked())
-	b.probing = b.probing || b.open != nil && n > 0
+	b.probing = b.probing || b.openState != nil && n > 0
 	for _, a := range attempts[:n] {
-		b.calls[a] = &call{number: 1, generation: b.generation, probe: b.open != nil}
+		b.calls[a] = &call{number: 1, generation: b.generation, probe: b.openState != nil}
 	}
 	return attempts[:n:n], attempts[n:]
 }
@@ -157,15 +157,15 @@ func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, refused []*engine
 func (b *Breaker) readmit(a *engine.Attempt) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.open != nil {
+	if b.openState != nil {
 		return false
 	}
 	b.calls[a] = &call{number: 2, generation: b.generation}
 	return true
 }
 
-// joined makes the attempts of a batch share one call.
-func (b *Breaker) joined(batch []*engine.Attempt) {
+// shareCall makes the attempts of a batch share one call.
+func (b *Breaker) shareCall(batch []*engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, a := range batch[1:] {
@@ -173,18 +173,18 @@ func (b *Breaker) joined(batch []*engine.Attempt) {
 	}
 }
 
-// ended handles the end of an attempt.
-func (b *Breaker) ended(a *engine.Attempt, r engine.Result) {
-	c := b.take(a)
+// attemptEnded handles the end of an attempt.
+func (b *Breaker) attemptEnded(a *engine.Attempt, r engine.Result) {
+	c := b.takeCall(a)
 	if r.Unstarted {
-		b.hear(a, c, nothing, nil)
+		b.applyReport(a, c, reportNothing, nil)
 		return
 	}
-	b.hear(a, c, reportOf(r.Err, r.Cause).about(a), r.Err)
+	b.applyReport(a, c, reportOf(r.Err, r.Cause).discountOverdue(a), r.Err)
 }
 
-// take removes and returns the call of an attempt that has ended.
-func (b *Breaker) take(a *engine.Attempt) *call {
+// takeCall removes and returns the call of an attempt that has ended.
+func (b *Breaker) takeCall(a *engine.Attempt) *call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.calls[a]
@@ -193,14 +193,14 @@ func (b *Breaker) take(a *engine.Attempt) *call {
 }
 
 // callEnded handles the end of a batch's call, before the attempts of the batch end.
-func (b *Breaker) callEnded(batch []*engine.Attempt, verdicts []error, whole bool, cause error) {
-	report, why := batchReport(verdicts, whole, cause)
-	b.hear(batch[0], b.callOf(batch[0], 1), report.about(batch...), why)
+func (b *Breaker) callEnded(batch []*engine.Attempt, verdicts []error, complete bool, cause error) {
+	report, reason := batchReport(verdicts, complete, cause)
+	b.applyReport(batch[0], b.callOf(batch[0], 1), report.discountOverdue(batch...), reason)
 }
 
-// When a handler has not returned after its timeout, stuck reports that the dependency is down.
-func (b *Breaker) stuck(a *engine.Attempt, number uint32) {
-	b.hear(a, b.callOf(a, number), down, processlog.ErrTimeout)
+// handlerStuck reports that the dependency is down, because a handler has not returned after its timeout.
+func (b *Breaker) handlerStuck(a *engine.Attempt, number uint32) {
+	b.applyReport(a, b.callOf(a, number), reportDown, processlog.ErrTimeout)
 }
 
 // callOf returns the call of an attempt, or nil if that call is over.
@@ -213,46 +213,46 @@ func (b *Breaker) callOf(a *engine.Attempt, number uint32) *call {
 	return nil
 }
 
-// hear applies the report of a call. It ignores later reports of the same call.
-func (b *Breaker) hear(a *engine.Attempt, c *call, r report, why error) {
+// applyReport applies the report of a call. It ignores later reports of the same call.
+func (b *Breaker) applyReport(a *engine.Attempt, c *call, r report, reason error) {
 	b.mu.Lock()
-	if c == nil || c.told || c.generation != b.generation {
+	if c == nil || c.reported || c.generation != b.generation {
 		b.mu.Unlock()
 		return
 	}
-	c.told = true
-	before := b.open
+	c.reported = true
+	oldState := b.openState
 	switch {
-	case r == uncalled: // Let the next call be the probe. Another pause would delay all entries that could run.
+	case r == reportUncalled: // Let the next call be the probe. Another pause would delay all entries that could run.
 		b.probing = b.probing && !c.probe
-	case c.probe && r == up:
+	case c.probe && r == reportUp:
 		b.setLocked(nil)
 	case c.probe:
-		b.reopenLocked(r, why)
-	case r != nothing && b.countLocked(a.Row.ID, r == down):
-		b.openLocked(observe.OpenBreaker{BusinessType: b.businessType, Since: time.Now(), Err: why}, b.Pause)
+		b.reopenLocked(r, reason)
+	case r != reportNothing && b.countLocked(a.Row.ID, r == reportDown):
+		b.openLocked(observe.OpenBreaker{BusinessType: b.businessType, Since: time.Now(), Err: reason}, b.Pause)
 	}
-	after := b.open
+	newState := b.openState
 	b.mu.Unlock()
 	switch {
-	case after != before && after != nil:
-		b.opened(*after)
-	case after != before:
-		b.closed(*before)
+	case newState != oldState && newState != nil:
+		b.notifyOpened(*newState)
+	case newState != oldState:
+		b.notifyClosed(*oldState)
 	}
 }
 
-// reopenLocked starts the next pause after a probe. The pause doubles, up to mostPause, if the probe found the
+// reopenLocked starts the next pause after a probe. The pause doubles, up to maxPause, if the probe found the
 // dependency down. It stays the same if the probe showed nothing.
-func (b *Breaker) reopenLocked(r report, why error) {
-	next := *b.open
-	if r == down {
+func (b *Breaker) reopenLocked(r report, reason error) {
+	next := *b.openState
+	if r == reportDown {
 		next.Probes++
-		next.Err = why
+		next.Err = reason
 	}
 	pause := b.Pause
 	for range next.Probes {
-		pause = min(2*pause, max(mostPause, b.Pause))
+		pause = min(2*pause, max(maxPause, b.Pause))
 	}
 	b.openLocked(next, pause)
 }
@@ -282,11 +282,11 @@ func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 	return failed && len(b.latest) == b.Of && float64(failures) >= b.Share*float64(b.Of)-1e-9
 }
 
-// After the MaxWait of an entry, an outage of the dependency counts as a failure of the entry. For a batch with such an
-// entry, about turns the report down into up, so that the breaker does not delay the entry's end.
-func (r report) about(attempts ...*engine.Attempt) report {
-	if r == down && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.HadItsTime(&a.Row) }) {
-		return up
+// discountOverdue returns reportUp instead of reportDown if an attempt's entry is older than its MaxWait. From then on, an
+// outage of the dependency counts as a failure of the entry, and an open breaker would delay the entry's end.
+func (r report) discountOverdue(attempts ...*engine.Attempt) report {
+	if r == reportDown && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.HadItsTime(&a.Row) }) {
+		return reportUp
 	}
 	return r
 }
@@ -297,39 +297,39 @@ func reportOf(err, cause error) report {
 	j := verdict.JudgementOf(err)
 	switch {
 	case err == nil:
-		return up
+		return reportUp
 	case j.Uncalled:
-		return uncalled
+		return reportUncalled
 	case j.Library, errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
-		return nothing
+		return reportNothing
 	case errors.Is(cause, processlog.ErrTimeout):
-		return down
+		return reportDown
 	case cause != nil:
-		return nothing // Run stops, the lease is lost, or the entry was cancelled. In these cases the handler's error says nothing about the dependency.
+		return reportNothing // Run stops, the lease is lost, or the entry was cancelled. In these cases the handler's error says nothing about the dependency.
 	case j.Verdict == observe.Unavailable:
-		return down
+		return reportDown
 	}
-	return up
+	return reportUp
 }
 
-// batchReport returns what the call of a batch shows about the dependency. If the dependency was up for one entry, the
-// report is up. If the batch did not return one verdict for each entry, only a timeout counts as down.
-func batchReport(verdicts []error, whole bool, cause error) (r report, why error) {
+// batchReport returns what the call of a batch shows about the dependency. If the dependency answered for one
+// entry, the result is reportUp. If the batch did not return one verdict for each entry, only a timeout returns reportDown.
+func batchReport(verdicts []error, complete bool, cause error) (r report, reason error) {
 	switch {
-	case !whole && errors.Is(cause, processlog.ErrTimeout):
-		return down, processlog.ErrTimeout
-	case !whole:
-		return nothing, nil
+	case !complete && errors.Is(cause, processlog.ErrTimeout):
+		return reportDown, processlog.ErrTimeout
+	case !complete:
+		return reportNothing, nil
 	case len(verdicts) == 0:
-		return up, nil
+		return reportUp, nil
 	}
 	for _, err := range verdicts {
 		switch reportOf(err, cause) {
-		case up:
-			return up, nil
-		case down:
-			r, why = down, err
+		case reportUp:
+			return reportUp, nil
+		case reportDown:
+			r, reason = reportDown, err
 		}
 	}
-	return r, why
+	return r, reason
 }

@@ -14,47 +14,47 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pollAfter lists the ages at which the database is first asked about a transaction. The age counts from the
+// firstPolls lists the ages at which the database is first asked about a transaction. The age counts from the
 // transaction's statement.
-var pollAfter = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
+var firstPolls = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
 const (
-	// pollEvery is the shortest time between two polls. Because of it, one poll of a busy process asks for many
+	// minPollInterval is the shortest time between two polls. Because of it, one poll of a busy process asks for many
 	// transactions.
-	pollEvery = 50 * time.Millisecond
+	minPollInterval = 50 * time.Millisecond
 
-	// pollSlowEvery is the shortest time between two polls for slow transactions. All of them share these polls.
-	pollSlowEvery = time.Second
+	// slowPollInterval is the shortest time between two polls for slow transactions. All of them share these polls.
+	slowPollInterval = time.Second
 
-	// pollFor is how long after the INSERT of its entries a transaction is polled for. The reconciler finds the entries of
+	// pollLimit is how long after the INSERT of its entries a transaction is polled for. The reconciler finds the entries of
 	// transactions that take longer.
-	pollFor = time.Minute
+	pollLimit = time.Minute
 
-	// reportedWithin is the time that the caller has to report a commit after a poll has found it. After this time a
+	// reportTimeout is the time that the caller has to report a commit after a poll has found it. After this time a
 	// warning is logged.
-	reportedWithin = 200 * time.Millisecond
+	reportTimeout = 200 * time.Millisecond
 
-	// mostWaiting is how many transactions may wait for a poll. Further ones are not polled, and the reconciler finds
+	// maxWaiting is how many transactions may wait for a poll. Further ones are not polled, and the reconciler finds
 	// their entries.
-	mostWaiting = 10_000
+	maxWaiting = 10_000
 
-	// mostSlow is how many slow transactions may wait for a poll. One statement can ask for that many. If there are
+	// maxSlow is how many slow transactions may wait for a poll. One statement can ask for that many. If there are
 	// more, the oldest are dropped, because they have most likely been rolled back.
-	mostSlow = processlog.MaxRows
+	maxSlow = processlog.MaxRows
 )
 
 // transaction is a transaction that waits for a poll.
 type transaction struct {
 	engine.UnseenCommit
-	at    time.Time // time just before its statement was sent
-	next  time.Time // time of the next poll
-	polls int       // number of polls so far
-	found bool      // whether a poll found that it has committed
-	gone  bool      // whether it can no longer commit
+	sentAt     time.Time // time just before its statement was sent
+	nextPoll   time.Time // time of the next poll
+	polls      int       // number of polls so far
+	committed  bool      // whether a poll found that it has committed
+	rolledBack bool      // whether it can no longer commit
 }
 
-// slow reports whether a transaction has had all polls of pollAfter and no poll has found its commit.
-func (t *transaction) slow() bool { return t.polls >= len(pollAfter) && !t.found }
+// isSlow reports whether a transaction has had all polls of firstPolls and no poll has found its commit.
+func (t *transaction) isSlow() bool { return t.polls >= len(firstPolls) && !t.committed }
 
 // Poller asks the database whether transactions have committed, with one statement for all transactions that are due.
 // It asks about each transaction three times in the first second, and then every second. Once a transaction is older
@@ -66,13 +66,13 @@ type Poller struct {
 	e      *engine.Engine
 	warned atomic.Bool
 
-	mu      sync.Mutex     // guards the fields below
-	waiting []transaction  // without the transactions of the poll that is running
-	slowAt  time.Time      // time of the last poll for slow transactions
-	timer   *time.Timer    // nil until the first transaction waits
-	wake    time.Time      // time at which the timer fires, or at which the running poll began; zero if nothing waits
-	closed  bool           // whether polling has ended, so that no further poll begins
-	polling sync.WaitGroup // counts the running poll; added to only while closed is false
+	mu           sync.Mutex     // guards the fields below
+	waiting      []transaction  // without the transactions of the poll that is running
+	lastSlowPoll time.Time      // time of the last poll for slow transactions
+	timer        *time.Timer    // nil until the first transaction waits
+	wakeAt       time.Time      // time at which the timer fires, or at which the running poll began; zero if nothing waits
+	closed       bool           // whether polling has ended, so that no further poll begins
+	polling      sync.WaitGroup // counts the running poll; added to only while closed is false
 }
 
 // New returns a poller for an engine. Closing the engine closes the poller.
@@ -82,19 +82,19 @@ func New(e *engine.Engine) *Poller { return &Poller{e: e} }
 func (p *Poller) Add(c engine.UnseenCommit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.waiting) == mostWaiting {
+	if p.closed || len(p.waiting) == maxWaiting {
 		return
 	}
 	now := time.Now()
-	t := transaction{UnseenCommit: c, at: now, next: now.Add(pollAfter[0])}
+	t := transaction{UnseenCommit: c, sentAt: now, nextPoll: now.Add(firstPolls[0])}
 	p.waiting = append(p.waiting, t)
-	if p.wake.IsZero() || t.next.Before(p.wake) {
-		p.scheduleLocked(t.next)
+	if p.wakeAt.IsZero() || t.nextPoll.Before(p.wakeAt) {
+		p.scheduleLocked(t.nextPoll)
 	}
 }
 
 func (p *Poller) scheduleLocked(at time.Time) {
-	p.wake = at
+	p.wakeAt = at
 	if p.timer == nil {
 		p.timer = time.AfterFunc(time.Until(at), p.poll)
 	} else {
@@ -122,34 +122,34 @@ func (p *Poller) poll() {
 	}
 	p.polling.Add(1)
 	defer p.polling.Done()
-	p.wake = time.Now()
-	due := p.takeDueLocked(p.wake)
+	p.wakeAt = time.Now()
+	due := p.takeDueLocked(p.wakeAt)
 	p.mu.Unlock()
 
-	p.ask(due)
+	p.findCommitted(due)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waitLocked(due)
-	p.wake = time.Time{}
+	p.keepWaitingLocked(due)
+	p.wakeAt = time.Time{}
 	if len(p.waiting) > 0 && !p.closed {
-		p.scheduleLocked(p.nextLocked())
+		p.scheduleLocked(p.nextPollLocked())
 	}
 }
 
 // takeDueLocked removes and returns the transactions that are due for a poll. It drops transactions whose commit the
 // caller has reported.
 func (p *Poller) takeDueLocked(now time.Time) (due []transaction) {
-	slow := now.Sub(p.slowAt) >= pollSlowEvery
+	pollSlow := now.Sub(p.lastSlowPoll) >= slowPollInterval
 	p.waiting = slices.DeleteFunc(p.waiting, func(t transaction) bool {
 		switch {
 		case t.Reported != nil && t.Reported.Load():
 			return true
-		case t.slow() && (!slow || t.next.Sub(now) >= pollSlowEvery), !t.slow() && t.next.After(now):
+		case t.isSlow() && (!pollSlow || t.nextPoll.Sub(now) >= slowPollInterval), !t.isSlow() && t.nextPoll.After(now):
 			return false
 		}
-		if t.slow() {
-			p.slowAt = now
+		if t.isSlow() {
+			p.lastSlowPoll = now
 		}
 		t.polls++
 		due = append(due, t)
@@ -158,103 +158,103 @@ func (p *Poller) takeDueLocked(now time.Time) (due []transaction) {
 	return due
 }
 
-// waitLocked lets transactions wait for their next poll, and drops those that need none.
-func (p *Poller) waitLocked(polled []transaction) {
-	now, slow := time.Now(), 0
+// keepWaitingLocked lets transactions wait for their next poll, and drops those that need none.
+func (p *Poller) keepWaitingLocked(polled []transaction) {
+	now, slowCount := time.Now(), 0
 	for _, t := range polled {
-		if p.again(&t, now) {
+		if p.scheduleNext(&t, now) {
 			p.waiting = append(p.waiting, t)
 		}
 	}
 	for i := range p.waiting {
-		if p.waiting[i].slow() {
-			slow++
+		if p.waiting[i].isSlow() {
+			slowCount++
 		}
 	}
-	if slow <= mostSlow {
+	if slowCount <= maxSlow {
 		return
 	}
-	slices.SortFunc(p.waiting, func(a, b transaction) int { return a.at.Compare(b.at) }) // the oldest first
+	slices.SortFunc(p.waiting, func(a, b transaction) int { return a.sentAt.Compare(b.sentAt) }) // the oldest first
 	p.waiting = slices.DeleteFunc(p.waiting, func(t transaction) bool {
-		dropped := slow > mostSlow && t.slow()
-		if dropped {
-			slow--
+		drop := slowCount > maxSlow && t.isSlow()
+		if drop {
+			slowCount--
 		}
-		return dropped
+		return drop
 	})
 }
 
-// The method again sets the time of a transaction's next poll. It returns false if the transaction needs no further
+// scheduleNext sets the time of a transaction's next poll. It returns false if the transaction needs no further
 // poll. After a poll has found a commit, the transaction waits for one more round, which does not ask about it. If the
 // caller has not reported the commit by then, that round logs a warning.
-func (p *Poller) again(t *transaction, now time.Time) bool {
+func (p *Poller) scheduleNext(t *transaction, now time.Time) bool {
 	switch {
-	case t.gone, t.found && (t.Reported == nil || p.warned.Load()):
+	case t.rolledBack, t.committed && (t.Reported == nil || p.warned.Load()):
 		return false
-	case t.found:
-		t.next = now.Add(reportedWithin)
-	case t.polls < len(pollAfter):
-		t.next = t.at.Add(pollAfter[t.polls])
+	case t.committed:
+		t.nextPoll = now.Add(reportTimeout)
+	case t.polls < len(firstPolls):
+		t.nextPoll = t.sentAt.Add(firstPolls[t.polls])
 	default:
-		t.next = now.Add(max(pollSlowEvery, now.Sub(t.at)/8))
+		t.nextPoll = now.Add(max(slowPollInterval, now.Sub(t.sentAt)/8))
 	}
-	return t.next.Sub(t.at) <= pollFor
+	return t.nextPoll.Sub(t.sentAt) <= pollLimit
 }
 
-// nextLocked returns the time of the next poll.
-func (p *Poller) nextLocked() (next time.Time) {
+// nextPollLocked returns the time of the next poll.
+func (p *Poller) nextPollLocked() (next time.Time) {
 	for i := range p.waiting {
-		at := p.waiting[i].next
-		if p.waiting[i].slow() && at.Before(p.slowAt.Add(pollSlowEvery)) {
-			at = p.slowAt.Add(pollSlowEvery)
+		nextPoll := p.waiting[i].nextPoll
+		if p.waiting[i].isSlow() && nextPoll.Before(p.lastSlowPoll.Add(slowPollInterval)) {
+			nextPoll = p.lastSlowPoll.Add(slowPollInterval)
 		}
-		if next.IsZero() || at.Before(next) {
-			next = at
+		if next.IsZero() || nextPoll.Before(next) {
+			next = nextPoll
 		}
 	}
-	if earliest := time.Now().Add(pollEvery); next.Before(earliest) {
+	if earliest := time.Now().Add(minPollInterval); next.Before(earliest) {
 		return earliest
 	}
 	return next
 }
 
-// ask finds out which transactions have committed, and calls their Committed functions.
-func (p *Poller) ask(due []transaction) {
+// findCommitted finds out which transactions have committed, and calls their Committed functions.
+func (p *Poller) findCommitted(due []transaction) {
 	var keys []processlog.IdempotencyKey
 	var ids []processlog.ID
 	for i := range due {
 		switch t := &due[i]; {
-		case t.found:
-			p.warn(t)
+		case t.committed:
+			p.warnUnreported(t)
 		case t.Key != "":
 			keys = append(keys, t.Key)
 		default:
 			ids = append(ids, t.ID)
 		}
 	}
-	recorded, tokens := p.recorded(keys), p.tokens(ids)
+	recorded, tokens := p.readIDs(keys), p.readTokens(ids)
 	for i := range due {
 		t := &due[i]
-		if t.found {
+		if t.committed {
 			continue
 		}
 		if t.Key != "" {
-			id, there := recorded[t.Key]
-			t.found = there && (t.ID.IsZero() || t.ID == id)
-			t.gone = there && !t.found // Another transaction has recorded the key, so this one was rolled back.
+			id, exists := recorded[t.Key]
+			t.committed = exists && (t.ID.IsZero() || t.ID == id)
+			t.rolledBack = exists && !t.committed // Another transaction has recorded the key, so this one was rolled back.
 		} else {
-			token, there := tokens[t.ID]
-			t.found = there && token == t.Token
+			token, exists := tokens[t.ID]
+			t.committed = exists && token == t.Token
 		}
-		if t.found {
+		if t.committed {
 			failpoint.Reach(failpoint.CommitFound)
 			t.Committed()
 		}
 	}
 }
 
-// recorded reads the ids of existing entries by their idempotency keys.
-func (p *Poller) recorded(keys []processlog.IdempotencyKey) map[processlog.IdempotencyKey]processlog.ID {
+// readIDs reads the ids of existing entries by their idempotency keys.
+func (p *Poller) readIDs(keys []processlog.IdempotencyKey) map[processlog.IdempotencyKey]processlog.ID {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -265,8 +265,8 @@ func (p *Poller) recorded(keys []processlog.IdempotencyKey) map[processlog.Idemp
 	return ids
 }
 
-// tokens reads the tokens of entries.
-func (p *Poller) tokens(ids []processlog.ID) map[processlog.ID]processlog.Token {
+// readTokens reads the tokens of entries.
+func (p *Poller) readTokens(ids []processlog.ID) map[processlog.ID]processlog.Token {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -282,8 +282,8 @@ func (p *Poller) tokens(ids []processlog.ID) map[processlog.ID]processlog.Token 
 	return tokens
 }
 
-// warn logs once that the application does not report its commits to this process.
-func (p *Poller) warn(t *transaction) {
+// warnUnreported logs once that the application does not report its commits to this process.
+func (p *Poller) warnUnreported(t *transaction) {
 	if t.Reported == nil || p.warned.Swap(true) {
 		return
 	}

@@ -15,119 +15,119 @@ import (
 //
 // A handover begins only with an outcome that lets the next entry of the key run.
 type handover struct {
-	businessType string
-	next         []nextEntry
-	attempts     []*engine.Attempt // attempts of the entries in front of next, in the same order
-	claimed      chan struct{}     // closed once known is set
-	known        engine.Known
+	businessType  string
+	nextEntries   []nextEntry
+	frontAttempts []*engine.Attempt // attempts of the entries in front of nextEntries, in the same order
+	claimDone     chan struct{}     // closed once claimedRows is set
+	claimedRows   engine.Known
 
-	mu    sync.Mutex             // guards ended
-	ended map[processlog.ID]bool // entries in front that have ended
+	mu          sync.Mutex             // guards endedFronts
+	endedFronts map[processlog.ID]bool // entries in front that have ended
 }
 
-// prompt reports whether the next entry of a key waits for the outcome of this attempt.
-func (o *Ordering) prompt(a *engine.Attempt) bool {
-	return o.some.Load() && o.held.get(a).position.Key != ""
+// waitsForOutcome reports whether the next entry of a key waits for the outcome of this attempt.
+func (o *Ordering) waitsForOutcome(a *engine.Attempt) bool {
+	return o.hasSerial.Load() && o.positions.get(a).position.Key != ""
 }
 
-// storing begins handovers for outcomes that are about to be stored. The caller calls the returned function once the
+// beginHandovers begins handovers for outcomes that are about to be stored. The caller calls the returned function once the
 // statement that stores them has answered. startAhead then checks and starts the claimed entries.
-func (o *Ordering) storing(batch []engine.Settling) (answered func()) {
-	var all []*handover
+func (o *Ordering) beginHandovers(batch []engine.Settling) (answered func()) {
+	var handovers []*handover
 	for _, s := range batch {
-		h := o.held.get(s.Attempt)
-		next := o.behind(s.Attempt, h.position, s.To)
-		if next.id.IsZero() {
+		h := o.positions.get(s.Attempt)
+		successor := o.successorOf(s.Attempt, h.position, s.To)
+		if successor.id.IsZero() {
 			continue
 		}
-		n := slices.IndexFunc(all, func(h *handover) bool { return h.businessType == s.Attempt.Type.Name })
+		n := slices.IndexFunc(handovers, func(h *handover) bool { return h.businessType == s.Attempt.Type.Name })
 		if n < 0 {
-			n = len(all)
-			all = append(all, &handover{businessType: s.Attempt.Type.Name, claimed: make(chan struct{})})
+			n = len(handovers)
+			handovers = append(handovers, &handover{businessType: s.Attempt.Type.Name, claimDone: make(chan struct{})})
 		}
-		all[n].next, all[n].attempts = append(all[n].next, next), append(all[n].attempts, s.Attempt)
-		o.held.set(s.Attempt, held{h.position, all[n]})
+		handovers[n].nextEntries, handovers[n].frontAttempts = append(handovers[n].nextEntries, successor), append(handovers[n].frontAttempts, s.Attempt)
+		o.positions.set(s.Attempt, heldPosition{h.position, handovers[n]})
 	}
-	if len(all) == 0 {
+	if len(handovers) == 0 {
 		return nil
 	}
-	for _, h := range all {
-		o.ahead.Add(h)
+	for _, h := range handovers {
+		o.handoversToClaim.Add(h)
 	}
 	return func() {
-		for _, h := range all {
-			o.held.endHandover(h)
-			o.handed.Add(h)
+		for _, h := range handovers {
+			o.positions.endHandover(h)
+			o.handoversToStart.Add(h)
 		}
 	}
 }
 
 // endHandover removes a handover from those of its attempts whose outcomes are not stored yet.
-func (h *heldPositions) endHandover(over *handover) {
+func (h *heldPositions) endHandover(ended *handover) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, a := range over.attempts {
-		if v, found := h.of[a]; found && v.handover == over {
-			h.of[a] = held{position: v.position}
+	for _, a := range ended.frontAttempts {
+		if v, found := h.byAttempt[a]; found && v.handover == ended {
+			h.byAttempt[a] = heldPosition{position: v.position}
 		}
 	}
 }
 
-// behind returns the entry that may run once an outcome is stored. The ID is zero if this process does not know that
+// successorOf returns the entry that may run once an outcome is stored. The ID is zero if this process does not know that
 // entry, or if no handover may begin. In particular, no handover begins if the attempt's entry has lost a lease. Such
 // an entry may crash the process again, and the crash would also cost the next entry a lease.
-func (o *Ordering) behind(a *engine.Attempt, p processlog.Position, to processlog.State) (next nextEntry) {
-	s, _ := o.of(a.Type.Name)
+func (o *Ordering) successorOf(a *engine.Attempt, p processlog.Position, to processlog.State) (successor nextEntry) {
+	s, _ := o.serialOf(a.Type.Name)
 	if p.Key == "" || a.Type.Grouped() || !to.Terminal() || to == processlog.Dead && !s.PassDead || engine.LostLeases(&a.Row) > 0 {
-		return next
+		return successor
 	}
-	return nextEntry{businessType: a.Type.Name, id: o.seen.behind(p), behind: p}
+	return nextEntry{businessType: a.Type.Name, id: o.seenEntries.successorOf(p), front: p}
 }
 
-// stored notes that an outcome is stored.
-func (o *Ordering) stored(a *engine.Attempt, to processlog.State, _ bool) {
-	if !o.some.Load() {
+// outcomeStored notes that an outcome is stored.
+func (o *Ordering) outcomeStored(a *engine.Attempt, to processlog.State, _ bool) {
+	if !o.hasSerial.Load() {
 		return
 	}
-	h := o.held.take(a)
+	h := o.positions.take(a)
 	if h.position.Key == "" {
 		h.position = o.positionOf(&a.Row) // The entry was dead-lettered without a call of its handler.
 	}
 	if h.handover == nil {
-		o.rest(h.position, to)
+		o.attemptOver(h.position, to)
 		return
 	}
-	o.seen.ended(h.position)
+	o.seenEntries.remove(h.position)
 	h.handover.mu.Lock()
 	defer h.handover.mu.Unlock()
-	if h.handover.ended == nil {
-		h.handover.ended = make(map[processlog.ID]bool)
+	if h.handover.endedFronts == nil {
+		h.handover.endedFronts = make(map[processlog.ID]bool)
 	}
-	h.handover.ended[h.position.ID] = true
+	h.handover.endedFronts[h.position.ID] = true
 }
 
 // claimAhead claims the next entries of handovers.
 func (o *Ordering) claimAhead(batch []*handover) {
 	for _, h := range batch {
-		h.known, _ = o.claimKnown(h.businessType, h.next)
-		close(h.claimed)
+		h.claimedRows, _ = o.claimKnown(h.businessType, h.nextEntries)
+		close(h.claimDone)
 	}
 }
 
 // startAhead starts the claimed entries that no entry blocks any more. If an entry has ended but its next entry could
-// not be claimed, startAhead calls lookBehind, which looks for the next entry.
+// not be claimed, startAhead calls findSuccessor, which looks for the next entry.
 func (o *Ordering) startAhead(batch []*handover) {
 	for _, h := range batch {
-		<-h.claimed
-		mine := idsOf(h.known.Mine)
-		o.e.RunKnown(h.known)
-		for _, e := range h.next {
+		<-h.claimDone
+		claimedIDs := idsOf(h.claimedRows.Mine)
+		o.e.RunKnown(h.claimedRows)
+		for _, e := range h.nextEntries {
 			switch {
-			case !h.hasEnded(e.behind.ID):
-			case mine[e.id]:
-				o.gone.Add(e.behind)
+			case !h.hasEnded(e.front.ID):
+			case claimedIDs[e.id]:
+				o.toDelete.Add(e.front)
 			default:
-				o.lookBehind(e)
+				o.findSuccessor(e)
 			}
 		}
 	}
@@ -136,5 +136,5 @@ func (o *Ordering) startAhead(batch []*handover) {
 func (h *handover) hasEnded(id processlog.ID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.ended[id]
+	return h.endedFronts[id]
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// join is an engine.Recorder: it stores the positions of recorded entries in the transaction of these entries. It
+// recordPositions is an engine.Recorder: it stores the positions of recorded entries in the transaction of these entries. It
 // returns a *FieldError if the user's function panics.
-func (o *Ordering) join(drafts []processlog.Draft) (write func(context.Context, processlog.Tx, []processlog.Inserted) error, err error) {
-	if !o.some.Load() {
+func (o *Ordering) recordPositions(drafts []processlog.Draft) (write func(context.Context, processlog.Tx, []processlog.Inserted) error, err error) {
+	if !o.hasSerial.Load() {
 		return nil, nil
 	}
 	var positions []processlog.Position // one for each draft; Key is empty if the draft has no ordering key
 	for i := range drafts {
 		d := &drafts[i]
-		s, ok := o.of(d.BusinessType)
+		s, ok := o.serialOf(d.BusinessType)
 		if !ok || d.Done {
 			continue
 		}
@@ -43,18 +43,18 @@ func (o *Ordering) writePositions(ctx context.Context, tx processlog.Tx, drafts 
 	if err := o.learnIDs(ctx, tx, drafts, positions, inserted); err != nil {
 		return err
 	}
-	joining := positions[:0]
+	recorded := positions[:0]
 	for i, p := range positions {
 		if p.Key != "" && !inserted[i].Duplicate {
 			p.ID = inserted[i].ID
-			joining = append(joining, p)
+			recorded = append(recorded, p)
 		}
 	}
-	orderAsGiven(joining)
-	if len(joining) == 0 {
+	orderAsGiven(recorded)
+	if len(recorded) == 0 {
 		return nil
 	}
-	err := o.e.Store.Join(ctx, tx, joining)
+	err := o.e.Store.Join(ctx, tx, recorded)
 	failpoint.Reach(failpoint.OrderingJoined)
 	return err
 }

@@ -15,61 +15,65 @@ import (
 type nextEntry struct {
 	businessType string
 	id           processlog.ID
-	behind       processlog.Position // position of the entry that blocked it; the zero value if that is unknown
+	front        processlog.Position // position of the entry that blocked it; the zero value if that is unknown
 }
 
-// givenBack is called when an attempt has given its lease back before a handler was called. Another entry of the key
+// leaseGivenBack is called when an attempt has given its lease back before a handler was called. Another entry of the key
 // may have to run first, because its transaction committed late. If that entry was waiting for this lease to end, it
 // may run now.
-func (o *Ordering) givenBack(a *engine.Attempt) { o.rest(o.held.take(a).position, a.Row.State) }
+func (o *Ordering) leaseGivenBack(a *engine.Attempt) {
+	o.attemptOver(o.positions.take(a).position, a.Row.State)
+}
 
-// moved is called when a service or a person has ended an entry.
-func (o *Ordering) moved(row *processlog.Row, to processlog.State) { o.rest(o.positionOf(row), to) }
+// endedByPerson is called when a service or a person has ended an entry.
+func (o *Ordering) endedByPerson(row *processlog.Row, to processlog.State) {
+	o.attemptOver(o.positionOf(row), to)
+}
 
-// The method rest notes that an attempt of an entry is over. If the entry has ended, the next entry of its key may run.
+// attemptOver notes that an attempt of an entry is over. If the entry has ended, the next entry of its key may run.
 // If the entry has not ended, an entry with an earlier position may run now: it committed late and waited for this
 // lease to end.
-func (o *Ordering) rest(p processlog.Position, state processlog.State) {
+func (o *Ordering) attemptOver(p processlog.Position, state processlog.State) {
 	switch {
 	case p.Key == "":
 		return
 	case !state.Terminal():
-		o.rested.Add(processlog.Position{BusinessType: p.BusinessType, Key: p.Key})
+		o.toAdvance.Add(processlog.Position{BusinessType: p.BusinessType, Key: p.Key})
 		return
 	}
-	s, _ := o.of(p.BusinessType)
+	s, _ := o.serialOf(p.BusinessType)
 	if state == processlog.Dead && !s.PassDead {
 		return
 	}
-	// If this process knows the next entry of the key, follow claims it at once. Otherwise, or if that claim fails,
+	// If this process knows the next entry of the key, claimOrFind claims it at once. Otherwise, or if that claim fails,
 	// findNext looks for the next entry.
-	if next := o.seen.ended(p); !next.IsZero() {
-		o.follow(nextEntry{businessType: p.BusinessType, id: next, behind: p})
+	if next := o.seenEntries.remove(p); !next.IsZero() {
+		o.claimOrFind(nextEntry{businessType: p.BusinessType, id: next, front: p})
 	} else {
-		o.rested.Add(p)
+		o.toAdvance.Add(p)
 	}
 }
 
-// nextTries is how many times this process looks for the next entry of a key. After that, only a sweep finds it.
-const nextTries = 5
+// maxAdvanceTries is how many times this process looks for the next entry of a key. After that, only a sweep finds it.
+const maxAdvanceTries = 5
 
 // findNext finds the next entries behind the positions of a batch.
 func (o *Ordering) findNext(batch []processlog.Position) {
 	for businessType, positions := range grouped.Each(batch, func(p processlog.Position) string { return p.BusinessType }) {
-		s, _ := o.of(businessType)
+		s, _ := o.serialOf(businessType)
 		for failures := 1; ; failures++ {
 			ctx, cancel := o.e.Statement()
 			next, err := o.e.Store.Advance(ctx, businessType, positions, !s.PassDead)
 			cancel()
 			err = o.sawAdvance(businessType, err)
 			failpoint.Reach(failpoint.OrderingMoved)
-			o.followAll(businessType, next)
-			if err == nil || failures == nextTries || !o.e.Wait(engine.Backoff(failures)) {
+			o.claimOrFindAll(businessType, next)
+			if err == nil || failures == maxAdvanceTries || !o.e.Wait(engine.Backoff(failures)) {
 				break
 			}
 		}
 	}
-	o.gone.Add(batch...)
+	o.toDelete.Add(batch...)
 }
 
 // sawAdvance handles the error of Store.Advance. It returns the error only if another try may help. If the database
@@ -80,13 +84,13 @@ func (o *Ordering) sawAdvance(businessType string, err error) error {
 		o.e.Refusals.Note(problemRefusedWake, businessType, refused.Refusals)
 		err = nil
 	}
-	o.e.Saw(problem, err)
+	o.e.Saw(problemRead, err)
 	return err
 }
 
-// forget deletes the stored positions of entries that have ended. A position that is left behind does no harm. It is
+// deletePositions deletes the stored positions of entries that have ended. A position that is left behind does no harm. It is
 // deleted once it is found at the front of its key.
-func (o *Ordering) forget(batch []processlog.Position) {
+func (o *Ordering) deletePositions(batch []processlog.Position) {
 	batch = slices.DeleteFunc(batch, func(p processlog.Position) bool { return p.ID.IsZero() })
 	if len(batch) == 0 {
 		return
@@ -95,35 +99,35 @@ func (o *Ordering) forget(batch []processlog.Position) {
 		ctx, cancel := o.e.Statement()
 		err := o.e.Store.Forget(ctx, batch)
 		cancel()
-		o.e.Saw(problem, err)
-		if err == nil || failures == nextTries || !o.e.Wait(engine.Backoff(failures)) {
+		o.e.Saw(problemRead, err)
+		if err == nil || failures == maxAdvanceTries || !o.e.Wait(engine.Backoff(failures)) {
 			return
 		}
 	}
 }
 
-func (o *Ordering) followAll(businessType string, ids []processlog.ID) {
+func (o *Ordering) claimOrFindAll(businessType string, ids []processlog.ID) {
 	next := make([]nextEntry, len(ids))
 	for i, id := range ids {
 		next[i] = nextEntry{businessType: businessType, id: id}
 	}
-	o.follow(next...)
+	o.claimOrFind(next...)
 }
 
-// follow claims entries that no other entry blocks any more, if they can run here.
-func (o *Ordering) follow(entries ...nextEntry) {
-	if len(entries) == 0 || o.next.Add(entries...) {
+// claimOrFind claims entries that no other entry blocks any more, if they can run here.
+func (o *Ordering) claimOrFind(entries ...nextEntry) {
+	if len(entries) == 0 || o.toClaim.Add(entries...) {
 		return
 	}
 	for _, e := range entries {
-		o.lookBehind(e)
+		o.findSuccessor(e)
 	}
 }
 
-// lookBehind looks for the next entry of a key after a known one could not be claimed.
-func (o *Ordering) lookBehind(e nextEntry) {
-	if e.behind.Key != "" {
-		o.rested.Add(e.behind)
+// findSuccessor looks for the next entry of a key after a known one could not be claimed.
+func (o *Ordering) findSuccessor(e nextEntry) {
+	if e.front.Key != "" {
+		o.toAdvance.Add(e.front)
 	} else {
 		o.enqueue(e.businessType, e.id)
 	}
@@ -133,7 +137,7 @@ func (o *Ordering) lookBehind(e nextEntry) {
 func (o *Ordering) enqueue(businessType string, id processlog.ID) {
 	o.e.Move(businessType, id, 0)
 	if o.e.Reach() == engine.ReachNone {
-		o.sweep(businessType).begin()
+		o.sweepOf(businessType).restart()
 		o.e.Expect(businessType, 0) // As long as the source answers, the source itself wakes the scanner.
 	}
 }
@@ -142,16 +146,16 @@ func (o *Ordering) enqueue(businessType string, id processlog.ID) {
 func (o *Ordering) claimNext(batch []nextEntry) {
 	for name, entries := range grouped.Each(batch, func(e nextEntry) string { return e.businessType }) {
 		known, tried := o.claimKnown(name, entries)
-		mine := idsOf(known.Mine)
+		claimedIDs := idsOf(known.Mine)
 		o.e.RunKnown(known)
 		for i, e := range entries {
 			switch {
-			case mine[e.id]:
-				if e.behind.Key != "" {
-					o.gone.Add(e.behind)
+			case claimedIDs[e.id]:
+				if e.front.Key != "" {
+					o.toDelete.Add(e.front)
 				}
-			case i >= tried, e.behind.Key != "":
-				o.lookBehind(e)
+			case i >= tried, e.front.Key != "":
+				o.findSuccessor(e)
 			}
 		}
 	}
@@ -181,7 +185,7 @@ func idsOf(rows []processlog.Row) map[processlog.ID]bool {
 // is for tests: the next entry of a key becomes due soon after the first one has ended, and a test that looks in
 // between would find nothing due.
 func (o *Ordering) AdvanceKeys(ctx context.Context, ids []processlog.ID) (bool, error) {
-	if !o.some.Load() {
+	if !o.hasSerial.Load() {
 		return false, nil
 	}
 	keys := make(map[string][]processlog.Position) // by type
@@ -198,7 +202,7 @@ func (o *Ordering) AdvanceKeys(ctx context.Context, ids []processlog.ID) (bool, 
 	}
 	moved := false
 	for businessType, positions := range keys {
-		s, _ := o.of(businessType)
+		s, _ := o.serialOf(businessType)
 		next, err := o.e.Store.Advance(ctx, businessType, positions, !s.PassDead)
 		for _, id := range next {
 			o.enqueue(businessType, id)
@@ -212,7 +216,7 @@ func (o *Ordering) AdvanceKeys(ctx context.Context, ids []processlog.ID) (bool, 
 
 // Blocked returns which of the given entries wait for another entry of their key. It is for tests, as AdvanceKeys is.
 func (o *Ordering) Blocked(ctx context.Context, ids []processlog.ID) (blocked []processlog.ID, err error) {
-	if !o.some.Load() {
+	if !o.hasSerial.Load() {
 		return nil, nil
 	}
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {

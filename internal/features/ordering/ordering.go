@@ -52,7 +52,7 @@ type Serial struct {
 
 // Health and the log show these texts.
 const (
-	problem            = "the earlier entries of ordering keys could not be read"
+	problemRead        = "the earlier entries of ordering keys could not be read"
 	problemRefusedWake = "the database refuses to make entries due that no other entry of their key blocks any more"
 )
 
@@ -60,20 +60,20 @@ const (
 type Ordering struct {
 	e *engine.Engine
 
-	// some is true if any type has an ordering key. Code that runs for every entry reads only this field.
-	some   atomic.Bool
-	mu     sync.RWMutex
-	serial map[string]Serial // by type; guarded by mu
-	sweeps map[string]*sweep // by type; guarded by mu
+	// hasSerial is true if any type has an ordering key. Code that runs for every entry reads only this field.
+	hasSerial atomic.Bool
+	mu        sync.RWMutex
+	serial    map[string]Serial // by type; guarded by mu
+	sweeps    map[string]*sweep // by type; guarded by mu
 
-	held heldPositions
-	seen seen
+	positions   heldPositions
+	seenEntries seenEntries
 
-	rested groupcommit.Batcher[processlog.Position] // positions whose next entries must be found
-	gone   groupcommit.Batcher[processlog.Position] // positions that must be deleted from the database
-	next   groupcommit.Batcher[nextEntry]           // entries to claim
-	ahead  groupcommit.Batcher[*handover]           // handovers whose next entries must be claimed
-	handed groupcommit.Batcher[*handover]           // handovers whose outcomes were stored, so that their claimed entries can start
+	toAdvance        groupcommit.Batcher[processlog.Position] // positions whose next entries must be found
+	toDelete         groupcommit.Batcher[processlog.Position] // positions that must be deleted from the database
+	toClaim          groupcommit.Batcher[nextEntry]           // entries to claim
+	handoversToClaim groupcommit.Batcher[*handover]           // handovers whose next entries must be claimed
+	handoversToStart groupcommit.Batcher[*handover]           // handovers whose outcomes were stored, so that their claimed entries can start
 }
 
 // waitBound is the maximum number of entries that wait in memory. A sweep finds the others.
@@ -87,19 +87,19 @@ const forgetPace = 20 * time.Millisecond
 // New makes the ordering of an engine.
 func New(e *engine.Engine) *Ordering {
 	o := &Ordering{e: e, serial: make(map[string]Serial), sweeps: make(map[string]*sweep)}
-	o.rested.Max, o.rested.Workers, o.rested.Bound, o.rested.Flush = processlog.MaxRows, 1, waitBound, o.findNext
-	o.gone.Max, o.gone.Workers, o.gone.Bound, o.gone.Flush = processlog.MaxRows, 1, waitBound, o.forget
-	o.gone.Pace.Least = forgetPace
-	o.next.Max, o.next.Workers, o.next.Bound, o.next.Flush = processlog.MaxRows, 2, waitBound, o.claimNext
+	o.toAdvance.Max, o.toAdvance.Workers, o.toAdvance.Bound, o.toAdvance.Flush = processlog.MaxRows, 1, waitBound, o.findNext
+	o.toDelete.Max, o.toDelete.Workers, o.toDelete.Bound, o.toDelete.Flush = processlog.MaxRows, 1, waitBound, o.deletePositions
+	o.toDelete.Pace.Least = forgetPace
+	o.toClaim.Max, o.toClaim.Workers, o.toClaim.Bound, o.toClaim.Flush = processlog.MaxRows, 2, waitBound, o.claimNext
 	// Each handover comes from one batch of outcomes. At most two such batches are stored at a time, so two workers suffice.
-	o.ahead.Max, o.ahead.Workers, o.ahead.Flush = 1, 2, o.claimAhead
-	o.handed.Max, o.handed.Workers, o.handed.Flush = 1, 2, o.startAhead
-	e.AwaitClaims(&o.ahead, &o.handed)
-	e.AwaitInDrain(&o.next, &o.rested, &o.gone)
-	e.Record(o.join)
+	o.handoversToClaim.Max, o.handoversToClaim.Workers, o.handoversToClaim.Flush = 1, 2, o.claimAhead
+	o.handoversToStart.Max, o.handoversToStart.Workers, o.handoversToStart.Flush = 1, 2, o.startAhead
+	e.AwaitClaims(&o.handoversToClaim, &o.handoversToStart)
+	e.AwaitInDrain(&o.toClaim, &o.toAdvance, &o.toDelete)
+	e.Record(o.recordPositions)
 	e.Settle(func(s *engine.Settlement) {
-		s.Ordered, s.Prompt, s.Storing, s.Stored, s.GivenBack, s.Moved = o.Ordered, o.prompt, o.storing, o.stored, o.givenBack, o.moved
-		s.Dropped = func(a *engine.Attempt) { o.held.take(a) }
+		s.Ordered, s.Prompt, s.Storing, s.Stored, s.GivenBack, s.Moved = o.Ordered, o.waitsForOutcome, o.beginHandovers, o.outcomeStored, o.leaseGivenBack, o.endedByPerson
+		s.Dropped = func(a *engine.Attempt) { o.positions.take(a) }
 	})
 	return o
 }
@@ -116,7 +116,7 @@ func (o *Ordering) Serialize(ctx context.Context, businessType string, s Serial)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.serial[businessType] = s
-	o.some.Store(true)
+	o.hasSerial.Store(true)
 	return nil
 }
 
@@ -125,13 +125,13 @@ func (o *Ordering) Attach(t *engine.Type) {
 	if !o.Ordered(t.Name) {
 		return
 	}
-	sweep := o.sweep(t.Name)
+	sweep := o.sweepOf(t.Name)
 	t.Order(engine.Order{
 		Blocked: func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error) {
 			return o.blocked(ctx, t.Name, ids)
 		},
-		Find:      func(ctx context.Context) ([]processlog.ID, bool, error) { return sweep.read(ctx, o, t.Name) },
-		FindAgain: sweep.begin,
+		Find:      func(ctx context.Context) ([]processlog.ID, bool, error) { return sweep.readNext(ctx, o, t.Name) },
+		FindAgain: sweep.restart,
 		Reason:    o.reason,
 		Separate: func(attempts []*engine.Attempt) ([]*engine.Attempt, []*engine.Attempt, func() error) {
 			return o.separate(t, attempts)
@@ -139,9 +139,9 @@ func (o *Ordering) Attach(t *engine.Type) {
 	})
 }
 
-// of returns the key of a type, and false if it has none.
-func (o *Ordering) of(businessType string) (Serial, bool) {
-	if !o.some.Load() {
+// serialOf returns the key of a type, and false if it has none.
+func (o *Ordering) serialOf(businessType string) (Serial, bool) {
+	if !o.hasSerial.Load() {
 		return Serial{}, false
 	}
 	o.mu.RLock()
@@ -152,7 +152,7 @@ func (o *Ordering) of(businessType string) (Serial, bool) {
 
 // Ordered reports whether a type has an ordering key.
 func (o *Ordering) Ordered(businessType string) bool {
-	_, serial := o.of(businessType)
+	_, serial := o.serialOf(businessType)
 	return serial
 }
 
@@ -179,7 +179,7 @@ func position(s Serial, row *processlog.Row) (p processlog.Position, err error) 
 // positionOf returns the position of an entry. Its Key is empty if the entry has no ordering key, or if the user's
 // function panics. After a panic a sweep finds the next entry.
 func (o *Ordering) positionOf(row *processlog.Row) (p processlog.Position) {
-	if s, serial := o.of(row.BusinessType); serial {
+	if s, serial := o.serialOf(row.BusinessType); serial {
 		p, _ = position(s, row)
 	}
 	return p
@@ -188,87 +188,87 @@ func (o *Ordering) positionOf(row *processlog.Row) (p processlog.Position) {
 // heldPositions are the positions of attempts that run, or whose outcomes are not stored yet. They are kept because a
 // handler may change the content from which its key was made.
 type heldPositions struct {
-	mu sync.Mutex // guards the field below
-	of map[*engine.Attempt]held
+	mu        sync.Mutex // guards the field below
+	byAttempt map[*engine.Attempt]heldPosition
 }
 
-// held is what this process knows about one attempt.
-type held struct {
+// heldPosition is what this process knows about one attempt.
+type heldPosition struct {
 	position processlog.Position
 	handover *handover // claims the next entry of the key; nil if no handover does
 }
 
-func (h *heldPositions) set(a *engine.Attempt, v held) {
+func (h *heldPositions) set(a *engine.Attempt, v heldPosition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.of == nil {
-		h.of = make(map[*engine.Attempt]held)
+	if h.byAttempt == nil {
+		h.byAttempt = make(map[*engine.Attempt]heldPosition)
 	}
-	h.of[a] = v
+	h.byAttempt[a] = v
 }
 
-func (h *heldPositions) get(a *engine.Attempt) held {
+func (h *heldPositions) get(a *engine.Attempt) heldPosition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.of[a]
+	return h.byAttempt[a]
 }
 
 // take returns and forgets what is known about an attempt that is over.
-func (h *heldPositions) take(a *engine.Attempt) held {
+func (h *heldPositions) take(a *engine.Attempt) heldPosition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v := h.of[a]
-	delete(h.of, a)
+	v := h.byAttempt[a]
+	delete(h.byAttempt, a)
 	return v
 }
 
 // blocked returns which of the given entries of one type wait for another entry of their key.
 func (o *Ordering) blocked(ctx context.Context, businessType string, ids []processlog.ID) ([]processlog.ID, error) {
-	s, serial := o.of(businessType)
+	s, serial := o.serialOf(businessType)
 	if !serial || len(ids) == 0 {
 		return nil, nil
 	}
 	blocked, err := o.e.Store.Blocked(ctx, businessType, ids, !s.PassDead)
-	o.e.Saw(problem, err)
+	o.e.Saw(problemRead, err)
 	return blocked, err
 }
 
 // waiter is a claimed attempt whose entry has a key.
 type waiter struct {
 	*engine.Attempt
-	position processlog.Position
-	wait     time.Duration // how long the entry stays blocked if nothing makes it due earlier
+	position   processlog.Position
+	blockedFor time.Duration // how long the entry stays blocked if nothing makes it due earlier
 }
 
 // separate splits attempts into those that may start, and those that are blocked. If an error leaves that unknown, an
 // attempt counts as blocked. The caller then calls giveUp, which gives the blocked ones back.
 func (o *Ordering) separate(t *engine.Type, attempts []*engine.Attempt) (first, blocked []*engine.Attempt, giveUp func() error) {
-	s, _ := o.of(t.Name)
-	var standing []waiter
+	s, _ := o.serialOf(t.Name)
+	var waiters []waiter
 	for _, a := range attempts {
 		p, err := position(s, &a.Row)
 		switch {
 		case err != nil: // without its key, it is unknown which entries it must wait for
 			o.e.Fail(a, verdict.Free(verdict.Unavailable(err)))
 		case p.Key != "":
-			standing = append(standing, waiter{Attempt: a, position: p})
+			waiters = append(waiters, waiter{Attempt: a, position: p})
 		default:
 			first = append(first, a)
 		}
 	}
-	if len(standing) == 0 {
+	if len(waiters) == 0 {
 		return first, nil, nil
 	}
-	may, wait, err := o.look(s, standing)
-	o.e.Saw(problem, err)
+	mayStart, waiting, err := o.checkOrder(s, waiters)
+	o.e.Saw(problemRead, err)
 	if err != nil {
-		return first, attemptsOf(standing), func() error { o.putBack(t, standing); return err }
+		return first, attemptsOf(waiters), func() error { o.putBack(t, waiters); return err }
 	}
-	for _, w := range may {
-		o.held.set(w.Attempt, held{position: w.position})
+	for _, w := range mayStart {
+		o.positions.set(w.Attempt, heldPosition{position: w.position})
 		first = append(first, w.Attempt)
 	}
-	return first, attemptsOf(wait), func() error { return o.block(t, s, wait) }
+	return first, attemptsOf(waiting), func() error { return o.block(t, s, waiting) }
 }
 
 func attemptsOf(list []waiter) []*engine.Attempt {
@@ -279,67 +279,67 @@ func attemptsOf(list []waiter) []*engine.Attempt {
 	return attempts
 }
 
-// look separates claimed entries into those that may start and those that wait. The entries share a token. An entry
+// checkOrder separates claimed entries into those that may start and those that wait. The entries share a token. An entry
 // also waits if its position is not stored, or is stored under an earlier epoch. Such an entry was requeued, or was
 // recorded by a person or by a process that did not know the key. Blocking the entry stores its position, so that later
 // looks see it.
-func (o *Ordering) look(s Serial, standing []waiter) (first, wait []waiter, err error) {
+func (o *Ordering) checkOrder(s Serial, waiters []waiter) (first, waiting []waiter, err error) {
 	ctx, cancel := o.e.Statement()
 	defer cancel()
-	asked := make(map[string]int, len(standing))
-	for _, w := range standing {
-		asked[w.position.Key]++
+	claimedPerKey := make(map[string]int, len(waiters))
+	for _, w := range waiters {
+		claimedPerKey[w.position.Key]++
 	}
-	keyStates, err := o.keyStates(ctx, s, standing)
+	keyStates, err := o.keyStates(ctx, s, waiters)
 	if err != nil {
-		o.seen.forgetAll() // The next answer may come from another server.
+		o.seenEntries.forgetAll() // The next answer may come from another server.
 		return nil, nil, err
 	}
-	for _, w := range standing {
-		if l := keyStates[w.position.Key]; l.First == w.Row.ID && !l.Taken && l.Known == asked[w.position.Key] {
+	for _, w := range waiters {
+		if l := keyStates[w.position.Key]; l.First == w.Row.ID && !l.Taken && l.Known == claimedPerKey[w.position.Key] {
 			first = append(first, w)
 		} else {
-			w.wait = o.blockedWait()
-			wait = append(wait, w)
+			w.blockedFor = o.blockedWait()
+			waiting = append(waiting, w)
 		}
 	}
 	failpoint.Reach(failpoint.OrderingRead)
-	return first, wait, nil
+	return first, waiting, nil
 }
 
 // keyStates reads the state of the keys of claimed entries. For a key whose entries were seen, it reads only the first
 // entry. For any other key it reads all entries.
-func (o *Ordering) keyStates(ctx context.Context, s Serial, standing []waiter) (map[string]processlog.KeyState, error) {
-	unseen := make(map[string]bool)
-	for _, w := range standing {
-		if !o.seen.has(w.position) {
-			unseen[w.position.Key] = true
+func (o *Ordering) keyStates(ctx context.Context, s Serial, waiters []waiter) (map[string]processlog.KeyState, error) {
+	unseenKeys := make(map[string]bool)
+	for _, w := range waiters {
+		if !o.seenEntries.contains(w.position) {
+			unseenKeys[w.position.Key] = true
 		}
 	}
-	var some, all []processlog.Position
-	for _, w := range standing {
-		if unseen[w.position.Key] {
-			all = append(all, w.position)
+	var seenPositions, unseenPositions []processlog.Position
+	for _, w := range waiters {
+		if unseenKeys[w.position.Key] {
+			unseenPositions = append(unseenPositions, w.position)
 		} else {
-			some = append(some, w.position)
+			seenPositions = append(seenPositions, w.position)
 		}
 	}
-	keyStates := make(map[string]processlog.KeyState, len(standing))
-	if len(some) > 0 {
-		found, err := o.e.Store.Firsts(ctx, some[0].BusinessType, some, !s.PassDead)
+	keyStates := make(map[string]processlog.KeyState, len(waiters))
+	if len(seenPositions) > 0 {
+		found, err := o.e.Store.Firsts(ctx, seenPositions[0].BusinessType, seenPositions, !s.PassDead)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(keyStates, found)
 	}
-	if len(all) > 0 {
-		found, err := o.e.Store.KeyStates(ctx, all[0].BusinessType, all, standing[0].Row.Token, !s.PassDead)
+	if len(unseenPositions) > 0 {
+		found, err := o.e.Store.KeyStates(ctx, unseenPositions[0].BusinessType, unseenPositions, waiters[0].Row.Token, !s.PassDead)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(keyStates, found)
 		for key, keyState := range found {
-			o.seen.add(orderingKey{all[0].BusinessType, key}, keyState.Members)
+			o.seenEntries.add(orderingKey{unseenPositions[0].BusinessType, key}, keyState.Members)
 		}
 	}
 	return keyStates, nil
@@ -355,68 +355,68 @@ func (o *Ordering) blockedWait() time.Duration {
 
 // block puts entries back until the entry in front of them has ended. Then it checks whether that entry has ended
 // meanwhile. After an error the entries are still due.
-func (o *Ordering) block(t *engine.Type, s Serial, wait []waiter) error {
-	blocked, keys := make([]processlog.BlockedEntry, len(wait)), make([]processlog.Position, len(wait))
-	for i, w := range wait {
-		keys[i].Key, blocked[i] = w.position.Key, processlog.BlockedEntry{Position: w.position, Version: w.Row.Version, Wait: w.wait}
+func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
+	blocked, keys := make([]processlog.BlockedEntry, len(waiting)), make([]processlog.Position, len(waiting))
+	for i, w := range waiting {
+		keys[i].Key, blocked[i] = w.position.Key, processlog.BlockedEntry{Position: w.position, Version: w.Row.Version, Wait: w.blockedFor}
 	}
 	ctx, cancel := o.e.Statement()
 	defer cancel()
-	err := o.e.Store.Block(ctx, blocked, wait[0].Row.Token)
-	wait, err = o.withoutRefused(t, wait, err)
-	o.e.Saw(problem, err)
+	err := o.e.Store.Block(ctx, blocked, waiting[0].Row.Token)
+	waiting, err = o.withoutRefused(t, waiting, err)
+	o.e.Saw(problemRead, err)
 	if err != nil { // Some entries may be blocked in spite of the error.
-		o.putBack(t, wait)
+		o.putBack(t, waiting)
 	}
 	failpoint.Reach(failpoint.OrderingBlocked)
 	// The first entry may have ended, or given way, before these entries were blocked.
 	next, advanceErr := o.e.Store.Advance(ctx, t.Name, keys, !s.PassDead)
 	_ = o.sawAdvance(t.Name, advanceErr)
-	for _, w := range wait {
+	for _, w := range waiting {
 		if err == nil {
 			o.e.Refusals.Taken(refusals.Block, t.Name, w.Row.ID)
 		}
 		if err == nil && !slices.Contains(next, w.Row.ID) {
-			o.e.OfferAgain(w.Attempt, processlog.DueIn(w.wait))
+			o.e.OfferAgain(w.Attempt, processlog.DueIn(w.blockedFor))
 		}
 	}
-	o.followAll(t.Name, next)
+	o.claimOrFindAll(t.Name, next)
 	return err
 }
 
 // withoutRefused puts back the entries that the database refuses to block. It returns the other entries. It returns the
 // error only if it is not a refusal.
-func (o *Ordering) withoutRefused(t *engine.Type, wait []waiter, err error) ([]waiter, error) {
+func (o *Ordering) withoutRefused(t *engine.Type, waiting []waiter, err error) ([]waiter, error) {
 	var refused *processlog.RefusedError
 	if !errors.As(err, &refused) {
-		return wait, err
+		return waiting, err
 	}
 	o.e.Refusals.Note(refusals.Block, t.Name, refused.Refusals)
-	var back, rest []waiter
-	for _, w := range wait {
+	var refusedWaiters, others []waiter
+	for _, w := range waiting {
 		if slices.ContainsFunc(refused.Refusals, func(r processlog.Refusal) bool { return r.ID == w.Row.ID }) {
-			back = append(back, w)
+			refusedWaiters = append(refusedWaiters, w)
 		} else {
-			rest = append(rest, w)
+			others = append(others, w)
 		}
 	}
-	if len(back) > 0 {
-		o.putBack(t, back)
+	if len(refusedWaiters) > 0 {
+		o.putBack(t, refusedWaiters)
 	}
-	if len(rest) > 0 && errors.Is(err, processlog.ErrBusy) {
-		return rest, processlog.ErrBusy
+	if len(others) > 0 && errors.Is(err, processlog.ErrBusy) {
+		return others, processlog.ErrBusy
 	}
-	return rest, nil
+	return others, nil
 }
 
 // putBack gives back claimed entries if it is unknown whether they may run.
-func (o *Ordering) putBack(t *engine.Type, standing []waiter) {
-	again := make([]processlog.QueueEntry, len(standing))
-	for i, w := range standing {
-		again[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.Row.ID, In: engine.RefusedRetry}
+func (o *Ordering) putBack(t *engine.Type, waiters []waiter) {
+	releases := make([]processlog.QueueEntry, len(waiters))
+	for i, w := range waiters {
+		releases[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.Row.ID, In: engine.RefusedRetry}
 	}
-	o.e.Releases.Release(standing[0].Row.Token, again...)
-	for _, w := range standing { // Without this call, the entries would wait until their leases in the queue end.
+	o.e.Releases.Release(waiters[0].Row.Token, releases...)
+	for _, w := range waiters { // Without this call, the entries would wait until their leases in the queue end.
 		o.e.OfferAgain(w.Attempt, engine.RefusedRetry)
 	}
 }
@@ -427,7 +427,7 @@ func (o *Ordering) reason(ctx context.Context, row *processlog.Row) error {
 	if p.Key == "" || row.State.Terminal() {
 		return nil
 	}
-	s, _ := o.of(p.BusinessType)
+	s, _ := o.serialOf(p.BusinessType)
 	states, err := o.e.Store.Firsts(ctx, p.BusinessType, []processlog.Position{p}, !s.PassDead)
 	state := states[p.Key]
 	first := state.First
@@ -435,10 +435,10 @@ func (o *Ordering) reason(ctx context.Context, row *processlog.Row) error {
 	if err != nil || first.IsZero() || first == row.ID || state.Known == 0 && first.Compare(row.ID) > 0 {
 		return err
 	}
-	front, err := o.e.Store.Load(ctx, []processlog.ID{first})
-	if err != nil || len(front) == 0 {
+	frontRows, err := o.e.Store.Load(ctx, []processlog.ID{first})
+	if err != nil || len(frontRows) == 0 {
 		return err
 	}
 	return fmt.Errorf("entry %v is blocked: entry %v (%q, %v) is in front of it, because Serial makes %q of both, and entries of one key run one at a time, in the order in which they were recorded",
-		row.ID, first, front[0].IdempotencyKey, front[0].State, p.Key)
+		row.ID, first, frontRows[0].IdempotencyKey, frontRows[0].State, p.Key)
 }

@@ -14,26 +14,26 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ordered returns the ordering of an engine that does not run.
-func ordered(t *testing.T, store processlog.Store) *Ordering {
+// newOrdering returns the ordering of an engine that does not run.
+func newOrdering(t *testing.T, store processlog.Store) *Ordering {
 	t.Helper()
 	return New(engine.New(t.Context(), engine.Config{Store: store, Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }, Lease: time.Hour}))
 }
 
-// oneKey is a Store that orders entries.
-type oneKey struct{ processlog.Store }
+// orderingStore is a Store that orders entries.
+type orderingStore struct{ processlog.Store }
 
-func (oneKey) KeyStates(context.Context, string, []processlog.Position, processlog.Token, bool) (map[string]processlog.KeyState, error) {
+func (orderingStore) KeyStates(context.Context, string, []processlog.Position, processlog.Token, bool) (map[string]processlog.KeyState, error) {
 	return nil, nil
 }
 
-func (oneKey) Forget(context.Context, []processlog.Position) error { return nil }
+func (orderingStore) Forget(context.Context, []processlog.Position) error { return nil }
 
 // A service may declare a type with another key, or without a key, although the type has a handler here. The handler's
 // entries must keep their key.
 // Failure: F116
 func TestTypeThatHasAHandlerKeepsItsKey(t *testing.T) {
-	o := ordered(t, oneKey{})
+	o := newOrdering(t, orderingStore{})
 	require.NoError(t, o.e.Register(engine.Type{Name: "close_order", Lease: time.Hour}, o.Attach))
 	key := Serial{Key: func(row *processlog.Row) string { return row.UserID }}
 	require.NoError(t, o.Serialize(t.Context(), "close_order", key))
@@ -43,25 +43,25 @@ func TestTypeThatHasAHandlerKeepsItsKey(t *testing.T) {
 	require.True(t, o.e.Ordered("recorded_only"))
 }
 
-// stiffKey is a Store whose Advance always fails.
-type stiffKey struct {
-	oneKey
-	tried []time.Time
+// failingStore is a Store whose Advance always fails.
+type failingStore struct {
+	orderingStore
+	triedAt []time.Time
 }
 
-func (s *stiffKey) Advance(context.Context, string, []processlog.Position, bool) ([]processlog.ID, error) {
-	s.tried = append(s.tried, time.Now())
+func (s *failingStore) Advance(context.Context, string, []processlog.Position, bool) ([]processlog.ID, error) {
+	s.triedAt = append(s.triedAt, time.Now())
 	return nil, errors.New("gone away")
 }
 
 func TestKeyThatCannotBeAdvancedIsTriedFiveTimesAndThenLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &stiffKey{}
-		o := ordered(t, store)
-		o.rested.Add(processlog.Position{BusinessType: "mail", Key: "ann"})
-		<-o.rested.Done()
-		require.Len(t, store.tried, 5)
-		require.Equal(t, store.tried[4], time.Now(), "after the last try nothing follows that a pause would be for")
+		store := &failingStore{}
+		o := newOrdering(t, store)
+		o.toAdvance.Add(processlog.Position{BusinessType: "mail", Key: "ann"})
+		<-o.toAdvance.Done()
+		require.Len(t, store.triedAt, 5)
+		require.Equal(t, store.triedAt[4], time.Now(), "after the last try nothing follows that a pause would be for")
 		o.e.Close()
 	})
 }

@@ -9,8 +9,8 @@ import (
 // orderingKey identifies one ordering key of a business type.
 type orderingKey struct{ businessType, key string }
 
-// The type seen remembers the entries of ordering keys, in their order, that this process has read. While an entry is
-// seen, no later entry of its key can run. The zero value is ready to use.
+// seenEntries remembers the entries of ordering keys that this process has read, in the order of each key. A remembered
+// entry is called seen. While an entry is seen, no later entry of its key can run. The zero value is ready to use.
 //
 // A process reads all entries of a key while no other entry of the key is leased. If another process claims a later
 // entry after that, it reads the key after its claim. It then finds the earlier entries and gives up its claim. So a
@@ -20,7 +20,7 @@ type orderingKey struct{ businessType, key string }
 // process does check whether later entries are leased.
 //
 // An entry stays seen within one epoch until it ends, whatever its state is. A requeue starts another epoch.
-type seen struct {
+type seenEntries struct {
 	mu   sync.Mutex // guards the fields below
 	keys map[orderingKey]*seenKey
 	size int // number of entries
@@ -32,18 +32,18 @@ type seenKey struct {
 	order  []processlog.ID          // entries in order; the first ones may have ended
 }
 
-// mostSeen is how many entries are remembered at most. They take about ten megabytes.
-const mostSeen = 100_000
+// maxSeen is how many entries are remembered at most. They take about ten megabytes.
+const maxSeen = 100_000
 
-// add replaces the seen entries of a key. If there are more than mostSeen entries in all, it forgets all other keys.
-func (s *seen) add(key orderingKey, members []processlog.Member) {
+// add replaces the seen entries of a key. If there are more than maxSeen entries in all, it forgets all other keys.
+func (s *seenEntries) add(key orderingKey, members []processlog.Member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeLocked(key)
 	if len(members) < 2 { // A key with one entry needs no memory: the caller already knows that it is first.
 		return
 	}
-	if s.size+len(members) > mostSeen {
+	if s.size+len(members) > maxSeen {
 		s.keys, s.size = nil, 0
 	}
 	k := &seenKey{epochs: make(map[processlog.ID]uint32, len(members)), order: make([]processlog.ID, len(members))}
@@ -57,15 +57,15 @@ func (s *seen) add(key orderingKey, members []processlog.Member) {
 	s.size += len(members)
 }
 
-func (s *seen) removeLocked(key orderingKey) {
+func (s *seenEntries) removeLocked(key orderingKey) {
 	if k := s.keys[key]; k != nil {
 		s.size -= len(k.epochs)
 		delete(s.keys, key)
 	}
 }
 
-// has reports whether an entry is seen in its epoch.
-func (s *seen) has(position processlog.Position) bool {
+// contains reports whether an entry is seen in its epoch.
+func (s *seenEntries) contains(position processlog.Position) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.keys[orderingKey{position.BusinessType, position.Key}]
@@ -76,9 +76,9 @@ func (s *seen) has(position processlog.Position) bool {
 	return found && epoch == position.Epoch
 }
 
-// behind returns the entry that will probably be first of its key once the given entry has ended. It returns zero if
+// successorOf returns the entry that will probably be first of its key once the given entry has ended. It returns zero if
 // that is not known.
-func (s *seen) behind(position processlog.Position) (next processlog.ID) {
+func (s *seenEntries) successorOf(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.keys[orderingKey{position.BusinessType, position.Key}]
@@ -87,9 +87,9 @@ func (s *seen) behind(position processlog.Position) (next processlog.ID) {
 	}
 	first := true
 	for _, id := range k.order {
-		epoch, open := k.epochs[id]
+		epoch, notEnded := k.epochs[id]
 		switch {
-		case !open:
+		case !notEnded:
 		case !first:
 			return id
 		case id != position.ID || epoch != position.Epoch:
@@ -101,9 +101,9 @@ func (s *seen) behind(position processlog.Position) (next processlog.ID) {
 	return next
 }
 
-// ended forgets an entry that has ended. It returns the entry that is probably first of its key now, or zero if that is
+// remove forgets an entry that has ended. It returns the entry that is probably first of its key now, or zero if that is
 // not known.
-func (s *seen) ended(position processlog.Position) (next processlog.ID) {
+func (s *seenEntries) remove(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := orderingKey{position.BusinessType, position.Key}
@@ -116,7 +116,7 @@ func (s *seen) ended(position processlog.Position) (next processlog.ID) {
 		s.size--
 	}
 	for len(k.order) > 0 {
-		if _, open := k.epochs[k.order[0]]; open {
+		if _, notEnded := k.epochs[k.order[0]]; notEnded {
 			return k.order[0]
 		}
 		k.order = k.order[1:]
@@ -125,7 +125,7 @@ func (s *seen) ended(position processlog.Position) (next processlog.ID) {
 	return next
 }
 
-func (s *seen) forgetAll() {
+func (s *seenEntries) forgetAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keys, s.size = nil, 0

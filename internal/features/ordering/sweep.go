@@ -19,20 +19,20 @@ import (
 // once through the due entries. The due entries include entries without a stored position. So the cost of a read does
 // not depend on how many entries wait.
 type sweep struct {
-	begun atomic.Bool // begin was called since the last read
+	restarted atomic.Bool // begin was called since the last read
 
 	// guard has capacity 1. It is full while a claim reads, so that two claims find different entries. It guards the
 	// fields below.
-	guard  chan struct{}
-	pages  int    // number of pages in a row that may still be read without finding an entry
-	ended  bool   // all keys and all due entries have been read
-	key    string // last key read; "" before the first
-	keys   bool   // all keys have been read
-	states []processlog.State
-	after  processlog.Scheduled // last due entry that was read in the state states[0]
+	guard      chan struct{}
+	pagesLeft  int    // number of pages in a row that may still be read without finding an entry
+	finished   bool   // all keys and all due entries have been read
+	lastKey    string // last key read; "" before the first
+	keysDone   bool   // all keys have been read
+	statesLeft []processlog.State
+	lastDue    processlog.Scheduled // last due entry that was read in the state statesLeft[0]
 }
 
-func newSweep() *sweep { return &sweep{guard: make(chan struct{}, 1), states: openStates} }
+func newSweep() *sweep { return &sweep{guard: make(chan struct{}, 1), statesLeft: openStates} }
 
 const (
 	// sweepPage is how many keys and how many due entries one page has.
@@ -43,58 +43,58 @@ const (
 	sweepPages = 8
 )
 
-// begin allows the next read to read sweepPages more pages. A sweep that has read everything starts again.
-func (w *sweep) begin() { w.begun.Store(true) }
+// restart allows the next read to read sweepPages more pages. A sweep that has read everything starts again.
+func (w *sweep) restart() { w.restarted.Store(true) }
 
 var openStates = []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}
 
-// read returns entries that may run, and whether there may be more.
-func (w *sweep) read(ctx context.Context, o *Ordering, businessType string) (ids []processlog.ID, more bool, err error) {
+// readNext returns entries that may run, and whether there may be more.
+func (w *sweep) readNext(ctx context.Context, o *Ordering, businessType string) (ids []processlog.ID, more bool, err error) {
 	w.guard <- struct{}{}
 	defer func() { <-w.guard }()
-	if w.begun.Swap(false) {
-		w.pages = sweepPages
-		if w.ended {
-			w.ended, w.keys, w.key = false, false, ""
-			w.states, w.after = openStates, processlog.Scheduled{}
+	if w.restarted.Swap(false) {
+		w.pagesLeft = sweepPages
+		if w.finished {
+			w.finished, w.keysDone, w.lastKey = false, false, ""
+			w.statesLeft, w.lastDue = openStates, processlog.Scheduled{}
 		}
 	}
 	for {
-		if ids, err = w.page(ctx, o, businessType); err != nil {
+		if ids, err = w.readPage(ctx, o, businessType); err != nil {
 			return nil, false, err
 		}
-		w.ended = w.keys && len(w.states) == 0
+		w.finished = w.keysDone && len(w.statesLeft) == 0
 		if len(ids) > 0 {
-			w.pages = sweepPages
-			return ids, !w.ended, nil
+			w.pagesLeft = sweepPages
+			return ids, !w.finished, nil
 		}
-		if w.pages--; w.ended || w.pages <= 0 {
+		if w.pagesLeft--; w.finished || w.pagesLeft <= 0 {
 			return nil, false, nil
 		}
 	}
 }
 
-// page reads the next page of keys and the next page of due entries.
-func (w *sweep) page(ctx context.Context, o *Ordering, businessType string) (ids []processlog.ID, err error) {
-	s, _ := o.of(businessType)
-	if !w.keys {
-		found, last, err := o.e.Store.Fronts(ctx, businessType, w.key, sweepPage, !s.PassDead)
+// readPage reads the next page of keys and the next page of due entries.
+func (w *sweep) readPage(ctx context.Context, o *Ordering, businessType string) (ids []processlog.ID, err error) {
+	s, _ := o.serialOf(businessType)
+	if !w.keysDone {
+		found, last, err := o.e.Store.Fronts(ctx, businessType, w.lastKey, sweepPage, !s.PassDead)
 		if err != nil {
 			return nil, err
 		}
-		ids, w.key, w.keys = found, last, last == ""
+		ids, w.lastKey, w.keysDone = found, last, last == ""
 	}
-	if len(w.states) == 0 {
+	if len(w.statesLeft) == 0 {
 		return ids, nil
 	}
-	page, err := o.e.Store.Scan(ctx, processlog.Window{BusinessType: businessType, State: w.states[0], From: -processlog.MaxDelay, After: w.after, Free: true, Limit: sweepPage})
+	page, err := o.e.Store.Scan(ctx, processlog.Window{BusinessType: businessType, State: w.statesLeft[0], From: -processlog.MaxDelay, After: w.lastDue, Free: true, Limit: sweepPage})
 	if err != nil {
 		return nil, err
 	}
 	if len(page) < sweepPage {
-		w.states, w.after = w.states[1:], processlog.Scheduled{}
+		w.statesLeft, w.lastDue = w.statesLeft[1:], processlog.Scheduled{}
 	} else {
-		w.after = page[len(page)-1]
+		w.lastDue = page[len(page)-1]
 	}
 	due := make([]processlog.ID, 0, len(page))
 	for _, e := range page {
@@ -106,8 +106,8 @@ func (w *sweep) page(ctx context.Context, o *Ordering, businessType string) (ids
 	return append(ids, grouped.Without(due, blocked)...), err
 }
 
-// sweep returns the sweep of a type.
-func (o *Ordering) sweep(businessType string) *sweep {
+// sweepOf returns the sweep of a type.
+func (o *Ordering) sweepOf(businessType string) *sweep {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w := o.sweeps[businessType]

@@ -23,9 +23,9 @@ const (
 	problemSlot  = "a slot could not be recorded"
 )
 
-// longestRest is the longest time between two reads of the marks. It limits how late a slot is done if the machine was
+// maxPause is the longest time between two reads of the marks. It limits how late a slot is done if the machine was
 // suspended, which stops timers, or if the database's clock was set. One test that runs for a year sets it longer.
-var longestRest = time.Minute
+var maxPause = time.Minute
 
 // Period is work that is done once for each slot of a schedule.
 type Period struct {
@@ -50,8 +50,8 @@ type Period struct {
 
 func (p Period) maintenance() bool { return p.Problem != "" }
 
-// problem returns the problem that Health shows when Do fails.
-func (p Period) problem() (what, businessType string) {
+// problemText returns the problem that Health shows when Do fails.
+func (p Period) problemText() (what, businessType string) {
 	if p.maintenance() {
 		return p.Problem, ""
 	}
@@ -84,7 +84,7 @@ func (c *Calendar) Add(ctx context.Context, p Period) error {
 	if err != nil {
 		return err
 	}
-	next, err := p.next(now)
+	next, err := p.nextSlot(now)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (c *Calendar) Add(ctx context.Context, p Period) error {
 	return nil
 }
 
-func (c *Calendar) all() []Period {
+func (c *Calendar) allPeriods() []Period {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.periods)
@@ -108,90 +108,90 @@ func (c *Calendar) all() []Period {
 
 // Run does slots until ctx ends. It returns at once if there are no periods.
 func (c *Calendar) Run(ctx context.Context) {
-	for periods := c.all(); len(periods) > 0; {
-		if !engine.Rest(ctx, c.round(ctx, periods)) {
+	for periods := c.allPeriods(); len(periods) > 0; {
+		if !engine.Rest(ctx, c.runRound(ctx, periods)) {
 			return
 		}
 	}
 }
 
-// round does the slots that are due. It returns the time until the next round.
-func (c *Calendar) round(ctx context.Context, periods []Period) (rest time.Duration) {
+// runRound does the slots that are due. It returns the time until the next round.
+func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.Duration) {
 	names := make([]string, len(periods))
 	for i, p := range periods {
 		names[i] = p.Name
 	}
-	now, marks, err := c.marks(ctx, names)
+	now, marks, err := c.readMarks(ctx, names)
 	if err != nil {
 		return c.e.PollInterval
 	}
 	failpoint.Reach(failpoint.MarksRead)
-	read := time.Now()
-	rest = longestRest
+	readAt := time.Now()
+	pause = maxPause
 	for _, p := range periods {
 		mark, found := marks[p.Name]
 		if !found {
-			c.beginAnew(ctx, p)
-			rest = min(rest, c.e.PollInterval)
+			c.replaceMark(ctx, p)
+			pause = min(pause, c.e.PollInterval)
 			continue
 		}
-		again, done, err := c.doSlots(ctx, p, mark, now, read)
-		what, businessType := p.problem()
+		untilNext, worked, err := c.doSlots(ctx, p, mark, now, readAt)
+		what, businessType := p.problemText()
 		if err != nil && ctx.Err() == nil {
 			c.e.Problems.Failed(what, businessType, err)
-		} else if err == nil && (done || !p.maintenance()) { // Maintenance fails after it has moved its mark, so only work that was done ends its problem.
+		} else if err == nil && (worked || !p.maintenance()) { // Maintenance fails after it has moved its mark, so only work that was done ends its problem.
 			c.e.Problems.Passed(what, businessType)
 		}
-		rest = min(rest, again)
+		pause = min(pause, untilNext)
 	}
-	return max(0, rest-time.Since(read))
+	return max(0, pause-time.Since(readAt))
 }
 
 // doSlots does the slots of a period that come after mark, up to now. The parameter now is the database's time. The
-// parameter read is the time at which this process read it, by its own clock.
+// parameter readAt is the time at which this process read it, by its own clock.
 //
 // doSlots returns the time until the period's next slot, and whether this process did any slots.
-func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, read time.Time) (again time.Duration, done bool, err error) {
-	due, err := p.since(ctx, mark, now)
+func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time.Time) (untilNext time.Duration, worked bool, err error) {
+	found, err := p.slotsSince(ctx, mark, now)
 	if err != nil {
 		return c.e.PollInterval, false, err
 	}
-	again = longestRest
-	if !due.next.IsZero() {
-		again = due.next.Sub(now)
+	untilNext = maxPause
+	if !found.nextSlot.IsZero() {
+		untilNext = found.nextSlot.Sub(now)
 	}
-	if len(due.slots) == 0 {
-		return again, false, nil
+	if len(found.slots) == 0 {
+		return untilNext, false, nil
 	}
-	last := due.slots[len(due.slots)-1]
-	moved, err := p.Do(ctx, mark, due.slots, read.Add(last.Sub(now)))
+	last := found.slots[len(found.slots)-1]
+	moved, err := p.Do(ctx, mark, found.slots, readAt.Add(last.Sub(now)))
 	if err != nil || !moved { // Another process moves the mark and may fail, so look again soon.
-		return min(again, c.e.PollInterval), false, err
+		return min(untilNext, c.e.PollInterval), false, err
 	}
-	if due.skipped > 0 && !p.maintenance() {
+	if found.skipped > 0 && !p.maintenance() {
 		c.e.Log.Warn("compensator: slots of a periodic type have passed while no process ran, and are not made up for",
-			"type", p.Name, "slots", due.skipped, "since", mark, "made_up_for", len(due.slots))
+			"type", p.Name, "slots", found.skipped, "since", mark, "made_up_for", len(found.slots))
 	}
-	return again, true, nil
+	return untilNext, true, nil
 }
 
-// beginAnew gives a new mark to a period whose mark was deleted after Add. Slots that have passed since the deleted
+// replaceMark gives a new mark to a period whose mark was deleted after Add. Slots that have passed since the deleted
 // mark are not done.
-func (c *Calendar) beginAnew(ctx context.Context, p Period) {
+func (c *Calendar) replaceMark(ctx context.Context, p Period) {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
-	begun, err := c.e.Store.BeginMark(ctx, p.Name)
+	created, err := c.e.Store.BeginMark(ctx, p.Name)
 	if ctx.Err() != context.Canceled {
 		c.e.Saw(problemMarks, err)
 	}
-	if begun && !p.maintenance() {
+	if created && !p.maintenance() {
 		c.e.Log.Warn("compensator: the mark of a periodic type was deleted, and begins anew: slots that have passed since its last one are not made up for",
 			"type", p.Name)
 	}
 }
 
-// marks reads the database's clock and the marks of periods.
-func (c *Calendar) marks(ctx context.Context, names []string) (time.Time, map[string]time.Time, error) {
+// readMarks reads the database's clock and the marks of periods.
+func (c *Calendar) readMarks(ctx context.Context, names []string) (time.Time, map[string]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
 	now, marks, err := c.e.Store.Marks(ctx, names)
@@ -201,34 +201,34 @@ func (c *Calendar) marks(ctx context.Context, names []string) (time.Time, map[st
 	return now, marks, err
 }
 
-// due holds the slots of a schedule between two moments.
-type due struct {
-	slots   []time.Time // the newest CatchUp slots
-	skipped int         // number of older slots
-	next    time.Time   // the first slot after the second moment; zero if there is none
+// dueSlots holds the slots of a schedule between two moments.
+type dueSlots struct {
+	slots    []time.Time // the newest CatchUp slots
+	skipped  int         // number of older slots
+	nextSlot time.Time   // the first slot after the second moment; zero if there is none
 }
 
-// since lists the slots after mark, up to now. It asks the schedule for one slot at a time, because each slot may
+// slotsSince lists the slots after mark, up to now. It asks the schedule for one slot at a time, because each slot may
 // depend on the slot before it.
-func (p Period) since(ctx context.Context, mark, now time.Time) (d due, err error) {
-	for d.next = mark; ; d.slots = append(d.slots, d.next) {
-		if d.next, err = p.next(d.next); err != nil {
-			return due{}, err
+func (p Period) slotsSince(ctx context.Context, mark, now time.Time) (d dueSlots, err error) {
+	for d.nextSlot = mark; ; d.slots = append(d.slots, d.nextSlot) {
+		if d.nextSlot, err = p.nextSlot(d.nextSlot); err != nil {
+			return dueSlots{}, err
 		}
-		if done := d.next.IsZero() || d.next.After(now); done || len(d.slots) == 2*p.CatchUp {
+		if worked := d.nextSlot.IsZero() || d.nextSlot.After(now); worked || len(d.slots) == 2*p.CatchUp {
 			older := max(0, len(d.slots)-p.CatchUp)
 			d.skipped += older
 			d.slots = append(d.slots[:0], d.slots[older:]...)
-			if err := ctx.Err(); done || err != nil { // A year of slots a second apart takes long, so stop when Run ends.
+			if err := ctx.Err(); worked || err != nil { // A year of slots a second apart takes long, so stop when Run ends.
 				return d, err
 			}
 		}
 	}
 }
 
-// next returns the schedule's first slot after a time, rounded up to a whole millisecond. The schedule is user code, so
-// next turns a panic into an error.
-func (p Period) next(after time.Time) (next time.Time, err error) {
+// nextSlot returns the schedule's first slot after a time, rounded up to a whole millisecond. The schedule is user code, so
+// nextSlot turns a panic into an error.
+func (p Period) nextSlot(after time.Time) (next time.Time, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &processlog.FieldError{Field: "schedule", Reason: "panicked: " + usererr.PanicText(r)}
@@ -238,8 +238,8 @@ func (p Period) next(after time.Time) (next time.Time, err error) {
 	if next.IsZero() {
 		return next, nil
 	}
-	if whole := next.Truncate(time.Millisecond); whole.Before(next) {
-		next = whole.Add(time.Millisecond)
+	if truncated := next.Truncate(time.Millisecond); truncated.Before(next) {
+		next = truncated.Add(time.Millisecond)
 	}
 	if !next.After(after) {
 		return time.Time{}, &processlog.FieldError{Field: "schedule", Reason: fmt.Sprintf("does not go on: after %v comes %v", after, next)}

@@ -67,8 +67,8 @@ func TestEachSlotOfAYearIsDoneOnce(t *testing.T) {
 		}
 		return next
 	}
-	defer func(rest time.Duration) { longestRest = rest }(longestRest)
-	longestRest = 20 * time.Minute
+	defer func(pause time.Duration) { maxPause = pause }(maxPause)
+	maxPause = 20 * time.Minute
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		r := &register{store: double.NewStore()}
@@ -106,12 +106,12 @@ func TestNewestSlotsAreKeptAndTheRestCounted(t *testing.T) {
 		for n := range 40 {
 			p := Period{Schedule: seconds, CatchUp: catchUp}
 			now := begin.Add(time.Duration(n)*time.Second + time.Millisecond)
-			d, err := p.since(t.Context(), begin, now)
+			d, err := p.slotsSince(t.Context(), begin, now)
 			require.NoError(t, err)
 			want := min(n, catchUp)
 			require.Len(t, d.slots, want)
 			assert.Equal(t, n-want, d.skipped)
-			assert.Equal(t, begin.Add(time.Duration(n+1)*time.Second), d.next)
+			assert.Equal(t, begin.Add(time.Duration(n+1)*time.Second), d.nextSlot)
 			for i, slot := range d.slots {
 				assert.Equal(t, begin.Add(time.Duration(n-want+i+1)*time.Second), slot)
 			}
@@ -119,7 +119,7 @@ func TestNewestSlotsAreKeptAndTheRestCounted(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Period{Schedule: seconds, CatchUp: 1}.since(ended, begin, begin.Add(time.Hour))
+	_, err := Period{Schedule: seconds, CatchUp: 1}.slotsSince(ended, begin, begin.Add(time.Hour))
 	require.ErrorIs(t, err, context.Canceled, "a long search ends with Run")
 }
 
@@ -131,10 +131,10 @@ func TestSlotsAreWholeMillisecondsAndNeverEarly(t *testing.T) {
 		}
 		return time.Time{}
 	}, CatchUp: 1}
-	next, err := p.next(at.Add(-time.Hour))
+	next, err := p.nextSlot(at.Add(-time.Hour))
 	require.NoError(t, err)
 	require.Equal(t, time.Date(2026, 1, 1, 0, 0, 0, 2_000_000, time.UTC), next)
-	next, err = p.next(next)
+	next, err = p.nextSlot(next)
 	require.NoError(t, err)
 	require.True(t, next.IsZero())
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A suspect that has lost aloneAfter leases in a row runs alone.
-const aloneAfter = 2
+// A suspect that has lost loneLosses leases in a row runs alone.
+const loneLosses = 2
 
-// aloneWait is a pause for suspects with one lost lease. It begins when a suspect with two lost leases was refused
+// lonePause is a pause for suspects with one lost lease. It begins when a suspect with two lost leases was refused
 // because others ran. The pause is long enough for the refused suspect to be offered twice.
-const aloneWait = 2 * engine.RefusedRetry
+const lonePause = 2 * engine.RefusedRetry
 
 // Quarantine limits the suspects of one process. A suspect takes a place, and keeps it until its outcome is durable.
 // For suspects with one lost lease, each type has a few places. While a suspect with two lost leases runs, no other
@@ -27,12 +27,12 @@ const aloneWait = 2 * engine.RefusedRetry
 type Quarantine struct {
 	e *engine.Engine
 
-	mu     sync.Mutex      // guards the fields below
-	places map[suspect]int // number of lost leases of each suspect that holds a place
-	few    map[*engine.Type]*few
-	total  int       // places held by suspects with one lost lease
-	alone  bool      // whether a suspect with two lost leases runs
-	turn   time.Time // until then no suspect with one lost lease may start, because a suspect with two was refused
+	mu              sync.Mutex      // guards the fields below
+	places          map[suspect]int // number of lost leases of each suspect that holds a place
+	byType          map[*engine.Type]*typePlaces
+	shared          int       // places held by suspects with one lost lease
+	loneSuspectRuns bool      // whether a suspect with two lost leases runs
+	noEntryUntil    time.Time // until then no suspect with one lost lease may start, because a suspect with two was refused
 }
 
 // suspect identifies an entry within one epoch.
@@ -43,153 +43,155 @@ type suspect struct {
 
 // New makes the quarantine of an engine.
 func New(e *engine.Engine) *Quarantine {
-	return &Quarantine{e: e, places: make(map[suspect]int), few: make(map[*engine.Type]*few)}
+	return &Quarantine{e: e, places: make(map[suspect]int), byType: make(map[*engine.Type]*typePlaces)}
 }
 
 // Attach makes the quarantine decide about the suspects of a type.
 func (q *Quarantine) Attach(t *engine.Type) {
 	t.Admit(func(a *engine.Admission) {
-		a.Accept = func(row *processlog.Row, lost int) bool { return q.accept(t, suspect{row.ID, row.Epoch}, lost) }
-		a.Left = func(row *processlog.Row, why engine.Leaving) { q.left(t, suspect{row.ID, row.Epoch}, why) }
+		a.Accept = func(row *processlog.Row, lostLeases int) bool {
+			return q.accept(t, suspect{row.ID, row.Epoch}, lostLeases)
+		}
+		a.Left = func(row *processlog.Row, reason engine.Leaving) { q.release(t, suspect{row.ID, row.Epoch}, reason) }
 	})
 }
 
-// accept takes a place for an entry, if a place is free. The parameter lost is the number of leases that the entry has
+// accept takes a place for an entry, if a place is free. The parameter lostLeases is the number of leases that the entry has
 // lost. An entry that has lost none needs no place.
-func (q *Quarantine) accept(t *engine.Type, s suspect, lost int) bool {
-	if lost < engine.SuspectAfter {
+func (q *Quarantine) accept(t *engine.Type, s suspect, lostLeases int) bool {
+	if lostLeases < engine.SuspectAfter {
 		return true
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, held := q.places[s]; held || !q.enterLocked(t, lost) {
+	if _, found := q.places[s]; found || !q.enterLocked(t, lostLeases) {
 		return false
 	}
-	q.places[s] = lost
+	q.places[s] = lostLeases
 	return true
 }
 
-// The method left gives the place of a suspect back.
-func (q *Quarantine) left(t *engine.Type, s suspect, why engine.Leaving) {
+// release gives the place of a suspect back.
+func (q *Quarantine) release(t *engine.Type, s suspect, reason engine.Leaving) {
 	q.mu.Lock()
-	lost, held := q.places[s]
-	room := false
-	if held {
+	lostLeases, found := q.places[s]
+	hasRoom := false
+	if found {
 		delete(q.places, s)
-		room = q.leaveLocked(t, lost, why == engine.Ended)
+		hasRoom = q.leaveLocked(t, lostLeases, reason == engine.Ended)
 	}
 	q.mu.Unlock()
-	if room && why != engine.NotClaimed {
+	if hasRoom && reason != engine.NotClaimed {
 		q.e.Overflow(t.Name) // Suspects were refused meanwhile.
 	}
 }
 
 // enterLocked takes a place for a suspect that has lost the given number of leases.
-func (q *Quarantine) enterLocked(t *engine.Type, lost int) bool {
+func (q *Quarantine) enterLocked(t *engine.Type, lostLeases int) bool {
 	switch {
-	case q.alone:
+	case q.loneSuspectRuns:
 		return false
-	case lost >= aloneAfter && q.total > 0:
+	case lostLeases >= loneLosses && q.shared > 0:
 		// Without this wait, suspects with one lost lease could follow each other without a gap, and a suspect with two
 		// would never start.
-		q.turn = time.Now().Add(aloneWait)
+		q.noEntryUntil = time.Now().Add(lonePause)
 		return false
-	case lost >= aloneAfter:
-		q.alone, q.turn = true, time.Time{}
+	case lostLeases >= loneLosses:
+		q.loneSuspectRuns, q.noEntryUntil = true, time.Time{}
 		return true
-	case time.Now().Before(q.turn) || !q.fewOf(t).take(t):
+	case time.Now().Before(q.noEntryUntil) || !q.placesOf(t).takePlace(t):
 		return false
 	}
-	q.total++
+	q.shared++
 	return true
 }
 
 // leaveLocked gives a place back, and reports whether other suspects may start. The parameter ended says whether the
 // entry has an outcome.
-func (q *Quarantine) leaveLocked(t *engine.Type, lost int, ended bool) (room bool) {
-	if lost >= aloneAfter {
-		q.alone = false
+func (q *Quarantine) leaveLocked(t *engine.Type, lostLeases int, ended bool) (hasRoom bool) {
+	if lostLeases >= loneLosses {
+		q.loneSuspectRuns = false
 		return true
 	}
-	q.total--
-	return q.fewOf(t).leave(t, ended)
+	q.shared--
+	return q.placesOf(t).leave(t, ended)
 }
 
-func (q *Quarantine) fewOf(t *engine.Type) *few {
-	if q.few[t] == nil {
-		q.few[t] = new(few)
+func (q *Quarantine) placesOf(t *engine.Type) *typePlaces {
+	if q.byType[t] == nil {
+		q.byType[t] = new(typePlaces)
 	}
-	return q.few[t]
+	return q.byType[t]
 }
 
-// The type few holds the places of one type for suspects with one lost lease. A type without a batch handler has as
+// typePlaces holds the places of one type for suspects with one lost lease. A type without a batch handler has as
 // many places as the square root of its Concurrency.
 //
 // For a type with a batch handler, a place is for one entry and not for one call. The type begins with the square root
 // of the number of entries that all its calls can hold. Once that many suspects have ended, the number triples. So the
 // entries of a healthy process that was killed are worked off in a few rounds.
-type few struct {
-	held    int
-	allowed int
-	// full becomes true when all places are taken, and false when half of them are free again. Without it, each freed
+type typePlaces struct {
+	taken int
+	limit int
+	// refusing becomes true when all places are taken, and false when half of them are free again. Without it, each freed
 	// place would start a call with a single entry.
-	full   bool
-	proven int       // number of suspects that have ended since the field allowed was raised
-	left   time.Time // when a place was last given back
+	refusing   bool
+	endedCount int       // number of suspects that have ended since limit was raised
+	releasedAt time.Time // when a place was last given back
 }
 
 const (
-	// fewGrowth is the factor by which the number of places of a batch type grows, once that number of suspects has
+	// placesGrowth is the factor by which the number of places of a batch type grows, once that number of suspects has
 	// ended.
-	fewGrowth = 3
+	placesGrowth = 3
 
-	// fewForget is the time without suspects after which a batch type has only its first number of places again. Suspects
+	// placesReset is the time without suspects after which a batch type has only its first number of places again. Suspects
 	// that come after this time probably come from another crash.
-	fewForget = 10 * time.Second
+	placesReset = 10 * time.Second
 )
 
 // fewOf returns the first and the largest number of places for suspects of a type.
-func fewOf(t *engine.Type) (first, most int) {
-	most = t.Concurrency * t.Seats()
-	first = int(math.Ceil(math.Sqrt(float64(most))))
+func fewOf(t *engine.Type) (first, maximum int) {
+	maximum = t.Concurrency * t.Seats()
+	first = int(math.Ceil(math.Sqrt(float64(maximum))))
 	if !t.Grouped() {
-		most = first
+		maximum = first
 	}
-	return first, most
+	return first, maximum
 }
 
-// take occupies a place, if one is free.
-func (f *few) take(t *engine.Type) bool {
+// takePlace occupies a place, if one is free.
+func (f *typePlaces) takePlace(t *engine.Type) bool {
 	first, _ := fewOf(t)
-	if f.allowed == 0 || f.held == 0 && time.Since(f.left) > fewForget {
-		f.allowed, f.proven, f.full = first, 0, false
+	if f.limit == 0 || f.taken == 0 && time.Since(f.releasedAt) > placesReset {
+		f.limit, f.endedCount, f.refusing = first, 0, false
 	}
-	if f.full || f.held >= f.allowed {
+	if f.refusing || f.taken >= f.limit {
 		return false
 	}
-	f.held++
-	f.full = t.Grouped() && f.held == f.allowed
+	f.taken++
+	f.refusing = t.Grouped() && f.taken == f.limit
 	return true
 }
 
 // leave gives a place back, and reports whether other suspects may start. The parameter ended says whether the entry
 // has an outcome.
-func (f *few) leave(t *engine.Type, ended bool) (room bool) {
-	f.held--
-	f.left = time.Now()
+func (f *typePlaces) leave(t *engine.Type, ended bool) (hasRoom bool) {
+	f.taken--
+	f.releasedAt = time.Now()
 	if !t.Grouped() {
 		return true
 	}
-	room = f.held == 0 || f.full && f.held <= f.allowed/2
-	if f.held <= f.allowed/2 {
-		f.full = false
+	hasRoom = f.taken == 0 || f.refusing && f.taken <= f.limit/2
+	if f.taken <= f.limit/2 {
+		f.refusing = false
 	}
 	if ended {
-		f.proven++
+		f.endedCount++
 	}
-	if f.proven >= f.allowed {
-		_, most := fewOf(t)
-		f.allowed, f.proven = min(f.allowed*fewGrowth, most), 0
+	if f.endedCount >= f.limit {
+		_, maximum := fewOf(t)
+		f.limit, f.endedCount = min(f.limit*placesGrowth, maximum), 0
 	}
-	return room
+	return hasRoom
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// places is a quarantine that does not record which suspects hold its places.
-type places struct{ *Quarantine }
+// testQuarantine is a quarantine that does not record which suspects hold its places.
+type testQuarantine struct{ *Quarantine }
 
-func (q *places) enter(t *engine.Type, lost int) bool {
-	return lost < engine.SuspectAfter || q.enterLocked(t, lost)
+func (q *testQuarantine) enter(t *engine.Type, lostLeases int) bool {
+	return lostLeases < engine.SuspectAfter || q.enterLocked(t, lostLeases)
 }
 
-func (q *places) leave(t *engine.Type, lost int, ended bool) bool {
-	return q.leaveLocked(t, lost, ended)
+func (q *testQuarantine) leave(t *engine.Type, lostLeases int, ended bool) bool {
+	return q.leaveLocked(t, lostLeases, ended)
 }
 
 // Failure: F61
@@ -32,10 +32,10 @@ func TestPlaceIsGivenBackOnce(t *testing.T) {
 	require.True(t, q.accept(typ, one, 1))
 	require.False(t, q.accept(typ, one, 1), "it has its place already")
 	require.False(t, q.accept(typ, other, 1))
-	q.left(typ, other, engine.Ended)
+	q.release(typ, other, engine.Ended)
 	require.False(t, q.accept(typ, other, 1), "the other entry had no place")
-	q.left(typ, one, engine.NotRun)
-	q.left(typ, one, engine.Ended)
+	q.release(typ, one, engine.NotRun)
+	q.release(typ, one, engine.Ended)
 	require.True(t, q.accept(typ, other, 1))
 	require.False(t, q.accept(typ, one, 1))
 }
@@ -43,7 +43,7 @@ func TestPlaceIsGivenBackOnce(t *testing.T) {
 // Failure: F61
 func TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone(t *testing.T) {
 	large, small := &engine.Type{Concurrency: 50}, &engine.Type{Concurrency: 1}
-	q := &places{Quarantine: New(nil)}
+	q := &testQuarantine{Quarantine: New(nil)}
 	for range 100 {
 		require.True(t, q.enter(large, 0), "who has lost nothing is not held up")
 	}
@@ -64,10 +64,10 @@ func TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone(t *testing.T) {
 	require.True(t, q.enter(small, 1))
 }
 
-// hundreds is the grouping of a type whose calls take 100 entries.
-type hundreds struct{ engine.Grouping }
+// groupingOf100 is the grouping of a type whose calls take 100 entries.
+type groupingOf100 struct{ engine.Grouping }
 
-func (hundreds) Seats() int { return 100 }
+func (groupingOf100) Seats() int { return 100 }
 
 // A healthy process was killed, so all entries that it held are suspects. They must all run within a few rounds, with
 // few entries in the first rounds.
@@ -75,19 +75,19 @@ func (hundreds) Seats() int { return 100 }
 func TestSuspectsOfABatchTypeAreLetInByMoreAndMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		typ := &engine.Type{Concurrency: 4}
-		typ.Group(hundreds{})
-		q := &places{Quarantine: New(nil)}
+		typ.Group(groupingOf100{})
+		q := &testQuarantine{Quarantine: New(nil)}
 		enter := func() (n int) {
 			for q.enter(typ, 1) {
 				n++
 			}
 			return n
 		}
-		leave := func(n int, ended bool) (room bool) {
+		leave := func(n int, ended bool) (hasRoom bool) {
 			for range n {
-				room = q.leave(typ, 1, ended)
+				hasRoom = q.leave(typ, 1, ended)
 			}
-			return room
+			return hasRoom
 		}
 		for _, round := range []int{20, 60, 180, 400, 400} {
 			require.Equal(t, round, enter())
@@ -100,7 +100,7 @@ func TestSuspectsOfABatchTypeAreLetInByMoreAndMore(t *testing.T) {
 			}
 			require.True(t, leave(round-round/2, true))
 		}
-		time.Sleep(fewForget + 1)
+		time.Sleep(placesReset + 1)
 		require.Equal(t, 20, enter(), "these are of another crash")
 		require.True(t, leave(20, false))
 		require.Equal(t, 20, enter(), "what has not run proves nothing")
@@ -110,7 +110,7 @@ func TestSuspectsOfABatchTypeAreLetInByMoreAndMore(t *testing.T) {
 func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		typ := &engine.Type{Concurrency: 50}
-		q := &places{Quarantine: New(nil)}
+		q := &testQuarantine{Quarantine: New(nil)}
 		require.True(t, q.enter(typ, 1))
 		require.False(t, q.enter(typ, 2))
 		require.False(t, q.enter(typ, 1), "the next ones wait for it")
@@ -120,7 +120,7 @@ func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 		q.leave(typ, 2, true)
 		require.True(t, q.enter(typ, 1))
 		require.False(t, q.enter(typ, 2))
-		<-time.After(aloneWait)
+		<-time.After(lonePause)
 		require.True(t, q.enter(typ, 1), "but not for ever: it may run elsewhere by now")
 	})
 }

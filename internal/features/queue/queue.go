@@ -236,7 +236,7 @@ func (q *Queue) hasRoom(businessTypes, lackingTypes []string) {
 	}
 }
 
-// lost notes that the queue may lack entries of some types. Until the queue is rebuilt, only the database knows when
+// noteLoss notes that the queue may lack entries of some types. Until the queue is rebuilt, only the database knows when
 // the missing ones are due. So the database is asked too, now and after each look, and looks come more often (G10, the
 // queue is a hint).
 func (q *Queue) noteLoss(businessTypes []string) {

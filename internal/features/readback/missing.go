@@ -17,8 +17,8 @@ const (
 	missingWatched = "it was rolled back to a savepoint, or somebody has deleted it"
 )
 
-// missing reports entries that were reported as committed and not found.
-func (s *Starter) missing(unfound []engine.Fresh) {
+// reportUnfound reports entries that were reported as committed and not found.
+func (s *Starter) reportUnfound(unfound []engine.Fresh) {
 	entries := make([]engine.RecordedEntry, len(unfound))
 	for i := range unfound {
 		entries[i] = unfound[i].Recorded()
@@ -46,7 +46,7 @@ func (s *Starter) ReportMissing(unfound []engine.RecordedEntry) {
 	}
 	for _, f := range unfound {
 		if ids[f.IdempotencyKey].IsZero() {
-			s.tell(f)
+			s.reportMissingEntry(f)
 		}
 	}
 }
@@ -61,14 +61,14 @@ func (s *Starter) idsNow(ctx context.Context, keys []processlog.IdempotencyKey) 
 	return ids, errors.Join(err, tx.Rollback())
 }
 
-// tell logs one missing entry and calls Observer.EntryMissing. If the connection saw the commit, no error was ignored.
+// reportMissingEntry logs one missing entry and calls Observer.EntryMissing. If the connection saw the commit, no error was ignored.
 // The usual cause is then a savepoint, which is logged at debug level only.
-func (s *Starter) tell(f engine.RecordedEntry) {
+func (s *Starter) reportMissingEntry(f engine.RecordedEntry) {
 	event := observe.MissingEvent{ID: f.ID, BusinessType: f.BusinessType, IdempotencyKey: f.IdempotencyKey, LikelyCause: missingUnwatched}
-	report := s.e.Log.Warn
+	log := s.e.Log.Warn
 	if f.Watched {
-		event.LikelyCause, report = missingWatched, s.e.Log.Debug
+		event.LikelyCause, log = missingWatched, s.e.Log.Debug
 	}
-	report("compensator: an entry that was recorded and told committed is not there", "entry", f.ID, "type", f.BusinessType, "idempotent_id", f.IdempotencyKey, "likely_cause", event.LikelyCause)
+	log("compensator: an entry that was recorded and told committed is not there", "entry", f.ID, "type", f.BusinessType, "idempotent_id", f.IdempotencyKey, "likely_cause", event.LikelyCause)
 	engine.Tell(s.e.Base, s.e.Observer.EntryMissing, event)
 }

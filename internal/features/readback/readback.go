@@ -21,33 +21,33 @@ const waitBound = 100_000
 type Starter struct {
 	e *engine.Engine
 
-	resolve groupcommit.Batcher[unnamed]      // reads the ids of entries from a bulk insert
-	verify  groupcommit.Batcher[engine.Fresh] // reads back rows that were inserted with a lease
-	claim   groupcommit.Batcher[waiting]      // claims fresh rows by id
+	idReads       groupcommit.Batcher[unresolvedEntry] // reads the ids of entries from a bulk insert
+	verifications groupcommit.Batcher[engine.Fresh]    // reads back rows that were inserted with a lease
+	claims        groupcommit.Batcher[claimRequest]    // claims fresh rows by id
 }
 
-// unnamed is an entry whose id must still be read from the database by its key.
-type unnamed struct {
+// unresolvedEntry is an entry whose id must still be read from the database by its key.
+type unresolvedEntry struct {
 	engine.Fresh
-	orphaned bool // inserted with a lease but without a slot now; its lease is released once its id is known
-	failed   int  // failed reads of its id
+	orphaned    bool // inserted with a lease but without a slot now; its lease is released once its id is known
+	failedReads int  // failed reads of its id
 }
 
-// waiting is an entry that is about to be claimed.
-type waiting struct {
+// claimRequest is an entry that is about to be claimed.
+type claimRequest struct {
 	engine.Fresh
-	slot bool // whether it holds a slot, perhaps for several entries that share one call
+	hasSlot bool // whether it holds a slot, perhaps for several entries that share one call
 }
 
 // Attach makes an engine start the entries that it records. The engine waits for what the starter has begun.
 func Attach(e *engine.Engine) *Starter {
 	s := &Starter{e: e}
-	// The slots limit how many entries are read back or claimed. Entries whose ids are read may hold no slot, so resolve
+	// The slots limit how many entries are read back or claimed. Entries whose ids are read may hold no slot, so idReads
 	// has its own Bound.
-	s.resolve.Max, s.resolve.Workers, s.resolve.Bound, s.resolve.Flush = processlog.MaxRows, 1, waitBound, s.resolveFresh
-	s.verify.Max, s.verify.Workers, s.verify.Flush = processlog.MaxRows, 2, s.verifyFresh
-	s.claim.Max, s.claim.Workers, s.claim.Flush = processlog.MaxRows, 1, s.claimFresh
-	e.AttachStarter(s, &s.resolve, &s.verify, &s.claim)
+	s.idReads.Max, s.idReads.Workers, s.idReads.Bound, s.idReads.Flush = processlog.MaxRows, 1, waitBound, s.resolveFresh
+	s.verifications.Max, s.verifications.Workers, s.verifications.Flush = processlog.MaxRows, 2, s.verifyFresh
+	s.claims.Max, s.claims.Workers, s.claims.Flush = processlog.MaxRows, 1, s.claimFresh
+	e.AttachStarter(s, &s.idReads, &s.verifications, &s.claims)
 	return s
 }
 
@@ -87,9 +87,9 @@ func (s *Starter) Reserve(drafts []processlog.Draft) (reservations []engine.Rese
 //   - Entries that are due now and get a free slot here are claimed by id.
 //   - All others are enqueued.
 func (s *Starter) Committed(fresh []engine.Fresh) {
-	enqueue := fresh[:0]
-	var verify []engine.Fresh
-	var claim []waiting
+	toEnqueue := fresh[:0]
+	var toVerify []engine.Fresh
+	var toClaim []claimRequest
 	var calls freshCalls
 	for _, f := range fresh {
 		t := s.e.Accepting(f.BusinessType)
@@ -97,45 +97,45 @@ func (s *Starter) Committed(fresh []engine.Fresh) {
 		case f.Reservation == nil && t == nil, f.Reservation == nil && time.Until(f.Due) > 0:
 			// This process does not run the type, or the entry is not due yet. The queue notifies a process that runs the
 			// type when the entry is due.
-			enqueue = append(enqueue, f)
+			toEnqueue = append(toEnqueue, f)
 		case f.ID.IsZero():
 			s.resolveOrDrop(f)
 		case f.Reservation != nil:
-			verify = append(verify, f)
+			toVerify = append(toVerify, f)
 		// Claim here only with a free slot, and only if not too many outcomes wait to be stored. Otherwise the queue
 		// offers the entry to all processes.
 		case t.Wait() == 0 && !s.e.Behind():
-			if seated, slot := calls.seat(t); seated {
-				claim = append(claim, waiting{f, slot})
+			if seated, slot := calls.takeSeat(t); seated {
+				toClaim = append(toClaim, claimRequest{f, slot})
 			} else {
-				enqueue = append(enqueue, f)
+				toEnqueue = append(toEnqueue, f)
 			}
 		default:
-			enqueue = append(enqueue, f)
+			toEnqueue = append(toEnqueue, f)
 		}
 	}
-	s.verify.Add(verify...)
-	s.claim.Add(claim...)
-	s.e.SawRecorded(enqueue)
-	s.Unknown(enqueue)
+	s.verifications.Add(toVerify...)
+	s.claims.Add(toClaim...)
+	s.e.SawRecorded(toEnqueue)
+	s.Unknown(toEnqueue)
 }
 
 // freshCalls counts the free seats of a call that several entries share.
 type freshCalls struct {
-	t    *engine.Type
-	left int // free seats
+	t         *engine.Type
+	freeSeats int // free seats
 }
 
-// seat gives an entry a seat in a call. The first entry of each call takes the slot.
-func (c *freshCalls) seat(t *engine.Type) (seated, slot bool) {
-	if c.t == t && c.left > 0 {
-		c.left--
+// takeSeat gives an entry a seat in a call. The first entry of each call takes the slot.
+func (c *freshCalls) takeSeat(t *engine.Type) (seated, slot bool) {
+	if c.t == t && c.freeSeats > 0 {
+		c.freeSeats--
 		return true, false
 	}
 	if !t.Slots().TakeRecorded() {
 		return false, false
 	}
-	c.t, c.left = t, t.Seats()-1
+	c.t, c.freeSeats = t, t.Seats()-1
 	return true, true
 }
 
@@ -143,24 +143,26 @@ func (c *freshCalls) seat(t *engine.Type) (seated, slot bool) {
 func (s *Starter) Unknown(fresh []engine.Fresh) { s.e.EnqueueFresh(fresh, s.resolveOrDrop) }
 
 func (s *Starter) resolveOrDrop(f engine.Fresh) {
-	if !s.resolve.Add(unnamed{Fresh: f}) {
-		s.giveBack(f) // Too many entries wait already. The database has the entry, and the reconciler finds it.
+	if !s.idReads.Add(unresolvedEntry{Fresh: f}) {
+		s.cancelReservation(f) // Too many entries wait already. The database has the entry, and the reconciler finds it.
 	}
 }
 
-// giveBack releases the reservation of an entry that will not run from here.
-func (s *Starter) giveBack(f engine.Fresh) { s.e.CancelReservation(f.BusinessType, f.Reservation) }
+// cancelReservation releases the reservation of an entry that will not run from here.
+func (s *Starter) cancelReservation(f engine.Fresh) {
+	s.e.CancelReservation(f.BusinessType, f.Reservation)
+}
 
 // releaseLater releases the lease that an entry was inserted with, once the database answers again. No handler has run
 // under the lease, but a lease that expires would count as lost.
-func (s *Starter) releaseLater(f engine.Fresh) { s.e.Releases.Later(f.Token, entry(f)) }
+func (s *Starter) releaseLater(f engine.Fresh) { s.e.Releases.Later(f.Token, queueEntry(f)) }
 
-func entry(f engine.Fresh) processlog.QueueEntry {
+func queueEntry(f engine.Fresh) processlog.QueueEntry {
 	return processlog.QueueEntry{BusinessType: f.BusinessType, ID: f.ID}
 }
 
 // resolveFresh reads the ids of entries from a bulk insert, after their transaction has committed.
-func (s *Starter) resolveFresh(batch []unnamed) {
+func (s *Starter) resolveFresh(batch []unresolvedEntry) {
 	keys := make([]processlog.IdempotencyKey, len(batch))
 	for i := range batch {
 		keys[i] = batch[i].Key
@@ -170,7 +172,7 @@ func (s *Starter) resolveFresh(batch []unnamed) {
 	ids, err := s.e.Store.IDs(ctx, nil, keys)
 	s.e.Saw(engine.ProblemReadBack, err)
 	if err != nil {
-		s.unresolved(batch)
+		s.retryUnresolved(batch)
 		return
 	}
 	var found, unfound, orphaned []engine.Fresh
@@ -178,7 +180,7 @@ func (s *Starter) resolveFresh(batch []unnamed) {
 		f.ID = ids[f.Key]
 		switch {
 		case f.ID.IsZero():
-			s.giveBack(f.Fresh) // If the entry exists, the reconciler finds it.
+			s.cancelReservation(f.Fresh) // If the entry exists, the reconciler finds it.
 			unfound = append(unfound, f.Fresh)
 		case f.orphaned:
 			orphaned = append(orphaned, f.Fresh)
@@ -193,27 +195,27 @@ func (s *Starter) resolveFresh(batch []unnamed) {
 	// Route them again, now that their ids are known.
 	s.Committed(found)
 	// Report missing entries only here, where the database has answered.
-	s.missing(unfound)
+	s.reportUnfound(unfound)
 }
 
-// unresolved handles entries whose ids could not be read. The reconciler finds those without a lease. For an entry that
+// retryUnresolved handles entries whose ids could not be read. The reconciler finds those without a lease. For an entry that
 // was inserted with a lease, no handler has run, but a lease that expires would count as lost. So the id of such an
 // entry is read again until its lease can be released.
-func (s *Starter) unresolved(batch []unnamed) {
-	var leased []unnamed
+func (s *Starter) retryUnresolved(batch []unresolvedEntry) {
+	var leased []unresolvedEntry
 	failures := 0
 	for _, f := range batch {
-		s.giveBack(f.Fresh)
+		s.cancelReservation(f.Fresh)
 		if f.Reservation == nil && !f.orphaned {
 			continue
 		}
 		f.Reservation, f.orphaned = nil, true
-		f.failed++
-		failures = max(failures, f.failed)
+		f.failedReads++
+		failures = max(failures, f.failedReads)
 		leased = append(leased, f)
 	}
 	if len(leased) > 0 && s.e.Wait(engine.Backoff(failures)) {
-		s.resolve.Add(leased...)
+		s.idReads.Add(leased...)
 	}
 }
 
@@ -229,14 +231,14 @@ func (s *Starter) verifyFresh(batch []engine.Fresh) {
 	defer cancel()
 	// Read the clock before the query, because the leases run while the answer is on its way (G16, repetitions are
 	// counted).
-	asked := time.Now()
+	sentAt := time.Now()
 	rows, err := s.e.Store.Load(ctx, ids)
 	s.e.Saw(engine.ProblemReadBack, err)
-	s.e.SawRead(rows, asked)
+	s.e.SawRead(rows, sentAt)
 	failpoint.Reach(failpoint.EntryReadBack)
 	if err != nil {
 		for _, f := range batch {
-			s.giveBack(f)
+			s.cancelReservation(f)
 			s.releaseLater(f)
 		}
 		return
@@ -249,43 +251,43 @@ func (s *Starter) verifyFresh(batch []engine.Fresh) {
 	ready := make([]processlog.Row, 0, len(rows))
 	for _, f := range batch {
 		row := byID[f.ID]
-		if s.mayStart(f, row, asked) {
+		if s.mayStart(f, row, sentAt) {
 			ready = append(ready, *row)
 		}
 		if row == nil {
 			unfound = append(unfound, f)
 		}
 	}
-	s.run(ready, asked)
-	s.missing(unfound)
+	s.startRows(ready, sentAt)
+	s.reportUnfound(unfound)
 }
 
-// run starts rows that hold their slots.
-func (s *Starter) run(rows []processlog.Row, asked time.Time) {
+// startRows starts rows that hold their slots.
+func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 	for name, group := range grouped.Each(rows, func(row processlog.Row) string { return row.BusinessType }) {
-		t, together := s.e.Named(name), len(group)
+		t, callSize := s.e.Named(name), len(group)
 		if t.Seats() > 1 {
-			together = 1 // Each row holds a slot of its own, so the rows share no call.
+			callSize = 1 // Each row holds a slot of its own, so the rows share no call.
 		}
-		for chunk := range slices.Chunk(group, together) {
-			s.e.RunKnown(engine.Known{Type: t, Mine: chunk, Asked: asked})
+		for chunk := range slices.Chunk(group, callSize) {
+			s.e.RunKnown(engine.Known{Type: t, Mine: chunk, Asked: sentAt})
 		}
 	}
 }
 
-// mayStart reports whether a row that was read back is unchanged and may start now. The parameter asked is the time just
+// mayStart reports whether a row that was read back is unchanged and may start now. The parameter sentAt is the time just
 // before the read. A row is claimed again if its lease is too short by now, or if its reservation lapsed.
-func (s *Starter) mayStart(f engine.Fresh, row *processlog.Row, asked time.Time) bool {
+func (s *Starter) mayStart(f engine.Fresh, row *processlog.Row, sentAt time.Time) bool {
 	t := s.e.Named(f.BusinessType)
 	// A write since the INSERT, such as a claim or a cancellation, means that the row is no longer this process's. A
 	// different token means that the id was assigned again to another entry (G2, what was rolled back never runs).
 	if row == nil || row.Version != 0 || row.Token != f.Token || row.State != processlog.Pending {
-		s.giveBack(f)
+		s.cancelReservation(f)
 		return false
 	}
 	// The lease runs from the INSERT. After a late commit it may end before it is renewed, and another process would
 	// run the entry too (G16, repetitions are counted).
-	inTime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2
+	inTime := time.Until(sentAt.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := f.Reservation.Use(1); {
 	case !s.e.Accepts(), s.e.Held() != nil:
 		// Nothing may start any more (G15, stopping loses nothing; G19, a loss is noticed). Release the lease, because
@@ -293,79 +295,79 @@ func (s *Starter) mayStart(f engine.Fresh, row *processlog.Row, asked time.Time)
 		if slot {
 			s.e.FreeSlots(t, 1)
 		}
-		s.e.Releases.Release(f.Token, entry(f))
+		s.e.Releases.Release(f.Token, queueEntry(f))
 	case slot && inTime:
 		return true
 	case slot || t.Slots().TakeRecorded():
 		// Claim it under the token it was inserted with. No handler has run under that lease, so it does not count as lost.
-		s.claim.Add(waiting{f, true})
+		s.claims.Add(claimRequest{f, true})
 	default:
-		s.e.Releases.Release(f.Token, entry(f))
+		s.e.Releases.Release(f.Token, queueEntry(f))
 	}
 	return false
 }
 
 // claimFresh claims committed entries by id, for the slots that they hold.
-func (s *Starter) claimFresh(batch []waiting) {
-	for name, list := range grouped.Each(batch, func(f waiting) string { return f.BusinessType }) {
+func (s *Starter) claimFresh(batch []claimRequest) {
+	for name, list := range grouped.Each(batch, func(f claimRequest) string { return f.BusinessType }) {
 		s.claimType(s.e.Named(name), list)
 	}
 }
 
-func (s *Starter) claimType(t *engine.Type, list []waiting) {
-	want := make([]processlog.Wanted, len(list))
+func (s *Starter) claimType(t *engine.Type, list []claimRequest) {
+	wanted := make([]processlog.Wanted, len(list))
 	calls := 0
 	for i, f := range list {
-		if f.slot {
+		if f.hasSlot {
 			calls++
 		}
-		want[i] = processlog.Wanted{ID: f.ID}
+		wanted[i] = processlog.Wanted{ID: f.ID}
 		if f.Reservation != nil {
-			want[i].Token = f.Token // Take over the lease that the entry was inserted with.
+			wanted[i].Token = f.Token // Take over the lease that the entry was inserted with.
 		}
 	}
-	if list, want = s.leaveBlocked(t, list, want); len(want) == 0 {
+	if list, wanted = s.withoutBlocked(t, list, wanted); len(wanted) == 0 {
 		s.e.FreeSlots(t, calls)
 		return // The entries are enqueued when the earlier entries of their keys end.
 	}
-	found, err := s.e.ClaimWanted(t, want, calls)
+	claimed, err := s.e.ClaimWanted(t, wanted, calls)
 	if err != nil {
-		s.disownLeased(list)
+		s.releaseInsertLeases(list)
 		return // The reconciler finds the entries without a lease.
 	}
 	failpoint.Reach(failpoint.FreshClaimed)
-	s.leaveSpare(list, found.Spare)
-	s.e.RunKnown(found)
-	var gone []engine.Fresh
+	s.returnSpare(list, claimed.Spare)
+	s.e.RunKnown(claimed)
+	var missing []engine.Fresh
 	for _, f := range list {
-		if slices.Contains(found.Gone, f.ID) {
-			gone = append(gone, f.Fresh)
+		if slices.Contains(claimed.Gone, f.ID) {
+			missing = append(missing, f.Fresh)
 		}
 	}
-	s.missing(gone)
+	s.reportUnfound(missing)
 }
 
-// leaveBlocked leaves out blocked entries. If the check for blocked entries fails, it leaves out none. The dispatcher
+// withoutBlocked leaves out blocked entries. If the check for blocked entries fails, it leaves out none. The dispatcher
 // then finds the blocked entries after the claim.
-func (s *Starter) leaveBlocked(t *engine.Type, list []waiting, want []processlog.Wanted) ([]waiting, []processlog.Wanted) {
+func (s *Starter) withoutBlocked(t *engine.Type, list []claimRequest, wanted []processlog.Wanted) ([]claimRequest, []processlog.Wanted) {
 	if !t.Blocks() {
-		return list, want
+		return list, wanted
 	}
-	ids := make([]processlog.ID, len(want))
-	for i := range want {
-		ids[i] = want[i].ID
+	ids := make([]processlog.ID, len(wanted))
+	for i := range wanted {
+		ids[i] = wanted[i].ID
 	}
 	ctx, cancel := s.e.Statement()
 	defer cancel()
 	blocked, _ := t.Blocked(ctx, ids)
-	return slices.DeleteFunc(list, func(f waiting) bool { return slices.Contains(blocked, f.ID) }),
-		slices.DeleteFunc(want, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
+	return slices.DeleteFunc(list, func(f claimRequest) bool { return slices.Contains(blocked, f.ID) }),
+		slices.DeleteFunc(wanted, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
 }
 
-// disownLeased releases the leases that entries were inserted with, after a claim of these entries has failed. If the
+// releaseInsertLeases releases the leases that entries were inserted with, after a claim of these entries has failed. If the
 // claim took effect in spite of the error, it replaced these leases. The claim itself then releases the leases that it
 // took.
-func (s *Starter) disownLeased(list []waiting) {
+func (s *Starter) releaseInsertLeases(list []claimRequest) {
 	for _, f := range list {
 		if f.Reservation != nil {
 			s.releaseLater(f.Fresh)
@@ -373,16 +375,16 @@ func (s *Starter) disownLeased(list []waiting) {
 	}
 }
 
-// leaveSpare handles entries for which no call had a free seat: all processes may claim them. A lease that an entry was
+// returnSpare handles entries for which no call had a free seat: all processes may claim them. A lease that an entry was
 // inserted with is released first, because no handler has run under it.
-func (s *Starter) leaveSpare(list []waiting, spare []processlog.ID) {
+func (s *Starter) returnSpare(list []claimRequest, spare []processlog.ID) {
 	for _, f := range list {
 		switch {
 		case !slices.Contains(spare, f.ID):
 		case f.Reservation != nil:
-			s.e.Releases.Release(f.Token, entry(f.Fresh))
+			s.e.Releases.Release(f.Token, queueEntry(f.Fresh))
 		default:
-			s.e.Enqueue(entry(f.Fresh))
+			s.e.Enqueue(queueEntry(f.Fresh))
 		}
 	}
 }

@@ -18,15 +18,15 @@ func acceptanceOf(r processlog.AuditRecord) acceptance {
 	return acceptance{r.At.UnixMilli(), r.Actor, r.Reason}
 }
 
-// notes reads the audit records that belong to no entry. It computes the age of an acceptance only when it reads that
+// readNotes reads the audit records that belong to no entry. It computes the age of an acceptance only when it reads that
 // record for the first time. Later somebody may set the database's clock, or a promoted replica may have another clock.
 // Neither may make an old acceptance look new.
-func (d *Detector) notes(ctx context.Context) ([]processlog.AuditRecord, error) {
-	asked := time.Now()
+func (d *Detector) readNotes(ctx context.Context) ([]processlog.AuditRecord, error) {
+	sentAt := time.Now()
 	notes, err := d.e.Store.History(ctx, processlog.ID{})
 	for _, r := range notes {
-		if _, known := d.accepted[acceptanceOf(r)]; r.Action == processlog.ActionAcceptLoss && !known {
-			d.accepted[acceptanceOf(r)] = asked.Add(-max(0, r.Ago))
+		if _, known := d.acceptedAt[acceptanceOf(r)]; r.Action == processlog.ActionAcceptLoss && !known {
+			d.acceptedAt[acceptanceOf(r)] = sentAt.Add(-max(0, r.Ago))
 		}
 	}
 	return notes, err
@@ -35,26 +35,26 @@ func (d *Detector) notes(ctx context.Context) ([]processlog.AuditRecord, error) 
 // acceptedSince reports whether a person has accepted a loss after a moment.
 func (d *Detector) acceptedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool {
-		return r.Action == processlog.ActionAcceptLoss && d.accepted[acceptanceOf(r)].After(moment)
+		return r.Action == processlog.ActionAcceptLoss && d.acceptedAt[acceptanceOf(r)].After(moment)
 	})
 }
 
-// seekAcceptance checks whether a person has accepted the loss. If so, it ends the report.
-func (d *Detector) seekAcceptance(ctx context.Context, loss *loss) (accepted bool, err error) {
-	d.complain(loss)
-	notes, err := d.notes(ctx)
+// endIfAccepted checks whether a person has accepted the loss. If so, it ends the report.
+func (d *Detector) endIfAccepted(ctx context.Context, loss *loss) (accepted bool, err error) {
+	d.logLoss(loss)
+	notes, err := d.readNotes(ctx)
 	if err != nil || !d.acceptedSince(notes, loss.newest) {
 		return false, err
 	}
-	d.goOn(loss)
+	d.endReport(loss)
 	return true, nil
 }
 
-// goOn ends the report of a loss. It forgets all versions, because versions of the lost history would be reported as
+// endReport ends the report of a loss. It forgets all versions, because versions of the lost history would be reported as
 // lost again.
-func (d *Detector) goOn(loss *loss) {
-	d.remembered.forget()
-	d.lost.Store(nil)
+func (d *Detector) endReport(loss *loss) {
+	d.versions.forget()
+	d.openLoss.Store(nil)
 	d.loggedAt = time.Time{}
 	d.e.Log.Warn("compensator: a person has accepted what the database lost", "lost", loss.Lost)
 	d.e.Wake()
@@ -68,21 +68,21 @@ func (d *Detector) Accept(ctx context.Context, by processlog.AuditInfo) ([]proce
 		return nil, err
 	}
 	defer d.unlock()
-	if d.lost.Load() == nil {
-		_ = d.ask(ctx, nil) // This process may not have noticed the loss yet.
+	if d.openLoss.Load() == nil {
+		_ = d.checkLocked(ctx, nil) // This process may not have noticed the loss yet.
 	}
 	ctx = d.e.Reporting(ctx)
 	if err := d.e.Store.Note(ctx, processlog.ActionAcceptLoss, by); err != nil {
 		return nil, err
 	}
 	// Read the record at once, so that its age is known from now on.
-	if _, err := d.notes(ctx); ctx.Err() == nil {
+	if _, err := d.readNotes(ctx); ctx.Err() == nil {
 		d.e.Saw(problem, err)
 	}
-	loss := d.lost.Load()
+	loss := d.openLoss.Load()
 	if loss == nil {
 		return nil, nil
 	}
-	d.goOn(loss)
+	d.endReport(loss)
 	return loss.Lost, nil
 }

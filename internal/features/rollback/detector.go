@@ -22,35 +22,35 @@ const problem = "what the database has kept so far could not be read back"
 // savepoint, or by a deadlock whose error was swallowed.
 type Detector struct {
 	e          *engine.Engine
-	stops      bool // a loss stops this process until a person accepts it
-	remembered remembered
+	stopOnLoss bool // a loss stops this process until a person accepts it
+	versions   versionMemory
 
-	recorded  chan engine.RecordedEntry    // entries recorded here that were not read back yet, so they prove nothing
-	checks    groupcommit.Batcher[version] // checks that nobody waits for; the zero version only asks for a check
-	mustCheck atomic.Bool                  // set after a failed statement, because another server may answer next
-	opened    atomic.Int64                 // number of connections that the library had opened at the last check
-	began     time.Time                    // when the detector was made
-	checked   atomic.Int64                 // time at which the database was last asked, in nanoseconds since began
-	lost      atomic.Pointer[loss]         // loss that nobody has accepted; nil if there is none
+	recorded        chan engine.RecordedEntry    // entries recorded here that were not read back yet, and so prove nothing
+	checks          groupcommit.Batcher[version] // checks that nobody waits for; the zero version only asks for a check
+	mustCheck       atomic.Bool                  // set after a failed statement, because another server may answer next
+	connectionsSeen atomic.Int64                 // number of connections that the library had opened at the last check
+	startedAt       time.Time                    // when the detector was made
+	lastCheck       atomic.Int64                 // time at which the database was last asked, in nanoseconds since startedAt
+	openLoss        atomic.Pointer[loss]         // loss that nobody has accepted; nil if there is none
 
-	guard    chan struct{}            // holds a value while somebody asks the database; guards the fields below
-	loggedAt time.Time                // time at which the loss was last logged
-	accepted map[acceptance]time.Time // time at which each acceptance was written, by this process's clock
+	guard      chan struct{}            // holds a value while somebody asks the database; guards the fields below
+	loggedAt   time.Time                // time at which the loss was last logged
+	acceptedAt map[acceptance]time.Time // time at which each acceptance was written, by this process's clock
 }
 
-// connected is implemented by stores that report on their connections.
-type connected interface {
+// connectionReporter is implemented by stores that report on their connections.
+type connectionReporter interface {
 	Connections() int64   // number of connections that the library has opened so far
 	ReadsCommitted() bool // whether a read outside a transaction returns committed rows only
 }
 
-// New makes a detector. The parameter stops says whether a loss stops this process. The detector notices nothing before
+// New makes a detector. The parameter stopOnLoss says whether a loss stops this process. The detector notices nothing before
 // Watch.
-func New(e *engine.Engine, stops bool) *Detector {
-	d := &Detector{e: e, stops: stops, recorded: make(chan engine.RecordedEntry, recordedKept), began: time.Now(), guard: make(chan struct{}, 1),
-		accepted: make(map[acceptance]time.Time)}
-	d.remembered.part = latestRounds * e.ReconcileInterval / latestParts
-	d.checked.Store(math.MinInt64 / 2)
+func New(e *engine.Engine, stopOnLoss bool) *Detector {
+	d := &Detector{e: e, stopOnLoss: stopOnLoss, recorded: make(chan engine.RecordedEntry, recordedKept), startedAt: time.Now(), guard: make(chan struct{}, 1),
+		acceptedAt: make(map[acceptance]time.Time)}
+	d.versions.partLength = latestRounds * e.ReconcileInterval / latestParts
+	d.lastCheck.Store(math.MinInt64 / 2)
 	d.checks.Max, d.checks.Workers, d.checks.Flush = processlog.MaxRows, 1, d.checkAside
 	e.AwaitInClose(&d.checks)
 	return d
@@ -59,16 +59,16 @@ func New(e *engine.Engine, stops bool) *Detector {
 // Watch attaches the detector to the engine. Call it before anything is recorded or run.
 func (d *Detector) Watch() {
 	d.e.Watch(func(w *engine.Watcher) {
-		w.Claimed, w.Read, w.Stored, w.Recorded, w.Failed, w.Round = d.follow, d.sawRead, d.remembered.sawStored, d.sawRecorded, d.checkLater, d.round
-		if d.stops {
-			w.Claimed, w.Hold = d.verify, d.Lost
+		w.Claimed, w.Read, w.Stored, w.Recorded, w.Failed, w.Round = d.rememberClaimed, d.sawRead, d.versions.sawStored, d.sawRecorded, d.checkLater, d.checkInRound
+		if d.stopOnLoss {
+			w.Claimed, w.Hold = d.verifyClaimed, d.Lost
 		}
 	})
 }
 
 // Lost returns a *processlog.LossError with the loss that no person has accepted, or nil. It asks no server.
 func (d *Detector) Lost() error {
-	if loss := d.lost.Load(); loss != nil {
+	if loss := d.openLoss.Load(); loss != nil {
 		return &loss.LossError
 	}
 	return nil
@@ -76,9 +76,9 @@ func (d *Detector) Lost() error {
 
 // sawRead remembers rows that were read outside a transaction. A pool at READ UNCOMMITTED also returns changes that are
 // rolled back later. Such changes would look lost later, so rows of such a pool are not remembered.
-func (d *Detector) sawRead(rows []processlog.Row, asked time.Time) {
-	if s, ok := d.e.Store.(connected); !ok || s.ReadsCommitted() {
-		d.remembered.sawRows(rows, asked)
+func (d *Detector) sawRead(rows []processlog.Row, sentAt time.Time) {
+	if s, ok := d.e.Store.(connectionReporter); !ok || s.ReadsCommitted() {
+		d.versions.sawRows(rows, sentAt)
 	}
 }
 
@@ -93,7 +93,7 @@ func (d *Detector) sawRecorded(r engine.RecordedEntry) {
 	for {
 		select {
 		case d.recorded <- r:
-			if !d.e.Accepts() && d.due() {
+			if !d.e.Accepts() && d.checkDue() {
 				d.checks.Add(version{})
 			}
 			return
@@ -106,63 +106,65 @@ func (d *Detector) sawRecorded(r engine.RecordedEntry) {
 	}
 }
 
-// follow remembers claimed rows. It starts a check in the background if the rows contradict remembered versions, or if
+// rememberClaimed remembers claimed rows. It starts a check in the background if the rows contradict remembered versions, or if
 // the next answer may come from another server.
-func (d *Detector) follow(rows []processlog.Row, asked time.Time) error {
-	refuted := d.remembered.refuted(rows)
-	if len(refuted) == 0 && !d.unsure() {
-		d.remembered.sawRows(rows, asked)
+func (d *Detector) rememberClaimed(rows []processlog.Row, sentAt time.Time) error {
+	contradicted := d.versions.contradictedBy(rows)
+	if len(contradicted) == 0 && !d.serverMayDiffer() {
+		d.versions.sawRows(rows, sentAt)
 		return nil
 	}
-	d.remembered.sawAside(rows, asked)
-	d.checks.Add(append(refuted, version{})...)
+	d.versions.sawUnconfirmed(rows, sentAt)
+	d.checks.Add(append(contradicted, version{})...)
 	return nil
 }
 
-// verify is used instead of follow if a loss stops this process. It returns an error if the claimed rows may not run. A
+// verifyClaimed is used instead of rememberClaimed if a loss stops this process. It returns an error if the claimed rows may not run. A
 // claim is the first statement on a new connection, so it may be the first that another server answers.
-func (d *Detector) verify(rows []processlog.Row, asked time.Time) error {
+func (d *Detector) verifyClaimed(rows []processlog.Row, sentAt time.Time) error {
 	ctx := d.e.Work
-	if refuted := d.remembered.refuted(rows); len(refuted) > 0 {
-		if err := d.check(ctx, refuted); err != nil {
+	if contradicted := d.versions.contradictedBy(rows); len(contradicted) > 0 {
+		if err := d.check(ctx, contradicted); err != nil {
 			return err
 		}
 	}
 	// If the check gets no answer, nothing starts. The claim itself has committed, so its rows are remembered.
-	if err := d.checkIf(ctx, d.unsure); err != nil {
-		d.remembered.sawAside(rows, asked)
+	if err := d.checkIf(ctx, d.serverMayDiffer); err != nil {
+		d.versions.sawUnconfirmed(rows, sentAt)
 		return err
 	}
 	if err := d.Lost(); err != nil {
 		return err
 	}
-	d.remembered.sawRows(rows, asked)
+	d.versions.sawRows(rows, sentAt)
 	return nil
 }
 
 // checkLater makes the next claim or round check the database.
 func (d *Detector) checkLater() { d.mustCheck.Store(true) }
 
-// unsure reports whether the next answer may come from another server than at the last check.
-func (d *Detector) unsure() bool { return d.mustCheck.Load() || d.connections() != d.opened.Load() }
+// serverMayDiffer reports whether the next answer may come from another server than at the last check.
+func (d *Detector) serverMayDiffer() bool {
+	return d.mustCheck.Load() || d.connections() != d.connectionsSeen.Load()
+}
 
 // connections returns how many connections the library has opened so far.
 func (d *Detector) connections() int64 {
-	if s, ok := d.e.Store.(connected); ok {
+	if s, ok := d.e.Store.(connectionReporter); ok {
 		return s.Connections()
 	}
 	return 0
 }
 
-// due reports whether at least one interval of the reconciler has passed since the last check.
-func (d *Detector) due() bool {
-	return time.Since(d.began)-time.Duration(d.checked.Load()) >= d.e.ReconcileInterval
+// checkDue reports whether at least one interval of the reconciler has passed since the last check.
+func (d *Detector) checkDue() bool {
+	return time.Since(d.startedAt)-time.Duration(d.lastCheck.Load()) >= d.e.ReconcileInterval
 }
 
-// The method round runs a check in a round of the reconciler, if one is needed. A process that a loss has stopped
+// checkInRound runs a check in a round of the reconciler, if one is needed. A process that a loss has stopped
 // checks in every round whether a person has accepted the loss.
-func (d *Detector) round(ctx context.Context) {
-	_ = d.checkIf(ctx, func() bool { return d.stops && d.lost.Load() != nil || d.unsure() || d.due() })
+func (d *Detector) checkInRound(ctx context.Context) {
+	_ = d.checkIf(ctx, func() bool { return d.stopOnLoss && d.openLoss.Load() != nil || d.serverMayDiffer() || d.checkDue() })
 }
 
 // checkAside checks in the background.
@@ -172,7 +174,7 @@ func (d *Detector) checkAside(batch []version) {
 		_ = d.check(d.e.Work, more)
 		return
 	}
-	_ = d.checkIf(d.e.Work, func() bool { return d.unsure() || d.due() })
+	_ = d.checkIf(d.e.Work, func() bool { return d.serverMayDiffer() || d.checkDue() })
 }
 
 // checkIf waits until no other check runs. Then it checks, unless needed returns false by then.
@@ -185,7 +187,7 @@ func (d *Detector) checkIf(ctx context.Context, needed func() bool) error {
 	}
 	defer d.unlock()
 	if needed() {
-		return d.ask(ctx, nil)
+		return d.checkLocked(ctx, nil)
 	}
 	return nil
 }
@@ -196,7 +198,7 @@ func (d *Detector) check(ctx context.Context, more []version) error {
 		return err
 	}
 	defer d.unlock()
-	return d.ask(ctx, more)
+	return d.checkLocked(ctx, more)
 }
 
 // lock waits until no other check runs. If ctx ends first, lock returns the cause.
@@ -214,9 +216,9 @@ func (d *Detector) lock(ctx context.Context) error {
 
 func (d *Detector) unlock() { <-d.guard }
 
-// ask makes one check. The caller holds the lock. A check lasts for engine.StatementTimeout at most, and ends with ctx
+// checkLocked makes one check. The caller holds the lock. A check lasts for engine.StatementTimeout at most, and ends with ctx
 // and with Close.
-func (d *Detector) ask(ctx context.Context, more []version) error {
+func (d *Detector) checkLocked(ctx context.Context, more []version) error {
 	limited, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
 	defer context.AfterFunc(d.e.Work, cancel)()
@@ -224,12 +226,12 @@ func (d *Detector) ask(ctx context.Context, more []version) error {
 	// needed.
 	opened := d.connections()
 	d.mustCheck.Store(false)
-	d.checked.Store(int64(time.Since(d.began)))
+	d.lastCheck.Store(int64(time.Since(d.startedAt)))
 	err := d.askDatabase(limited, more)
 	if err != nil {
 		d.checkLater()
 	} else {
-		d.opened.Store(opened)
+		d.connectionsSeen.Store(opened)
 	}
 	if ctx.Err() == nil { // A caller that gives up says nothing about the database.
 		d.e.Saw(problem, err)
@@ -240,35 +242,35 @@ func (d *Detector) ask(ctx context.Context, more []version) error {
 // askDatabase checks whether a person has accepted the reported loss. Without a reported loss it looks for one. A process
 // that a loss has stopped looks for no second loss, because a person has not decided about the first.
 func (d *Detector) askDatabase(ctx context.Context, more []version) error {
-	if loss := d.lost.Load(); loss != nil {
-		accepted, err := d.seekAcceptance(ctx, loss)
-		if err != nil || accepted || d.stops {
+	if loss := d.openLoss.Load(); loss != nil {
+		accepted, err := d.endIfAccepted(ctx, loss)
+		if err != nil || accepted || d.stopOnLoss {
 			return err
 		}
 	}
-	return d.compare(ctx, more)
+	return d.compareVersions(ctx, more)
 }
 
-// compare reads back some of the remembered versions, and the versions in more.
-func (d *Detector) compare(ctx context.Context, more []version) error {
-	asked, began := slices.Concat(d.remembered.latestNow(), d.remembered.sweepOn(), more), time.Now()
+// compareVersions reads back some of the remembered versions, and the versions in more.
+func (d *Detector) compareVersions(ctx context.Context, more []version) error {
+	sentAt, began := slices.Concat(d.versions.latestNow(), d.versions.sweepOn(), more), time.Now()
 	recorded := d.takeRecorded()
-	if len(asked)+len(recorded) == 0 {
+	if len(sentAt)+len(recorded) == 0 {
 		return nil
 	}
-	wanted := slices.Clone(asked)
+	wanted := slices.Clone(sentAt)
 	for _, r := range recorded {
 		wanted = append(wanted, version{Version: processlog.Version{ID: r.ID}})
 	}
-	found, err := d.read(ctx, wanted)
+	found, err := d.readVersions(ctx, wanted)
 	if err != nil {
 		return err
 	}
-	d.e.ReportMissing(d.remembered.prove(recorded, found, began))
-	if len(lostOf(asked, found, nil)) == 0 {
+	d.e.ReportMissing(d.versions.rememberFound(recorded, found, began))
+	if len(lostOf(sentAt, found, nil)) == 0 {
 		return nil
 	}
-	return d.examine(ctx, asked, found)
+	return d.confirmLoss(ctx, sentAt, found)
 }
 
 // takeRecorded returns the recorded entries that no check has asked for yet. Each entry is asked for once. If that
@@ -285,7 +287,7 @@ func (d *Detector) takeRecorded() (list []engine.RecordedEntry) {
 	return list
 }
 
-func (d *Detector) read(ctx context.Context, list []version) (map[processlog.ID]processlog.Version, error) {
+func (d *Detector) readVersions(ctx context.Context, list []version) (map[processlog.ID]processlog.Version, error) {
 	ids := make([]processlog.ID, len(list))
 	for i := range list {
 		ids[i] = list[i].ID

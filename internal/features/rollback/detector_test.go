@@ -15,26 +15,26 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// evasive is a Store whose Versions may fail or block.
-type evasive struct {
+// unreliableStore is a Store whose Versions may fail or block.
+type unreliableStore struct {
 	processlog.Store
-	evades   bool
+	fails    bool
 	blocks   bool // whether Versions blocks until its context ends
 	asked    int
-	last     []processlog.ID // ids that were last asked for
+	lastIDs  []processlog.ID // ids that were last asked for
 	rows     map[processlog.ID]processlog.Version
 	resolved map[processlog.ID]processlog.Row // what locking reads return
-	noted    []processlog.AuditRecord
+	notes    []processlog.AuditRecord
 }
 
-func (s *evasive) Versions(ctx context.Context, ids []processlog.ID) (versions []processlog.Version, err error) {
+func (s *unreliableStore) Versions(ctx context.Context, ids []processlog.ID) (versions []processlog.Version, err error) {
 	s.asked++
-	s.last = ids
+	s.lastIDs = ids
 	if s.blocks {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	if s.evades {
+	if s.fails {
 		return nil, errors.New("gone away")
 	}
 	for _, id := range ids {
@@ -45,20 +45,20 @@ func (s *evasive) Versions(ctx context.Context, ids []processlog.ID) (versions [
 	return versions, nil
 }
 
-func (s *evasive) History(context.Context, processlog.ID) ([]processlog.AuditRecord, error) {
-	return s.noted, nil
+func (s *unreliableStore) History(context.Context, processlog.ID) ([]processlog.AuditRecord, error) {
+	return s.notes, nil
 }
 
-func (s *evasive) Note(_ context.Context, action processlog.Action, by processlog.AuditInfo) error {
-	s.noted = append(s.noted, processlog.AuditRecord{Action: action, Actor: by.Actor, Reason: by.Reason, At: time.Now()})
+func (s *unreliableStore) Note(_ context.Context, action processlog.Action, by processlog.AuditInfo) error {
+	s.notes = append(s.notes, processlog.AuditRecord{Action: action, Actor: by.Actor, Reason: by.Reason, At: time.Now()})
 	return nil
 }
 
-func (s *evasive) Marks(context.Context, []string) (time.Time, map[string]time.Time, error) {
+func (s *unreliableStore) Marks(context.Context, []string) (time.Time, map[string]time.Time, error) {
 	return time.Now(), nil, nil
 }
 
-func (s *evasive) Resolve(_ context.Context, ref processlog.Ref) (processlog.Row, error) {
+func (s *unreliableStore) Resolve(_ context.Context, ref processlog.Ref) (processlog.Row, error) {
 	row, exists := s.resolved[ref.(processlog.ID)]
 	if !exists {
 		return row, processlog.ErrNotFound
@@ -67,10 +67,10 @@ func (s *evasive) Resolve(_ context.Context, ref processlog.Ref) (processlog.Row
 }
 
 // hold adds an entry to the store, and lets d see it.
-func (s *evasive) hold(d *Detector, id uint64) {
+func (s *unreliableStore) hold(d *Detector, id uint64) {
 	row := processlog.Row{ID: processlog.RowID(id), Version: 1}
 	s.rows[row.ID] = versionOf(&row)
-	d.remembered.sawRows([]processlog.Row{row}, time.Now())
+	d.versions.sawRows([]processlog.Row{row}, time.Now())
 }
 
 // claim returns the row of an entry that was just claimed.
@@ -79,11 +79,11 @@ func claim(id, number uint64) []processlog.Row {
 }
 
 // detecting returns the detector of a process, and a store that has all entries that the process claims.
-func detecting(t *testing.T, stops bool, observer observe.Observer) (*Detector, *evasive) {
-	store := &evasive{rows: make(map[processlog.ID]processlog.Version)}
+func detecting(t *testing.T, stopOnLoss bool, observer observe.Observer) (*Detector, *unreliableStore) {
+	store := &unreliableStore{rows: make(map[processlog.ID]processlog.Version)}
 	e := engine.New(t.Context(), engine.Config{Store: store, Log: slog.New(slog.DiscardHandler), Observer: observer, ReconcileInterval: time.Minute,
 		ErrorNumber: func(error) uint16 { return 0 }})
-	d := New(e, stops)
+	d := New(e, stopOnLoss)
 	d.Watch()
 	return d, store
 }
@@ -94,16 +94,16 @@ func TestNothingStartsThatADatabaseLeasedWithoutSayingWhatItHasKept(t *testing.T
 	d, store := detecting(t, true, observe.Observer{})
 	store.hold(d, 7)
 	d.checkLater()
-	store.evades = true
-	require.ErrorContains(t, d.verify(claim(1, 1), time.Now()), "gone away")
+	store.fails = true
+	require.ErrorContains(t, d.verifyClaimed(claim(1, 1), time.Now()), "gone away")
 	require.NoError(t, d.Lost(), "nothing is known to be lost")
-	store.evades = false
+	store.fails = false
 	rows := claim(1, 2)
 	store.rows[rows[0].ID] = versionOf(&rows[0])
-	require.NoError(t, d.verify(rows, time.Now()))
-	asked := store.asked
-	require.NoError(t, d.verify(claim(2, 1), time.Now()))
-	require.Equal(t, asked, store.asked, "the database is asked only when there is a reason")
+	require.NoError(t, d.verifyClaimed(rows, time.Now()))
+	sentAt := store.asked
+	require.NoError(t, d.verifyClaimed(claim(2, 1), time.Now()))
+	require.Equal(t, sentAt, store.asked, "the database is asked only when there is a reason")
 }
 
 // A claim has committed, but the check of the database fails. The claim must be remembered beside the versions that
@@ -112,14 +112,14 @@ func TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered(t *testing.T) {
 	d, store := detecting(t, true, observe.Observer{})
 	store.hold(d, 6)
 	store.hold(d, 7)
-	latest := d.remembered.latestNow()
+	latest := d.versions.latestNow()
 	d.checkLater()
-	store.evades = true
-	require.ErrorContains(t, d.verify(claim(1, 1), time.Now()), "gone away")
-	require.Equal(t, latest, d.remembered.latestNow())
-	store.evades = false
+	store.fails = true
+	require.ErrorContains(t, d.verifyClaimed(claim(1, 1), time.Now()), "gone away")
+	require.Equal(t, latest, d.versions.latestNow())
+	store.fails = false
 	_ = d.check(t.Context(), nil)
-	require.Contains(t, store.last, processlog.RowID(1), "the next server is asked for it")
+	require.Contains(t, store.lastIDs, processlog.RowID(1), "the next server is asked for it")
 }
 
 // The database has lost two entries. Meanwhile another process has written the newer one so often that its version is
@@ -142,7 +142,7 @@ func TestClaimWaitsForNoCheckWhereALossDoesNotStopTheProcess(t *testing.T) {
 		d.checkLater()
 		store.blocks = true
 		began := time.Now()
-		require.NoError(t, d.follow(claim(1, 1), time.Now()))
+		require.NoError(t, d.rememberClaimed(claim(1, 1), time.Now()))
 		require.Zero(t, time.Since(began))
 		synctest.Wait()
 		require.Equal(t, 1, store.asked, "the check runs in the background")
@@ -194,7 +194,7 @@ func TestAcceptLossEndsWithItsContextWhileACheckIsBlocked(t *testing.T) {
 		_, err := d.Accept(ctx, processlog.AuditInfo{Actor: "ann", Reason: "known"})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 100*time.Millisecond, time.Since(began))
-		require.Empty(t, store.noted)
+		require.Empty(t, store.notes)
 		began = time.Now()
 		d.e.Close()
 		require.LessOrEqual(t, time.Since(began), engine.StatementTimeout)
@@ -203,7 +203,7 @@ func TestAcceptLossEndsWithItsContextWhileACheckIsBlocked(t *testing.T) {
 }
 
 func claimVersion(id uint64) version {
-	return version{Version: processlog.Version{ID: processlog.RowID(id), Number: 1}, at: time.Now()}
+	return version{Version: processlog.Version{ID: processlog.RowID(id), Number: 1}, seenAt: time.Now()}
 }
 
 // A check whose context has ended gets no answer. It must not count as a check that failed. A select with two ready cases

@@ -20,10 +20,10 @@ type loss struct {
 
 // lostOf returns the versions that the database no longer has. A purged entry is not lost, because the purge has
 // written an audit record.
-func lostOf(asked []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []version) {
-	for _, v := range asked {
+func lostOf(sentAt []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []version) {
+	for _, v := range sentAt {
 		now, exists := found[v.ID]
-		if v.refutes(now, exists) && (exists || !purgedSince(notes, v.at)) {
+		if v.contradicts(now, exists) && (exists || !purgedSince(notes, v.seenAt)) {
 			lost = append(lost, v)
 		}
 	}
@@ -36,46 +36,46 @@ func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool { return r.Action == processlog.ActionPurge && r.Ago < since })
 }
 
-// examine confirms that versions are lost, because a lagging replica may have answered the plain read.
+// confirmLoss confirms that versions are lost, because a lagging replica may have answered the plain read.
 //
 // Another process may have reported the same loss, and a person may have accepted it. A database that goes back loses
 // its newest writes. So if it still has the audit record of the acceptance, it has lost nothing since then.
-func (d *Detector) examine(ctx context.Context, asked []version, found map[processlog.ID]processlog.Version) error {
-	notes, err := d.notes(ctx)
+func (d *Detector) confirmLoss(ctx context.Context, sentAt []version, found map[processlog.ID]processlog.Version) error {
+	notes, err := d.readNotes(ctx)
 	if err != nil {
 		return err
 	}
-	lost := lostOf(asked, found, notes)
+	lost := lostOf(sentAt, found, notes)
 	if len(lost) == 0 {
 		return nil
 	}
-	newest, sure, err := d.confirm(ctx, d.young(ctx, lost, found))
-	if err != nil || !sure {
+	newest, confirmed, err := d.newestLost(ctx, d.withoutPurgeable(ctx, lost, found))
+	if err != nil || !confirmed {
 		return err
 	}
-	loss := &loss{processlog.LossError{Lost: d.list(ctx, lost, found, notes), Stopped: d.stops}, newest.at}
-	if d.acceptedSince(notes, newest.at) { // Another process has noticed the same loss before.
-		d.goOn(loss)
+	loss := &loss{processlog.LossError{Lost: d.listLost(ctx, lost, found, notes), Stopped: d.stopOnLoss}, newest.seenAt}
+	if d.acceptedSince(notes, newest.seenAt) { // Another process has noticed the same loss before.
+		d.endReport(loss)
 	} else {
-		d.report(loss)
+		d.reportLoss(loss)
 	}
 	return nil
 }
 
-// young leaves out missing entries that were last seen long ago, because other processes may have purged them without
+// withoutPurgeable leaves out missing entries that were last seen long ago, because other processes may have purged them without
 // an audit record. The age counts on the database's clock. This process's clock stands still while the machine is
 // suspended, and would show a smaller age. If a log of an earlier version does not return the database's clock, this
 // process's clock decides.
-func (d *Detector) young(ctx context.Context, lost []version, found map[processlog.ID]processlog.Version) []version {
+func (d *Detector) withoutPurgeable(ctx context.Context, lost []version, found map[processlog.ID]processlog.Version) []version {
 	now, _, err := d.e.Store.Marks(ctx, []string{noType})
 	if err != nil {
 		return lost
 	}
-	all := d.remembered.all()
+	all := d.versions.all()
 	return slices.DeleteFunc(slices.Clone(lost), func(v version) bool {
 		_, exists := found[v.ID]
-		clock, known := v.clockBy(all)
-		return !exists && known && now.UnixMilli()-clock >= engine.PurgeNoteAge.Milliseconds()
+		databaseTime, known := v.clockBy(all)
+		return !exists && known && now.UnixMilli()-databaseTime >= engine.PurgeNoteAge.Milliseconds()
 	})
 }
 
@@ -84,29 +84,29 @@ const noType = " "
 
 // clockBy returns the time on the database's clock when v was seen. If v has no such time, clockBy computes it from the
 // version that has one and was seen at the nearest time.
-func (v *version) clockBy(all []version) (clock int64, known bool) {
-	if v.clock != 0 {
-		return v.clock, true
+func (v *version) clockBy(all []version) (databaseTime int64, known bool) {
+	if v.databaseTime != 0 {
+		return v.databaseTime, true
 	}
 	nearest := time.Duration(math.MaxInt64)
 	for _, other := range all {
-		if apart := v.at.Sub(other.at); other.clock != 0 && apart.Abs() < nearest {
-			clock, known, nearest = other.clock+apart.Milliseconds(), true, apart.Abs()
+		if distance := v.seenAt.Sub(other.seenAt); other.databaseTime != 0 && distance.Abs() < nearest {
+			databaseTime, known, nearest = other.databaseTime+distance.Milliseconds(), true, distance.Abs()
 		}
 	}
-	return clock, known
+	return databaseTime, known
 }
 
 // confirmMost limits how many versions that look lost are read with a lock. If a lagging replica answers plain reads,
 // many versions look lost, and the locking reads find none of them lost.
 const confirmMost = 8
 
-// confirm returns the newest version that is lost according to locking reads. Usually the first read finds the loss,
+// newestLost returns the newest version that is lost according to locking reads. Usually the first read finds the loss,
 // because a database that goes back loses its newest writes. But other processes may have written the newest entry
 // again since then, so often that its version number is as high as the lost one.
-func (d *Detector) confirm(ctx context.Context, lost []version) (newest version, sure bool, err error) {
+func (d *Detector) newestLost(ctx context.Context, lost []version) (newest version, confirmed bool, err error) {
 	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b version) int {
-		return cmp.Or(b.at.Compare(a.at), a.ID.Compare(b.ID)) // The order is fixed, so that a simulation can be repeated.
+		return cmp.Or(b.seenAt.Compare(a.seenAt), a.ID.Compare(b.ID)) // The order is fixed, so that a simulation can be repeated.
 	})
 	byAge = slices.CompactFunc(byAge, func(a, b version) bool { return a.ID == b.ID })
 	for _, v := range byAge[:min(len(byAge), confirmMost)] {
@@ -115,24 +115,24 @@ func (d *Detector) confirm(ctx context.Context, lost []version) (newest version,
 		if err != nil && exists {
 			return version{}, false, err
 		}
-		if v.refutes(versionOf(&row), exists) {
+		if v.contradicts(versionOf(&row), exists) {
 			return v, true, nil
 		}
 	}
 	return version{}, false, nil
 }
 
-// list returns all remembered versions that are lost, sorted by id. If the remembered versions cannot be read back,
-// list returns only the versions in known.
-func (d *Detector) list(ctx context.Context, known []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (list []processlog.LostEntry) {
-	all := slices.Concat(known, d.remembered.all())
-	if now, err := d.read(ctx, all); err == nil {
+// listLost returns all remembered versions that are lost, sorted by id. If the remembered versions cannot be read back,
+// listLost returns only the versions in known.
+func (d *Detector) listLost(ctx context.Context, known []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (list []processlog.LostEntry) {
+	all := slices.Concat(known, d.versions.all())
+	if now, err := d.readVersions(ctx, all); err == nil {
 		known, found = lostOf(all, now, notes), now
 	}
-	slices.SortStableFunc(known, func(a, b version) int { return b.at.Compare(a.at) }) // Now the newest version of each entry comes first.
+	slices.SortStableFunc(known, func(a, b version) int { return b.seenAt.Compare(a.seenAt) }) // Now the newest version of each entry comes first.
 	for _, v := range known {
 		now := found[v.ID]
-		list = append(list, processlog.LostEntry{ID: v.ID, IdempotencyKey: v.IdempotencyKey, BusinessType: v.businessType, Seen: v.at, Was: v.State,
+		list = append(list, processlog.LostEntry{ID: v.ID, IdempotencyKey: v.IdempotencyKey, BusinessType: v.businessType, Seen: v.seenAt, Was: v.State,
 			Gone: now.IdempotencyKey != v.IdempotencyKey, Is: now.State})
 	}
 	return byID(list)
@@ -144,33 +144,33 @@ func byID(list []processlog.LostEntry) []processlog.LostEntry {
 	return slices.CompactFunc(list, func(a, b processlog.LostEntry) bool { return a.ID == b.ID })
 }
 
-// report logs and publishes a loss. If the loss does not stop this process, report forgets the versions of the lost
+// reportLoss logs and publishes a loss. If the loss does not stop this process, reportLoss forgets the versions of the lost
 // history, so that the detector can notice another loss. A second loss that is noticed before a person has accepted the
 // first is added to the first.
-func (d *Detector) report(found *loss) {
-	if before := d.lost.Load(); before != nil {
-		all := byID(slices.Concat(found.Lost, before.Lost))
-		if len(all) == len(before.Lost) && !found.newest.After(before.newest) {
+func (d *Detector) reportLoss(found *loss) {
+	if previous := d.openLoss.Load(); previous != nil {
+		all := byID(slices.Concat(found.Lost, previous.Lost))
+		if len(all) == len(previous.Lost) && !found.newest.After(previous.newest) {
 			return // A late answer has reported the same loss again.
 		}
 		found.Lost = all
-		if before.newest.After(found.newest) {
-			found.newest = before.newest
+		if previous.newest.After(found.newest) {
+			found.newest = previous.newest
 		}
 	}
-	d.lost.Store(found)
-	if !d.stops {
-		d.remembered.forget()
+	d.openLoss.Store(found)
+	if !d.stopOnLoss {
+		d.versions.forget()
 	}
 	d.loggedAt = time.Time{}
-	d.complain(found)
+	d.logLoss(found)
 	engine.Tell(d.e.Base, d.e.Observer.HistoryLost, &found.LossError)
 }
 
-// complain logs the loss: at most once a minute if the process has stopped, and otherwise at most once an hour.
-func (d *Detector) complain(loss *loss) {
+// logLoss logs the loss: at most once a minute if the process has stopped, and otherwise at most once an hour.
+func (d *Detector) logLoss(loss *loss) {
 	message, pause := "compensator: the database has gone back. Work goes on. Check the lost entries, then call AcceptLoss", time.Hour
-	if d.stops {
+	if d.stopOnLoss {
 		message, pause = "compensator: stopped until a person calls AcceptLoss", time.Minute
 	}
 	if time.Since(d.loggedAt) < pause {

@@ -23,18 +23,18 @@ const (
 type version struct {
 	processlog.Version
 	businessType string
-	at           time.Time // time just before the statement was sent that returned the version
-	clock        int64     // what the database's clock said then, in Unix milliseconds; 0: unknown
+	seenAt       time.Time // time just before the statement was sent that returned the version
+	databaseTime int64     // what the database's clock said then, in Unix milliseconds; 0: unknown
 }
 
-func rememberedAs(row *processlog.Row, asked time.Time) version {
-	return version{versionOf(row), row.BusinessType, asked, clockOf(row)}
+func rememberedAs(row *processlog.Row, sentAt time.Time) version {
+	return version{versionOf(row), row.BusinessType, sentAt, clockOf(row)}
 }
 
-// lives reports whether the entry of v must still exist, so that a missing entry proves a loss. The zero version proves
+// provesLoss reports whether the entry of v must still exist, so that a missing entry proves a loss. The zero version proves
 // nothing.
-func (v *version) lives(now time.Time) bool {
-	return !v.at.IsZero() && now.Sub(v.at) < engine.PurgeNoteAge
+func (v *version) provesLoss(now time.Time) bool {
+	return !v.seenAt.IsZero() && now.Sub(v.seenAt) < engine.PurgeNoteAge
 }
 
 // clockOf returns the time on the database's clock when a row was read.
@@ -49,15 +49,15 @@ func versionOf(row *processlog.Row) processlog.Version {
 	return processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
 }
 
-// refutes reports whether the database must have gone back. The database once had version v. The parameter found is
+// contradicts reports whether the database must have gone back. The database once had version v. The parameter found is
 // what it has now, or exists is false if it has no such entry.
 //
 // Version numbers only grow, and each number is written once. After a success only a person changes the entry, and that
 // change begins a new epoch. So if a success is gone although the epoch is the same, the success was lost.
-func (v *version) refutes(found processlog.Version, exists bool) bool {
+func (v *version) contradicts(found processlog.Version, exists bool) bool {
 	switch {
 	case !exists:
-		return time.Since(v.at) < engine.PurgeNoteAge // an older entry may have been purged without a note
+		return time.Since(v.seenAt) < engine.PurgeNoteAge // an older entry may have been purged without a note
 	case found.IdempotencyKey != v.IdempotencyKey, found.Number < v.Number, found.Epoch < v.Epoch:
 		return true
 	case found.Token == v.Token:
@@ -67,81 +67,81 @@ func (v *version) refutes(found processlog.Version, exists bool) bool {
 	return found.Number == v.Number || (v.State == processlog.Succeeded || v.State == processlog.Compensated) && found.Epoch == v.Epoch
 }
 
-// remembered holds the versions that a detector remembers.
-type remembered struct {
-	part time.Duration // how long each part of latest covers
+// versionMemory holds the versions that a detector remembers.
+type versionMemory struct {
+	partLength time.Duration // how long each part of the field latest covers
 
-	mu     sync.Mutex                  // guards the fields below
-	seen   [versionsRemembered]version // newest versions, each at the index id modulo versionsRemembered
-	latest [latestParts][2]version     // first and last version of each part of the last rounds; every check asks for them
-	at     int                         // index of the present part
-	began  time.Time                   // when the present part began
-	sweep  int                         // index in seen of the next version that a check asks for beside latest
+	mu          sync.Mutex                  // guards the fields below
+	newest      [versionsRemembered]version // newest versions, each at the index id modulo versionsRemembered
+	latest      [latestParts][2]version     // first and last version of each part of the last rounds; every check asks for them
+	currentPart int                         // index of the present part
+	partBegan   time.Time                   // when the present part began
+	sweepIndex  int                         // index in newest of the next version that a check asks for beside latest
 }
 
-// sawRows remembers rows that were read as committed, or claimed. asked is the time at which the statement was sent.
+// sawRows remembers rows that were read as committed, or claimed. sentAt is the time at which the statement was sent.
 // sawRows leaves out ended entries, because they may be old and purged at any moment.
-func (m *remembered) sawRows(rows []processlog.Row, asked time.Time) {
+func (m *versionMemory) sawRows(rows []processlog.Row, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range rows {
 		if !rows[i].State.Terminal() {
-			m.rememberLocked(rememberedAs(&rows[i], asked))
+			m.rememberLocked(rememberedAs(&rows[i], sentAt))
 		}
 	}
 }
 
-// sawAside does the same as sawRows for claims that no check has confirmed yet. The database that leased these rows may
-// have been rolled back to an earlier state. So sawAside leaves the field latest unchanged and adds the rows only to
-// the field seen. A check asks for all versions in latest, but only for a part of the other versions in seen, such as
+// sawUnconfirmed does the same as sawRows for claims that no check has confirmed yet. The database that leased these rows may
+// have been rolled back to an earlier state. So sawUnconfirmed leaves the field latest unchanged and adds the rows only to
+// the field newest. A check asks for all versions in latest, but only for a part of the other versions in newest, such as
 // these rows.
-func (m *remembered) sawAside(rows []processlog.Row, asked time.Time) {
+func (m *versionMemory) sawUnconfirmed(rows []processlog.Row, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range rows {
-		m.keepLocked(rememberedAs(&rows[i], asked))
+		m.keepLocked(rememberedAs(&rows[i], sentAt))
 	}
 }
 
 // sawStored remembers a stored outcome. The parameter row is the entry as it was claimed. A success may be stored
 // although the row has changed since the claim. Its number is then higher than the remembered one, but never lower.
-func (m *remembered) sawStored(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time) {
+func (m *versionMemory) sawStored(row *processlog.Row, o *processlog.Outcome, token processlog.Token, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	stored := processlog.Version{ID: o.ID, IdempotencyKey: o.IdempotencyKey, State: o.To, Number: o.Version + 1, Epoch: o.Epoch, Token: token}
-	m.rememberLocked(version{stored, row.BusinessType, asked, clockOf(row)})
+	m.rememberLocked(version{stored, row.BusinessType, sentAt, clockOf(row)})
 }
 
-func (m *remembered) rememberLocked(v version) {
-	if time.Since(m.began) > m.part {
-		m.began, m.at = time.Now(), (m.at+1)%latestParts
+func (m *versionMemory) rememberLocked(v version) {
+	if time.Since(m.partBegan) > m.partLength {
+		m.partBegan, m.currentPart = time.Now(), (m.currentPart+1)%latestParts
 		// Keep the first version of each part. A late answer can come from the time before a loss. Its version must
 		// then stay, although later versions follow.
-		m.latest[m.at] = [2]version{v}
+		m.latest[m.currentPart] = [2]version{v}
 	}
-	m.latest[m.at][1] = v
+	m.latest[m.currentPart][1] = v
 	m.keepLocked(v)
 }
 
-// keepLocked remembers v in the field seen. Ids grow, so seen has the newest entries, and each entry once. keepLocked
+// keepLocked remembers v in the field newest. Ids grow, so newest has the newest entries, and each entry once. keepLocked
 // leaves a remembered version that v contradicts. Either v is older, or the database has gone back, and then this
 // remembered version may be the only proof.
-func (m *remembered) keepLocked(v version) {
-	place := &m.seen[v.ID.Row()%versionsRemembered]
-	if place.ID == v.ID && place.refutes(v.Version, true) && time.Since(place.at) < engine.PurgeNoteAge {
+func (m *versionMemory) keepLocked(v version) {
+	place := &m.newest[v.ID.Row()%versionsRemembered]
+	if place.ID == v.ID && place.contradicts(v.Version, true) && time.Since(place.seenAt) < engine.PurgeNoteAge {
 		return
 	}
 	*place = v
 }
 
-// refuted returns the remembered versions that claimed rows contradict. The answer to the claim may have been delayed,
+// contradictedBy returns the remembered versions that claimed rows contradict. The answer to the claim may have been delayed,
 // so only another question to the database shows whether they are lost.
-func (m *remembered) refuted(rows []processlog.Row) (list []version) {
+func (m *versionMemory) contradictedBy(rows []processlog.Row) (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range rows {
-		v := &m.seen[rows[i].ID.Row()%versionsRemembered]
-		if v.ID == rows[i].ID && v.refutes(versionOf(&rows[i]), true) {
+		v := &m.newest[rows[i].ID.Row()%versionsRemembered]
+		if v.ID == rows[i].ID && v.contradicts(versionOf(&rows[i]), true) {
 			list = append(list, *v)
 		}
 	}
@@ -149,16 +149,16 @@ func (m *remembered) refuted(rows []processlog.Row) (list []version) {
 }
 
 // latestNow returns the versions that every check asks for.
-func (m *remembered) latestNow() (list []version) {
+func (m *versionMemory) latestNow() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
 	for p := range m.latest {
 		first, last := &m.latest[p][0], &m.latest[p][1]
-		if first.lives(now) {
+		if first.provesLoss(now) {
 			list = append(list, *first)
 		}
-		if last.lives(now) && *last != *first {
+		if last.provesLoss(now) && *last != *first {
 			list = append(list, *last)
 		}
 	}
@@ -168,47 +168,47 @@ func (m *remembered) latestNow() (list []version) {
 // sweepOn returns some of all remembered versions, and each call continues where the last one stopped. latest has only
 // the first and the last version of each part. Other processes may have changed both since then, so that only a version
 // between them shows a loss.
-func (m *remembered) sweepOn() (list []version) {
+func (m *versionMemory) sweepOn() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	for range m.seen {
+	for range m.newest {
 		if len(list) == sweepMost {
 			break
 		}
-		if v := &m.seen[m.sweep]; v.lives(now) {
+		if v := &m.newest[m.sweepIndex]; v.provesLoss(now) {
 			list = append(list, *v)
 		}
-		m.sweep = (m.sweep + 1) % versionsRemembered
+		m.sweepIndex = (m.sweepIndex + 1) % versionsRemembered
 	}
 	return list
 }
 
-// prove remembers the recorded entries that were found, and returns the others. The found entries begin a new part of
+// rememberFound remembers the recorded entries that were found, and returns the others. The found entries begin a new part of
 // latest. They may be older than the newest version seen so far, and must not replace it as the last version of its
 // part.
-func (m *remembered) prove(recorded []engine.RecordedEntry, found map[processlog.ID]processlog.Version, asked time.Time) (missing []engine.RecordedEntry) {
+func (m *versionMemory) rememberFound(recorded []engine.RecordedEntry, found map[processlog.ID]processlog.Version, sentAt time.Time) (missing []engine.RecordedEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(recorded) > 0 {
-		m.began = time.Time{}
+		m.partBegan = time.Time{}
 	}
 	for _, r := range recorded {
 		switch v := found[r.ID]; {
 		case v.IdempotencyKey != r.IdempotencyKey:
 			missing = append(missing, r)
 		case !v.State.Terminal():
-			m.rememberLocked(version{v, r.BusinessType, asked, 0})
+			m.rememberLocked(version{v, r.BusinessType, sentAt, 0})
 		}
 	}
 	return missing
 }
 
 // all returns every remembered version.
-func (m *remembered) all() (list []version) {
+func (m *versionMemory) all() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, v := range m.seen {
+	for _, v := range m.newest {
 		if !v.ID.IsZero() {
 			list = append(list, v)
 		}
@@ -217,9 +217,9 @@ func (m *remembered) all() (list []version) {
 }
 
 // forget forgets everything.
-func (m *remembered) forget() {
+func (m *versionMemory) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clear(m.seen[:])
+	clear(m.newest[:])
 	clear(m.latest[:])
 }

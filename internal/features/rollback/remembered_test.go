@@ -12,9 +12,9 @@ import (
 // A database that went back may have written the same version number again. Only the first of the two versions shows
 // the loss.
 func TestWhatRefutesWhatIsSeenLaterStaysRemembered(t *testing.T) {
-	var m remembered
+	var m versionMemory
 	lost := processlog.Row{ID: processlog.RowID(7), Version: 3, Token: processlog.Token{1}}
-	m.sawAside([]processlog.Row{lost}, time.Now())
+	m.sawUnconfirmed([]processlog.Row{lost}, time.Now())
 	m.sawRows([]processlog.Row{{ID: lost.ID, Version: 3, Token: processlog.Token{2}}}, time.Now())
 	require.Equal(t, versionOf(&lost), m.all()[0].Version)
 	next := processlog.Row{ID: lost.ID, Version: 4, Token: processlog.Token{2}}

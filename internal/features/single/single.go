@@ -20,21 +20,21 @@ func Attempt(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 	}
 	defer e.End()
 	e.Refuse()
-	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
-	renewed := make(chan struct{})
+	renewCtx, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
+	renewDone := make(chan struct{})
 	go func() {
-		defer close(renewed)
-		e.Renew(renewing)
+		defer close(renewDone)
+		e.Renew(renewCtx)
 	}()
-	defer func() { stopRenewing(); <-renewed }()
-	if err := start(ctx, e, id); err != nil {
+	defer func() { stopRenewing(); <-renewDone }()
+	if err := startEntry(ctx, e, id); err != nil {
 		return err
 	}
 	return e.Drain()
 }
 
-// start claims an entry and starts its handler, unless an earlier entry blocks it.
-func start(ctx context.Context, e *engine.Engine, id processlog.ID) error {
+// startEntry claims an entry and starts its handler, unless an earlier entry blocks it.
+func startEntry(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 	rows, err := e.Store.Load(ctx, []processlog.ID{id})
 	if err != nil {
 		return err
@@ -51,27 +51,27 @@ func start(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 		return err // Check before the claim, so that a blocked entry stays unchanged.
 	}
 	for range 2 { // An entry whose position under its ordering key is not stored yet is put off once, which stores the position. So try twice.
-		if putOff, err := claim(e, t, row); err != nil || !putOff {
+		if blocked, err := claimEntry(e, t, row); err != nil || !blocked {
 			return err
 		}
 	}
 	return fmt.Errorf("entry %v is blocked: another entry of its Serial key is running", id)
 }
 
-// claim claims and starts an entry that no known entry blocks. It returns putOff if the claimed entry turns out to be
+// claimEntry claims and starts an entry that no known entry blocks. It returns true if the claimed entry turns out to be
 // blocked.
-func claim(e *engine.Engine, t *engine.Type, row *processlog.Row) (putOff bool, err error) {
+func claimEntry(e *engine.Engine, t *engine.Type, row *processlog.Row) (blocked bool, err error) {
 	t.Slots().Overdraw(1)
-	found, err := e.ClaimWanted(t, []processlog.Wanted{{ID: row.ID}}, 1)
+	claimed, err := e.ClaimWanted(t, []processlog.Wanted{{ID: row.ID}}, 1)
 	switch {
 	case err != nil:
 		return false, err
-	case len(found.Rejected) > 0:
-		return false, &processlog.RefusedError{Refusals: found.Rejected}
-	case len(found.Limited) > 0:
+	case len(claimed.Rejected) > 0:
+		return false, &processlog.RefusedError{Refusals: claimed.Rejected}
+	case len(claimed.Limited) > 0:
 		return false, fmt.Errorf("the limit of type %q allows no start now. To test that entries wait for a limit, use Run", row.BusinessType)
-	case len(found.Mine) == 0:
+	case len(claimed.Mine) == 0:
 		return false, fmt.Errorf("the entry is %v, due in %v and leased for %v", row.State, row.DueIn, max(0, row.LeaseLeft))
 	}
-	return e.RunKnown(found) > 0, nil
+	return e.RunKnown(claimed) > 0, nil
 }

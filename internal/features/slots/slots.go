@@ -15,22 +15,22 @@ import (
 
 // Slots count the calls of one type's handler. They implement engine.Slots.
 type Slots struct {
-	size  int
-	lapse time.Duration // time after which the reservation of an open transaction lapses
-	room  func() int    // how many calls other features allow to begin now
+	size               int
+	reservationTimeout time.Duration // time after which the reservation of an open transaction lapses
+	otherLimits        func() int    // how many calls other features allow to begin now
 
 	mu sync.Mutex // guards the fields below
 	// running counts running handlers, and calls that a claim under way may need. It exceeds size if slots were
 	// overdrawn.
 	running      int
 	reserved     int
-	open         []*reservation // open reservations, the oldest first; the oldest lapses first
+	reservations []*reservation // open reservations, the oldest first; the oldest lapses first
 	lastRecorded time.Time      // time at which an entry that is due at once was last recorded
 }
 
 // Attach bounds the calls of a type by its Concurrency.
 func Attach(t *engine.Type) {
-	t.CountSlots(&Slots{size: t.Concurrency, lapse: t.Lease / 3, room: t.Room})
+	t.CountSlots(&Slots{size: t.Concurrency, reservationTimeout: t.Lease / 3, otherLimits: t.Room})
 }
 
 // reservation holds slots that an open transaction has reserved. It lapses after a while, because a transaction that
@@ -39,7 +39,7 @@ type reservation struct {
 	s       *Slots
 	n       int
 	expires time.Time
-	spent   bool // used, given back, or lapsed; guarded by s.mu
+	isSpent bool // used, given back, or lapsed; guarded by s.mu
 }
 
 // recordedShare is how long a part of the slots is kept for new entries, counted from the last recorded entry that was
@@ -60,10 +60,10 @@ func (s *Slots) reserve(n int) *reservation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	s.lapseLocked(now)
+	s.dropExpiredLocked(now)
 	// Set this even if no slot is free. A backlog then leaves free slots to the entries that are recorded next.
 	s.lastRecorded = now
-	if s.room() < engine.Unlimited {
+	if s.otherLimits() < engine.Unlimited {
 		return nil
 	}
 	// The minimum of 1 lets a type with one slot reserve it.
@@ -71,9 +71,9 @@ func (s *Slots) reserve(n int) *reservation {
 	if n <= 0 {
 		return nil
 	}
-	r := &reservation{s: s, n: n, expires: now.Add(s.lapse)}
+	r := &reservation{s: s, n: n, expires: now.Add(s.reservationTimeout)}
 	s.reserved += n
-	s.open = append(s.open, r)
+	s.reservations = append(s.reservations, r)
 	return r
 }
 
@@ -84,34 +84,34 @@ func (s *Slots) Recorded() {
 	s.lastRecorded = time.Now()
 }
 
-// lapseLocked gives back reservations that have lapsed. It is called before slots are counted, so that no timer is needed.
-func (s *Slots) lapseLocked(now time.Time) {
-	for len(s.open) > 0 && (s.open[0].spent || !now.Before(s.open[0].expires)) {
-		s.spendLocked(s.open[0])
-		s.open = s.open[1:]
+// dropExpiredLocked gives back reservations that have lapsed. It is called before slots are counted, so that no timer is needed.
+func (s *Slots) dropExpiredLocked(now time.Time) {
+	for len(s.reservations) > 0 && (s.reservations[0].isSpent || !now.Before(s.reservations[0].expires)) {
+		s.spendLocked(s.reservations[0])
+		s.reservations = s.reservations[1:]
 	}
 }
 
 // spendLocked gives a reservation back. It returns false if that was done before.
 func (s *Slots) spendLocked(r *reservation) bool {
-	if r.spent {
+	if r.isSpent {
 		return false
 	}
-	r.spent = true
+	r.isSpent = true
 	s.reserved -= r.n
 	return true
 }
 
 // Use occupies keep of the reserved slots and frees the others. It returns false if the reservation was used before. It
 // also returns false if the reservation has lapsed, because other entries may have its slots by now.
-func (r *reservation) Use(keep int) bool {
+func (r *reservation) Use(used int) bool {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	r.s.lapseLocked(time.Now())
+	r.s.dropExpiredLocked(time.Now())
 	if !r.s.spendLocked(r) {
 		return false
 	}
-	r.s.running += keep
+	r.s.running += used
 	return true
 }
 
@@ -119,7 +119,7 @@ func (r *reservation) Use(keep int) bool {
 func (s *Slots) Take(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n = min(n, s.freeLocked())
+	n = min(n, s.freeSlotsLocked())
 	if n <= 0 {
 		return 0
 	}
@@ -132,35 +132,35 @@ func (s *Slots) Take(n int) int {
 func (s *Slots) TakeRecorded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lapseLocked(time.Now())
-	if s.running+s.reserved >= s.size || s.room() < engine.Unlimited {
+	s.dropExpiredLocked(time.Now())
+	if s.running+s.reserved >= s.size || s.otherLimits() < engine.Unlimited {
 		return false
 	}
 	s.running++
 	return true
 }
 
-// freeLocked returns how many slots are free for entries found due. The result is negative if slots are overdrawn, or
+// freeSlotsLocked returns how many slots are free for entries found due. The result is negative if slots are overdrawn, or
 // if more slots are kept for new entries than are free.
-func (s *Slots) freeLocked() int {
+func (s *Slots) freeSlotsLocked() int {
 	now := time.Now()
-	s.lapseLocked(now)
-	if room := s.room(); room < engine.Unlimited {
-		return min(room, s.size-s.running-s.reserved) // Keep no slot for new entries, because the entry that has waited longest comes first.
+	s.dropExpiredLocked(now)
+	if limit := s.otherLimits(); limit < engine.Unlimited {
+		return min(limit, s.size-s.running-s.reserved) // Keep no slot for new entries, because the entry that has waited longest comes first.
 	}
 	// Keep some slots free. A backlog would take every free slot, and new entries would wait behind all of it.
-	keep := 0
+	spare := 0
 	if s.size > 1 && now.Sub(s.lastRecorded) < recordedShare {
-		keep = max(1, s.size/5)
+		spare = max(1, s.size/5)
 	}
-	return s.size - s.running - s.reserved - max(0, keep-s.reserved) // Reserved slots are already kept for new entries.
+	return s.size - s.running - s.reserved - max(0, spare-s.reserved) // Reserved slots are already kept for new entries.
 }
 
 // Free returns how many slots Take would give.
 func (s *Slots) Free() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(0, s.freeLocked())
+	return max(0, s.freeSlotsLocked())
 }
 
 // Overdraw occupies n slots even if none is free. It is for claimed entries whose handler does not run, because the

@@ -13,7 +13,7 @@ import (
 )
 
 func newSlots(size int, lapse time.Duration) *Slots {
-	return &Slots{size: size, lapse: lapse, room: func() int { return engine.Unlimited }}
+	return &Slots{size: size, reservationTimeout: lapse, otherLimits: func() int { return engine.Unlimited }}
 }
 
 func TestSlotsGiveNoMoreThanTheyHave(t *testing.T) {
@@ -167,7 +167,7 @@ func runSlots(size int, steps []slotStep) string {
 func TestSlotsOfALimitedTypeAreForEntriesThatAreDue(t *testing.T) {
 	s := newSlots(10, time.Hour)
 	room := engine.Unlimited
-	s.room = func() int { return room }
+	s.otherLimits = func() int { return room }
 	early := s.Reserve(1)
 	require.Equal(t, 2, s.Take(2))
 	room = 0

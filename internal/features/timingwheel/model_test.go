@@ -218,7 +218,7 @@ func TestWheelReleasesTheMemoryOfWhatItSettled(t *testing.T) {
 		}
 		_, _, err := w.Enqueue(t.Context(), items, processlog.EnqueueRules{MaxLease: time.Hour})
 		require.NoError(t, err)
-		assert.GreaterOrEqual(t, len(w.types["order"].later.slots), entries/2)
+		assert.GreaterOrEqual(t, len(w.types["order"].laterSlots.slots), entries/2)
 
 		<-time.After(time.Minute)
 		leased, err := w.Claim(t.Context(), "order", entries, time.Minute)
@@ -229,7 +229,7 @@ func TestWheelReleasesTheMemoryOfWhatItSettled(t *testing.T) {
 			outcomes[i] = processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true}
 		}
 		require.NoError(t, w.Settle(t.Context(), "order", outcomes[1:]))
-		assert.Len(t, w.types["order"].later.slots, minWheelSlots)
+		assert.Len(t, w.types["order"].laterSlots.slots, minWheelSlots)
 		assert.Less(t, w.types["order"].largest, 8*minWheelSlots)
 		require.NoError(t, w.Settle(t.Context(), "order", outcomes[:1]))
 		assert.Empty(t, w.types)

@@ -16,11 +16,11 @@ const minWheelSlots = 64
 //
 // When the wheel advances, it visits only occupied slots, each at most once, even if its last advance was long ago.
 type wheelSlots struct {
-	slots    []wheelList
-	occupied []uint64 // one bit for each slot
-	count    int
-	turned   int64 // time in ms; entries due until then have expired
-	next     int64 // due time of the earliest entry, noDue, or dueUnknown if it must be searched
+	slots       []wheelList
+	occupied    []uint64 // one bit for each slot
+	count       int
+	turnedUntil int64 // time in ms; entries due until then have expired
+	next        int64 // due time of the earliest entry, noDue, or dueUnknown if it must be searched
 }
 
 const dueUnknown = -1
@@ -65,13 +65,13 @@ func (w *wheelSlots) take(e *wheelEntry) {
 
 // expire removes the entries that are due now and returns them, earliest first.
 func (w *wheelSlots) expire(now int64) []*wheelEntry {
-	if now <= w.turned {
+	if now <= w.turnedUntil {
 		return nil
 	}
 	var expired []*wheelEntry
 	if w.earliest() <= now {
 		w.visit(func(slot *wheelList, offset int64) bool {
-			if w.turned+offset > now {
+			if w.turnedUntil+offset > now {
 				return false
 			}
 			for slot.first != nil && slot.first.at <= now {
@@ -84,7 +84,7 @@ func (w *wheelSlots) expire(now int64) []*wheelEntry {
 		slices.SortStableFunc(expired, byDue) // One slot may hold entries of several revolutions.
 		w.next = dueUnknown
 	}
-	w.turned = now
+	w.turnedUntil = now
 	w.shrink()
 	return expired
 }
@@ -97,23 +97,23 @@ func (w *wheelSlots) earliest() int64 {
 	w.next = noDue
 	w.visit(func(slot *wheelList, offset int64) bool {
 		w.next = min(w.next, slot.first.at)
-		return w.next > w.turned+offset // later slots only hold later entries
+		return w.next > w.turnedUntil+offset // later slots only hold later entries
 	})
 	return w.next
 }
 
-// visit calls f for each occupied slot, in the order in which the wheel reaches it. offset is the distance from turned
+// visit calls f for each occupied slot, in the order in which the wheel reaches it. offset is the distance from turnedUntil
 // in ms. visit ends when f returns false. f may empty the slot.
 func (w *wheelSlots) visit(f func(slot *wheelList, offset int64) bool) {
 	n := int64(len(w.slots))
 	for offset := int64(1); offset <= n; {
-		s := w.slotOf(w.turned + offset)
-		ahead := w.occupied[s/64] >> (s % 64)
-		if ahead == 0 {
+		s := w.slotOf(w.turnedUntil + offset)
+		bitsAhead := w.occupied[s/64] >> (s % 64)
+		if bitsAhead == 0 {
 			offset += 64 - s%64
 			continue
 		}
-		skip := int64(bits.TrailingZeros64(ahead))
+		skip := int64(bits.TrailingZeros64(bitsAhead))
 		if offset += skip; offset > n || !f(&w.slots[s+skip], offset) {
 			return
 		}

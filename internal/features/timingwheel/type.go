@@ -12,38 +12,38 @@ const noDue = math.MaxInt64
 // wheelType holds the entries of one business type. Due entries are in a list, in the order in which they came due.
 // Later entries are in slots.
 type wheelType struct {
-	members map[processlog.ID]*wheelEntry
-	due     wheelList
-	later   wheelSlots
-	largest int // largest len(members) since members was created
+	members    map[processlog.ID]*wheelEntry
+	dueList    wheelList
+	laterSlots wheelSlots
+	largest    int // largest len(members) since members was created
 }
 
 // wheelEntry is in exactly one list.
 type wheelEntry struct {
 	id         processlog.ID
 	at         int64 // due time, or lease end while claimed; ms since the wheel's start
-	isDue      bool  // in wheelType.due, otherwise in wheelType.later
+	isDue      bool  // in wheelType.dueList, otherwise in wheelType.laterSlots
 	prev, next *wheelEntry
 }
 
 func newWheelType() *wheelType {
-	return &wheelType{members: make(map[processlog.ID]*wheelEntry), later: newWheelSlots(minWheelSlots)}
+	return &wheelType{members: make(map[processlog.ID]*wheelEntry), laterSlots: newWheelSlots(minWheelSlots)}
 }
 
 // turn moves the entries that are due now to the due list.
 func (t *wheelType) turn(now int64) {
-	for _, e := range t.later.expire(now) {
+	for _, e := range t.laterSlots.expire(now) {
 		e.isDue = true
-		t.due.insert(e)
+		t.dueList.insert(e)
 	}
 }
 
 // head returns the earliest due time, or noDue.
 func (t *wheelType) head() int64 {
-	if t.due.first != nil {
-		return t.due.first.at
+	if t.dueList.first != nil {
+		return t.dueList.first.at
 	}
-	return t.later.earliest()
+	return t.laterSlots.earliest()
 }
 
 func (t *wheelType) add(id processlog.ID, at int64) {
@@ -56,9 +56,9 @@ func (t *wheelType) add(id processlog.ID, at int64) {
 // take removes up to limit entries from the due list. They stay in members. place puts them into a list again.
 func (t *wheelType) take(limit int) []*wheelEntry {
 	var taken []*wheelEntry
-	for len(taken) < limit && t.due.first != nil {
-		e := t.due.first
-		t.due.remove(e)
+	for len(taken) < limit && t.dueList.first != nil {
+		e := t.dueList.first
+		t.dueList.remove(e)
 		taken = append(taken, e)
 	}
 	return taken
@@ -67,11 +67,11 @@ func (t *wheelType) take(limit int) []*wheelEntry {
 // place inserts an entry that is in no list.
 func (t *wheelType) place(e *wheelEntry, at int64) {
 	e.at = at
-	e.isDue = at <= t.later.turned
+	e.isDue = at <= t.laterSlots.turnedUntil
 	if e.isDue {
-		t.due.insert(e)
+		t.dueList.insert(e)
 	} else {
-		t.later.insert(e)
+		t.laterSlots.insert(e)
 	}
 }
 
@@ -83,19 +83,19 @@ func (t *wheelType) move(e *wheelEntry, at int64) {
 func (t *wheelType) remove(e *wheelEntry) {
 	t.detach(e)
 	delete(t.members, e.id)
-	t.release()
+	t.shrinkMembers()
 }
 
 func (t *wheelType) detach(e *wheelEntry) {
 	if e.isDue {
-		t.due.remove(e)
+		t.dueList.remove(e)
 	} else {
-		t.later.remove(e)
+		t.laterSlots.remove(e)
 	}
 }
 
-// release copies the map members when few entries are left, because a map never frees memory.
-func (t *wheelType) release() {
+// shrinkMembers copies the map members when few entries are left, because a map never frees memory.
+func (t *wheelType) shrinkMembers() {
 	if t.largest < 8*minWheelSlots || len(t.members)*8 > t.largest {
 		return
 	}

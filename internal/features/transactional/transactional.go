@@ -21,8 +21,8 @@ type Settings struct {
 	Begin func(ctx context.Context) (Transaction, error)
 
 	// ServersFault reports whether a condition of the server may have caused an error of such a transaction. The result
-	// whole says that it is a condition of the whole server, which no statement could have avoided.
-	ServersFault func(err error) (may, whole bool)
+	// wholeServer says that it is a condition of the whole server, which no statement could have avoided.
+	ServersFault func(err error) (possible, wholeServer bool)
 }
 
 // Transaction is a transaction that a handler's effect and its outcome share.
@@ -53,89 +53,89 @@ func New(e *engine.Engine, s Settings) *Transactions { return &Transactions{s, e
 // type is registered.
 func (d *Transactions) Attach(t *engine.Type, run, undo Handler) {
 	if run != nil {
-		t.RunAttempt = func(a *engine.Attempt) engine.Result { return d.run(a, run) }
+		t.RunAttempt = func(a *engine.Attempt) engine.Result { return d.runInTx(a, run) }
 	}
 	if undo != nil {
-		t.UndoAttempt = func(a *engine.Attempt) engine.Result { return d.run(a, undo) }
+		t.UndoAttempt = func(a *engine.Attempt) engine.Result { return d.runInTx(a, undo) }
 	}
 }
 
 // AttachCall makes the handler of a type begin its transaction late. Call it when the type is registered.
 func (d *Transactions) AttachCall(t *engine.Type, run CallHandler) {
-	t.RunAttempt = func(a *engine.Attempt) engine.Result { return d.call(a, run) }
+	t.RunAttempt = func(a *engine.Attempt) engine.Result { return d.runCall(a, run) }
 }
 
-// errMoved means that another process or an admin had changed the entry.
-var errMoved = fmt.Errorf("%w: the transaction was rolled back", processlog.ErrLeaseLost)
+// errEntryChanged means that another process or an admin had changed the entry.
+var errEntryChanged = fmt.Errorf("%w: the transaction was rolled back", processlog.ErrLeaseLost)
 
-// The method run runs a transactional handler. The transaction's last statement stores the outcome if the row still has
+// runInTx runs a transactional handler. The transaction's last statement stores the outcome if the row still has
 // the version of the claim. So the outcome and the handler's effect commit together or not at all. If a first attempt
 // has committed, the statement of a second attempt matches no row.
-func (d *Transactions) run(a *engine.Attempt, handler Handler) engine.Result {
-	t := d.settling(a)
+func (d *Transactions) runInTx(a *engine.Attempt, handler Handler) engine.Result {
+	t := d.newAttemptTx(a)
 	defer t.close()
-	tx, err := t.begin()
+	tx, err := t.beginTx()
 	if err != nil {
 		return engine.Result{Err: verdict.NotCalled(err)}
 	}
-	if end, late := d.e.HeldUp(a); late { // Begin may have taken long.
-		return end
+	if result, expired := d.e.HeldUp(a); expired { // Begin may have taken long.
+		return result
 	}
-	return t.settle(handler(a.Context(), tx, &a.Row))
+	return t.storeSuccess(handler(a.Context(), tx, &a.Row))
 }
 
-// The method call runs a handler that begins its transaction late. If the handler never begins it, its verdict is that of
+// runCall runs a handler that begins its transaction late. If the handler never begins it, its verdict is that of
 // a handler without a transaction.
-func (d *Transactions) call(a *engine.Attempt, handler CallHandler) engine.Result {
-	t := d.settling(a)
+func (d *Transactions) runCall(a *engine.Attempt, handler CallHandler) engine.Result {
+	t := d.newAttemptTx(a)
 	defer t.close()
 	err := handler(a.Context(), t.beginOnce, &a.Row)
 	switch {
-	case t.failed != nil && a.Context().Err() != nil: // The call has used up the time, so this must not be free.
+	case t.beginErr != nil && a.Context().Err() != nil: // The call has used up the time, so this must not be free.
 		return engine.Result{Err: fmt.Errorf("the call returned too late: %w", context.Cause(a.Context()))}
-	case t.failed != nil:
-		return engine.Result{Err: verdict.Ours(t.failed)}
+	case t.beginErr != nil:
+		return engine.Result{Err: verdict.Ours(t.beginErr)}
 	case t.tx == nil:
 		return engine.Result{Err: usererr.Of(err)}
 	}
 	failpoint.Reach(failpoint.ThenReturned)
-	return t.settle(err)
+	return t.storeSuccess(err)
 }
 
-// settling is an attempt with the transaction that stores its outcome. Only the goroutine of the attempt uses it.
-type settling struct {
+// attemptTx is an attempt with the transaction that stores its outcome. Only the goroutine of the attempt uses it.
+type attemptTx struct {
 	*Transactions
-	a       *engine.Attempt
-	ctx     context.Context // context of the transaction
-	abandon context.CancelFunc
-	inTime  func() bool // lets the transaction outlive the attempt's context; returns false if that context has ended
-	tx      Transaction // nil before it has begun
-	failed  error       // why it could not begin
-	open    bool
+	a        *engine.Attempt
+	ctx      context.Context // context of the transaction
+	abandon  context.CancelFunc
+	detach   func() bool // lets the transaction outlive the attempt's context; returns false if that context has ended
+	tx       Transaction // nil before it has begun
+	beginErr error       // why it could not begin
+	isOpen   bool
 }
 
-func (d *Transactions) settling(a *engine.Attempt) *settling {
-	t := &settling{Transactions: d, a: a}
+func (d *Transactions) newAttemptTx(a *engine.Attempt) *attemptTx {
+	t := &attemptTx{Transactions: d, a: a}
 	t.ctx, t.abandon = context.WithCancel(context.WithoutCancel(a.Context()))
-	t.inTime = context.AfterFunc(a.Context(), t.abandon)
+	t.detach = context.AfterFunc(a.Context(), t.abandon)
 	return t
 }
 
 // close rolls back a transaction that is still open, also after a panic or runtime.Goexit.
-func (t *settling) close() {
-	if t.open {
+func (t *attemptTx) close() {
+	if t.isOpen {
 		t.tx.Rollback()
 	}
 	t.abandon()
 }
 
-func (t *settling) begin() (Transaction, error) {
+func (t *attemptTx) beginTx() (Transaction, error) {
 	tx, err := t.Begin(t.ctx)
 	if err != nil {
-		t.failed = err
+		t.beginErr = err
 		return nil, err
 	}
-	t.tx, t.open = tx, true
+	t.tx, t.isOpen = tx, true
 	return tx, nil
 }
 
@@ -143,29 +143,29 @@ var errBegunTwice = errors.New("compensator: a middleware has called a handler o
 
 // beginOnce begins the transaction of a CallHandler, whose work outside the database is done. A second call is an
 // error.
-func (t *settling) beginOnce() (Transaction, error) {
+func (t *attemptTx) beginOnce() (Transaction, error) {
 	if t.tx != nil {
 		return nil, errBegunTwice
 	}
 	failpoint.Reach(failpoint.CallReturned)
 	if ctx := t.a.Context(); ctx.Err() != nil {
-		t.failed = context.Cause(ctx)
-		return nil, t.failed
+		t.beginErr = context.Cause(ctx)
+		return nil, t.beginErr
 	}
-	return t.begin()
+	return t.beginTx()
 }
 
-// settle stores the success in the transaction and commits it, if the handler has returned nil.
-func (t *settling) settle(err error) engine.Result {
-	a, ended := t.a, t.a.Context().Err
+// storeSuccess stores the success in the transaction and commits it, if the handler has returned nil.
+func (t *attemptTx) storeSuccess(err error) engine.Result {
+	a, ctxErr := t.a, t.a.Context().Err
 	if err != nil {
 		// After a timeout the handler is responsible for the error, so do not blame the server.
-		if may, whole := t.ServersFault(usererr.Safe(err)); may && ended() == nil {
-			err = verdict.ServersOwn(err, whole)
+		if possible, wholeServer := t.ServersFault(usererr.Safe(err)); possible && ctxErr() == nil {
+			err = verdict.ServersOwn(err, wholeServer)
 		}
 		return engine.Result{Err: usererr.Of(err)}
 	}
-	if ended() != nil || !t.inTime() {
+	if ctxErr() != nil || !t.detach() {
 		return engine.Result{Err: fmt.Errorf("handler returned too late: %w", context.Cause(a.Context()))}
 	}
 	if err := t.tx.Over(); err != nil { // The handler returned nil although its transaction had ended.
@@ -173,11 +173,11 @@ func (t *settling) settle(err error) engine.Result {
 	}
 	token := processlog.NewToken()
 	if err := t.succeedIn(t.ctx, t.tx, a, token); err != nil {
-		return engine.Result{Err: err, Moved: err == errMoved}
+		return engine.Result{Err: err, Moved: err == errEntryChanged}
 	}
-	t.open = false
-	asked := time.Now()
-	return t.committed(a, t.tx.Commit(), token, asked)
+	t.isOpen = false
+	sentAt := time.Now()
+	return t.resultOfCommit(a, t.tx.Commit(), token, sentAt)
 }
 
 // succeedIn stores the success as the transaction's last statement. token identifies this write when the row is read
@@ -191,26 +191,26 @@ func (d *Transactions) succeedIn(ctx context.Context, tx Transaction, a *engine.
 		failpoint.Reach(failpoint.OutcomeInTransaction)
 		return nil
 	case errors.Is(err, processlog.ErrLeaseLost):
-		return errMoved
+		return errEntryChanged
 	case errors.Is(err, processlog.ErrNoTransaction) && !errors.Is(err, processlog.ErrTxAborted):
 		return err // The handler ended the transaction.
 	}
-	return d.refused(err)
+	return d.serverError(err)
 }
 
-// refused classifies the error of the database after a handler has returned nil and its transaction could not commit.
-func (d *Transactions) refused(err error) error {
-	_, whole := d.ServersFault(err)
-	return verdict.ServersOwn(err, whole)
+// serverError classifies the error of the database after a handler has returned nil and its transaction could not commit.
+func (d *Transactions) serverError(err error) error {
+	_, wholeServer := d.ServersFault(err)
+	return verdict.ServersOwn(err, wholeServer)
 }
 
-// committed finds out how a handler's transaction ended. If the reply to COMMIT was lost, it compares the row's token.
+// resultOfCommit finds out how a handler's transaction ended. If the reply to COMMIT was lost, it compares the row's token.
 //
 // A rollback counts as a condition of the server: see verdict.ServersOwn. An outcome that stays unknown costs no attempt.
-func (d *Transactions) committed(a *engine.Attempt, err error, token processlog.Token, asked time.Time) engine.Result {
+func (d *Transactions) resultOfCommit(a *engine.Attempt, err error, token processlog.Token, sentAt time.Time) engine.Result {
 	if err == nil {
 		failpoint.Reach(failpoint.HandlerCommitted)
-		return engine.Result{Settled: true, Token: token, Asked: asked}
+		return engine.Result{Settled: true, Token: token, Asked: sentAt}
 	}
 	switch {
 	case errors.Is(err, processlog.ErrCommitUnknown):
@@ -218,17 +218,17 @@ func (d *Transactions) committed(a *engine.Attempt, err error, token processlog.
 		// The handler continued after Record had refused an entry, or after its transaction had ended.
 		return engine.Result{Err: fmt.Errorf("commit: %w", err)}
 	default:
-		return engine.Result{Err: d.refused(fmt.Errorf("commit: %w", err))}
+		return engine.Result{Err: d.serverError(fmt.Errorf("commit: %w", err))}
 	}
 	ctx, cancel := d.e.Statement()
 	defer cancel()
-	asked = time.Now()
+	sentAt = time.Now()
 	row, readErr := d.e.Store.Resolve(ctx, a.Row.ID)
 	switch {
 	case readErr == nil && row.Token == token:
-		return engine.Result{Settled: true, Token: token, Asked: asked}
+		return engine.Result{Settled: true, Token: token, Asked: sentAt}
 	case readErr == nil:
-		return engine.Result{Err: d.refused(fmt.Errorf("commit: %w", err))}
+		return engine.Result{Err: d.serverError(fmt.Errorf("commit: %w", err))}
 	}
 	// The result is unknown. Storing an outcome under the claimed version is safe: if the commit happened, the row has a
 	// later version and the write changes nothing.

@@ -30,12 +30,12 @@ func (oneEntry) Settle(context.Context, processlog.Token, []processlog.Outcome) 
 	return nil, errors.New("gone away")
 }
 
-// committing is a transaction whose every call succeeds.
-type committing struct{ processlog.Tx }
+// succeedingTx is a transaction whose every call succeeds.
+type succeedingTx struct{ processlog.Tx }
 
-func (committing) Over() error   { return nil }
-func (committing) Commit() error { return nil }
-func (committing) Rollback()     {}
+func (succeedingTx) Over() error   { return nil }
+func (succeedingTx) Commit() error { return nil }
+func (succeedingTx) Rollback()     {}
 
 // attempt runs the entry of oneEntry once. Begin takes as long as beginTakes says. attempt returns the engine, which
 // has no work left, and the time of the COMMIT for each stored outcome.
@@ -48,13 +48,13 @@ func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (e *engine
 	})
 	t.Cleanup(e.Close)
 	e.Watch(func(w *engine.Watcher) {
-		w.Stored = func(_ *processlog.Row, _ *processlog.Outcome, _ processlog.Token, asked time.Time) {
-			stored = append(stored, asked)
+		w.Stored = func(_ *processlog.Row, _ *processlog.Outcome, _ processlog.Token, sentAt time.Time) {
+			stored = append(stored, sentAt)
 		}
 	})
 	transactions := New(e, Settings{Begin: func(context.Context) (Transaction, error) {
 		time.Sleep(beginTakes)
-		return committing{}, nil
+		return succeedingTx{}, nil
 	}})
 	require.NoError(t, e.Register(engine.Type{Name: "close_order", Timeout: time.Minute, Lease: time.Hour, Concurrency: 1, MaxAttempts: 1,
 		Retry: func(int) time.Duration { return time.Hour }}, func(t *engine.Type) { transactions.Attach(t, handler, nil) }))

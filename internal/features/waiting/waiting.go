@@ -22,10 +22,10 @@ import (
 // read at multiples of their pauses. Each pause divides a second, so that the reads of many callers fall together.
 var pauses = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
 
-const patience = 40
+const pauseFactor = 40
 
-// linger is how long the loop goes on after the last call.
-const linger = 5 * time.Second
+// lingerTime is how long the loop goes on after the last call.
+const lingerTime = 5 * time.Second
 
 // Waiting holds the calls of Await of one process. Its loop runs only while somebody waits, and for a short time after that.
 type Waiting struct {
@@ -36,33 +36,33 @@ type Waiting struct {
 	publish func(ctx context.Context, ids []processlog.ID) error
 	listen  func(ctx context.Context)
 
-	some  atomic.Bool   // whether a caller waits. If none waits, the end of an entry costs one read of this flag
-	start time.Time     // multiples of pauses count from here
-	news  chan struct{} // of capacity 1: holds a token when an entry must be read now
+	hasCallers atomic.Bool   // whether a caller waits. If none waits, the end of an entry costs one read of this flag
+	startedAt  time.Time     // multiples of pauses count from here
+	wakeUp     chan struct{} // of capacity 1: holds a token when an entry must be read now
 
-	ends groupcommit.Batcher[processlog.ID] // ends to publish
+	endsToPublish groupcommit.Batcher[processlog.ID] // ends to publish
 
 	ctx  context.Context // ends in Close
 	stop context.CancelCauseFunc
 
 	mu      sync.Mutex // guards the fields below
-	awaited map[processlog.ID]*awaited
+	awaited map[processlog.ID]*awaitedEntry
 	loops   sync.WaitGroup
 	looping bool
 	closed  bool
 }
 
-// awaited is an entry that somebody waits for.
-type awaited struct {
-	calls []*call
-	began time.Time // when the latest call began
-	next  time.Time // when to read the entry; the zero time: now
+// awaitedEntry is an entry that somebody waits for.
+type awaitedEntry struct {
+	calls      []*call
+	lastCallAt time.Time // when the latest call began
+	nextRead   time.Time // when to read the entry; the zero time: now
 }
 
 // call is one call of Await.
 type call struct {
 	businessType string
-	asked        bool          // a read of the entry began after the call. An earlier read does not count, because it may not show the entry yet
+	readBegun    bool          // a read of the entry began after the call. An earlier read does not count, because it may not show the entry yet
 	done         chan struct{} // closed once the fields below are set
 	row          processlog.Row
 	err          error
@@ -70,9 +70,9 @@ type call struct {
 
 // New makes the Waiting of an engine. published reports whether the ends of a type's entries are published.
 func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
-	w := &Waiting{e: e, start: time.Now(), news: make(chan struct{}, 1), awaited: make(map[processlog.ID]*awaited)}
+	w := &Waiting{e: e, startedAt: time.Now(), wakeUp: make(chan struct{}, 1), awaited: make(map[processlog.ID]*awaitedEntry)}
 	w.ctx, w.stop = context.WithCancelCause(e.Work)
-	w.ends.Max, w.ends.Workers, w.ends.Bound, w.ends.Flush = processlog.MaxRows, 1, publishedAtMost, w.publishEnds
+	w.endsToPublish.Max, w.endsToPublish.Workers, w.endsToPublish.Bound, w.endsToPublish.Flush = processlog.MaxRows, 1, maxUnpublished, w.publishEnds
 	e.Settle(func(s *engine.Settlement) {
 		s.Stored = func(a *engine.Attempt, to processlog.State, _ bool) {
 			if !to.Terminal() {
@@ -80,17 +80,17 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 			}
 			w.Ended(a.Row.ID)
 			if w.publish != nil && published(a.Type) {
-				w.ends.Add(a.Row.ID)
+				w.endsToPublish.Add(a.Row.ID)
 			}
 		}
 		s.Moved = func(row *processlog.Row, _ processlog.State) { w.Ended(row.ID) }
 	})
-	e.AwaitInClose(&w.ends)
+	e.AwaitInClose(&w.endsToPublish)
 	return w
 }
 
-// publishedAtMost is how many ends may wait to be published. Callers in other processes find further ends by reading.
-const publishedAtMost = 10_000
+// maxUnpublished is how many ends may wait to be published. Callers in other processes find further ends by reading.
+const maxUnpublished = 10_000
 
 // Carry makes the ends of entries reach other processes. Call it before anything is registered.
 func (w *Waiting) Carry(publish func(ctx context.Context, ids []processlog.ID) error, listen func(ctx context.Context)) {
@@ -111,13 +111,13 @@ const publishTimeout = 2 * time.Second
 
 // Ended makes the loop read an entry now, if a caller waits for it.
 func (w *Waiting) Ended(id processlog.ID) {
-	if !w.some.Load() {
+	if !w.hasCallers.Load() {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if a := w.awaited[id]; a != nil {
-		a.next = time.Time{}
+		a.nextRead = time.Time{}
 		w.lookNow()
 	}
 }
@@ -125,7 +125,7 @@ func (w *Waiting) Ended(id processlog.ID) {
 // lookNow ends a pause of the loop.
 func (w *Waiting) lookNow() {
 	select {
-	case w.news <- struct{}{}:
+	case w.wakeUp <- struct{}{}:
 	default:
 	}
 }
@@ -135,7 +135,7 @@ func (w *Waiting) lookNow() {
 // when ctx ends, ErrClosed after Close, or the error of a read.
 func (w *Waiting) Await(ctx context.Context, id processlog.ID, businessType string) (processlog.Row, error) {
 	c := &call{businessType: businessType, done: make(chan struct{})}
-	if !w.begin(id, c) {
+	if !w.addCall(id, c) {
 		return processlog.Row{}, processlog.ErrClosed
 	}
 	select {
@@ -143,14 +143,14 @@ func (w *Waiting) Await(ctx context.Context, id processlog.ID, businessType stri
 		return c.row, c.err
 	case <-ctx.Done():
 	}
-	if !w.leave(id, c) {
+	if !w.removeCall(id, c) {
 		return c.row, c.err // Both were ready.
 	}
 	return processlog.Row{}, context.Cause(ctx)
 }
 
-// begin adds a call, and starts the loop if it does not run.
-func (w *Waiting) begin(id processlog.ID, c *call) bool {
+// addCall adds a call, and starts the loop if it does not run.
+func (w *Waiting) addCall(id processlog.ID, c *call) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -158,11 +158,11 @@ func (w *Waiting) begin(id processlog.ID, c *call) bool {
 	}
 	a := w.awaited[id]
 	if a == nil {
-		a = new(awaited)
+		a = new(awaitedEntry)
 		w.awaited[id] = a
 	}
-	a.calls, a.began, a.next = append(a.calls, c), time.Now(), time.Time{}
-	w.some.Store(true)
+	a.calls, a.lastCallAt, a.nextRead = append(a.calls, c), time.Now(), time.Time{}
+	w.hasCallers.Store(true)
 	if !w.looping {
 		w.looping = true
 		w.loops.Go(w.loop)
@@ -171,8 +171,8 @@ func (w *Waiting) begin(id processlog.ID, c *call) bool {
 	return true
 }
 
-// leave removes a call whose context has ended. It returns false if the call has been answered meanwhile.
-func (w *Waiting) leave(id processlog.ID, c *call) bool {
+// removeCall removes a call whose context has ended. It returns false if the call has been answered meanwhile.
+func (w *Waiting) removeCall(id processlog.ID, c *call) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a := w.awaited[id]
@@ -180,15 +180,15 @@ func (w *Waiting) leave(id processlog.ID, c *call) bool {
 		return false
 	}
 	if a.calls = slices.DeleteFunc(a.calls, func(other *call) bool { return other == c }); len(a.calls) == 0 {
-		w.forget(id)
+		w.removeEntryLocked(id)
 	}
 	return true
 }
 
-// forget removes an entry. The caller holds mu.
-func (w *Waiting) forget(id processlog.ID) {
+// removeEntryLocked removes an entry. The caller holds mu.
+func (w *Waiting) removeEntryLocked(id processlog.ID) {
 	delete(w.awaited, id)
-	w.some.Store(len(w.awaited) > 0)
+	w.hasCallers.Store(len(w.awaited) > 0)
 }
 
 // loop reads entries until nobody has waited for some time.
@@ -202,28 +202,28 @@ func (w *Waiting) loop() {
 	defer cancel()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var idle time.Time // time since which no caller waits; zero: a caller waits
+	var idleSince time.Time // time since which no caller waits; zero: a caller waits
 	for {
-		ids, next := w.due(time.Now())
+		ids, nextRead := w.dueEntries(time.Now())
 		if len(ids) > 0 {
-			w.read(ids)
+			w.readEntries(ids)
 			continue
 		}
 		switch now := time.Now(); {
-		case !next.IsZero():
-			idle = time.Time{}
-		case idle.IsZero():
-			idle = now
-			next = now.Add(linger)
-		case now.Sub(idle) < linger:
-			next = idle.Add(linger)
-		case w.end():
+		case !nextRead.IsZero():
+			idleSince = time.Time{}
+		case idleSince.IsZero():
+			idleSince = now
+			nextRead = now.Add(lingerTime)
+		case now.Sub(idleSince) < lingerTime:
+			nextRead = idleSince.Add(lingerTime)
+		case w.stopIfIdle():
 			return
 		}
-		timer.Reset(time.Until(next))
+		timer.Reset(time.Until(nextRead))
 		select {
 		case <-timer.C:
-		case <-w.news:
+		case <-w.wakeUp:
 		case <-w.ctx.Done():
 		}
 		if w.ctx.Err() != nil { // Check the context itself, because another case may be ready too.
@@ -233,50 +233,50 @@ func (w *Waiting) loop() {
 	}
 }
 
-// end reports whether the loop may end, because nobody waits.
-func (w *Waiting) end() bool {
+// stopIfIdle reports whether the loop may end, because nobody waits.
+func (w *Waiting) stopIfIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looping = len(w.awaited) > 0
 	return !w.looping
 }
 
-// due returns the entries to read now, and sets when to read them next. If there are none, it returns when the next one is
+// dueEntries returns the entries to read now, and sets when to read them next. If there are none, it returns when the next one is
 // to be read, or the zero time if nobody waits.
-func (w *Waiting) due(now time.Time) (ids []processlog.ID, next time.Time) {
+func (w *Waiting) dueEntries(now time.Time) (ids []processlog.ID, nextRead time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, a := range w.awaited {
-		if now.Before(a.next) {
-			if next.IsZero() || a.next.Before(next) {
-				next = a.next
+		if now.Before(a.nextRead) {
+			if nextRead.IsZero() || a.nextRead.Before(nextRead) {
+				nextRead = a.nextRead
 			}
 			continue
 		}
 		ids = append(ids, id)
 		// Set this before the read. If an end is reported during the read, the entry is then read again.
-		a.next = w.after(now, now.Sub(a.began))
+		a.nextRead = w.nextReadAt(now, now.Sub(a.lastCallAt))
 		for _, c := range a.calls {
-			c.asked = true
+			c.readBegun = true
 		}
 	}
 	slices.SortFunc(ids, processlog.ID.Compare)
-	return ids, next
+	return ids, nextRead
 }
 
-// The method after returns when to read an entry again. The parameter waited is how long its latest caller has waited.
-func (w *Waiting) after(now time.Time, waited time.Duration) time.Time {
+// nextReadAt returns when to read an entry again. The parameter waited is how long its latest caller has waited.
+func (w *Waiting) nextReadAt(now time.Time, waited time.Duration) time.Time {
 	pause := pauses[0]
-	for _, longer := range pauses {
-		if waited >= patience*longer {
-			pause = longer
+	for _, candidate := range pauses {
+		if waited >= pauseFactor*candidate {
+			pause = candidate
 		}
 	}
-	return w.start.Add(now.Sub(w.start).Truncate(pause) + pause)
+	return w.startedAt.Add(now.Sub(w.startedAt).Truncate(pause) + pause)
 }
 
-// The method read reads entries, and answers the calls for those that have ended.
-func (w *Waiting) read(ids []processlog.ID) {
+// readEntries reads entries, and answers the calls for those that have ended.
+func (w *Waiting) readEntries(ids []processlog.ID) {
 	ctx, cancel := context.WithTimeout(w.ctx, engine.StatementTimeout)
 	rows, err := w.e.Store.Ends(ctx, ids)
 	cancel()
@@ -290,25 +290,25 @@ func (w *Waiting) read(ids []processlog.ID) {
 		row, exists := found[id]
 		switch {
 		case err != nil:
-			w.answer(id, row, err)
+			w.answerCallsLocked(id, row, err)
 		case !exists:
-			w.answer(id, row, processlog.ErrNotFound)
+			w.answerCallsLocked(id, row, processlog.ErrNotFound)
 		default:
-			w.answer(id, row, nil)
+			w.answerCallsLocked(id, row, nil)
 		}
 	}
 }
 
-// answer ends the calls for an entry if its read failed or shows its end. Calls that began after the read go on. The
-// caller of answer holds mu.
-func (w *Waiting) answer(id processlog.ID, row processlog.Row, err error) {
+// answerCallsLocked ends the calls for an entry if its read failed or shows its end. Calls that began after the read go on. The
+// caller of answerCallsLocked holds mu.
+func (w *Waiting) answerCallsLocked(id processlog.ID, row processlog.Row, err error) {
 	a := w.awaited[id]
 	if a == nil {
 		return // All its callers have left.
 	}
 	a.calls = slices.DeleteFunc(a.calls, func(c *call) bool {
 		ended := err != nil || row.State.Terminal() || row.BusinessType != c.businessType
-		if !c.asked || !ended {
+		if !c.readBegun || !ended {
 			return false
 		}
 		c.row, c.err = row, err
@@ -316,7 +316,7 @@ func (w *Waiting) answer(id processlog.ID, row processlog.Row, err error) {
 		return true
 	})
 	if len(a.calls) == 0 {
-		w.forget(id)
+		w.removeEntryLocked(id)
 	}
 }
 
@@ -333,8 +333,8 @@ func (w *Waiting) closeAll() {
 	w.closed = true
 	for id, a := range w.awaited {
 		for _, c := range a.calls {
-			c.asked = true
+			c.readBegun = true
 		}
-		w.answer(id, processlog.Row{}, processlog.ErrClosed)
+		w.answerCallsLocked(id, processlog.Row{}, processlog.ErrClosed)
 	}
 }
