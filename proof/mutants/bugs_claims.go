@@ -62,6 +62,14 @@ $batch, $results, $asked := $writeOutcomes($token, $batch, $failed)`},
 			inModel: "m:queue-first",
 		},
 		{
+			name: "queue-makes-due-entries-wait", breaks: "G10",
+			what: "An entry that comes due at once waits for others before it is enqueued.",
+			edits: []edit{
+				{"queue.Queue.Enqueue", `return $e.$In <= soon`, `return false`},
+			},
+			sees: tests("TestEntriesThatComeDueLaterShareACall"),
+		},
+		{
 			name: "queue-loss-untold", breaks: "G10",
 			what: "A process does not notice that the queue has lost everything.",
 			edits: []edit{

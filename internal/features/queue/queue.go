@@ -47,6 +47,7 @@ type Queue struct {
 	lossSignal   chan struct{} // of capacity 1: holds a token when the queue has lost entries, so that the next look comes sooner
 
 	recordedEntries groupcommit.Batcher[processlog.QueueEntry] // entries that come due
+	laterEntries    groupcommit.Batcher[processlog.QueueEntry] // entries that come due after soon
 	rescheduled     groupcommit.Batcher[processlog.QueueEntry] // entries that come due sooner than the queue knows
 	outcomes        groupcommit.Batcher[settledEntry]
 }
@@ -60,6 +61,10 @@ type settledEntry struct {
 const (
 	// callTimeout limits each call, so that a connection without answers does not hold up a batcher forever.
 	callTimeout = 2 * time.Second
+
+	// An entry that comes due after soon may wait up to laterPause for others, so that one call enqueues them all.
+	soon       = 100 * time.Millisecond
+	laterPause = 10 * time.Millisecond
 
 	// maxWaiting is the maximum number of entries that wait in memory. The reconciler finds the others.
 	maxWaiting = 100_000
@@ -75,9 +80,11 @@ func New(e *engine.Engine, cfg Config, local bool) *Queue {
 	q.health = newHealth(q)
 	q.rounds = newRounds(q)
 	q.recordedEntries.Max, q.recordedEntries.Workers, q.recordedEntries.Bound, q.recordedEntries.Flush = 1000, 1, maxWaiting, q.enqueueRecorded
+	q.laterEntries.Max, q.laterEntries.Workers, q.laterEntries.Bound, q.laterEntries.Flush = 1000, 1, maxWaiting, q.enqueueRecorded
+	q.laterEntries.Pace.Least = laterPause
 	q.rescheduled.Max, q.rescheduled.Workers, q.rescheduled.Bound, q.rescheduled.Flush = 1000, 1, maxWaiting, q.enqueueMoved
 	q.outcomes.Max, q.outcomes.Workers, q.outcomes.Bound, q.outcomes.Flush = 1000, 1, maxWaiting, q.flushSettled
-	e.AwaitInDrain(&q.outcomes, &q.recordedEntries, &q.rescheduled)
+	e.AwaitInDrain(&q.outcomes, &q.recordedEntries, &q.laterEntries, &q.rescheduled)
 	e.AwaitInClose(&q.health.questions)
 	return q
 }
@@ -109,7 +116,14 @@ func (q *Queue) Wants(businessType string, in time.Duration) bool {
 
 // Enqueue implements engine.Source.
 func (q *Queue) Enqueue(entries []processlog.QueueEntry) {
-	if len(entries) > 0 && !q.recordedEntries.Add(entries...) {
+	if len(entries) == 0 {
+		return
+	}
+	batcher := &q.laterEntries
+	if slices.ContainsFunc(entries, func(e processlog.QueueEntry) bool { return e.In <= soon }) {
+		batcher = &q.recordedEntries
+	}
+	if !batcher.Add(entries...) {
 		q.health.recordGap() // There are too many entries to keep in memory.
 	}
 }

@@ -27,10 +27,12 @@ func newQueue(t *testing.T, q processlog.Queue) *Queue {
 type storingQueue struct {
 	processlog.Queue
 	entries []processlog.QueueEntry
+	calls   int
 }
 
 func (q *storingQueue) Enqueue(_ context.Context, batch []processlog.QueueEntry, _ processlog.EnqueueRules) (heads, lostTypes []string, err error) {
 	q.entries = append(q.entries, batch...)
+	q.calls++
 	return nil, nil, nil
 }
 
@@ -122,4 +124,30 @@ func TestNoRoundBeginsAfterItsContextHasEnded(t *testing.T) {
 		require.False(t, q.rounds.lock(ended))
 	}
 	require.Empty(t, q.rounds.guard)
+}
+
+// Most delayed entries come due in minutes. Entries that are recorded within a few milliseconds share one call. An entry
+// that comes due at once shares no call with them, and does not wait.
+func TestEntriesThatComeDueLaterShareACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		has := &storingQueue{}
+		q := newQueue(t, has)
+		record := func(id uint64, in time.Duration) {
+			q.Enqueue([]processlog.QueueEntry{{BusinessType: "refund", ID: processlog.RowID(id), In: in}})
+			synctest.Wait()
+		}
+		record(1, time.Minute)
+		require.Equal(t, 1, has.calls, "nothing was enqueued just before, so the entry does not wait")
+		for id := range uint64(50) {
+			record(2+id, time.Minute)
+		}
+		require.Equal(t, 1, has.calls)
+		record(100, 0)
+		require.Equal(t, 2, has.calls)
+		require.Equal(t, processlog.RowID(100), has.entries[1].ID)
+		time.Sleep(laterPause)
+		synctest.Wait()
+		require.Equal(t, 3, has.calls)
+		require.Len(t, has.entries, 52)
+	})
 }
