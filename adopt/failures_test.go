@@ -4,14 +4,15 @@
 // # Old tables and foreign rows
 //
 // F109: An import is killed, or runs beside the old system.
-// Result: Each row, or each shared event, becomes one entry. Held rows are passed over.
+// Result: Each row, or each event that several rows share, becomes one entry. Locked rows are skipped.
 //
-// F110: A row cannot be taken, or the Take changes nothing.
-// Result: The row is named, and others go on. Such a Take is refused. A dry run changes nothing.
+// F110: A row cannot become an entry, or `Take` does not change the row.
+// Result: The report names the row, and the other rows are imported. A `Take` without effect is refused. A dry run
+// changes nothing.
 // Action: Correct the row or the mapping.
 //
-// F111: Plain SQL records or cancels an entry, rightly or wrongly.
-// Result: Right rows run. An invalid row stops no other and is named.
+// F111: Plain SQL records or cancels an entry, with right or wrong values.
+// Result: Right rows run. An invalid row is named and stops no other row.
 // Action: Use the procedure of docs/how-to/record-by-sql.md.
 
 package adopt

@@ -3,12 +3,12 @@
 //
 // # Batches
 //
-// F107: A batch type has a backlog, or entries recorded apart.
-// Result: `Concurrency` counts calls, and batches are full. Entries share a batch within `BatchWait`, unclaimed
-// meanwhile. A full batch does not wait.
+// F107: A batch type has a backlog, or its entries are recorded one by one.
+// Result: `Concurrency` limits the calls, and batches are full. Entries wait unclaimed for up to `BatchWait` to share
+// a batch. A full batch does not wait.
 //
 // F108: An entry must follow a batch.
-// Result: It runs once all entries of the batch have ended, late by an eighth of the time. After a batch that nobody
-// recorded it runs at once. One that follows its own batch waits for a person.
+// Result: The entry runs once all entries of the batch have ended, late by an eighth of the time. If nobody recorded
+// the batch, it runs at once. An entry that follows its own batch waits for a person.
 
 package claiming

@@ -4,15 +4,15 @@
 // # Transactions and commits
 //
 // F1: Your transaction rolls back: by you, a cancelled context, a panic, a lost connection, or a savepoint.
-// Result: Its entries leave no row, and no handler runs. After a lost connection the commit is unknown. An id may stay
-// in the queue; the next claim removes it.
+// Result: Its entries leave no row, and no handler runs. After a lost connection you do not know whether the
+// transaction committed. An id may stay in the queue until the next claim removes it.
 //
 // F2: The server rolls your transaction back (errors 1213, 1020, or 1205 with `innodb_rollback_on_timeout`), and your
 // code swallows the error.
-// Result: `Record` is refused. In a transaction that the library watches, every further statement returns
-// `ErrTxAborted`. An entry recorded before never runs, and the log names it as missing.
-// Action: Return the error. Run the transaction again, for example by `WithRetry`. On a plain handle, nothing refuses
-// your own statements.
+// Result: `Record` refuses the transaction. If the library watches the transaction, every further statement returns
+// `ErrTxAborted`. An entry that was recorded before the rollback never runs, and the log names it as missing.
+// Action: Return the error. Run the transaction again, for example by `WithRetry`. On a plain handle, the library
+// cannot refuse your own statements.
 //
 // F3: `Record` fails or refuses an entry, and your code commits all the same.
 // Result: A `Connector` and `InTx` roll back at Commit and return `ErrNotRecorded`. DDL, a nested BEGIN and a
@@ -21,30 +21,32 @@
 // `Record` is all you get.
 //
 // F4: `Record` gets a handle without an open transaction.
-// Result: It refuses the handle. Wrapped transactions work.
+// Result: `Record` refuses the handle. Transactions in a wrapper work.
 //
 // F5: DDL, `LOCK TABLES`, a second BEGIN, COMMIT as text or XA ends your transaction early.
-// Result: Entries recorded before are durable and run. A later `Record` is refused or joins the new transaction.
+// Result: Entries that were recorded before are durable and run. A later `Record` is refused or joins the new
+// transaction.
 // Action: Keep such statements out of your transactions.
 //
 // F6: Redis is silent or fails when you commit.
 // Result: Commit returns at once, without an error. The entry runs once.
 //
 // F7: A transaction stays open beyond its lease, or is abandoned.
-// Result: A late commit has one effect. Abandoned transactions keep no slots.
+// Result: If the transaction commits late, its entry has one effect. Abandoned transactions keep no slots.
 //
 // F8: A handler records follow-up entries, and its attempt fails.
-// Result: In `HandleTx` the follow-ups exist exactly if the attempt succeeded.
-// Action: In a plain handler, record them in a transaction of your own.
+// Result: In `HandleTx` the follow-up entries exist exactly if the attempt succeeded.
+// Action: In a plain handler, record follow-up entries in a transaction of your own.
 //
 // F9: The request ends, or its buffers change, before the handler runs.
-// Result: Each attempt gets the recorded bytes and its own context. Only the propagator's values travel.
+// Result: Each attempt gets the recorded bytes and its own context. Of the request's context, only the propagator's
+// values reach the handler.
 //
-// F10: A mapper commits, rolls back or caches statements in a handler's transaction.
-// Result: The library alone commits. A rollback is a failure of the attempt.
+// F10: An ORM commits, rolls back or caches statements in a handler's transaction.
+// Result: The library alone commits the transaction. A rollback makes the attempt fail.
 //
 // F11: On SQLite a reader or a deferred constraint refuses COMMIT.
-// Result: `WithRetry` runs the transaction again. No lock is kept meanwhile.
+// Result: `WithRetry` runs the transaction again. The transaction keeps no lock meanwhile.
 //
 // F12: A transaction on a plain pool commits, and nobody calls `Committed`.
 // Result: The library looks for the entry 50 ms, 200 ms and 1 s after `Record`, and then about every second for a

@@ -9,13 +9,12 @@
 // Action: Call `Resolve`, or use `WithRetry`. Do not take the error for a rollback.
 //
 // F20: The answer to an outcome or to the COMMIT of a `HandleTx` is lost.
-// Result: The row tells what happened. The outcome is counted once, and the effect happens once.
+// Result: The row shows what happened. The outcome is counted once, and the effect happens once.
 //
 // F21: The database loses acknowledged commits: a lagging replica is promoted, or a backup restored.
-// Result: The rollback detector reports the loss, and `Health` names what was lost. Work goes on. With `StopOnLoss`
-// the process starts nothing until a person accepts the loss. Lagging reads, rolled-back savepoints and purges are not
-// taken for a loss.
-// Action: See G19. Do not delete rows manually that a
-// process saw within the last hour.
+// Result: The rollback detector reports the loss, and `Health` names the lost entries. Work continues. With
+// `StopOnLoss` the process starts nothing until a person accepts the loss. The detector does not report lagging reads,
+// rolled-back savepoints and purges as a loss.
+// Action: See G19. Do not delete rows manually that a process saw within the last hour.
 
 package history

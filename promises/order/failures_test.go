@@ -4,24 +4,26 @@
 // # Ordering keys
 //
 // F112: Many producers record entries of one ordering key.
-// Result: They run one at a time, in the order of ids and calls. An entry that commits late runs beside none.
+// Result: The entries run one at a time, in the order of ids and of the calls. An entry that commits late runs beside
+// no other entry of its key.
 //
-// F113: The first of a key waits, compensates, is dead, or lost its lease.
-// Result: Those behind are blocked. `PassDead` passes a dead one.
+// F113: The first entry of a key waits, is compensated, is dead, or has lost its lease.
+// Result: The later entries of the key are blocked. With `PassDead` they run after a dead one.
 // Action: Decide about dead entries.
 //
-// F114: An entry of a key is cancelled, erased, or has no note of its key.
-// Result: It leaves its position, an erased one once it has ended. A missing note is written at the claim.
-// Action: Declare the type wherever it is recorded.
+// F114: An entry of a key is cancelled or erased, or its row in the ordering table is missing.
+// Result: A cancelled entry blocks no other. An erased one blocks until it has ended. A missing row is written at the
+// claim.
+// Action: Declare the type in each process that records it.
 //
 // F115: The process that must wake the next entry dies.
-// Result: The round finds it, 12 s later by default.
+// Result: A round of the reconciler finds the next entry, 12 s later by default.
 //
-// F116: The table is missing, `Serial` panics, or the store refuses.
-// Result: Type or entry is refused. Claims rest meanwhile.
-// Action: Migrate.
+// F116: The ordering table is missing, `Serial` panics, or the store refuses a write.
+// Result: The type or the entry is refused. Meanwhile no entry of the key runs.
+// Action: Run `Migrate`.
 //
 // F117: A long backlog has few keys.
-// Result: Blocked entries are not claimed. Other types pay nothing.
+// Result: Blocked entries are not claimed. Other types cost as much as before.
 
 package order

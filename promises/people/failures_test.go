@@ -4,39 +4,43 @@
 // # Cases and people
 //
 // F118: An entry dies, with its case lost, late, or without an amount.
-// Result: Each death has one open case. Maintenance adds missing ones. No amount is made up.
+// Result: Each dead entry has one open case. Maintenance adds missing cases. The library invents no amount.
 //
 // F119: The outcome of an attempt is unknown.
-// Result: Its case says so. Package, command line and pages ask for a confirmation first.
-// Action: Check with the partner.
+// Result: The case of the entry says so. Package admin, the command line and the pages ask for a confirmation before
+// the entry changes.
+// Action: Ask the partner what the attempt did.
 //
-// F120: Two people act at once, on a stale page, or twice.
-// Result: Exactly one succeeds, on the version that he saw. The others get an error that says what changed.
-// Action: Look again.
+// F120: Two people act at once, or one person acts twice or on an outdated page.
+// Result: Exactly one action succeeds, on the version that the person saw. The others get an error that says what has
+// changed.
+// Action: Read the entry again.
 //
 // F121: The record of an action cannot be written.
 // Result: Action and record are both there or both absent.
 //
-// F122: Somebody lacks a right, by type, amount or at all.
-// Result: He finds no trace: in lists, pages, sums, searches or errors.
+// F122: A person lacks a right, for a type, for an amount or in general.
+// Result: The person finds no trace of the entry in lists, pages, sums, searches or errors.
 // Action: Grant the right.
 //
-// F123: The operator's side is off, or its tables are missing.
-// Result: Entries cost the same statements. Missing tables are named.
-// Action: Migrate with `Operations`.
+// F123: `Config.Operations` is not set, or its tables are missing.
+// Result: Entries cost the same statements as before. The error of `New` names the missing tables.
+// Action: Run `Migrate`, and set `Operations`.
 //
-// F124: A type is paused, or its name mistyped.
-// Result: Nobody claims it until it is resumed. An unused name needs a confirmation.
+// F124: A type is paused, or its name is mistyped.
+// Result: No process claims its entries until somebody resumes the type. A name that no entry has needs a
+// confirmation.
 //
-// F125: Errors hold secrets, or differ only in numbers and ids.
-// Result: The scrubber removes cards, addresses and passwords. Alike errors form one group.
-// Action: Add your own rule.
+// F125: Errors have secrets, or differ only in numbers and ids.
+// Result: The scrubber removes card numbers, addresses and passwords. Errors that differ only in numbers and ids form
+// one group.
+// Action: Add your own rule with `Scrub`.
 //
-// F126: Entries must be erased, or kept.
-// Result: Erasure clears content, headers, errors, names and reasons. The key still guards. An entry on its way is not
-// erased. A purge leaves dead entries that wait for somebody.
+// F126: Somebody must erase entries, or keep them.
+// Result: `Erase` clears content, headers, errors, names and reasons. The key still prevents a second entry. An
+// unfinished entry cannot be erased. A purge leaves dead entries that wait for a person.
 //
 // F127: Many people look at a slow log.
-// Result: Reads are four at a time and end after two seconds. Actions do not wait.
+// Result: Four reads run at once, and each ends after two seconds. Actions do not wait for reads.
 
 package people

@@ -3,25 +3,26 @@
 //
 // # Periodic types and keeping
 //
-// F102: Processes that make slots are killed, stopped or away.
-// Result: Each slot has one entry. Of missed slots the newest `CatchUp` are made. A first registration fills nothing
-// back.
+// F102: Processes that record slots are killed, stopped or do not run.
+// Result: Each slot has one entry. Of the missed slots, the newest `CatchUp` get entries. Slots before the first
+// registration get none.
 // Action: Choose `CatchUp`.
 //
-// F103: Clocks skip or repeat an hour, or jump.
+// F103: Clocks skip or repeat an hour, or are changed.
 // Result: Each slot is found once, by the database's clock.
 //
-// F104: Entries or the mark are deleted, or a slot's id is taken.
-// Result: A purged slot does not come again. A deleted mark starts afresh, and the log says so. Later slots are made.
-// Action: Do not delete marks.
+// F104: Entries of slots, or the row of the last slot, are deleted. Or another entry has the id of a slot.
+// Result: A purged slot gets no second entry. If the row is deleted, the type begins again, and the log says so. Later
+// slots get entries.
+// Action: Do not delete the rows of types.
 //
 // F105: The table of slots is missing, or a schedule is wrong.
-// Result: `Periodic` refuses it, or `Health` names it.
+// Result: `Periodic` returns an error, or `Health` names the failure.
 // Action: Migrate, or correct the schedule.
 //
-// F106: Old entries must go under load, locks or refusals.
-// Result: `Keep` purges ended entries of handled or declared types in small steps. Dead and manually settled ones
-// stay. A refused entry is named and keeps no other.
+// F106: Old entries must be purged beside load, locks or refusals of the database.
+// Result: `Keep` purges ended entries of types that the process handles or declares, in small steps. Dead and manually
+// settled entries stay. An entry that the database refuses to delete is named, and the others are purged.
 // Action: Set `Keep` to at least an hour. Remove the foreign key.
 
 package periodic

@@ -4,33 +4,38 @@
 // # Redis
 //
 // F42: Redis loses everything, or goes back to an older state.
-// Result: Each entry runs once and none early. The database is asked until the queue is whole again.
+// Result: Each entry runs once, and none runs early. Processes also ask the database until the queue is complete
+// again.
 //
 // F43: Redis is full, or evicts keys.
-// Result: Entries that it holds are used. The rest comes from the database, and `Health` names the type.
-// Action: Give it memory and `noeviction`.
+// Result: The library uses the entries that Redis still holds. It takes the others from the database, and `Health`
+// names the type.
+// Action: Give Redis memory, and set `noeviction`.
 //
 // F44: Redis loses scripts, subscribers, its password, or one type's queue.
-// Result: All of it comes back. The database is asked meanwhile. A loss during the rebuild may cost one lease.
+// Result: The library restores all of them. Processes ask the database meanwhile. If the queue is lost again during
+// its rebuild, entries may be late by one lease.
 //
 // F45: Redis freezes, comes and goes, or is away at start.
-// Result: Processes poll the database within seconds and stay ready. No handler waits for Redis.
+// Result: Processes poll the database within seconds, and stay ready. No handler waits for Redis.
 //
 // F46: A key holds somebody else's data, or one queue was renamed onto another.
-// Result: The foreign key is left alone, and its type is polled. Renamed queues are rebuilt.
+// Result: The library does not touch the foreign key, and polls the database for its type. A renamed queue is rebuilt.
 // Action: Remove the foreign key.
 //
-// F47: The client reaches a former primary, or may open few connections.
-// Result: The first refused write gives the former primary up. Two connections are enough. `New` refuses one, and a
-// Ring.
+// F47: The client reaches a former primary, or may open only few connections.
+// Result: After the first refused write the client leaves the former primary. Two connections are enough. `New`
+// refuses a client with one connection, and a Ring.
 //
 // F48: Redis is a cluster, or too old, or the prefix cannot work there.
-// Result: Scripts touch only the keys they name, and entries survive a lost node. `New` refuses the rest.
+// Result: Scripts use only the keys that they name. Entries survive the loss of a node. `New` refuses an old Redis and
+// a bad prefix.
 //
-// F49: Entries lie beyond the horizon, or exceed `QueueLimit`.
-// Result: They stay out of Redis and are enqueued when they are near. None is late.
+// F49: Entries are due after the horizon, or there are more than `QueueLimit`.
+// Result: These entries are only in the database at first. They are enqueued before they are due, so none is late.
 //
-// F50: Scores are long numbers, or processes are idle.
-// Result: Tokens are compared to the last digit. Idle processes ask no more than their rounds need.
+// F50: Scores in Redis are long numbers, or processes are idle.
+// Result: Lease tokens in Redis are compared to the last digit. An idle process sends no more commands than its rounds
+// need.
 
 package queueloss

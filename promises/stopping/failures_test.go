@@ -4,27 +4,29 @@
 // # Start, stop and health
 //
 // F80: The process is asked to stop.
-// Result: Finished work is recorded, and the rest is free at once. No handler starts afterwards. Interrupted attempts
-// spend nothing.
+// Result: Outcomes of finished work are stored, and all other entries are released at once. No handler starts
+// afterwards. Interrupted attempts are not counted.
 //
 // F81: A handler, server or consumer does not end, or the program lacks a part.
-// Result: `*StuckError` names handlers; their late success is stored. Missing parts are named before anything runs.
+// Result: `*StuckError` names the handlers. If one succeeds late, its success is stored. Missing parts are named
+// before anything runs.
 //
-// F82: A process, the database or Redis is killed or away.
-// Result: Nothing committed is lost. No failure is counted. Processes ask seldom and catch up.
+// F82: A process, the database or Redis is killed or does not answer.
+// Result: No committed entry is lost, and no failure is counted. Processes ask rarely meanwhile, and then work off the
+// backlog.
 //
-// F83: `Run`, stop and `Close` come in any order, or pools are tiny.
-// Result: Each call returns, no goroutine stays, and the work gets done. A second `Run` is refused.
+// F83: `Run`, its stop and `Close` come in any order, or pools are very small.
+// Result: Each call returns, no goroutine remains, and the entries are run. A second `Run` is refused.
 //
-// F84: Nobody enqueued an entry, or several processes could.
-// Result: One process enqueues for all. Polling finds the rest.
+// F84: No process enqueued an entry, or several processes could enqueue it.
+// Result: One process enqueues for all. Polling finds the other entries.
 //
-// F85: Something fails in silence.
-// Result: One warning is logged, and `Health` names it until it works. Backlogs, breakers and a silent Redis make no
-// process unready.
+// F85: A part of the library fails in the background.
+// Result: The log has one warning, and `Health` names the failure until the part works. Backlogs, breakers and a
+// silent Redis make no process unready.
 // Action: Alert on `Health`.
 //
-// F86: Labels of the core's events might grow without bound.
+// F86: The labels of the core's events might grow without limit.
 // Result: Events carry ids and types only. That is by review: no test.
 
 package stopping

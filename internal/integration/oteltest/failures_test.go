@@ -3,12 +3,12 @@
 //
 // # Telemetry
 //
-// F128: A provider panics or is slow, values are odd or secret, or the database is silent.
-// Result: No entry is harmed. A slow exporter is a slow handler. Series are bounded, secrets are not told, and a
-// scrape ends after 5 s.
+// F128: A provider panics or is slow, values are unusual or secret, or the database does not answer.
+// Result: No entry is affected, but a slow exporter makes its handler slow. The number of series is limited, secrets
+// are not reported, and a scrape ends after 5 s.
 // Action: Export in the background.
 //
-// F129: Board, alerts and docs drift from the metrics.
-// Result: Tests compare them, and fire each alert.
+// F129: The dashboard, the alerts or the docs no longer match the metrics.
+// Result: Tests compare them, and make each alert fire.
 
 package oteltest

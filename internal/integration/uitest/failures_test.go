@@ -3,28 +3,30 @@
 //
 // # Pages and command line
 //
-// F130: Another site posts a form, or guesses a result.
-// Result: Only a form of these pages changes anything. An outcome is shown only to who acted. Compressed sizes tell
-// nothing.
+// F130: Another site sends a form, or tries to guess a result.
+// Result: Only forms of these pages change anything. The result of an action is shown only to the person who acted.
+// Compressed sizes reveal nothing.
 //
-// F131: There is no script, no mouse, or a small screen.
-// Result: Everything works, by the rules of WCAG 2.2 AA.
+// F131: The browser has no script, no mouse, or a small screen.
+// Result: Everything works, and keeps the rules of WCAG 2.2 AA.
 //
-// F132: A text is hostile: script, markup, control characters, formulas.
-// Result: It stays text on pages, in exports and on a terminal. Contents need a reveal with a reason, and show named
-// fields only.
+// F132: A text contains script, markup, control characters or formulas.
+// Result: It stays text on pages, in exports and in a terminal. Contents appear only after a person gives a reason,
+// and only the named fields.
 //
-// F133: Clients flood or are slow, pages move, or many look at once.
-// Result: Requests are bounded, reads shared, links right, and no connection is held.
+// F133: Clients send many requests or are slow, lists change while people read them, or many people look at once.
+// Result: The number of requests is limited, people share reads, links lead to the same rows, and no slow client holds
+// a connection.
 //
-// F134: A command would change too much, has few rights, or is interrupted.
-// Result: The number must be typed. More than 500 entries are refused. Printed grants are enough, and exit codes tell
-// the reason.
+// F134: A command would change too many entries, lacks rights, or is interrupted.
+// Result: The person must type the number of entries. More than 500 entries are refused. The rights that `check
+// --grants` prints are enough, and the exit code has the reason.
 //
-// F135: Entries are requeued from a terminal, or the command is installed by the proxy.
-// Result: Entries are enqueued, or the command says that they wait. The install needs nothing else.
+// F135: Somebody requeues entries from a terminal, or installs the command through the module proxy.
+// Result: The entries are enqueued, or the command says that they wait. The install needs nothing else.
 //
 // F136: Strangers reach the command's pages, or its policy changes.
-// Result: Only token, host and loopback let in. Without `--write` pages only show. The current policy counts.
+// Result: The pages open only on loopback, with the token, and under their own host name. Without `--write` they
+// change nothing. Each request follows the current policy.
 
 package uitest
