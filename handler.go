@@ -372,7 +372,8 @@ func (c *Compensator) warnOfPool() {
 }
 
 // fitLease makes the lease longer than an attempt if the lease perhaps cannot be renewed during the attempt. An attempt
-// that loses its lease spends no attempt. Without this, a handler that always takes longer would run again forever.
+// that loses its lease spends no attempt. Without this, a handler that always takes longer would run again forever. A
+// handler of HandleCall is no exception, because its transaction may take the rest of the timeout.
 func (c *Compensator) fitLease(businessType string, s *settings, usesTx bool, size int) {
 	store, ok := c.store.(*sqlstore.Store)
 	oneWriter := ok && store.OneWriter() // a transaction of the handler blocks the statement that renews leases, whatever the pool size

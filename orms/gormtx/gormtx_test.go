@@ -72,6 +72,40 @@ func TestFailedBatchTakesItsBatchesBackAndNothingElse(t *testing.T) {
 	})
 }
 
+// A handler completes its own entry through GORM, in its own transaction and in others. If one of them were accepted, the
+// handler's transaction would be rolled back, and the entry would show a success without the order.
+// Failure: F68
+func TestHandlerDoesNotCompleteItsOwnEntryThroughGORM(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		var own compensator.EntryID
+		w.work = func(ctx context.Context, tx *compensator.ScopedTx) error {
+			db := gormtx.Use(ctx, w.db, tx)
+			complete := func(tx *gorm.DB) error {
+				_, err := w.CompleteTx(tx.Statement.Context, gormtx.Tx(tx), own)
+				return err
+			}
+			refused := []error{complete(db), db.Transaction(complete)}
+			if w.db.Dialector.Name() != "sqlite" { // On SQLite the handler's transaction is the one writer.
+				refused = append(refused, w.db.WithContext(ctx).Transaction(complete), gormtx.WithRetry(ctx, w.Compensator, w.db, "other", complete))
+			}
+			for _, err := range refused {
+				assert.ErrorAs(t, err, new(*compensator.FieldError))
+			}
+			return db.Create(&order{Note: "done"}).Error
+		}
+		require.NoError(t, w.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			receipt, err := w.write.Record(ctx, tx, "", compensator.Options{})
+			own = receipt.ID()
+			return err
+		}))
+		entry := compensatortest.Attempt(t, w.Compensator, own)
+		assert.Equal(t, compensator.Succeeded, entry.State, entry.LastError)
+		assert.Equal(t, compensator.EndedByHandler, entry.EndedBy)
+		assert.Equal(t, []string{"done"}, w.notes())
+	})
+}
+
 func TestNestedTransactionIsASavepoint(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

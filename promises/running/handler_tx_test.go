@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -339,7 +340,7 @@ func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *t
 		cfg := w.Quick()
 		cfg.DB = db
 		c, other := w.New(cfg), w.New(cfg)
-		const tries = 6
+		const tries = 10
 		told := make(chan error, 10*tries)
 		try := func(ctx context.Context, e *compensator.Entry) {
 			work, err := compensator.Declare[harness.Order](ctx, other, e.BusinessType, nil)
@@ -357,6 +358,21 @@ func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *t
 			_, err = work.Once(ctx, tx, e.IdempotencyKey, harness.Order{})
 			told <- err
 			assert.NotErrorIs(t, tx.Commit(), compensator.ErrTxAborted)
+			told <- c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+				return harness.ErrOf(c.CompleteTx(ctx, tx, e.ID))
+			})
+			told <- c.WithRetry(ctx, "other-work", func(ctx context.Context) error {
+				return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+					return harness.ErrOf(c.CompleteTx(ctx, tx, e.ID))
+				})
+			})
+			told <- harness.ErrOf(c.Complete(context.WithoutCancel(ctx), e.ID))
+			wrapped, err := sqlx.NewDb(db, "mysql").BeginTxx(ctx, nil)
+			if !assert.NoError(t, err) {
+				return
+			}
+			defer wrapped.Rollback()
+			told <- harness.ErrOf(c.CompleteTx(ctx, wrapped, e.ID))
 		}
 		effect := func(ctx context.Context, tx *compensator.ScopedTx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('done')")
@@ -389,4 +405,42 @@ func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *t
 		require.Empty(t, told, "one run each")
 		require.Equal(t, 2, w.Count("effects"))
 	})
+}
+
+// A handler has lost its lease, and goes on. Then it completes its own entry in other transactions. This must be refused,
+// because the handler's own transaction is rolled back. Another attempt must do the work.
+// Failure: F68
+func TestTransactionalHandlerDoesNotCompleteItsOwnEntryAfterItsLease(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	var calls harness.Calls
+	told := make(chan error, 10)
+	orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+		first := calls.Add(e.ID) == 1
+		if first {
+			w.Exec("UPDATE common_process_log SET version=version+1, token=X'07', lease_until=1 WHERE id=?", e.ID.Row())
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), compensator.ErrLeaseLost)
+			still := context.WithoutCancel(ctx)
+			told <- harness.ErrOf(c.Complete(still, e.ID))
+			told <- c.InTx(still, func(ctx context.Context, tx *compensator.ScopedTx) error {
+				return harness.ErrOf(c.CompleteTx(ctx, tx, e.IdempotencyKey))
+			})
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('done')")
+		if first {
+			return nil
+		}
+		return err
+	}, nil)
+	require.NoError(t, err)
+	id := w.Put(orders, 1, compensator.Options{})
+	w.Run(c)
+	for range 2 {
+		require.ErrorAs(t, harness.Next(t, told), new(*compensator.FieldError))
+	}
+	w.WaitState(id, compensator.Succeeded)
+	require.Equal(t, compensator.EndedByHandler, w.Entry(c, id).EndedBy)
+	require.Equal(t, 1, w.Count("effects"))
 }
