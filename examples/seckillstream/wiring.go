@@ -26,7 +26,7 @@ const (
 var look = shop.Look{
 	English: shop.Intro{Title: "Flash sale by stream", Text: "One piece a buyer. Redis answers and writes the order into its stream; the database makes it so. " +
 		"An order that Redis loses before the database has it is none: its buyer may buy again."},
-	Chinese: shop.Intro{Title: "秒杀（Redis Stream）", Text: "每人限购一件。Redis 应答并把订单写入 Stream，由数据库落地。在落库前被 Redis 丢失的订单无效，买家可以再次购买。"},
+	Chinese: shop.Intro{Title: "秒杀（Redis Stream）", Text: "每人限购一件。Redis 应答并把订单写入 Stream，再由数据库落库。落库之前被 Redis 丢失的订单无效，买家可以再次购买。"},
 	Types:   []string{asideType, shop.CloseType, shop.ReturnType},
 }
 

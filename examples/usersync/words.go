@@ -29,7 +29,7 @@ var chinese = words{
 	Lang: "zh", Other: "en", OtherName: "English",
 	Title: "用户同步",
 	Intro: "消费者未按时同步的用户会重新发送；多次仍未成功则转人工处理。",
-	Lost:  "与服务的连接已断开，正在重连。", Failed: "服务没有应答。请重试：同一批次只会上传一次。",
+	Lost:  "与服务的连接已断开，正在重连。", Failed: "服务没有响应。请重试：同一批次只会上传一次。",
 	Upload: "上传批次", Batch: "批次", Operator: "操作人", CSV: "用户（CSV：user,name,email）", Sample: "填入 50 个用户", Send: "上传",
 	Totals: "全部批次", Users: "用户", Synced: "已同步", Waiting: "处理中", SentAgain: "已重发", Person: "待人工",
 	Batches: "批次", NoBatch: "还没有批次。", ForPerson: "等待人工处理", Nobody: "没有。",

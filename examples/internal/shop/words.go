@@ -35,11 +35,11 @@ var English = Words{
 
 var Chinese = Words{
 	Lang: "zh", Other: "en", OtherName: "English",
-	Lost: "与服务的连接已断开，正在重连。", Failed: "服务没有应答。请重试：每人只会买到一件。",
+	Lost: "与服务的连接已断开，正在重连。", Failed: "服务没有响应。请重试：每人只会买到一件。",
 	Stock: "库存", InRedis: "Redis 中", InDatabase: "数据库中", Of: "共", Empty: "已丢失，正在重建", Down: "不可用",
 	AnswersASecond: "应答/秒", P99: "99% 不超过",
 	Orders: "订单", Waiting: "处理中", Open: "待支付", Paid: "已支付", Closed: "已关闭", Undone: "已撤销",
-	Entries: "日志条目", Type: "类型", EWaiting: "等待", Sent: "进行中", Done: "完成", Undoing: "补偿中", Cancelled: "已取消", Person: "人工",
+	Entries: "条目", Type: "类型", EWaiting: "等待", Sent: "进行中", Done: "完成", Undoing: "补偿中", Cancelled: "已取消", Person: "人工",
 	Act: "参与", Buyer: "买家", Buy: "买一件", Crowd: "人群", Buyers: "同时到来的买家", Start: "放人进场",
 	Faults:   "故障",
 	Accepted: "抢到了，订单正在生成", SoldOut: "已售罄", Again: "您已买过", Busy: "请稍后重试",
