@@ -169,7 +169,7 @@ export const chinese = [
           { text: '由人重新入队、办结、取消', link: '/zh/how-to/actions' },
           { text: '暂停一个类型', link: '/zh/how-to/pause' },
           { text: '保留每次失败的记录', link: '/zh/how-to/attempts' },
-          { text: '查看速率、耗时和延迟', link: '/zh/how-to/statistics' },
+          { text: '查看速率、耗时和延误', link: '/zh/how-to/statistics' },
         ],
       },
     ],
