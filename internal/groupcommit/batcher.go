@@ -75,6 +75,10 @@ func (b *Batcher[T]) ended(took time.Duration) {
 	b.Pace.End(took)
 }
 
+// Yield lets other goroutines run. A simulation replaces it before it uses a Batcher, because runtime.Gosched may return
+// although other goroutines have not run.
+var Yield = runtime.Gosched
+
 // mostYields limits gather when other goroutines never stop adding.
 const mostYields = 16
 
@@ -83,7 +87,7 @@ const mostYields = 16
 func (b *Batcher[T]) gather() {
 	before := b.Size()
 	for range mostYields {
-		runtime.Gosched()
+		Yield()
 		now := b.Size()
 		if now == before || now >= b.Max {
 			return

@@ -144,6 +144,13 @@ func (w *world) loop() {
 	}
 }
 
+// yieldToAll lets all other goroutines run. The runtime runs a goroutine that yields after the others, except in every
+// 61st turn. Which turn it is depends on the seeds that ran before in this process. So yieldToAll yields a second time.
+func yieldToAll() {
+	runtime.Gosched()
+	runtime.Gosched()
+}
+
 // visitGate does the pending work of the world's goroutine and fires at most one event. next is the time at which the
 // next event is due.
 func (w *world) visitGate() (next time.Time, fired bool) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest/memory"
+	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/jitter"
 )
 
@@ -101,6 +102,7 @@ func newWorld(seed uint64) *world {
 	w.oracle = newOracle(w)
 	w.store.Watch(w.oracle.saw)
 	jitter.Seed(seed)
+	groupcommit.Yield = yieldToAll
 	w.drawPlan()
 	w.drawApart()
 	w.drawLosses()
@@ -393,7 +395,9 @@ func (w *world) heal() {
 			}
 			n.pausedUntil.Store(now.UnixNano())
 		}
-		w.someoneWorks()
+		if w.someoneWorks() && answered.Before(now) {
+			answered = now // The new instances start before the script goes on. It may stop some of them.
+		}
 		close(ready)
 	})
 	<-ready
@@ -416,13 +420,15 @@ func (w *world) hangUpTheDead() {
 	}
 }
 
-// someoneWorks starts an instance, unless an instance that handles every type is running.
-func (w *world) someoneWorks() {
+// someoneWorks starts an instance, unless an instance that handles every type is running. It reports whether it has
+// started one.
+func (w *world) someoneWorks() bool {
 	if w.worker() != nil {
-		return
+		return false
 	}
 	for !w.launch(true).handlesAll() {
 	}
+	return true
 }
 
 // worker returns the last running instance that handles every type, or nil.
