@@ -24,14 +24,14 @@ import (
 type wayToFail struct {
 	number              int
 	how, result, action string
-	alone, amongOthers  []string // names of the tests that provoke only this failure, and of those that provoke several
+	packages            []string // directories with tests that provoke it, sorted
 }
 
 const failuresFile = "failures_test.go"
 
 var (
 	failureBegin  = regexp.MustCompile(`^F(\d+): (.+)$`)
-	failureMark   = regexp.MustCompile(`(?m)^// Failure: (F\d+(?:, F\d+)*)\nfunc (?:\(\w+ \*\w+\) )?(\w+)\(`)
+	failureMark   = regexp.MustCompile(`(?m)^// Failure: (F\d+(?:, F\d+)*)$`)
 	failureNumber = regexp.MustCompile(`F(\d+)`)
 )
 
@@ -54,23 +54,12 @@ func failureTables(root string) (string, error) {
 		if i > 0 {
 			out.WriteString("\n")
 		}
-		fmt.Fprintf(&out, "## %s\n\n| | what fails | what you see, and what the library does | what you do | tests |\n|---|---|---|---|---|\n", title)
+		fmt.Fprintf(&out, "## %s\n\n| | what fails | what you see, and what the library does | what you do | tests in |\n|---|---|---|---|---|\n", title)
 		for _, f := range titles[title] {
-			fmt.Fprintf(&out, "| F%d | %s | %s | %s | %s |\n", f.number, f.how, f.result, cmp.Or(f.action, "–"), f.tests())
+			fmt.Fprintf(&out, "| F%d | %s | %s | %s | %s |\n", f.number, f.how, f.result, cmp.Or(f.action, "–"), cmp.Or(strings.Join(f.packages, ", "), "–"))
 		}
 	}
 	return out.String(), nil
-}
-
-// tests names up to three tests. Tests that provoke only this failure come first.
-func (f *wayToFail) tests() string {
-	all := slices.Concat(f.alone, f.amongOthers)
-	shown := all[:min(len(all), 3)]
-	text := strings.Join(shown, ", ")
-	if more := len(all) - len(shown); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return cmp.Or(text, "–")
 }
 
 // describedFailures reads the files that describe failures. It returns the failures of each table, and all by number.
@@ -132,31 +121,31 @@ func parseFailure(paragraph string) (*wayToFail, error) {
 	return &f, nil
 }
 
-// findTests adds the names of the tests to the failures that they provoke.
+// findTests adds to each failure the directories of the tests that provoke it.
 func findTests(root string, found map[int]*wayToFail) error {
-	err := eachGoFile(root, func(name, text string) error {
+	return eachGoFile(root, func(name, text string) error {
+		dir, err := filepath.Rel(root, filepath.Dir(name))
+		if err != nil {
+			return err
+		}
+		if dir = "`" + filepath.ToSlash(dir) + "`"; dir == "`.`" {
+			dir = "the root package"
+		}
 		for _, mark := range failureMark.FindAllStringSubmatch(text, -1) {
-			numbers := failureNumber.FindAllStringSubmatch(mark[1], -1)
-			for _, match := range numbers {
+			for _, match := range failureNumber.FindAllStringSubmatch(mark[1], -1) {
 				number, _ := strconv.Atoi(match[1])
 				f := found[number]
-				switch {
-				case f == nil:
+				if f == nil {
 					return fmt.Errorf("%s: no %s describes F%d", name, failuresFile, number)
-				case len(numbers) == 1:
-					f.alone = append(f.alone, mark[2])
-				default:
-					f.amongOthers = append(f.amongOthers, mark[2])
+				}
+				if !slices.Contains(f.packages, dir) {
+					f.packages = append(f.packages, dir)
+					slices.Sort(f.packages)
 				}
 			}
 		}
 		return nil
 	})
-	for _, f := range found {
-		slices.Sort(f.alone)
-		slices.Sort(f.amongOthers)
-	}
-	return err
 }
 
 // eachGoFile calls use with the name and the text of each Go file below root.
