@@ -292,14 +292,22 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, since time.Duration, end time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	err := inSteps(func() (int, error) { return store.CloseCases(ctx, caseStep) })
-	if err == nil {
-		err = inSteps(func() (int, error) { return c.openMissing(ctx, store, since) })
+	steps := []func() (int, error){
+		func() (int, error) { return store.CloseCases(ctx, caseStep) },
+		func() (int, error) { return c.openMissing(ctx, store, since) },
 	}
-	if err == nil && since == 0 {
-		err = inSteps(func() (int, error) { return store.ForgetCases(ctx, caseKept, caseStep) })
+	if since == 0 {
+		steps = append(steps, func() (int, error) { return store.ForgetCases(ctx, caseKept, caseStep) })
 	}
-	return err
+	var errs []error
+	for _, step := range steps {
+		err := inSteps(step)
+		errs = append(errs, err)
+		if refused := new(processlog.RefusedError); err != nil && !errors.As(err, &refused) {
+			break // A *RefusedError is about single cases, so the other steps go on.
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // inSteps calls step until step handles fewer than caseStep cases.

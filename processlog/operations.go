@@ -29,7 +29,8 @@ type Operations interface {
 	// Faults.
 	//
 	// DeadWithoutCase and the next three methods repair cases after changes by a service, by an older version of the
-	// library, or by a restored backup.
+	// library, or by a restored backup. If the database refuses to write some cases, the three methods write the others and
+	// return a *RefusedError.
 	DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]Row, error)
 
 	// OpenCases opens a case for each row that has not changed since it was read. cases[i] is the case of rows[i].

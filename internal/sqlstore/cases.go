@@ -210,22 +210,42 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 	for i, row := range rows {
 		places[row.ID], ids[i] = i, row.ID
 	}
-	slices.SortFunc(ids, processlog.ID.Compare)
-	for chunk := range slices.Chunk(ids, purgeStep) {
+	err = s.casesApart(ctx, ids, func(ids []processlog.ID) error {
 		var dead []processlog.ID
 		err := s.inOwn(ctx, func(tx processlog.Transaction) (err error) {
-			dead, err = s.lockDead(ctx, tx, chunk, func(id processlog.ID) uint64 { return rows[places[id]].Version })
+			dead, err = s.lockDead(ctx, tx, ids, func(id processlog.ID) uint64 { return rows[places[id]].Version })
 			if err != nil || len(dead) == 0 {
 				return err
 			}
 			return s.openCases(ctx, tx, dead, "", func(id processlog.ID) *processlog.CaseDraft { return &cases[places[id]] })
 		})
-		if err != nil {
-			return opened, fmt.Errorf("compensator: %w", err)
+		if err == nil {
+			opened += len(dead)
 		}
-		opened += len(dead)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("compensator: %w", err)
 	}
-	return opened, nil
+	return opened, err
+}
+
+// casesApart calls write for up to purgeStep cases at a time. A case that the database refuses to write holds up no other
+// one: the error is then a *RefusedError. Cases that a later round must write are no error.
+func (s *Store) casesApart(ctx context.Context, ids []processlog.ID, write func(ids []processlog.ID) error) error {
+	slices.SortFunc(ids, processlog.ID.Compare)
+	var refused []refusal[processlog.ID]
+	for chunk := range slices.Chunk(ids, purgeStep) {
+		some, _, err := writeApart(ctx, s, chunk, write)
+		if err != nil {
+			return s.dropReadOnly(err)
+		}
+		refused = append(refused, some...)
+	}
+	if len(refused) > 0 {
+		return asRefused(refused)
+	}
+	return nil
 }
 
 const lockDead = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) AND state+0=-2 AND version={version} ORDER BY id{lock}"
@@ -270,16 +290,14 @@ func (s *Store) closeCases(ctx context.Context, limit int) (int, error) {
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return 0, err
 	}
-	slices.SortFunc(ids, processlog.ID.Compare)
 	closed := 0
-	for chunk := range slices.Chunk(ids, purgeStep) {
-		version := byRow("entry_id", chunk, func(i int) uint64 { return versions[chunk[i]] }, decimal)
-		n, err := execCount(ctx, s.writes(), s.sql(closeCases, "ids", idList(chunk), "version", version))
-		if closed += int(n); err != nil {
-			return closed, s.dropReadOnly(err)
-		}
-	}
-	return closed, nil
+	err = s.casesApart(ctx, ids, func(ids []processlog.ID) error {
+		version := byRow("entry_id", ids, func(i int) uint64 { return versions[ids[i]] }, decimal)
+		n, err := s.writeHeld(ctx, s.writes(), s.sql(closeCases, "ids", idList(ids), "version", version))
+		closed += int(n)
+		return err
+	})
+	return closed, err
 }
 
 const (
@@ -290,12 +308,17 @@ const (
 // ForgetCases implements Operations.
 func (s *Store) ForgetCases(ctx context.Context, age time.Duration, limit int) (int, error) {
 	ids, err := queryIDs(ctx, s.pool(), s.sql(casesToForget, "age", signed(processlog.Millis(age)), "limit", strconv.Itoa(limit)))
-	if err == nil && len(ids) > 0 {
-		slices.SortFunc(ids, processlog.ID.Compare)
-		_, err = execCount(ctx, s.writes(), s.sql(forgetCases, "ids", idList(ids), "age", signed(processlog.Millis(age))))
-	}
 	if err != nil {
-		return 0, fmt.Errorf("compensator: forget closed cases: %w", s.dropReadOnly(err))
+		return 0, fmt.Errorf("compensator: forget closed cases: %w", err)
 	}
-	return len(ids), nil
+	forgotten := 0
+	err = s.casesApart(ctx, ids, func(ids []processlog.ID) error {
+		n, err := s.writeHeld(ctx, s.writes(), s.sql(forgetCases, "ids", idList(ids), "age", signed(processlog.Millis(age))))
+		forgotten += int(n)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("compensator: forget closed cases: %w", err)
+	}
+	return forgotten, err
 }

@@ -54,6 +54,14 @@ func operating() []mutant {
 			sees: tests("TestOutcomeOfAnAttemptThatAStopEndsIsUnknown").and(simulation, "300"),
 		},
 		{
+			name: "refused-case-holds-up-others", breaks: "G31",
+			what: "Maintenance opens, closes and deletes none of up to a hundred cases if the database refuses one of them.",
+			edits: []edit{
+				{"Store.casesApart", `writeApart($ctx, $s, $chunk, $write)`, `[]refusal[processlog.ID](nil), 0, $write($chunk)`},
+			},
+			sees: tests("TestRefusedCaseHoldsUpNoOther"),
+		},
+		{
 			name: "attempt-without-its-outcome", breaks: "G42",
 			what: "The failed attempt of an outcome is written although the outcome itself was dropped.",
 			edits: []edit{
