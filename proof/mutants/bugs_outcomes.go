@@ -204,10 +204,12 @@ $after = $backoff($v, max(1, $attempt()-1))`},
 			edits: []edit{
 				{"batchCalls.runBatch",
 					`case !$whole:
-	$again($a, $timedOut)`,
+	$again($a, $timedOut)
+case $verdicts == nil:`,
 					`case !$whole:
 	_ = timedOut
-	c.e.Finish($a, engine.Result{Err: errNoVerdict})`},
+	c.e.Finish($a, engine.Result{Err: errNoVerdict})
+case $verdicts == nil:`},
 			},
 			sees: tests("TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt"),
 		},
