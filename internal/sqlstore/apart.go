@@ -27,25 +27,25 @@ type refusal[T any] struct {
 // A trigger of the user may also need a lock that another transaction holds, so that the statement times out. In this
 // case writeApart writes a few items at a time.
 //
-//   - refused holds the items that the database refused when they were written alone.
-//   - left holds items that were not written, because a trigger waited, or because writing them alone would have taken
+//   - refusals holds the items that the database refused when they were written alone.
+//   - untried holds items that were not written, because a trigger waited, or because writing them alone would have taken
 //     too many statements or too long. The caller offers them again later, without the refused ones.
 //   - err is an error that no row caused: the server's condition, or a statement that can never succeed. After such an
 //     error, any of the items may have been written.
 //
 // One call of write must change all of its items or none. Writing an item twice must be safe.
-func writeApart[T any](ctx context.Context, s *Store, items []T, write func(items []T) error) (refused []refusal[T], left []T, err error) {
+func writeApart[T any](ctx context.Context, s *Store, items []T, write func(items []T) error) (refusals []refusal[T], untried []T, err error) {
 	if len(items) == 0 {
 		return nil, nil, nil
 	}
 	err = write(items)
-	if waited := waitIn(err); waited != nil {
+	if waitErr := waitIn(err); waitErr != nil {
 		if len(items) == 1 {
 			return nil, items, nil
 		}
-		p := splitter[T]{ctx: ctx, s: s, write: write, statements: splitStatements, waits: splitWaits, wait: waited.took}
+		p := splitter[T]{ctx: ctx, s: s, write: write, statementsLeft: splitStatements, waitsLeft: splitWaits, lastWait: waitErr.took}
 		err = p.piecewise(items)
-		return p.refused, p.left, err
+		return p.refusals, p.untried, err
 	}
 	if !s.refusesRow(err) {
 		return nil, nil, err
@@ -53,9 +53,9 @@ func writeApart[T any](ctx context.Context, s *Store, items []T, write func(item
 	if len(items) == 1 {
 		return []refusal[T]{{items[0], err}}, nil, nil
 	}
-	p := splitter[T]{ctx: ctx, s: s, write: write, statements: splitStatements, waits: splitWaits}
+	p := splitter[T]{ctx: ctx, s: s, write: write, statementsLeft: splitStatements, waitsLeft: splitWaits}
 	err = p.split(items)
-	return p.refused, p.left, err
+	return p.refusals, p.untried, err
 }
 
 // leftOver collects the rows that a call did not write, although it wrote all others.
@@ -64,11 +64,11 @@ type leftOver struct {
 	refusals []processlog.Refusal
 }
 
-// take adds the results of updateRows. It returns an error only if the error is not about single rows.
-func (l *leftOver) take(busy []processlog.ID, err error) error {
-	var refused *processlog.RefusedError
-	if errors.As(err, &refused) {
-		l.refusals = append(l.refusals, refused.Refusals...)
+// addResult adds the results of updateRows. It returns an error only if the error is not about single rows.
+func (l *leftOver) addResult(busy []processlog.ID, err error) error {
+	var refusedErr *processlog.RefusedError
+	if errors.As(err, &refusedErr) {
+		l.refusals = append(l.refusals, refusedErr.Refusals...)
 		err = nil
 	}
 	l.busy = l.busy || err == nil && len(busy) > 0
@@ -77,69 +77,69 @@ func (l *leftOver) take(busy []processlog.ID, err error) error {
 
 // err returns ErrBusy, a *RefusedError, or both joined. It returns nil if everything was written.
 func (l *leftOver) err() error {
-	var left []error
+	var errs []error
 	if l.busy {
-		left = append(left, processlog.ErrBusy)
+		errs = append(errs, processlog.ErrBusy)
 	}
 	if len(l.refusals) > 0 {
-		left = append(left, &processlog.RefusedError{Refusals: l.refusals})
+		errs = append(errs, &processlog.RefusedError{Refusals: l.refusals})
 	}
-	return errors.Join(left...)
+	return errors.Join(errs...)
 }
 
 // splitter finds the items that the database refuses, or whose trigger waits for a lock.
 type splitter[T any] struct {
-	ctx        context.Context
-	s          *Store
-	write      func(items []T) error
-	statements int           // number of statements that may still be sent
-	waits      int           // number of waits without success that are still allowed
-	wait       time.Duration // length of the last wait without success
-	refused    []refusal[T]
-	left       []T
+	ctx            context.Context
+	s              *Store
+	write          func(items []T) error
+	statementsLeft int           // number of statements that may still be sent
+	waitsLeft      int           // number of waits without success that are still allowed
+	lastWait       time.Duration // length of the last wait without success
+	refusals       []refusal[T]
+	untried        []T
 }
 
 // split writes the two halves of items that were refused together.
 func (p *splitter[T]) split(items []T) error {
 	first, second := items[:len(items)/2], items[len(items)/2:]
-	whole, err := p.half(first)
+	written, err := p.writeHalf(first)
 	if err != nil {
 		return err
 	}
-	if whole && len(second) > 1 {
-		return p.split(second) // The refused item is in second, so do not try second as a whole.
+	if written && len(second) > 1 {
+		return p.split(second) // The refused item is in second, so split second at once.
 	}
-	_, err = p.half(second)
+	_, err = p.writeHalf(second)
 	return err
 }
 
-// half writes one half, and reports whether the whole half was written.
-func (p *splitter[T]) half(items []T) (whole bool, err error) {
-	if !p.may() {
-		p.left = append(p.left, items...)
+// writeHalf writes one half, and reports whether all its items were written.
+func (p *splitter[T]) writeHalf(items []T) (written bool, err error) {
+	if !p.mayContinue() {
+		p.untried = append(p.untried, items...)
 		return false, nil
 	}
-	p.statements--
+	p.statementsLeft--
 	err = p.write(items)
-	switch waited := waitIn(err); {
-	case waited != nil:
-		p.waits--
-		p.wait = waited.took
-		p.left = append(p.left, items...)
+	switch waitErr := waitIn(err); {
+	case waitErr != nil:
+		p.waitsLeft--
+		p.lastWait = waitErr.took
+		p.untried = append(p.untried, items...)
 		return false, nil
 	case !p.s.refusesRow(err):
 		return err == nil, err
 	case len(items) == 1:
-		p.refused = append(p.refused, refusal[T]{items[0], err})
+		p.refusals = append(p.refusals, refusal[T]{items[0], err})
 		return false, nil
 	}
 	return false, p.split(items)
 }
 
-// may reports whether one more statement may be sent. After a wait without success, the context must leave time for
+// mayContinue reports whether one more statement may be sent. After a wait without success, the context must leave time for
 // another wait.
-func (p *splitter[T]) may() bool {
-	return p.statements > 0 && p.waits > 0 && (p.wait == 0 || timeFor(p.ctx, p.wait))
+func (p *splitter[T]) mayContinue() bool {
+	return p.statementsLeft > 0 && p.waitsLeft > 0 && (p.lastWait == 0 || timeFor(p.ctx, p.lastWait))
 }
 
 // piecewise writes a few items at a time, after a statement for all of them has waited for a lock that it did not get.
@@ -148,16 +148,16 @@ func (p *splitter[T]) may() bool {
 func (p *splitter[T]) piecewise(items []T) error {
 	order, size := rand.Perm(len(items)), (len(items)+piecesAtFirst-1)/piecesAtFirst
 	for len(order) > 0 {
-		n, waits := min(size, len(order)), p.waits
+		n, waitsBefore := min(size, len(order)), p.waitsLeft
 		slices.Sort(order[:n]) // Keep the order of items within a piece.
 		piece := make([]T, n)
 		for i, at := range order[:n] {
 			piece[i] = items[at]
 		}
-		if _, err := p.half(piece); err != nil {
+		if _, err := p.writeHalf(piece); err != nil {
 			return err
 		}
-		if size *= 2; p.waits < waits {
+		if size *= 2; p.waitsLeft < waitsBefore {
 			size = max(1, n/piecesAtFirst)
 		}
 		order = order[n:]
@@ -192,24 +192,24 @@ func waitIn(err error) *waitError {
 	if err == nil {
 		return nil // Return early, because the code below allocates.
 	}
-	var waited *waitError
-	errors.As(err, &waited)
-	return waited
+	var waitErr *waitError
+	errors.As(err, &waitErr)
+	return waitErr
 }
 
 // writeHeld runs a statement in a transaction that has locked all rows to write. It returns a *waitError if the
 // statement waited for a lock that it did not get.
-func (s *Store) writeHeld(ctx context.Context, tx processlog.Tx, query string) (changed int64, err error) {
-	began := time.Now()
-	if changed, err = execCount(ctx, tx, query); err != nil {
-		return 0, s.asWait(ctx, err, began)
+func (s *Store) writeHeld(ctx context.Context, tx processlog.Tx, query string) (changedRows int64, err error) {
+	startedAt := time.Now()
+	if changedRows, err = execCount(ctx, tx, query); err != nil {
+		return 0, s.asWait(ctx, err, startedAt)
 	}
-	return changed, nil
+	return changedRows, nil
 }
 
 // asWait turns the error of a statement into a *waitError if the statement waited for a lock that it did not get. The
-// parameter began is the time at which the statement began. SQLite has one writer, so triggers never wait there.
-func (s *Store) asWait(ctx context.Context, err error, began time.Time) error {
+// parameter startedAt is the time at which the statement began. SQLite has one writer, so triggers never wait there.
+func (s *Store) asWait(ctx context.Context, err error, startedAt time.Time) error {
 	if s.d.skipLocked == "" {
 		return err
 	}
@@ -219,7 +219,7 @@ func (s *Store) asWait(ctx context.Context, err error, began time.Time) error {
 		s.boundWaits()
 	}
 	if inVain && ctx.Err() == nil {
-		return &waitError{err, time.Since(began)}
+		return &waitError{err, time.Since(startedAt)}
 	}
 	return err
 }

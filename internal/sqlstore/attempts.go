@@ -122,16 +122,16 @@ func scanAttempts(rows *sql.Rows) ([]processlog.FailedAttempt, error) {
 	var attempts []processlog.FailedAttempt
 	for rows.Next() {
 		var a processlog.FailedAttempt
-		var due, started, took, next int64
+		var dueAt, started, took, nextAt int64
 		var trace []byte
-		err := rows.Scan(&a.Version, &a.Epoch, &a.Number, &a.Compensating, &a.TimedOut, &a.LostLeases, &due, &started, &took, &next,
+		err := rows.Scan(&a.Version, &a.Epoch, &a.Number, &a.Compensating, &a.TimedOut, &a.LostLeases, &dueAt, &started, &took, &nextAt,
 			(*string)(&a.Verdict), &a.Instance, &a.Error, &trace)
 		if err != nil {
 			return nil, err
 		}
-		a.DueAt, a.StartedAt, a.Took, a.Trace = unixMilli(due), unixMilli(started), time.Duration(took)*time.Millisecond, string(trace)
-		if a.Verdict = processlog.AttemptVerdict(strings.TrimSpace(string(a.Verdict))); next > 0 {
-			a.NextAt = unixMilli(next)
+		a.DueAt, a.StartedAt, a.Took, a.Trace = unixMilli(dueAt), unixMilli(started), time.Duration(took)*time.Millisecond, string(trace)
+		if a.Verdict = processlog.AttemptVerdict(strings.TrimSpace(string(a.Verdict))); nextAt > 0 {
+			a.NextAt = unixMilli(nextAt)
 		}
 		attempts = append(attempts, a)
 	}

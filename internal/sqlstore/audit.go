@@ -14,19 +14,19 @@ import (
 func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 	records := make([]auditRow, len(rows))
 	for i := range rows {
-		r := ch.Record(rows[i].before, rows[i].after)
+		r := ch.Record(rows[i].oldRow, rows[i].newRow)
 		records[i] = auditRow{r.EntryID, storedState(r.Before), storedState(r.After)}
 	}
 	if err := s.insertAudit(ctx, tx, ch.Action, processlog.AuditInfo{Actor: ch.Actor, Reason: ch.Reason}, records...); err != nil {
-		return fmt.Errorf("compensator: audit entry %s: %w", rows[0].before.ID, err)
+		return fmt.Errorf("compensator: audit entry %s: %w", rows[0].oldRow.ID, err)
 	}
 	return nil
 }
 
 // auditRow is the part of an audit record that differs from entry to entry.
 type auditRow struct {
-	id            processlog.ID
-	before, after []byte
+	id                 processlog.ID
+	oldState, newState []byte
 }
 
 const (
@@ -38,7 +38,7 @@ func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, action proces
 	rows := make([]string, len(records))
 	for i, r := range records {
 		rows[i] = s.sql(insertRecord, "entry_id", r.id.String(), "action", s.d.text(string(action)), "actor", s.d.text(by.Actor), "reason", s.d.text(by.Reason),
-			"before", s.d.binary(r.before), "after", s.d.binary(r.after))
+			"before", s.d.binary(r.oldState), "after", s.d.binary(r.newState))
 	}
 	_, err := tx.ExecContext(ctx, s.sql(insertRecords, "records", strings.Join(rows, ",")))
 	return err
@@ -46,7 +46,7 @@ func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, action proces
 
 // Note implements Store.
 func (s *Store) Note(ctx context.Context, action processlog.Action, by processlog.AuditInfo) error {
-	if err := s.insertAudit(ctx, s.writes(), action, by, auditRow{before: []byte("{}"), after: []byte("{}")}); err != nil {
+	if err := s.insertAudit(ctx, s.writePool(), action, by, auditRow{oldState: []byte("{}"), newState: []byte("{}")}); err != nil {
 		return fmt.Errorf("compensator: note %q in the log: %w", action, err)
 	}
 	return nil
@@ -105,13 +105,13 @@ func (s *Store) history(ctx context.Context, tx processlog.Tx, id processlog.ID)
 	for rows.Next() {
 		r := storedRecord{AuditRecord: processlog.AuditRecord{EntryID: id}}
 		var at, ago int64
-		var before, after []byte
-		err := rows.Scan(&r.row, &at, &ago, &r.Action, &r.Actor, &r.Reason, &before, &after)
+		var oldState, newState []byte
+		err := rows.Scan(&r.row, &at, &ago, &r.Action, &r.Actor, &r.Reason, &oldState, &newState)
 		if err == nil {
-			r.Before, err = readState(before)
+			r.Before, err = readState(oldState)
 		}
 		if err == nil {
-			r.After, err = readState(after)
+			r.After, err = readState(newState)
 		}
 		if err != nil {
 			return nil, err

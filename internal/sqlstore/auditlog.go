@@ -145,9 +145,9 @@ func (q *auditLogQuery) read(ctx context.Context) (sides [2]auditLogSide, err er
 		var side int
 		var at int64
 		var entry uint64
-		var action, before, after []byte
+		var action, oldState, newState []byte
 		var r auditLogRow
-		if err := rows.Scan(&side, &r.row, &at, &r.Actor, &action, &entry, &r.Reason, &r.BusinessType, &r.Refused, &r.Subject, &before, &after); err != nil {
+		if err := rows.Scan(&side, &r.row, &at, &r.Actor, &action, &entry, &r.Reason, &r.BusinessType, &r.Refused, &r.Subject, &oldState, &newState); err != nil {
 			return sides, err
 		}
 		if side == len(sides) {
@@ -158,7 +158,7 @@ func (q *auditLogQuery) read(ctx context.Context) (sides [2]auditLogSide, err er
 		}
 		r.At, r.Action, r.EntryID = unixMilli(at), string(action), processlog.RowID(entry)
 		if side == 0 && entry != 0 {
-			r.changed(before, after)
+			r.changed(oldState, newState)
 		}
 		sides[side].rows = append(sides[side].rows, r)
 	}
@@ -170,9 +170,9 @@ func (q *auditLogQuery) read(ctx context.Context) (sides [2]auditLogSide, err er
 }
 
 // changed fills in Before and After if both can be decoded.
-func (r *auditLogRow) changed(before, after []byte) {
-	was, err1 := readState(before)
-	is, err2 := readState(after)
+func (r *auditLogRow) changed(oldState, newState []byte) {
+	was, err1 := readState(oldState)
+	is, err2 := readState(newState)
 	if err1 == nil && err2 == nil {
 		r.Before, r.After = &was, &is
 	}
@@ -180,7 +180,7 @@ func (r *auditLogRow) changed(before, after []byte) {
 
 // mergeAuditLog makes a page of the newest rows of both tables.
 func mergeAuditLog(sides [2]auditLogSide, limit int) (page processlog.AuditLogPage) {
-	var next [2]uint64
+	var nextAt [2]uint64
 	more := false
 	taken := [2]int{}
 	for len(page.Records) < limit {
@@ -199,13 +199,13 @@ func mergeAuditLog(sides [2]auditLogSide, limit int) (page processlog.AuditLogPa
 	for i, s := range sides {
 		switch {
 		case taken[i] < len(s.rows): // The next page starts with the next row of this table.
-			next[i], more = s.rows[taken[i]].row+1, true
+			nextAt[i], more = s.rows[taken[i]].row+1, true
 		default:
-			next[i], more = s.end, more || s.end > 0
+			nextAt[i], more = s.end, more || s.end > 0
 		}
 	}
 	if more {
-		page.Next = fmt.Sprintf("%d-%d", next[0], next[1])
+		page.Next = fmt.Sprintf("%d-%d", nextAt[0], nextAt[1])
 	}
 	return page
 }

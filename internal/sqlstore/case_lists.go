@@ -22,11 +22,11 @@ func (s *Store) queryCases(ctx context.Context, query string) ([]processlog.Case
 		var c processlog.Case
 		var id uint64
 		var print sql.RawBytes
-		var opened, due, closed int64
-		if err := rows.Scan(&id, &c.Epoch, &c.Version, &c.Kind, &c.BusinessType, &c.BusinessID, &print, &c.EndedBy, &c.Error, &c.Amount.Minor, &c.Amount.Currency, &c.Owner, &opened, &due, &closed); err != nil {
+		var opened, dueAt, closed int64
+		if err := rows.Scan(&id, &c.Epoch, &c.Version, &c.Kind, &c.BusinessType, &c.BusinessID, &print, &c.EndedBy, &c.Error, &c.Amount.Minor, &c.Amount.Currency, &c.Owner, &opened, &dueAt, &closed); err != nil {
 			return nil, err
 		}
-		c.EntryID, c.OpenedAt, c.DueAt = processlog.RowID(id), unixMilli(opened), unixMilli(due)
+		c.EntryID, c.OpenedAt, c.DueAt = processlog.RowID(id), unixMilli(opened), unixMilli(dueAt)
 		copy(c.Fingerprint[:], print)
 		if closed > 0 {
 			c.ClosedAt = unixMilli(closed)

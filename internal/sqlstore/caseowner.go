@@ -9,36 +9,36 @@ import (
 )
 
 // AssignCases implements Operations.
-func (s *Store) AssignCases(ctx context.Context, seen []processlog.SeenCase, owner string, op processlog.Operation) ([]error, error) {
+func (s *Store) AssignCases(ctx context.Context, seenCases []processlog.SeenCase, owner string, op processlog.Operation) ([]error, error) {
 	var answers []error
 	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
-		answers = make([]error, 0, len(seen))
-		for some := range slices.Chunk(seen, requeueStep) {
-			these, err := s.assignSome(ctx, tx, some, owner, op)
+		answers = make([]error, 0, len(seenCases))
+		for chunk := range slices.Chunk(seenCases, requeueStep) {
+			chunkAnswers, err := s.assignSome(ctx, tx, chunk, owner, op)
 			if err != nil {
 				return err
 			}
-			answers = append(answers, these...)
+			answers = append(answers, chunkAnswers...)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("compensator: assign %d cases: %w", len(seen), err)
+		return nil, fmt.Errorf("compensator: assign %d cases: %w", len(seenCases), err)
 	}
 	return answers, nil
 }
 
 const assignCases = "UPDATE {case}{by id} SET owner={owner}, version=version+1 WHERE entry_id IN ({ids})"
 
-func (s *Store) assignSome(ctx context.Context, tx processlog.Tx, seen []processlog.SeenCase, owner string, op processlog.Operation) ([]error, error) {
-	now, err := s.lockCases(ctx, tx, seen)
+func (s *Store) assignSome(ctx context.Context, tx processlog.Tx, seenCases []processlog.SeenCase, owner string, op processlog.Operation) ([]error, error) {
+	now, err := s.lockCases(ctx, tx, seenCases)
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]error, len(seen))
+	answers := make([]error, len(seenCases))
 	var ids []processlog.ID
 	var ops []processlog.Operation
-	for i, v := range seen {
+	for i, v := range seenCases {
 		c := now[v.EntryID]
 		if answers[i] = v.Assigned(c); answers[i] == nil {
 			op.EntryID, op.BusinessType = v.EntryID, c.BusinessType
@@ -57,11 +57,11 @@ func (s *Store) assignSome(ctx context.Context, tx processlog.Tx, seen []process
 
 const lockCases = "SELECT entry_id, version, {text business_type}, closed_at FROM {case}{by id} WHERE entry_id IN ({ids}){lock now}"
 
-// lockCases reads and locks those cases in seen that exist. It reads only what an assignment needs.
-func (s *Store) lockCases(ctx context.Context, tx processlog.Tx, seen []processlog.SeenCase) (map[processlog.ID]*processlog.Case, error) {
-	ids := make([]processlog.ID, len(seen))
-	for i := range seen {
-		ids[i] = seen[i].EntryID
+// lockCases reads and locks those cases in seenCases that exist. It reads only what an assignment needs.
+func (s *Store) lockCases(ctx context.Context, tx processlog.Tx, seenCases []processlog.SeenCase) (map[processlog.ID]*processlog.Case, error) {
+	ids := make([]processlog.ID, len(seenCases))
+	for i := range seenCases {
+		ids[i] = seenCases[i].EntryID
 	}
 	rows, err := tx.QueryContext(ctx, s.sql(lockCases, "ids", idList(ids)))
 	if err != nil {

@@ -46,39 +46,39 @@ func hasCase(o *processlog.Outcome) bool { return o.Case != nil && o.To == proce
 // Faults and failed attempts, and opens the cases of rows that become dead. The token shows which rows this UPDATE has
 // changed. Only the Results, Faults, attempts and cases of these rows are written. A second try writes them again, which is harmless.
 func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]int, outcomes []processlog.Outcome) rowUpdate {
-	open := func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
+	open := func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 		err = s.inOwn(ctx, func(tx processlog.Transaction) error {
-			free, err := s.lockFree(ctx, tx, ids)
-			if busy = without(ids, free); err != nil || len(free) == 0 {
+			freeIDs, err := s.lockFree(ctx, tx, ids)
+			if busy = without(ids, freeIDs); err != nil || len(freeIDs) == 0 {
 				return err
 			}
-			if changed, err = s.writeHeld(ctx, tx, update(free)); err != nil {
+			if changedRows, err = s.writeHeld(ctx, tx, update(freeIDs)); err != nil {
 				return err
 			}
-			if err := s.writeResults(ctx, tx, free, token, func(id processlog.ID) *processlog.Outcome { return &outcomes[place[id]] }); err != nil {
+			if err := s.writeResults(ctx, tx, freeIDs, token, func(id processlog.ID) *processlog.Outcome { return &outcomes[place[id]] }); err != nil {
 				return err
 			}
-			faulty := slices.DeleteFunc(slices.Clone(free), func(id processlog.ID) bool { return outcomes[place[id]].Faults == nil })
+			faulty := slices.DeleteFunc(slices.Clone(freeIDs), func(id processlog.ID) bool { return outcomes[place[id]].Faults == nil })
 			if len(faulty) > 0 {
 				if err := s.writeFaults(ctx, tx, faulty, token, func(id processlog.ID) *processlog.Faults { return outcomes[place[id]].Faults }); err != nil {
 					return err
 				}
 			}
-			if err := s.writeAttempts(ctx, tx, free, token, func(id processlog.ID) *processlog.Outcome { return &outcomes[place[id]] }); err != nil {
+			if err := s.writeAttempts(ctx, tx, freeIDs, token, func(id processlog.ID) *processlog.Outcome { return &outcomes[place[id]] }); err != nil {
 				return err
 			}
-			dead := slices.DeleteFunc(slices.Clone(free), func(id processlog.ID) bool { return !hasCase(&outcomes[place[id]]) })
-			if len(dead) == 0 {
+			deadIDs := slices.DeleteFunc(slices.Clone(freeIDs), func(id processlog.ID) bool { return !hasCase(&outcomes[place[id]]) })
+			if len(deadIDs) == 0 {
 				return nil
 			}
-			return s.openCases(ctx, tx, dead, " AND token="+s.d.binary(token[:]), func(id processlog.ID) *processlog.CaseDraft { return outcomes[place[id]].Case })
+			return s.openCases(ctx, tx, deadIDs, " AND token="+s.d.binary(token[:]), func(id processlog.ID) *processlog.CaseDraft { return outcomes[place[id]].Case })
 		})
 		if err != nil {
 			return 0, nil, err // The transaction was rolled back, so no row changed.
 		}
-		return changed, busy, nil
+		return changedRows, busy, nil
 	}
-	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
+	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 		return s.updateApart(ctx, ids, update, open)
 	}
 }
@@ -139,8 +139,8 @@ const closeCasesOf = "UPDATE {case}{by id} SET closed_at={now}, version=version+
 func (s *Store) closeCasesOf(ctx context.Context, tx processlog.Tx, rows []changedRow) error {
 	var ids []processlog.ID
 	for _, r := range rows {
-		if r.before.State == processlog.Dead && r.after.State != processlog.Dead {
-			ids = append(ids, r.before.ID)
+		if r.oldRow.State == processlog.Dead && r.newRow.State != processlog.Dead {
+			ids = append(ids, r.oldRow.ID)
 		}
 	}
 	if len(ids) == 0 {
@@ -211,16 +211,16 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 		places[row.ID], ids[i] = i, row.ID
 	}
 	err = s.casesApart(ctx, ids, func(ids []processlog.ID) error {
-		var dead []processlog.ID
+		var deadIDs []processlog.ID
 		err := s.inOwn(ctx, func(tx processlog.Transaction) (err error) {
-			dead, err = s.lockDead(ctx, tx, ids, func(id processlog.ID) uint64 { return rows[places[id]].Version })
-			if err != nil || len(dead) == 0 {
+			deadIDs, err = s.lockDead(ctx, tx, ids, func(id processlog.ID) uint64 { return rows[places[id]].Version })
+			if err != nil || len(deadIDs) == 0 {
 				return err
 			}
-			return s.openCases(ctx, tx, dead, "", func(id processlog.ID) *processlog.CaseDraft { return &cases[places[id]] })
+			return s.openCases(ctx, tx, deadIDs, "", func(id processlog.ID) *processlog.CaseDraft { return &cases[places[id]] })
 		})
 		if err == nil {
-			opened += len(dead)
+			opened += len(deadIDs)
 		}
 		return err
 	})
@@ -230,20 +230,20 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 	return opened, err
 }
 
-// casesApart calls write for up to purgeStep cases at a time. A case that the database refuses to write holds up no other
-// one: the error is then a *RefusedError. Cases that a later round must write are no error.
+// casesApart calls write for up to purgeStep cases at a time. If the database refuses to write a case, the other
+// cases are written, and the error is a *RefusedError. Cases that a later round must write are no error.
 func (s *Store) casesApart(ctx context.Context, ids []processlog.ID, write func(ids []processlog.ID) error) error {
 	slices.SortFunc(ids, processlog.ID.Compare)
-	var refused []refusal[processlog.ID]
+	var refusals []refusal[processlog.ID]
 	for chunk := range slices.Chunk(ids, purgeStep) {
-		some, _, err := writeApart(ctx, s, chunk, write)
+		refusedCases, _, err := writeApart(ctx, s, chunk, write)
 		if err != nil {
 			return s.dropReadOnly(err)
 		}
-		refused = append(refused, some...)
+		refusals = append(refusals, refusedCases...)
 	}
-	if len(refused) > 0 {
-		return asRefused(refused)
+	if len(refusals) > 0 {
+		return asRefused(refusals)
 	}
 	return nil
 }
@@ -293,7 +293,7 @@ func (s *Store) closeCases(ctx context.Context, limit int) (int, error) {
 	closed := 0
 	err = s.casesApart(ctx, ids, func(ids []processlog.ID) error {
 		version := byRow("entry_id", ids, func(i int) uint64 { return versions[ids[i]] }, decimal)
-		n, err := s.writeHeld(ctx, s.writes(), s.sql(closeCases, "ids", idList(ids), "version", version))
+		n, err := s.writeHeld(ctx, s.writePool(), s.sql(closeCases, "ids", idList(ids), "version", version))
 		closed += int(n)
 		return err
 	})
@@ -313,7 +313,7 @@ func (s *Store) ForgetCases(ctx context.Context, age time.Duration, limit int) (
 	}
 	forgotten := 0
 	err = s.casesApart(ctx, ids, func(ids []processlog.ID) error {
-		n, err := s.writeHeld(ctx, s.writes(), s.sql(forgetCases, "ids", idList(ids), "age", signed(processlog.Millis(age))))
+		n, err := s.writeHeld(ctx, s.writePool(), s.sql(forgetCases, "ids", idList(ids), "age", signed(processlog.Millis(age))))
 		forgotten += int(n)
 		return err
 	})

@@ -67,19 +67,19 @@ func (s *Store) untilFree(ctx context.Context, timeout time.Duration, within fun
 }
 
 func (s *Store) change(ctx context.Context, tx processlog.Tx, ch processlog.Change, lock string) (processlog.Row, error) {
-	before, err := s.find(ctx, tx, ch.Ref, lock)
+	oldRow, err := s.find(ctx, tx, ch.Ref, lock)
 	if err != nil {
-		return before, err
+		return oldRow, err
 	}
-	after, err := ch.After(before)
-	if err != nil || after.Version == before.Version {
-		return before, err
+	newRow, err := ch.After(oldRow)
+	if err != nil || newRow.Version == oldRow.Version {
+		return oldRow, err
 	}
-	return before, s.apply(ctx, tx, ch, []changedRow{{before, after}})
+	return oldRow, s.apply(ctx, tx, ch, []changedRow{{oldRow, newRow}})
 }
 
-// changedRow is a locked row, before and after a Change.
-type changedRow struct{ before, after processlog.Row }
+// changedRow is a locked row as it was before a Change, and as it is afterwards.
+type changedRow struct{ oldRow, newRow processlog.Row }
 
 // apply writes the result of a Change into locked rows.
 func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
@@ -98,8 +98,8 @@ func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 // rewrite writes the rows.
 func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 	for _, row := range rows {
-		if after := row.after; after.Erased && after.State.Terminal() && after.State != processlog.Dead {
-			if err := s.leaveKey(ctx, tx, after); err != nil {
+		if newRow := row.newRow; newRow.Erased && newRow.State.Terminal() && newRow.State != processlog.Dead {
+			if err := s.leaveKey(ctx, tx, newRow); err != nil {
 				return err
 			}
 		}
@@ -121,28 +121,28 @@ const moveRows = "UPDATE {log}{by id} SET state={state}, epoch={epoch}, process_
 func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Action, rows []changedRow) error {
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {
-		ids[i] = rows[i].before.ID
+		ids[i] = rows[i].oldRow.ID
 	}
 	number := func(of func(r *processlog.Row) int64) string {
-		return byRow("id", ids, func(i int) int64 { return of(&rows[i].after) }, signed)
+		return byRow("id", ids, func(i int) int64 { return of(&rows[i].newRow) }, signed)
 	}
-	changed, err := execCount(ctx, tx, s.sql(moveRows,
+	changedRows, err := execCount(ctx, tx, s.sql(moveRows,
 		"state", number(func(r *processlog.Row) int64 { return int64(r.State) }),
 		"epoch", number(func(r *processlog.Row) int64 { return int64(r.Epoch) }),
 		"process_count", number(func(r *processlog.Row) int64 { return int64(r.ProcessCount) }),
 		"compensate_count", number(func(r *processlog.Row) int64 { return int64(r.CompensateCount) }),
 		"delivery_count", number(func(r *processlog.Row) int64 { return int64(r.DeliveryCount) }),
-		"ended_by", byRow("id", ids, func(i int) string { return s.d.endedBy(rows[i].after.EndedBy) }, asIs),
+		"ended_by", byRow("id", ids, func(i int) string { return s.d.endedBy(rows[i].newRow.EndedBy) }, asIs),
 		"wait", number(func(r *processlog.Row) int64 { return processlog.DueAfter(r.DueIn) }),
 		"lease", byRow("id", ids, func(i int) string {
-			return map[bool]string{true: "0", false: "lease_until"}[rows[i].after.LeaseLeft == 0]
+			return map[bool]string{true: "0", false: "lease_until"}[rows[i].newRow.LeaseLeft == 0]
 		}, asIs),
-		"token", s.d.binary(rows[0].after.Token[:]),
+		"token", s.d.binary(rows[0].newRow.Token[:]),
 		"abandoned", s.abandonedErrors(ids, rows),
 		"ids", idList(ids),
-		"version", byRow("id", ids, func(i int) uint64 { return rows[i].before.Version }, decimal)))
-	if err == nil && changed != int64(len(rows)) {
-		err = fmt.Errorf("changed %d of %d rows", changed, len(rows))
+		"version", byRow("id", ids, func(i int) uint64 { return rows[i].oldRow.Version }, decimal)))
+	if err == nil && changedRows != int64(len(rows)) {
+		err = fmt.Errorf("changed %d of %d rows", changedRows, len(rows))
 	}
 	if err != nil {
 		return fmt.Errorf("compensator: %s entry %s: %w", action, ids[0], err)
@@ -152,13 +152,13 @@ func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Ac
 
 // abandonedErrors returns the assignment of last_error if Change.After has set one, and otherwise nothing.
 func (s *Store) abandonedErrors(ids []processlog.ID, rows []changedRow) string {
-	sets := func(r changedRow) bool { return r.after.LastError != r.before.LastError }
+	sets := func(r changedRow) bool { return r.newRow.LastError != r.oldRow.LastError }
 	if !slices.ContainsFunc(rows, sets) {
 		return ""
 	}
 	return ", last_error=" + byRow("id", ids, func(i int) string {
 		if sets(rows[i]) {
-			return s.textLiteral(rows[i].after.LastError)
+			return s.textLiteral(rows[i].newRow.LastError)
 		}
 		return "last_error"
 	}, asIs)
@@ -169,13 +169,13 @@ func (s *Store) moveFaults(ctx context.Context, tx processlog.Tx, rows []changed
 	var ids []processlog.ID
 	faults := make(map[processlog.ID]*processlog.Faults)
 	for i := range rows {
-		if after := &rows[i].after; after.Faults != (processlog.Faults{}) {
-			ids = append(ids, after.ID)
-			faults[after.ID] = &after.Faults
+		if newRow := &rows[i].newRow; newRow.Faults != (processlog.Faults{}) {
+			ids = append(ids, newRow.ID)
+			faults[newRow.ID] = &newRow.Faults
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	return s.writeFaults(ctx, tx, ids, rows[0].after.Token, func(id processlog.ID) *processlog.Faults { return faults[id] })
+	return s.writeFaults(ctx, tx, ids, rows[0].newRow.Token, func(id processlog.ID) *processlog.Faults { return faults[id] })
 }

@@ -23,7 +23,7 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	if err != nil {
 		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}
 	}
-	s.version, s.maxContent, s.bound = session.version, session.contentLimit(), session.bound
+	s.version, s.maxContent, s.selectLimit = session.version, session.contentLimit(), session.bound
 	s.d.snapshots, s.d.galera, s.d.foldsNames = session.snapshots, session.galera, session.foldsNames
 	if session.galera {
 		s.notes = append(s.notes, "a Galera node does not show open transactions of other nodes: ErrNotFound of Resolve is final only on the node on which the transaction ran, or when that node is gone; send this service's connections to one node at a time")
@@ -39,7 +39,7 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	if session.cutsReads() {
 		return problems // The checks below read several rows.
 	}
-	if session.lockWait == 0 && s.own == nil {
+	if session.lockWait == 0 && s.ownPool == nil {
 		problems = append(problems, &processlog.FieldError{Field: "innodb_lock_wait_timeout", Reason: "is 0 in the session: MariaDB then fails with error 1180 where SKIP LOCKED " +
 			"should skip a locked row; want 1 or more, or open the database on Connector"})
 	}
@@ -53,7 +53,7 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	if problems = append(problems, table.problems(s.table)...); len(problems) > 0 {
 		return problems // The checks below would fail for the same reasons.
 	}
-	if s.own == nil && session.replicated && keepsReadOnly(ctx, s) {
+	if s.ownPool == nil && session.replicated && keepsReadOnly(ctx, s) {
 		s.notes = append(s.notes, "the pool keeps connections to a server that has become read-only: after a switchover every write through them fails; set rejectReadOnly=true in the DSN, or open the database on Connector")
 	}
 	if s.schema != "" {

@@ -85,7 +85,7 @@ func (p *proof) inOneSession(ctx context.Context) error {
 	defer func() { _ = tx.Rollback() }()
 	inside := p.probes(ctx, tx, nil)
 	p.chooseProbe(outside, inside)
-	if err := p.writes(ctx, tx, guarded); err != nil {
+	if err := p.writePool(ctx, tx, guarded); err != nil {
 		return err
 	}
 	return p.returning(ctx, tx)
@@ -126,8 +126,8 @@ func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	return errors.Is(err, processlog.ErrNoTransaction)
 }
 
-// writes tries a single INSERT and an UPDATE. It uses only guards that have worked in earlier trials.
-func (p *proof) writes(ctx context.Context, tx processlog.Tx, guarded bool) error {
+// writePool tries a single INSERT and an UPDATE. It uses only guards that have worked in earlier trials.
+func (p *proof) writePool(ctx context.Context, tx processlog.Tx, guarded bool) error {
 	if p.s.d.inTx != "" && !guarded {
 		p.dropGuard()
 	}
@@ -184,11 +184,11 @@ const tryUpdate = "UPDATE {log}{by id} SET version=version+1 WHERE id={id} AND v
 
 // update runs a guarded UPDATE and returns how many rows changed, or -1 if it failed.
 func (p *proof) update(ctx context.Context, tx processlog.Tx, id processlog.ID, version int) int64 {
-	changed, err := execCount(ctx, tx, p.s.sql(tryUpdate, "id", id.String(), "version", signed(int64(version))))
+	changedRows, err := execCount(ctx, tx, p.s.sql(tryUpdate, "id", id.String(), "version", signed(int64(version))))
 	if err != nil {
 		return -1
 	}
-	return changed
+	return changedRows
 }
 
 func (p *proof) returning(ctx context.Context, tx processlog.Tx) error {

@@ -43,7 +43,7 @@ var errNoSecond = errors.New("no second connection")
 // look runs work in a transaction of another session. The next look uses the same session if it needs the same pool and
 // level.
 func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(ctx context.Context, tx *sql.Tx) error) (err error) {
-	if p.s.own == nil && db.Stats().MaxOpenConnections == 1 {
+	if p.s.ownPool == nil && db.Stats().MaxOpenConnections == 1 {
 		return errNoSecond
 	}
 	if p.beside == nil || p.beside.db != db || p.beside.level != level {
@@ -186,7 +186,7 @@ func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 
 // The method hides checks whether a transaction at READ COMMITTED hides uncommitted rows.
 func (p *proof) hides(ctx context.Context, id processlog.ID) error {
-	seen, err := p.sees(ctx, id, sql.LevelReadCommitted)
+	seen, err := p.countMatch(ctx, id, sql.LevelReadCommitted)
 	if seen {
 		p.refuse("shows uncommitted rows to a transaction at READ COMMITTED", "an entry could run that is rolled back later; connect to the database itself")
 	}
@@ -197,14 +197,14 @@ func (p *proof) hides(ctx context.Context, id processlog.ID) error {
 // see the uncommitted row. If it does not see the row, isolation reads the level of the user's sessions. If the library
 // has its own pool, isolation always reads that pool's level.
 func (p *proof) isolation(ctx context.Context, id processlog.ID) error {
-	if p.s.own != nil {
-		level, err := readIsolation(ctx, p.s.own)
+	if p.s.ownPool != nil {
+		level, err := readIsolation(ctx, p.s.ownPool)
 		if err != nil {
 			return err
 		}
 		p.refuseLevel(level, "connections of the library's own")
 	}
-	uncommitted, err := p.sees(ctx, id, sql.LevelReadUncommitted)
+	uncommitted, err := p.countMatch(ctx, id, sql.LevelReadUncommitted)
 	if err = unlessRefused(err); err != nil || uncommitted {
 		return err // READ UNCOMMITTED took effect, so the server sets the isolation level that a transaction asks for
 	}
@@ -220,8 +220,8 @@ func (p *proof) refuseLevel(level, whose string) {
 	}
 }
 
-// sees reports whether a plain read at this level, in the user's pool, shows the uncommitted row.
-func (p *proof) sees(ctx context.Context, id processlog.ID, level sql.IsolationLevel) (seen bool, err error) {
+// countMatch reports whether a plain read at this level, in the user's pool, shows the uncommitted row.
+func (p *proof) countMatch(ctx context.Context, id processlog.ID, level sql.IsolationLevel) (seen bool, err error) {
 	err = p.look(ctx, p.s.db, level, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := queryIDs(ctx, tx, p.s.sql(tryRead, "id", id.String()))
 		seen = len(rows) == 1

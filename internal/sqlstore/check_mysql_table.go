@@ -120,8 +120,8 @@ func (t mysqlTable) problems(name tableName) []error {
 		return []error{&processlog.FieldError{Field: "table " + name.quoted(""), Reason: "does not exist; run Migrate or the files in migrations/mysql"}}
 	}
 	var problems []error
-	refuse := func(what, reason string) {
-		problems = append(problems, &processlog.FieldError{Field: "table " + name.quoted("") + " " + what, Reason: reason})
+	refuse := func(problem, reason string) {
+		problems = append(problems, &processlog.FieldError{Field: "table " + name.quoted("") + " " + problem, Reason: reason})
 	}
 	if foreign := foreignTable(name, func(column string) bool { return t.columns[column].dataType != "" }); foreign != nil {
 		return []error{foreign}
@@ -129,8 +129,8 @@ func (t mysqlTable) problems(name tableName) []error {
 	if !strings.EqualFold(t.engine, "InnoDB") {
 		refuse("engine", t.engine+": want InnoDB")
 	}
-	for column, want := range wantColumns {
-		if reason := t.columns[column].lacks(want); reason != "" {
+	for column, expected := range wantColumns {
+		if reason := t.columns[column].lacks(expected); reason != "" {
 			refuse("column "+column, reason)
 		}
 	}
@@ -148,17 +148,17 @@ func (t mysqlTable) problems(name tableName) []error {
 	return problems
 }
 
-func (c mysqlColumn) lacks(want mysqlColumn) string {
+func (c mysqlColumn) lacks(expected mysqlColumn) string {
 	switch {
 	case c.dataType == "":
 		return "missing"
-	case want.dataType != "" && c.dataType != want.dataType:
-		return fmt.Sprintf("is %s, want %s", c.dataType, want.dataType)
-	case c.length < want.length:
-		return fmt.Sprintf("holds %d, want %d", c.length, want.length)
-	case want.collation == "bin" && c.collation != "" && !strings.HasSuffix(c.collation, "_bin"):
+	case expected.dataType != "" && c.dataType != expected.dataType:
+		return fmt.Sprintf("is %s, want %s", c.dataType, expected.dataType)
+	case c.length < expected.length:
+		return fmt.Sprintf("holds %d, want %d", c.length, expected.length)
+	case expected.collation == "bin" && c.collation != "" && !strings.HasSuffix(c.collation, "_bin"):
 		return fmt.Sprintf("collation %s takes different keys for equal; want utf8mb4_bin", c.collation)
-	case want.collation != "" && c.collation != "" && !strings.HasPrefix(c.collation, "utf8mb4_"):
+	case expected.collation != "" && c.collation != "" && !strings.HasPrefix(c.collation, "utf8mb4_"):
 		// An outcome finds its row by a checksum of the stored bytes. The error text of a handler may hold any
 		// characters.
 		return fmt.Sprintf("collation %s does not store every text byte by byte; want utf8mb4_bin", c.collation)

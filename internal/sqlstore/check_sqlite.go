@@ -274,19 +274,19 @@ func (t sqliteTable) problems(name tableName) []error {
 		return []error{&processlog.FieldError{Field: "table " + name.quoted(""), Reason: "does not exist, at least on one connection; run Migrate or the files in migrations/sqlite"}}
 	}
 	var problems []error
-	refuse := func(what, reason string) {
-		problems = append(problems, &processlog.FieldError{Field: "table " + name.quoted("") + what, Reason: reason})
+	refuse := func(problem, reason string) {
+		problems = append(problems, &processlog.FieldError{Field: "table " + name.quoted("") + problem, Reason: reason})
 	}
 	if foreign := foreignTable(name, func(column string) bool { return t.columns[column] != "" }); foreign != nil {
 		return []error{foreign}
 	}
-	for want, columns := range sqliteColumns {
+	for expected, columns := range sqliteColumns {
 		for _, column := range columns {
 			switch declared := t.columns[column]; {
 			case declared == "":
 				refuse(" column "+column, "missing")
-			case declared != want:
-				refuse(" column "+column, "is "+declared+", want "+want)
+			case declared != expected:
+				refuse(" column "+column, "is "+declared+", want "+expected)
 			}
 		}
 	}

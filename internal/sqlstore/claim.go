@@ -30,9 +30,9 @@ func (s *Store) claim(ctx context.Context, want []processlog.Wanted, token proce
 	if len(want) == 0 {
 		return processlog.Claimed{}, nil
 	}
-	c := claim{s: s, token: token, lease: lease, permits: permits, held: make(map[processlog.ID]processlog.Token, len(want))}
+	c := claim{s: s, token: token, lease: lease, permits: permits, knownTokens: make(map[processlog.ID]processlog.Token, len(want))}
 	for _, w := range want {
-		c.held[w.ID] = w.Token
+		c.knownTokens[w.ID] = w.Token
 		c.ids = append(c.ids, w.ID)
 	}
 	// All code locks rows in id order, so that no two transactions deadlock (G14, producers are not harmed).
@@ -40,37 +40,37 @@ func (s *Store) claim(ctx context.Context, want []processlog.Wanted, token proce
 	c.ids = slices.Compact(c.ids) // A row that is wanted several times is claimed once.
 	// One transaction reads and writes, so each decision is about a locked row in the state in which it is written.
 	err := s.inOwn(ctx, func(tx processlog.Transaction) error { return c.run(ctx, tx, accept) })
-	if len(c.apart) > 0 {
+	if len(c.retryRows) > 0 {
 		err = c.permitApart(ctx)
 	}
-	if len(c.apart) > 0 && err == nil {
-		chosen := slices.Clone(c.apart)
+	if len(c.retryRows) > 0 && err == nil {
+		chosen := slices.Clone(c.retryRows)
 		err = c.takeApart(ctx)
 		c.returnApart(ctx, chosen)
 	}
 	if err != nil {
 		return processlog.Claimed{}, fmt.Errorf("compensator: claim %d entries: %w", len(want), err)
 	}
-	return c.found, nil
+	return c.result, nil
 }
 
 // claim is the state of one Claim call.
 type claim struct {
-	s       *Store
-	ids     []processlog.ID
-	held    map[processlog.ID]processlog.Token
-	token   processlog.Token
-	lease   time.Duration
-	permits *permits // nil: the claim needs no permits
-	found   processlog.Claimed
-	waited  *waitError       // set if a trigger waited for a lock
-	apart   []processlog.Row // rows to claim again: the database refused some of them, or a trigger waited
+	s           *Store
+	ids         []processlog.ID
+	knownTokens map[processlog.ID]processlog.Token
+	token       processlog.Token
+	lease       time.Duration
+	permits     *permits // nil: the claim needs no permits
+	result      processlog.Claimed
+	waitErr     *waitError       // set if a trigger waited for a lock
+	retryRows   []processlog.Row // rows to claim again: the database refused some of them, or a trigger waited
 }
 
 func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processlog.Row) bool) error {
 	var rows []processlog.Row
 	for chunk := range slices.Chunk(c.ids, processlog.MaxRows) {
-		free, err := readFree(ctx, c.s, chunk, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
+		freeRows, err := readFree(ctx, c.s, chunk, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
 			// Read by primary key. Through the due index the lock would cover the range into which producers insert (G14,
 			// producers are not harmed).
 			return c.s.queryRows(ctx, tx, len(ids), c.s.sql(claimRead, "ids", idList(ids), "lock", lock))
@@ -78,99 +78,99 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 		if err != nil {
 			return err
 		}
-		if rows = append(rows, free...); len(rows) == len(free) {
-			rows = free // Avoid copying the first chunk.
+		if rows = append(rows, freeRows...); len(rows) == len(freeRows) {
+			rows = freeRows // Avoid copying the first chunk.
 		}
 	}
-	if err := c.lookAtUnread(ctx, tx, rows); err != nil {
+	if err := c.classifyUnread(ctx, tx, rows); err != nil {
 		return err
 	}
 	if err := c.lockPermits(ctx, tx, rows); err != nil {
 		return err
 	}
-	mine := c.choose(rows, accept)
-	if len(mine) == 0 {
+	claimedRows := c.choose(rows, accept)
+	if len(claimedRows) == 0 {
 		return c.writePermits(ctx, tx, nil)
 	}
-	if err := c.s.addFaults(ctx, tx, mine); err != nil { // Read the Faults after the rows are locked, because the transaction that changes a row also writes its Faults.
+	if err := c.s.addFaults(ctx, tx, claimedRows); err != nil { // Read the Faults after the rows are locked, because the transaction that changes a row also writes its Faults.
 		return err
 	}
-	err := c.take(ctx, tx, mine)
-	if c.waited = waitIn(err); c.waited != nil || c.s.refusesRow(err) {
-		c.apart = mine
+	err := c.take(ctx, tx, claimedRows)
+	if c.waitErr = waitIn(err); c.waitErr != nil || c.s.refusesRow(err) {
+		c.retryRows = claimedRows
 	}
 	if err != nil {
 		return err
 	}
-	return c.writePermits(ctx, tx, c.found.Mine)
+	return c.writePermits(ctx, tx, c.result.Mine)
 }
 
 // choose separates the locked rows that may be claimed from the others. It moves the rows that it returns to the front
 // of rows.
-func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool) (mine []processlog.Row) {
-	mine = rows[:0]
+func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool) (claimedRows []processlog.Row) {
+	claimedRows = rows[:0]
 	for i := range rows {
 		row := &rows[i]
 		switch {
 		case row.State.Terminal():
-			c.found.Gone = append(c.found.Gone, row.ID)
+			c.result.Gone = append(c.result.Gone, row.ID)
 		case !c.claimable(row):
-			c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: row.ID, In: max(row.DueIn, row.LeaseLeft)})
+			c.result.Waiting = append(c.result.Waiting, processlog.Scheduled{ID: row.ID, In: max(row.DueIn, row.LeaseLeft)})
 		case c.permits.without(row):
-			c.found.Limited = append(c.found.Limited, c.permits.limited(row))
+			c.result.Limited = append(c.result.Limited, c.permits.limited(row))
 		case c.permits.refuses(row), !accept(row):
-			c.found.Refused = append(c.found.Refused, *row)
+			c.result.Refused = append(c.result.Refused, *row)
 		default:
 			c.permits.take(row)
-			mine = append(mine, *row)
+			claimedRows = append(claimedRows, *row)
 		}
 	}
-	return mine
+	return claimedRows
 }
 
 // claimable reports whether an entry may be claimed. No entry runs before it is due (G9) or while another process has its lease (G16),
 // even if the queue offers it.
 func (c *claim) claimable(row *processlog.Row) bool {
-	return !row.State.Terminal() && row.DueIn <= 0 && (row.LeaseLeft <= 0 || c.ours(row))
+	return !row.State.Terminal() && row.DueIn <= 0 && (row.LeaseLeft <= 0 || c.heldByCaller(row))
 }
 
 const claimUnread = "SELECT id FROM {log} WHERE id IN ({ids})"
 
-// lookAtUnread finds out which of the unread wanted rows are locked, and which do not exist.
-func (c *claim) lookAtUnread(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
+// classifyUnread finds out which of the unread wanted rows are locked, and which do not exist.
+func (c *claim) classifyUnread(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	if len(rows) == len(c.ids) {
 		return nil
 	}
-	read := make([]processlog.ID, len(rows))
+	readIDs := make([]processlog.ID, len(rows))
 	for i := range rows {
-		read[i] = rows[i].ID
+		readIDs[i] = rows[i].ID
 	}
 	// A locked row is read again soon. If a row does not exist or is not committed, the queue made a mistake and forgets
 	// it (G10, the queue is a hint). When the row is committed, its commit or the reconciler enqueues it again. Neither
 	// kind of row fails the claim of the others.
-	unread := without(c.ids, read)
+	unread := without(c.ids, readIDs)
 	locked, err := queryIDs(ctx, tx, c.s.sql(claimUnread, "ids", idList(unread)))
 	if err != nil {
 		return err
 	}
 	for _, id := range locked {
-		c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: id, In: processlog.LockedRetry})
+		c.result.Waiting = append(c.result.Waiting, processlog.Scheduled{ID: id, In: processlog.LockedRetry})
 	}
-	c.found.Gone = append(c.found.Gone, without(unread, locked)...)
+	c.result.Gone = append(c.result.Gone, without(unread, locked)...)
 	return nil
 }
 
 // claimGroup is what the rows of one claimRows statement have in common. Most batches have one or two groups.
 type claimGroup struct {
-	version uint64
-	counted bool // result of claim.counted
+	version            uint64
+	keepsDeliveryCount bool // result of claim.keepsDeliveryCount
 }
 
 // grouped groups the ids of rows by claimGroup.
 func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
 	groups := make(map[claimGroup][]processlog.ID)
 	for i := range rows {
-		g := claimGroup{rows[i].Version, c.counted(&rows[i])}
+		g := claimGroup{rows[i].Version, c.keepsDeliveryCount(&rows[i])}
 		groups[g] = append(groups[g], rows[i].ID)
 	}
 	return groups
@@ -183,7 +183,7 @@ const claimRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=del
 // update returns claimRows for the rows of one group.
 func (c *claim) update(g claimGroup, ids []processlog.ID) string {
 	statement := claimRows
-	if g.counted {
+	if g.keepsDeliveryCount {
 		statement = strings.Replace(statement, "delivery_count=delivery_count+1, ", "", 1)
 	}
 	if g.version >= lastVersion {
@@ -208,9 +208,9 @@ func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Ro
 		return c.keepTaken(ctx, tx, rows)
 	}
 	for i := range rows {
-		c.own(&rows[i])
+		c.markClaimed(&rows[i])
 	}
-	c.found.Mine = rows
+	c.result.Mine = rows
 	return nil
 }
 
@@ -218,50 +218,50 @@ func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Ro
 // trigger waited. The version that was read still guards each claim: a row that has changed since is not claimed.
 func (c *claim) takeApart(ctx context.Context) error {
 	rejected := make(map[processlog.ID]bool)
-	for g, ids := range c.grouped(c.apart) {
-		if c.waited != nil && !timeFor(ctx, rowWait) {
+	for g, ids := range c.grouped(c.retryRows) {
+		if c.waitErr != nil && !timeFor(ctx, rowWait) {
 			break // Rows that are not claimed by now are read again soon.
 		}
 		write := c.s.updateFree
-		if c.waited != nil && len(ids) == len(c.apart) { // All rows together have waited for a lock already, so do not try all of them together again.
-			write = c.s.updateFreeFrom(c.waited)
+		if c.waitErr != nil && len(ids) == len(c.retryRows) { // All rows together have waited for a lock already, so do not try all of them together again.
+			write = c.s.updateFreeFrom(c.waitErr)
 		}
 		_, _, err := c.s.updateApart(ctx, ids, func(ids []processlog.ID) string { return c.update(g, ids) }, write)
-		var refused *processlog.RefusedError
-		if err != nil && !errors.As(err, &refused) {
+		var refusedErr *processlog.RefusedError
+		if err != nil && !errors.As(err, &refusedErr) {
 			return err
 		}
-		if refused != nil {
-			for _, r := range refused.Refusals {
+		if refusedErr != nil {
+			for _, r := range refusedErr.Refusals {
 				rejected[r.ID] = true
 			}
-			c.found.Rejected = append(c.found.Rejected, refused.Refusals...)
+			c.result.Rejected = append(c.result.Rejected, refusedErr.Refusals...)
 		}
 	}
-	rest := slices.DeleteFunc(c.apart, func(row processlog.Row) bool { return rejected[row.ID] })
-	return c.s.readLatest(ctx, func(from processlog.Tx) error { return c.keepTaken(ctx, from, rest) })
+	accepted := slices.DeleteFunc(c.retryRows, func(row processlog.Row) bool { return rejected[row.ID] })
+	return c.s.readLatest(ctx, func(readTx processlog.Tx) error { return c.keepTaken(ctx, readTx, accepted) })
 }
 
-// ours reports whether the caller already has this row under the token in Wanted.
-func (c *claim) ours(row *processlog.Row) bool {
-	token := c.held[row.ID]
+// heldByCaller reports whether the caller already has this row under the token in Wanted.
+func (c *claim) heldByCaller(row *processlog.Row) bool {
+	token := c.knownTokens[row.ID]
 	return token != processlog.Token{} && token == row.Token
 }
 
-// counted reports whether the UPDATE must leave the delivery count unchanged. If the caller already holds the entry,
+// keepsDeliveryCount reports whether the UPDATE must leave the delivery count unchanged. If the caller already holds the entry,
 // its delivery has been counted. A second count would look like a lost lease, and lost leases count as crashes. If
 // other software wrote a count of MaxCount or more, that count also stays, because it may be too large to raise.
-func (c *claim) counted(row *processlog.Row) bool {
-	return row.DeliveryCount > 0 && c.ours(row) || row.DeliveryCount >= processlog.MaxCount
+func (c *claim) keepsDeliveryCount(row *processlog.Row) bool {
+	return row.DeliveryCount > 0 && c.heldByCaller(row) || row.DeliveryCount >= processlog.MaxCount
 }
 
 // lastVersion is a version that no row of this library ever reaches. A row to which other software wrote such a version
 // starts again at 1. Otherwise the statement could not raise its version, and would fail for all other rows too.
 const lastVersion = 1 << 62
 
-// The method own changes the row in memory to the values that claimRows has stored.
-func (c *claim) own(row *processlog.Row) {
-	if !c.counted(row) {
+// markClaimed changes the row in memory to the values that claimRows has stored.
+func (c *claim) markClaimed(row *processlog.Row) {
+	if !c.keepsDeliveryCount(row) {
 		row.DeliveryCount++
 	}
 	if row.Version >= lastVersion {
@@ -283,18 +283,18 @@ func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processl
 	if len(ids) == 0 {
 		return nil
 	}
-	ours, err := queryIDs(ctx, tx, c.s.sql(claimKept, "ids", idList(ids), "token", c.s.d.binary(c.token[:])))
+	claimedIDs, err := queryIDs(ctx, tx, c.s.sql(claimKept, "ids", idList(ids), "token", c.s.d.binary(c.token[:])))
 	if err != nil {
 		return err
 	}
-	lost := without(ids, ours)
+	lostIDs := without(ids, claimedIDs)
 	for _, row := range rows {
-		if slices.Contains(lost, row.ID) {
-			c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: row.ID, In: processlog.LockedRetry})
+		if slices.Contains(lostIDs, row.ID) {
+			c.result.Waiting = append(c.result.Waiting, processlog.Scheduled{ID: row.ID, In: processlog.LockedRetry})
 			continue
 		}
-		c.own(&row)
-		c.found.Mine = append(c.found.Mine, row)
+		c.markClaimed(&row)
+		c.result.Mine = append(c.result.Mine, row)
 	}
 	return nil
 }
@@ -305,22 +305,22 @@ const releaseRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=d
 	" WHERE id IN ({ids}) AND token={token} AND delivery_count>0 AND lease_until>0"
 
 // Release implements Store.
-func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) (left processlog.Unreleased, err error) {
+func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) (unreleased processlog.Unreleased, err error) {
 	ctx = s.urgently(ctx)
 	for chunk := range slices.Chunk(slices.Clone(ids), processlog.MaxRows) {
 		_, busy, err := s.updateRows(ctx, chunk, func(ids []processlog.ID) string {
 			return s.sql(releaseRows, "ids", idList(ids), "token", s.d.binary(token[:]))
 		})
-		var refused *processlog.RefusedError
+		var refusedErr *processlog.RefusedError
 		switch {
-		case errors.As(err, &refused):
-			left.Rejected = append(left.Rejected, refused.Refusals...)
+		case errors.As(err, &refusedErr):
+			unreleased.Rejected = append(unreleased.Rejected, refusedErr.Refusals...)
 		case err != nil:
-			return left, fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
+			return unreleased, fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
 		}
-		left.Busy = append(left.Busy, busy...)
+		unreleased.Busy = append(unreleased.Busy, busy...)
 	}
-	return left, nil
+	return unreleased, nil
 }
 
 // In these statements state+0 keeps the due index out of the plan, as in settleRows.
@@ -332,7 +332,7 @@ const (
 // Renew implements Store. It is the only write that does not change the version, because the version guards the outcome
 // of the attempt. A row that another transaction has locked keeps its lease as it is, and does not delay the renewal of
 // the others.
-func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (left processlog.Unrenewed, err error) {
+func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (unrenewed processlog.Unrenewed, err error) {
 	ctx = s.urgently(ctx)
 	byVersion := make(map[uint64][]processlog.ID)
 	for _, h := range held {
@@ -340,39 +340,39 @@ func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Du
 	}
 	for version, all := range byVersion {
 		for ids := range slices.Chunk(all, processlog.MaxRows) {
-			if err := s.renew(ctx, ids, version, lease, &left); err != nil {
-				return left, fmt.Errorf("compensator: renew %d leases: %w", len(held), err)
+			if err := s.renew(ctx, ids, version, lease, &unrenewed); err != nil {
+				return unrenewed, fmt.Errorf("compensator: renew %d leases: %w", len(held), err)
 			}
 		}
 	}
-	return left, nil
+	return unrenewed, nil
 }
 
-func (s *Store) renew(ctx context.Context, ids []processlog.ID, version uint64, lease time.Duration, left *processlog.Unrenewed) error {
-	changed, busy, err := s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string {
+func (s *Store) renew(ctx context.Context, ids []processlog.ID, version uint64, lease time.Duration, unrenewed *processlog.Unrenewed) error {
+	changedRows, busy, err := s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string {
 		return s.sql(renewRows, "lease", signed(processlog.Millis(lease)), "ids", idList(ids), "version", decimal(version))
 	})
-	var refused *processlog.RefusedError
-	if errors.As(err, &refused) {
+	var refusedErr *processlog.RefusedError
+	if errors.As(err, &refusedErr) {
 		// The database refuses only rows that the condition of the UPDATE matches, so their leases are not lost.
-		left.Rejected = append(left.Rejected, refused.Refusals...)
-		changed += int64(len(refused.Refusals))
+		unrenewed.Rejected = append(unrenewed.Rejected, refusedErr.Refusals...)
+		changedRows += int64(len(refusedErr.Refusals))
 		err = nil
 	}
-	if err != nil || changed == int64(len(ids)) {
+	if err != nil || changedRows == int64(len(ids)) {
 		return err
 	}
 	// If fewer rows changed, some may only be locked. A lease is lost only if renewedRows no longer finds its row.
-	var kept []processlog.ID
-	err = s.readLatest(ctx, func(from processlog.Tx) (err error) {
-		kept, err = queryIDs(ctx, from, s.sql(renewedRows, "ids", idList(ids), "version", decimal(version)))
+	var stillLeased []processlog.ID
+	err = s.readLatest(ctx, func(readTx processlog.Tx) (err error) {
+		stillLeased, err = queryIDs(ctx, readTx, s.sql(renewedRows, "ids", idList(ids), "version", decimal(version)))
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	lost := without(ids, kept)
-	left.Lost = append(left.Lost, lost...)
-	left.Busy = append(left.Busy, without(busy, lost)...)
+	lostIDs := without(ids, stillLeased)
+	unrenewed.Lost = append(unrenewed.Lost, lostIDs...)
+	unrenewed.Busy = append(unrenewed.Busy, without(busy, lostIDs)...)
 	return nil
 }

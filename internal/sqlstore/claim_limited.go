@@ -458,8 +458,8 @@ func (p *permits) write(ctx context.Context, tx processlog.Tx, written map[strin
 	return nil
 }
 
-// permitApart takes permits for the rows in c.apart, which are leased one by one in later transactions. So it needs a
-// transaction of its own. It removes rows that get no permit from c.apart. If the process dies before a row is leased,
+// permitApart takes permits for the rows in c.retryRows, which are leased one by one in later transactions. So it needs a
+// transaction of its own. It removes rows that get no permit from c.retryRows. If the process dies before a row is leased,
 // the start of that row is lost, and its permit ends at once.
 func (c *claim) permitApart(ctx context.Context) error {
 	if c.permits == nil {
@@ -467,12 +467,12 @@ func (c *claim) permitApart(ctx context.Context) error {
 	}
 	var chosen []processlog.Row
 	err := c.s.inOwn(ctx, func(tx processlog.Transaction) error {
-		if err := c.lockPermits(ctx, tx, c.apart); err != nil {
+		if err := c.lockPermits(ctx, tx, c.retryRows); err != nil {
 			return err
 		}
-		for _, row := range c.apart {
+		for _, row := range c.retryRows {
 			if c.permits.without(&row) {
-				c.found.Limited = append(c.found.Limited, c.permits.limited(&row))
+				c.result.Limited = append(c.result.Limited, c.permits.limited(&row))
 				continue
 			}
 			c.permits.take(&row)
@@ -480,11 +480,11 @@ func (c *claim) permitApart(ctx context.Context) error {
 		}
 		leased := slices.Clone(chosen)
 		for i := range leased {
-			c.own(&leased[i])
+			c.markClaimed(&leased[i])
 		}
 		return c.writePermits(ctx, tx, leased)
 	})
-	c.apart = chosen
+	c.retryRows = chosen
 	return err
 }
 
@@ -496,7 +496,7 @@ func (c *claim) returnApart(ctx context.Context, chosen []processlog.Row) {
 	unused := make(map[string]processlog.Unused)
 	for i := range chosen {
 		row := &chosen[i]
-		if k := c.permits.of(row); k != nil && !slices.ContainsFunc(c.found.Mine, func(mine processlog.Row) bool { return mine.ID == row.ID }) {
+		if k := c.permits.of(row); k != nil && !slices.ContainsFunc(c.result.Mine, func(mine processlog.Row) bool { return mine.ID == row.ID }) {
 			key := c.permits.keyOf[row.ID].key
 			unused[key] = processlog.Unused{Starts: unused[key].Starts + 1, Granted: k.granted}
 		}
@@ -521,7 +521,7 @@ func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, u
 	}
 	slices.Sort(keys)
 	query := s.sql(returnStarts, "unused", "CASE"+strings.Join(times, "")+" ELSE 0 END", "name", s.d.text(limit.Name), "keys", strings.Join(keys, ","))
-	if _, err := execCount(ctx, s.writes(), query); err != nil {
+	if _, err := execCount(ctx, s.writePool(), query); err != nil {
 		return s.withoutLimits(fmt.Errorf("compensator: return starts of the limit %q: %w", limit.Name, s.dropReadOnly(err)))
 	}
 	return nil

@@ -44,7 +44,7 @@ func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
 		err := beside.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%AS for_ever FROM%' AND id<>CONNECTION_ID()").Scan(&n)
 		return assert.NoError(t, err) && n == 0
 	}, time.Minute, 50*time.Millisecond, "the server still reads")
-	assert.Equal(t, forever, s.ended(t.Context(), forever), "without a deadline the text is unchanged")
+	assert.Equal(t, forever, s.withTimeLimit(t.Context(), forever), "without a deadline the text is unchanged")
 	assert.Equal(t, "SELECT /*+ MAX_EXECUTION_TIME(2000) */ 1", mysqlDialect("8.4.0").ended(2, "SELECT 1"))
 }
 
@@ -64,7 +64,7 @@ func TestStricterBoundOfTheSessionStays(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Check(t.Context()))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		assert.Equal(t, bounded, s.ended(ctx, "SELECT 1") != "SELECT 1", setting)
+		assert.Equal(t, bounded, s.withTimeLimit(ctx, "SELECT 1") != "SELECT 1", setting)
 		cancel()
 		require.NoError(t, errors.Join(s.Close(), db.Close()))
 	}

@@ -19,27 +19,27 @@ const eraseRow = "UPDATE {log} SET content={no bytes}, headers={erased}, user_na
 // processes may have written these, so the settings of this process do not matter. erase deletes the entry's result. It
 // keeps next_at, which is the time at which the entry ended.
 func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow) error {
-	err := s.eraseHistory(ctx, tx, row.before.ID)
+	err := s.eraseHistory(ctx, tx, row.oldRow.ID)
 	if err == nil {
-		err = s.deleteResults(ctx, tx, []processlog.ID{row.before.ID})
+		err = s.deleteResults(ctx, tx, []processlog.ID{row.oldRow.ID})
 	}
 	// Update the case before the operations, as an assignment does. An assignment in progress holds the case until its
 	// own operation is written, so that operation is blanked too.
 	for _, statement := range []string{attemptsErase, eraseCase, eraseReasons} {
 		if err == nil {
-			err = s.eraseTexts(ctx, tx, s.sql(statement, "entry_id", row.before.ID.String()))
+			err = s.eraseTexts(ctx, tx, s.sql(statement, "entry_id", row.oldRow.ID.String()))
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("compensator: erase the records of entry %s: %w", row.before.ID, err)
+		return fmt.Errorf("compensator: erase the records of entry %s: %w", row.oldRow.ID, err)
 	}
-	n, err := execCount(ctx, tx, s.sql(eraseRow, "erased", s.d.binary([]byte(erasedMark)), "version", decimal(row.after.Version), "epoch", decimal(uint64(row.after.Epoch)),
-		"token", s.d.binary(row.after.Token[:]), "id", row.before.ID.String(), "seen version", decimal(row.before.Version)))
+	n, err := execCount(ctx, tx, s.sql(eraseRow, "erased", s.d.binary([]byte(erasedMark)), "version", decimal(row.newRow.Version), "epoch", decimal(uint64(row.newRow.Epoch)),
+		"token", s.d.binary(row.newRow.Token[:]), "id", row.oldRow.ID.String(), "seen version", decimal(row.oldRow.Version)))
 	if err != nil {
-		return fmt.Errorf("compensator: erase entry %s: %w", row.before.ID, err)
+		return fmt.Errorf("compensator: erase entry %s: %w", row.oldRow.ID, err)
 	}
 	if n != 1 {
-		return fmt.Errorf("compensator: erase entry %s: changed %d rows", row.before.ID, n)
+		return fmt.Errorf("compensator: erase entry %s: changed %d rows", row.oldRow.ID, n)
 	}
 	return nil
 }

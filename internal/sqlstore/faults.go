@@ -46,14 +46,14 @@ func (s *Store) writeFaults(ctx context.Context, tx processlog.Tx, ids []process
 }
 
 // addFaults sets the Faults of those rows that have failed before. If no row has failed before, it sends no statement.
-func (s *Store) addFaults(ctx context.Context, from processlog.Tx, rows []processlog.Row) error {
+func (s *Store) addFaults(ctx context.Context, readTx processlog.Tx, rows []processlog.Row) error {
 	var ids []processlog.ID
 	for i := range rows {
 		if rows[i].LastError != "" {
 			ids = append(ids, rows[i].ID)
 		}
 	}
-	faults, err := s.readFaults(ctx, from, ids)
+	faults, err := s.readFaults(ctx, readTx, ids)
 	for i := range rows {
 		rows[i].Faults = faults[rows[i].ID]
 	}
@@ -69,11 +69,11 @@ func (s *Store) FaultsOf(ctx context.Context, ids []processlog.ID) (map[processl
 	return faults, err
 }
 
-func (s *Store) readFaults(ctx context.Context, from processlog.Tx, ids []processlog.ID) (map[processlog.ID]processlog.Faults, error) {
+func (s *Store) readFaults(ctx context.Context, readTx processlog.Tx, ids []processlog.ID) (map[processlog.ID]processlog.Faults, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := from.QueryContext(ctx, s.sql(faultsRead, "ids", idList(ids)))
+	rows, err := readTx.QueryContext(ctx, s.sql(faultsRead, "ids", idList(ids)))
 	if err != nil {
 		return nil, err
 	}

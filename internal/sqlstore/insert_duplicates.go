@@ -46,11 +46,11 @@ func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.Ide
 	if err := in.readKeys(ctx, in.tx, keys, "", byKey); err != nil || len(byKey) == len(keys) {
 		return byKey, err
 	}
-	if in.s.own == nil && len(byKey) > 0 {
+	if in.s.ownPool == nil && len(byKey) > 0 {
 		return byKey, nil // The caller inserts the other drafts again, which shows which of their keys are free.
 	}
 	hidden := slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { _, found := byKey[key]; return found })
-	if in.s.own == nil {
+	if in.s.ownPool == nil {
 		return byKey, in.readKeys(ctx, in.tx, hidden, in.s.d.share, byKey)
 	}
 	return byKey, in.readKeys(ctx, in.s.pool(), hidden, "", byKey)

@@ -120,7 +120,7 @@ func (l *listing) chooseOrder() error {
 
 // readInOrder reads the rows in the order of one index.
 func (l *listing) readInOrder(ctx context.Context) (processlog.Page, error) {
-	rows, err := l.s.queryRows(ctx, l.s.pool(), l.limit+1, l.s.ended(ctx, l.inOrder()))
+	rows, err := l.s.queryRows(ctx, l.s.pool(), l.limit+1, l.s.withTimeLimit(ctx, l.inOrder()))
 	if err != nil || len(rows) <= l.limit {
 		return processlog.Page{Rows: rows}, err
 	}

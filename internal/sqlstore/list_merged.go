@@ -45,7 +45,7 @@ func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err err
 		case n > l.limit:
 			page.Next = l.cursor(*l.after)
 		default:
-			l.after = &listPosition{scan.next, row.ID}
+			l.after = &listPosition{scan.nextAt, row.ID}
 			if l.f.Admits(&row) { // The row may have stopped matching the filter after its position was read.
 				page.Rows = append(page.Rows, row)
 			}

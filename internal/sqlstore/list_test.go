@@ -584,7 +584,7 @@ func TestPurgeSparesWhatHasMovedOnSinceItWasFound(t *testing.T) {
 		{id: 2, kind: "t", state: processlog.Dead, next: listedFrom, created: listedFrom},
 	})
 	p := purge{s: s, group: group{processlog.Dead, "t"}, age: "0"}
-	found, err := p.oldest(ctx, ended{}, 10)
+	found, err := p.oldest(ctx, endedEntry{}, 10)
 	require.NoError(t, err)
 	require.Len(t, found, 2)
 	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionSettleManually, Actor: "ann", Reason: "paid in cash"})
@@ -632,7 +632,7 @@ func TestPageLooksAtNoMoreRowsThanItMayAndTheNextGoesOnThere(t *testing.T) {
 	s := newListStore(t, rows)
 	for _, newest := range []bool{false, true} {
 		f := processlog.Filter{States: []processlog.State{processlog.Dead}, BusinessType: "t", LastError: "sold", MaxRead: 1500, Newest: newest}
-		read, pages := 0, 0
+		readCount, pages := 0, 0
 		var found []uint64
 		for {
 			var page processlog.Page
@@ -647,13 +647,13 @@ func TestPageLooksAtNoMoreRowsThanItMayAndTheNextGoesOnThere(t *testing.T) {
 			for _, row := range page.Rows {
 				found = append(found, row.ID.Row())
 			}
-			read, pages = read+page.Read, pages+1
+			readCount, pages = readCount+page.Read, pages+1
 			if f.Cursor = page.Next; f.Cursor == "" {
 				break
 			}
 		}
 		assert.Equal(t, []uint64{3500}, found)
-		assert.Equal(t, []int{3500, 3}, []int{read, pages}, "every row was looked at once")
+		assert.Equal(t, []int{3500, 3}, []int{readCount, pages}, "every row was looked at once")
 	}
 }
 

@@ -152,7 +152,7 @@ func (c insertCommand) answers(s twinSide, inserted []processlog.Inserted) []str
 	answers := []string{}
 	for _, in := range inserted {
 		if in.Duplicate {
-			answers = append(answers, fmt.Sprintf("duplicate of %d, %s, %s, same %t", s.ours(in.ID), in.BusinessType, in.State, in.ContentMatches))
+			answers = append(answers, fmt.Sprintf("duplicate of %d, %s, %s, same %t", s.heldByCaller(in.ID), in.BusinessType, in.State, in.ContentMatches))
 		} else {
 			answers = append(answers, "new")
 		}
@@ -503,11 +503,11 @@ func (c changeCommand) run(m *storeTwins) {
 	change := func(s twinSide, tx compensator.Tx) (any, error) {
 		made := c.Change
 		made.Ref = m.ref(s, n, c.ByKey)
-		before, err := s.store.Change(m.ctx, tx, c.Proven && tx != nil, made)
+		oldRow, err := s.store.Change(m.ctx, tx, c.Proven && tx != nil, made)
 		if c.Slot >= 0 && err == nil {
 			m.slots[c.Slot].wrote = true
 		}
-		return s.row(before), err
+		return s.row(oldRow), err
 	}
 	if c.Slot < 0 {
 		m.same("change", func(s twinSide) any {
@@ -524,7 +524,7 @@ func (c changeCommand) run(m *storeTwins) {
 		m.same("history", func(s twinSide) any {
 			history, err := s.store.History(m.ctx, s.id(n))
 			for i := range history {
-				history[i].EntryID = processlog.RowID(uint64(s.ours(history[i].EntryID)))
+				history[i].EntryID = processlog.RowID(uint64(s.heldByCaller(history[i].EntryID)))
 			}
 			return []any{len(history), history, s.err(err)}
 		})
@@ -599,7 +599,7 @@ func (c listCommand) run(m *storeTwins) {
 			page, err := s.store.List(m.ctx, f)
 			entries := []processlog.Row{}
 			for _, e := range page.Rows {
-				e.ID = processlog.RowID(uint64(s.ours(e.ID)))
+				e.ID = processlog.RowID(uint64(s.heldByCaller(e.ID)))
 				entries = append(entries, e)
 			}
 			pages = append(pages, entries, s.err(err))
@@ -664,7 +664,7 @@ func (c lookUpCommand) run(m *storeTwins) {
 		ids, err := s.store.IDs(m.ctx, m.in(s, c.Slot), keys)
 		numbers := make(map[compensator.IdempotencyKey]int)
 		for key, id := range ids {
-			numbers[key] = s.ours(id)
+			numbers[key] = s.heldByCaller(id)
 		}
 		return []any{numbers, s.err(err)}
 	})

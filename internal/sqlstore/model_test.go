@@ -155,10 +155,10 @@ func (m *storeTwins) run(command storeCommand) {
 }
 
 // same runs ask on both sides, and fails unless the answers are equal.
-func (m *storeTwins) same(what string, ask func(s twinSide) any) {
+func (m *storeTwins) same(problem string, ask func(s twinSide) any) {
 	want := ask(m.side(0))
 	got := ask(m.side(1))
-	assert.Equal(m, want, got, "%s: expected is the database's answer, actual the double's", what)
+	assert.Equal(m, want, got, "%s: expected is the database's answer, actual the double's", problem)
 }
 
 func (m *storeTwins) side(n int) twinSide {
@@ -225,10 +225,10 @@ func (m *storeTwins) rollBackAll() {
 // inTx runs ask on both sides in the transaction of a slot. If the statement waited for a lock that it did not get,
 // inTx rolls the transaction back, as producers do. The double does not know which locks the statement took on the
 // server before it gave up.
-func (m *storeTwins) inTx(slot int, what string, ask func(s twinSide, tx compensator.Tx) (any, error)) {
+func (m *storeTwins) inTx(slot int, problem string, ask func(s twinSide, tx compensator.Tx) (any, error)) {
 	tx := m.open(slot)
 	waited := false
-	m.same(what, func(s twinSide) any {
+	m.same(problem, func(s twinSide) any {
 		answer, err := ask(s, tx.sides[s.n])
 		waited = waited || s.err(err) == "lock wait"
 		return []any{answer, s.err(err)}
@@ -298,9 +298,9 @@ func (s twinSide) ids(numbers []int) []compensator.EntryID {
 	return ids
 }
 
-// ours returns the number of the entry with an id. For an entry that was never inserted, the number is in the id
+// heldByCaller returns the number of the entry with an id. For an entry that was never inserted, the number is in the id
 // itself.
-func (s twinSide) ours(id compensator.EntryID) int {
+func (s twinSide) heldByCaller(id compensator.EntryID) int {
 	for n, e := range s.m.entries {
 		if e.ids[s.n] == id {
 			return n
@@ -312,14 +312,14 @@ func (s twinSide) ours(id compensator.EntryID) int {
 func (s twinSide) ourIDs(ids []compensator.EntryID) []int {
 	numbers := []int{}
 	for _, id := range ids {
-		numbers = append(numbers, s.ours(id))
+		numbers = append(numbers, s.heldByCaller(id))
 	}
 	return numbers
 }
 
 func (s twinSide) row(row processlog.Row) processlog.Row {
 	if !row.ID.IsZero() {
-		row.ID = processlog.RowID(uint64(s.ours(row.ID)))
+		row.ID = processlog.RowID(uint64(s.heldByCaller(row.ID)))
 	}
 	return row
 }
@@ -341,7 +341,7 @@ func (s twinSide) sortedRows(rows []processlog.Row) []processlog.Row {
 func (s twinSide) scheduled(list []processlog.Scheduled) []string {
 	lines := []string{}
 	for _, d := range list {
-		lines = append(lines, fmt.Sprintf("%d in %v at %d", s.ours(d.ID), d.In, d.NextAt))
+		lines = append(lines, fmt.Sprintf("%d in %v at %d", s.heldByCaller(d.ID), d.In, d.NextAt))
 	}
 	return lines
 }
@@ -366,7 +366,7 @@ func (s twinSide) err(err error) string {
 	case errors.Is(err, compensator.ErrBusy):
 		return "busy"
 	case errors.As(err, &state):
-		return fmt.Sprintf("%s %d: it is %s", state.Action, s.ours(state.ID), state.State)
+		return fmt.Sprintf("%s %d: it is %s", state.Action, s.heldByCaller(state.ID), state.State)
 	case errors.As(err, new(*compensator.FieldError)):
 		return "refused"
 	case errors.As(err, &server) && server.Number == 1205, errors.Is(err, memory.ErrLockWait):

@@ -190,12 +190,12 @@ func beginMySQL(ctx context.Context, db *sql.DB) (processlog.Transaction, error)
 // then lead to the server that accepts writes now. A connection in use gets the same error later. The library must not
 // close connections of the user's pool, so for them the error names the remedy.
 func (s *Store) dropReadOnly(err error) error {
-	if s.own == nil {
+	if s.ownPool == nil {
 		return s.keptReadOnly(err)
 	}
 	if mysqlerr.IsReadOnly(err) {
-		s.own.SetMaxIdleConns(0)
-		s.own.SetMaxIdleConns(ownPoolSize)
+		s.ownPool.SetMaxIdleConns(0)
+		s.ownPool.SetMaxIdleConns(ownPoolSize)
 	}
 	return err
 }
@@ -203,7 +203,7 @@ func (s *Store) dropReadOnly(err error) error {
 // keptReadOnly adds the remedy to err if the user's pool keeps connections to a server that has become read-only. A
 // transaction that the user began as READ ONLY is not such a case.
 func (s *Store) keptReadOnly(err error) error {
-	if s.own != nil || !mysqlerr.IsReadOnly(err) || mysqlerr.Number(err) == mysqlerr.ReadOnlyTx {
+	if s.ownPool != nil || !mysqlerr.IsReadOnly(err) || mysqlerr.Number(err) == mysqlerr.ReadOnlyTx {
 		return err
 	}
 	return fmt.Errorf("%w (the pool keeps its connections to this server; after a switchover set rejectReadOnly=true in the DSN, or open the database on Connector)", err)

@@ -33,7 +33,7 @@ const (
 
 // boundWaits makes transactions limit their session's waits from now on, for boundedFor.
 func (s *Store) boundWaits() {
-	if s.own == nil && s.d.shortWaits != "" {
+	if s.ownPool == nil && s.d.shortWaits != "" {
 		until := time.Now().Add(boundedFor)
 		s.waitsBounded.Store(&until)
 	}

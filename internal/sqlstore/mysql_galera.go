@@ -36,5 +36,5 @@ func (s *Store) caughtUpOn(ctx context.Context, work func(tx processlog.Transact
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // The transaction has only read rows.
-	return work(oursTx{ours{tx, s}, tx})
+	return work(ownTx{ownStatements{tx, s}, tx})
 }

@@ -114,7 +114,7 @@ func mysqlWhyUnfit(ctx context.Context, tx processlog.Tx) error {
 }
 
 // readUsersLatest implements readLatest in the user's pool.
-func (s *Store) readUsersLatest(ctx context.Context, read func(from processlog.Tx) error) error {
+func (s *Store) readUsersLatest(ctx context.Context, read func(readTx processlog.Tx) error) error {
 	var err error
 	for range s.db.Stats().OpenConnections + 1 {
 		var conn *sql.Conn
@@ -126,7 +126,7 @@ func (s *Store) readUsersLatest(ctx context.Context, read func(from processlog.T
 			if err != nil {
 				return err
 			}
-			return read(ours{conn, s})
+			return read(ownStatements{conn, s})
 		}
 		txwatch.ThrowAway(ctx, conn, err)
 	}

@@ -18,7 +18,7 @@ func (s *Store) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := s.queryRows(ctx, s.pool(), len(ids), s.ended(ctx, s.sql(outlineRows, "ids", idList(ids))))
+	rows, err := s.queryRows(ctx, s.pool(), len(ids), s.withTimeLimit(ctx, s.sql(outlineRows, "ids", idList(ids))))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read %d entries: %w", len(ids), err)
 	}
@@ -27,7 +27,7 @@ func (s *Store) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog
 
 // Operate implements Operations.
 func (s *Store) Operate(ctx context.Context, op processlog.Operation) error {
-	if err := s.operate(ctx, s.writes(), op); err != nil {
+	if err := s.operate(ctx, s.writePool(), op); err != nil {
 		return s.dropReadOnly(err)
 	}
 	return nil

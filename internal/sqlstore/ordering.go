@@ -15,9 +15,9 @@ import (
 // Join implements Store.
 func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processlog.Position) error {
 	for chunk := range slices.Chunk(positions, processlog.MaxRows) {
-		notes := make([]noted, len(chunk))
+		notes := make([]positionNote, len(chunk))
 		for i, position := range chunk {
-			notes[i] = noted{position, notBlocked}
+			notes[i] = positionNote{position, notBlocked}
 		}
 		if err := s.note(ctx, tx, notes); err != nil {
 			if s.d.fault(err) == faultAborted {
@@ -29,10 +29,10 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processl
 	return nil
 }
 
-// noted is a position as it is written. A position in the database is one row of the _turns table, called a note.
-type noted struct {
+// positionNote is a position as it is written. A position in the database is one row of the _turns table, called a note.
+type positionNote struct {
 	processlog.Position
-	blocked uint64 // the version that Block will leave in the entry, or notBlocked
+	blockedVersion uint64 // the version that Block will leave in the entry, or notBlocked
 }
 
 const notBlocked = 0 // No entry has this version after a Block, because Block adds 1 to the version.
@@ -44,8 +44,8 @@ const (
 
 // note writes positions in the order of the primary key. All writers of the table use that order, so that no two
 // deadlock. A note that exists already keeps its order id.
-func (s *Store) note(ctx context.Context, tx processlog.Tx, positions []noted) error {
-	slices.SortFunc(positions, func(a, b noted) int { return comparePositions(a.Position, b.Position) })
+func (s *Store) note(ctx context.Context, tx processlog.Tx, positions []positionNote) error {
+	slices.SortFunc(positions, func(a, b positionNote) int { return comparePositions(a.Position, b.Position) })
 	rows := make([]string, len(positions))
 	for i, position := range positions {
 		orderID := position.OrderID
@@ -53,7 +53,7 @@ func (s *Store) note(ctx context.Context, tx processlog.Tx, positions []noted) e
 			orderID = position.ID
 		}
 		rows[i] = s.sql(notePosition, "type", s.d.text(position.BusinessType), "key", s.d.binary([]byte(position.Key)), "place", orderID.String(),
-			"entry_id", position.ID.String(), "epoch", decimal(uint64(position.Epoch)), "parked", decimal(position.blocked))
+			"entry_id", position.ID.String(), "epoch", decimal(uint64(position.Epoch)), "parked", decimal(position.blockedVersion))
 	}
 	_, err := tx.ExecContext(ctx, s.sql(notePositions, "positions", strings.Join(rows, ","), "again", s.d.again("entry_id, turn_key", "epoch", "parked")))
 	return err
@@ -70,14 +70,14 @@ const firstOfKey = "(SELECT t.entry_id FROM {turns} t{by k_line} {then join} {lo
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT 1)"
 
 // firstOf returns firstOfKey. The parameter key is an SQL expression.
-func (s *Store) firstOf(businessType, key string, dead bool) string {
-	return s.sql(firstOfKey, "type", s.d.text(businessType), "key", key, "counting", counting(dead))
+func (s *Store) firstOf(businessType, key string, deadBlocks bool) string {
+	return s.sql(firstOfKey, "type", s.d.text(businessType), "key", key, "counting", counting(deadBlocks))
 }
 
-// counting lists the states in which an entry counts as unfinished under its key. The parameter dead says whether dead
+// counting lists the states in which an entry counts as unfinished under its key. The parameter deadBlocks says whether dead
 // entries count.
-func counting(dead bool) string {
-	if dead {
+func counting(deadBlocks bool) string {
+	if deadBlocks {
 		return "0,-1,-2,-3"
 	}
 	return "0,-1,-3"
@@ -102,13 +102,13 @@ func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, to
 	if len(blocked) == 0 {
 		return nil
 	}
-	var left leftOver
+	var leftovers leftOver
 	for chunk := range slices.Chunk(blocked, 100) {
-		if err := s.blockChunk(ctx, chunk, token, &left); err != nil {
+		if err := s.blockChunk(ctx, chunk, token, &leftovers); err != nil {
 			return s.withoutOrdering(fmt.Errorf("compensator: block %d entries: %w", len(blocked), err))
 		}
 	}
-	if err := left.err(); err != nil {
+	if err := leftovers.err(); err != nil {
 		return fmt.Errorf("compensator: block %d entries: %w", len(blocked), err)
 	}
 	return nil
@@ -117,8 +117,8 @@ func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, to
 const blockRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count-1, lease_until=0, next_at={now}+{wait}, updated_at={stamp}" +
 	" WHERE id IN ({ids}) AND token={token} AND delivery_count>0 AND lease_until>0"
 
-func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token, left *leftOver) error {
-	blocked, err := s.noteBlocked(ctx, blocked, left)
+func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token, leftovers *leftOver) error {
+	blocked, err := s.noteBlocked(ctx, blocked, leftovers)
 	if err != nil || len(blocked) == 0 {
 		return err
 	}
@@ -131,48 +131,48 @@ func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntr
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
 		return s.sql(blockRows, "wait", wait, "ids", idList(ids), "token", s.d.binary(token[:]))
 	})
-	return left.take(busy, err)
+	return leftovers.addResult(busy, err)
 }
 
 // noteOutside does the same as note, but outside the caller's transactions.
-func (s *Store) noteOutside(ctx context.Context, notes []noted) error {
+func (s *Store) noteOutside(ctx context.Context, notes []positionNote) error {
 	if !s.boundsWaits() {
-		return s.note(ctx, s.writes(), notes)
+		return s.note(ctx, s.writePool(), notes)
 	}
 	return s.inOwn(ctx, func(tx processlog.Transaction) error { return s.note(ctx, tx, notes) })
 }
 
 // noteBlocked notes the positions of entries, and returns the entries whose positions it could note.
-func (s *Store) noteBlocked(ctx context.Context, blocked []processlog.BlockedEntry, left *leftOver) ([]processlog.BlockedEntry, error) {
-	refused, untried, err := writeApart(ctx, s, blocked, func(some []processlog.BlockedEntry) error {
-		notes := make([]noted, len(some))
+func (s *Store) noteBlocked(ctx context.Context, blocked []processlog.BlockedEntry, leftovers *leftOver) ([]processlog.BlockedEntry, error) {
+	refusals, untried, err := writeApart(ctx, s, blocked, func(some []processlog.BlockedEntry) error {
+		notes := make([]positionNote, len(some))
 		for i, p := range some {
-			notes[i] = noted{p.Position, p.Version + 1}
+			notes[i] = positionNote{p.Position, p.Version + 1}
 		}
-		began := time.Now()
+		startedAt := time.Now()
 		if err := s.noteOutside(ctx, notes); err != nil {
-			return s.asWait(ctx, err, began) // Notes of other entries may have been written in spite of this error.
+			return s.asWait(ctx, err, startedAt) // Notes of other entries may have been written in spite of this error.
 		}
 		return nil
 	})
-	if err != nil || len(refused)+len(untried) == 0 {
+	if err != nil || len(refusals)+len(untried) == 0 {
 		return blocked, err
 	}
-	not := make(map[processlog.ID]bool)
-	for _, r := range refused {
-		not[r.item.ID] = true
-		left.refusals = append(left.refusals, processlog.Refusal{ID: r.item.ID, Err: r.err})
+	unwritten := make(map[processlog.ID]bool)
+	for _, r := range refusals {
+		unwritten[r.item.ID] = true
+		leftovers.refusals = append(leftovers.refusals, processlog.Refusal{ID: r.item.ID, Err: r.err})
 	}
 	for _, p := range untried {
-		not[p.ID] = true
-		left.busy = true
+		unwritten[p.ID] = true
+		leftovers.busy = true
 	}
-	return slices.DeleteFunc(slices.Clone(blocked), func(p processlog.BlockedEntry) bool { return not[p.ID] }), nil
+	return slices.DeleteFunc(slices.Clone(blocked), func(p processlog.BlockedEntry) bool { return unwritten[p.ID] }), nil
 }
 
 // Forget implements Store.
 func (s *Store) Forget(ctx context.Context, ended []processlog.Position) error {
-	if err := s.forgetPositions(ctx, s.writes(), slices.Clone(ended)); err != nil {
+	if err := s.forgetPositions(ctx, s.writePool(), slices.Clone(ended)); err != nil {
 		return s.withoutOrdering(fmt.Errorf("compensator: forget %d positions: %w", len(ended), err))
 	}
 	return nil
@@ -185,14 +185,14 @@ const (
 
 // forgetPositions deletes notes exactly as they were read. A note that was written again since has another epoch, and
 // stays.
-func (s *Store) forgetPositions(ctx context.Context, tx processlog.Tx, gone []processlog.Position) error {
-	slices.SortFunc(gone, comparePositions)
-	for chunk := range slices.Chunk(gone, 100) {
-		which := make([]string, len(chunk))
+func (s *Store) forgetPositions(ctx context.Context, tx processlog.Tx, endedPositions []processlog.Position) error {
+	slices.SortFunc(endedPositions, comparePositions)
+	for chunk := range slices.Chunk(endedPositions, 100) {
+		conditions := make([]string, len(chunk))
 		for i, position := range chunk {
-			which[i] = s.sql(forgetNote, "entry_id", position.ID.String(), "key", s.d.binary([]byte(position.Key)), "epoch", decimal(uint64(position.Epoch)))
+			conditions[i] = s.sql(forgetNote, "entry_id", position.ID.String(), "key", s.d.binary([]byte(position.Key)), "epoch", decimal(uint64(position.Epoch)))
 		}
-		if _, err := execCount(ctx, tx, s.sql(forgetNotes, "notes", strings.Join(which, " OR "))); err != nil {
+		if _, err := execCount(ctx, tx, s.sql(forgetNotes, "notes", strings.Join(conditions, " OR "))); err != nil {
 			return err
 		}
 	}

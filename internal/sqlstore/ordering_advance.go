@@ -18,65 +18,65 @@ const keysPerAdvance = 50
 
 // Advance implements Store. Advance may run before another process has written the note of a blocked entry, and then
 // misses that entry. So a process that has blocked an entry calls Advance afterwards.
-func (s *Store) Advance(ctx context.Context, businessType string, left []processlog.Position, dead bool) (next []processlog.ID, err error) {
-	var over leftOver
-	byKey := grouped.By(left, func(t processlog.Position) string { return t.Key })
+func (s *Store) Advance(ctx context.Context, businessType string, positions []processlog.Position, deadBlocks bool) (next []processlog.ID, err error) {
+	var leftovers leftOver
+	byKey := grouped.By(positions, func(t processlog.Position) string { return t.Key })
 	for keys := range slices.Chunk(byKey.Order, keysPerAdvance) {
-		var gone []processlog.Position
+		var endedPositions []processlog.Position
 		for _, key := range keys {
-			gone = append(gone, byKey.Groups[key]...)
+			endedPositions = append(endedPositions, byKey.Groups[key]...)
 		}
-		gone = slices.DeleteFunc(gone, func(t processlog.Position) bool { return t.ID.IsZero() })
-		some, err := s.advance(ctx, businessType, keys, gone, dead, &over)
-		next = append(next, some...)
+		endedPositions = slices.DeleteFunc(endedPositions, func(t processlog.Position) bool { return t.ID.IsZero() })
+		nextIDs, err := s.advance(ctx, businessType, keys, endedPositions, deadBlocks, &leftovers)
+		next = append(next, nextIDs...)
 		if err != nil {
 			return next, s.withoutOrdering(fmt.Errorf("compensator: advance %d keys: %w", len(byKey.Order), err))
 		}
 	}
-	if err := over.err(); err != nil {
+	if err := leftovers.err(); err != nil {
 		return next, fmt.Errorf("compensator: advance %d keys: %w", len(byKey.Order), err)
 	}
 	return next, nil
 }
 
-func (s *Store) advance(ctx context.Context, businessType string, keys []string, gone []processlog.Position, dead bool, over *leftOver) (next []processlog.ID, err error) {
-	firsts, err := s.readFirsts(ctx, businessType, keys, dead)
+func (s *Store) advance(ctx context.Context, businessType string, keys []string, endedPositions []processlog.Position, deadBlocks bool, leftovers *leftOver) (next []processlog.ID, err error) {
+	firsts, err := s.readFirsts(ctx, businessType, keys, deadBlocks)
 	if err != nil {
 		return nil, err
 	}
-	var blocked []fronting
-	var cluttered []string // keys that have leftover notes in front, except the notes in gone
+	var blocked []firstEntry
+	var cluttered []string // keys that have leftover notes in front, except the notes in endedPositions
 	for _, f := range firsts {
 		switch {
-		case f.waits:
+		case f.isWaiting:
 			blocked = append(blocked, f)
-		case f.ready:
+		case f.isReady:
 			next = append(next, f.ID)
 		}
-		if !f.front.IsZero() && f.front != f.ID && !slices.ContainsFunc(gone, func(t processlog.Position) bool { return t.ID == f.front && t.Key == f.Key }) {
+		if !f.front.IsZero() && f.front != f.ID && !slices.ContainsFunc(endedPositions, func(t processlog.Position) bool { return t.ID == f.front && t.Key == f.Key }) {
 			cluttered = append(cluttered, f.Key)
 		}
 	}
-	woken, err := s.wake(ctx, blocked, over)
+	woken, err := s.makeDue(ctx, blocked, leftovers)
 	next = append(next, woken...)
 	if err == nil {
-		err = s.clear(ctx, businessType, cluttered, dead)
+		err = s.clearNotes(ctx, businessType, cluttered, deadBlocks)
 	}
 	failpoint.Reach(failpoint.OrderingLeft)
 	return next, err
 }
 
-// fronting is the first unfinished entry of a key. Its ID is zero if the key has no unfinished entry.
-type fronting struct {
+// firstEntry is the first unfinished entry of a key. Its ID is zero if the key has no unfinished entry.
+type firstEntry struct {
 	processlog.Position
-	front   processlog.ID // entry id of the first note of the key
-	version uint64
-	ready   bool // the entry is due and has no lease
-	waits   bool // the entry is blocked and not due, and no entry of the key has a lease
+	front     processlog.ID // entry id of the first note of the key
+	version   uint64
+	isReady   bool // the entry is due and has no lease
+	isWaiting bool // the entry is blocked and not due, and no entry of the key has a lease
 }
 
 // firstOfKeys reads the first entry of each key, the entry id of its first note, and whether the entry is ready and
-// whether it waits. See fronting.
+// whether it waits. See firstEntry.
 //
 // A blocked first entry is not made due as long as another entry of its key runs. This happens if a late commit has put
 // an entry in front of a running one. If the first entry were made due now, it would only be blocked again. Leases of
@@ -90,10 +90,10 @@ const firstOfKeys = "SELECT f.n, f.first, f.front, l.version, CASE WHEN l.state+
 	" FROM ({keys}) k) f LEFT JOIN {log} l{by id} ON l.id=f.first LEFT JOIN {turns} p{by id} ON p.entry_id=f.first AND p.turn_key=f.turn_key{every row}"
 
 // readFirsts reads the first entry of each key.
-func (s *Store) readFirsts(ctx context.Context, businessType string, keys []string, dead bool) (firsts []fronting, err error) {
-	query := s.sql(firstOfKeys, "type", s.d.text(businessType), "counting", counting(dead), "first of k.turn_key", s.firstOf(businessType, "k.turn_key", dead), "keys", s.keyed(keys))
-	err = s.readLatest(ctx, func(from processlog.Tx) error {
-		rows, err := from.QueryContext(ctx, query)
+func (s *Store) readFirsts(ctx context.Context, businessType string, keys []string, deadBlocks bool) (firsts []firstEntry, err error) {
+	query := s.sql(firstOfKeys, "type", s.d.text(businessType), "counting", counting(deadBlocks), "first of k.turn_key", s.firstOf(businessType, "k.turn_key", deadBlocks), "keys", s.keyed(keys))
+	err = s.readLatest(ctx, func(readTx processlog.Tx) error {
+		rows, err := readTx.QueryContext(ctx, query)
 		if err != nil {
 			return err
 		}
@@ -101,8 +101,8 @@ func (s *Store) readFirsts(ctx context.Context, businessType string, keys []stri
 		for rows.Next() {
 			var n int
 			var first, front, version sql.NullInt64
-			var f fronting
-			if err := rows.Scan(&n, &first, &front, &version, &f.ready, &f.waits); err != nil {
+			var f firstEntry
+			if err := rows.Scan(&n, &first, &front, &version, &f.isReady, &f.isWaiting); err != nil {
 				return err
 			}
 			f.Position = processlog.Position{BusinessType: businessType, Key: keys[n], ID: processlog.RowID(uint64(first.Int64))}
@@ -114,28 +114,28 @@ func (s *Store) readFirsts(ctx context.Context, businessType string, keys []stri
 	return firsts, err
 }
 
-// frontNotes is how many notes of a key clear reads at once.
+// frontNotes is how many notes of a key clearNotes reads at once.
 const frontNotes = 100
 
-// clear deletes the notes of finished entries at the front of each key, up to the first note of an unfinished entry.
+// clearNotes deletes the notes of finished entries at the front of each key, up to the first note of an unfinished entry.
 // Such notes are left behind if no process has seen the cancellation of an entry, or if a process was killed.
-func (s *Store) clear(ctx context.Context, businessType string, keys []string, dead bool) error {
+func (s *Store) clearNotes(ctx context.Context, businessType string, keys []string, deadBlocks bool) error {
 	for _, key := range keys {
-		for more := true; more; {
-			notes, err := s.readNotes(ctx, businessType, key, dead)
+		for hasMore := true; hasMore; {
+			notes, err := s.readNotes(ctx, businessType, key, deadBlocks)
 			if err != nil {
 				return err
 			}
-			n := slices.IndexFunc(notes, func(f note) bool { return f.counts })
-			more = n < 0 && len(notes) == frontNotes
+			n := slices.IndexFunc(notes, func(f note) bool { return f.isUnfinished })
+			hasMore = n < 0 && len(notes) == frontNotes
 			if n < 0 {
 				n = len(notes)
 			}
-			gone := make([]processlog.Position, n)
-			for i := range gone {
-				gone[i] = notes[i].Position
+			endedPositions := make([]processlog.Position, n)
+			for i := range endedPositions {
+				endedPositions[i] = notes[i].Position
 			}
-			if err := s.forgetPositions(ctx, s.writes(), gone); err != nil {
+			if err := s.forgetPositions(ctx, s.writePool(), endedPositions); err != nil {
 				return err
 			}
 		}
@@ -146,7 +146,7 @@ func (s *Store) clear(ctx context.Context, businessType string, keys []string, d
 // note is a row of the _turns table as it was read.
 type note struct {
 	processlog.Position
-	counts bool // whether the entry is unfinished
+	isUnfinished bool // whether the entry is unfinished
 }
 
 const frontOfKey = "SELECT t.entry_id, t.epoch, CASE WHEN l.state+0 IN ({counting}) THEN 1 ELSE 0 END" +
@@ -154,10 +154,10 @@ const frontOfKey = "SELECT t.entry_id, t.epoch, CASE WHEN l.state+0 IN ({countin
 	" WHERE t.business_type={type} AND t.turn_key={key} ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}"
 
 // readNotes reads the notes at the front of a key.
-func (s *Store) readNotes(ctx context.Context, businessType, key string, dead bool) (notes []note, err error) {
-	query := s.sql(frontOfKey, "counting", counting(dead), "type", s.d.text(businessType), "key", s.d.binary([]byte(key)), "limit", strconv.Itoa(frontNotes))
-	err = s.readLatest(ctx, func(from processlog.Tx) error {
-		rows, err := from.QueryContext(ctx, query)
+func (s *Store) readNotes(ctx context.Context, businessType, key string, deadBlocks bool) (notes []note, err error) {
+	query := s.sql(frontOfKey, "counting", counting(deadBlocks), "type", s.d.text(businessType), "key", s.d.binary([]byte(key)), "limit", strconv.Itoa(frontNotes))
+	err = s.readLatest(ctx, func(readTx processlog.Tx) error {
+		rows, err := readTx.QueryContext(ctx, query)
 		if err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (s *Store) readNotes(ctx context.Context, businessType, key string, dead bo
 		for rows.Next() {
 			var id uint64
 			n := note{Position: processlog.Position{BusinessType: businessType, Key: key}}
-			if err := rows.Scan(&id, &n.Epoch, &n.counts); err != nil {
+			if err := rows.Scan(&id, &n.Epoch, &n.isUnfinished); err != nil {
 				return err
 			}
 			n.ID = processlog.RowID(id)
@@ -179,8 +179,8 @@ func (s *Store) readNotes(ctx context.Context, businessType, key string, dead bo
 const wakeRows = "UPDATE {log}{by id} SET version=version+1, next_at={now}, updated_at={stamp}" +
 	" WHERE id IN ({ids}) AND version={version} AND lease_until=0 AND state+0 IN (0,-1,-3)"
 
-// wake makes blocked entries due if they still have the version that was read.
-func (s *Store) wake(ctx context.Context, blocked []fronting, left *leftOver) ([]processlog.ID, error) {
+// makeDue makes blocked entries due if they still have the version that was read.
+func (s *Store) makeDue(ctx context.Context, blocked []firstEntry, leftovers *leftOver) ([]processlog.ID, error) {
 	if len(blocked) == 0 {
 		return nil, nil
 	}
@@ -193,11 +193,11 @@ func (s *Store) wake(ctx context.Context, blocked []fronting, left *leftOver) ([
 		return s.sql(wakeRows, "ids", idList(ids), "version", version)
 	})
 	notWoken := busy
-	var refused *processlog.RefusedError
-	if errors.As(err, &refused) {
-		for _, r := range refused.Refusals {
+	var refusedErr *processlog.RefusedError
+	if errors.As(err, &refusedErr) {
+		for _, r := range refusedErr.Refusals {
 			notWoken = append(notWoken, r.ID)
 		}
 	}
-	return without(ids, notWoken), left.take(nil, err) // An entry that is locked now is made due by the next process that calls Advance.
+	return without(ids, notWoken), leftovers.addResult(nil, err) // An entry that is locked now is made due by the next process that calls Advance.
 }

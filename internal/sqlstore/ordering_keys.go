@@ -22,11 +22,11 @@ const blockedEntries = "SELECT o.entry_id FROM {turns} o{by id} {then join} {log
 	" WHERE o.entry_id IN ({ids}) AND o.business_type={type} AND o.entry_id<>{first of o.turn_key}{every row}"
 
 // Blocked implements Store.
-func (s *Store) Blocked(ctx context.Context, businessType string, ids []processlog.ID, dead bool) (blocked []processlog.ID, err error) {
+func (s *Store) Blocked(ctx context.Context, businessType string, ids []processlog.ID, deadBlocks bool) (blocked []processlog.ID, err error) {
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
-		query := s.sql(blockedEntries, "ids", idList(chunk), "type", s.d.text(businessType), "first of o.turn_key", s.firstOf(businessType, "o.turn_key", dead))
-		err := s.readLatest(ctx, func(from processlog.Tx) error {
-			found, err := queryIDs(ctx, from, query)
+		query := s.sql(blockedEntries, "ids", idList(chunk), "type", s.d.text(businessType), "first of o.turn_key", s.firstOf(businessType, "o.turn_key", deadBlocks))
+		err := s.readLatest(ctx, func(readTx processlog.Tx) error {
+			found, err := queryIDs(ctx, readTx, query)
 			blocked = append(blocked, found...)
 			return err
 		})
@@ -45,10 +45,10 @@ const blockedBy = "SELECT {first of o.turn_key} FROM {turns} o{by id} {then join
 
 // BlockedBy implements Operations. An entry may have notes under several keys, if the type's Serial has returned
 // different keys for it.
-func (s *Store) BlockedBy(ctx context.Context, businessType string, id processlog.ID, dead bool) (by processlog.ID, err error) {
-	query := s.sql(blockedBy, "first of o.turn_key", s.firstOf(businessType, "o.turn_key", dead), "entry_id", id.String(), "type", s.d.text(businessType))
-	err = s.readLatest(ctx, func(from processlog.Tx) error {
-		firsts, err := queryFirsts(ctx, from, query)
+func (s *Store) BlockedBy(ctx context.Context, businessType string, id processlog.ID, deadBlocks bool) (by processlog.ID, err error) {
+	query := s.sql(blockedBy, "first of o.turn_key", s.firstOf(businessType, "o.turn_key", deadBlocks), "entry_id", id.String(), "type", s.d.text(businessType))
+	err = s.readLatest(ctx, func(readTx processlog.Tx) error {
+		firsts, err := queryFirsts(ctx, readTx, query)
 		for _, first := range firsts {
 			if first != id {
 				by = first
@@ -66,8 +66,8 @@ func (s *Store) BlockedBy(ctx context.Context, businessType string, id processlo
 }
 
 // queryFirsts reads the first entry of each key. It leaves out keys without an unfinished entry.
-func queryFirsts(ctx context.Context, from processlog.Tx, query string) (firsts []processlog.ID, err error) {
-	rows, err := from.QueryContext(ctx, query)
+func queryFirsts(ctx context.Context, readTx processlog.Tx, query string) (firsts []processlog.ID, err error) {
+	rows, err := readTx.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -88,16 +88,16 @@ const dueFirsts = "SELECT l.id FROM (SELECT {first of k.turn_key} AS first FROM 
 	" WHERE l.next_at<={now} AND l.lease_until<={now} AND l.state+0 IN (0,-1,-3){every row}"
 
 // Fronts implements Store.
-func (s *Store) Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []processlog.ID, last string, err error) {
-	err = s.readLatest(ctx, func(from processlog.Tx) error {
-		keys, more, err := s.keysAfter(ctx, from, businessType, after, limit)
+func (s *Store) Fronts(ctx context.Context, businessType, after string, limit int, deadBlocks bool) (ids []processlog.ID, last string, err error) {
+	err = s.readLatest(ctx, func(readTx processlog.Tx) error {
+		keys, more, err := s.keysAfter(ctx, readTx, businessType, after, limit)
 		if err != nil || len(keys) == 0 {
 			return err
 		}
 		if more {
 			last = keys[len(keys)-1]
 		}
-		ids, err = queryIDs(ctx, from, s.sql(dueFirsts, "first of k.turn_key", s.firstOf(businessType, "k.turn_key", dead), "keys", s.keyed(keys)))
+		ids, err = queryIDs(ctx, readTx, s.sql(dueFirsts, "first of k.turn_key", s.firstOf(businessType, "k.turn_key", deadBlocks), "keys", s.keyed(keys)))
 		return err
 	})
 	if err != nil {
@@ -116,9 +116,9 @@ const nextKeys = "SELECT t.turn_key FROM {turns} t{by k_line} WHERE t.business_t
 // keysAfter reads the next keys of a type, up to limit, and reports whether more may follow. No SQL that all servers
 // understand jumps from key to key. So each statement reads up to keyNotes notes, and the next one begins after the
 // last key that was read. Many keys with few entries take few statements. A key with many entries takes one statement.
-func (s *Store) keysAfter(ctx context.Context, from processlog.Tx, businessType, after string, limit int) (keys []string, more bool, err error) {
+func (s *Store) keysAfter(ctx context.Context, readTx processlog.Tx, businessType, after string, limit int) (keys []string, more bool, err error) {
 	for range keyStatements {
-		notes, err := queryKeys(ctx, from, s.sql(nextKeys, "type", s.d.text(businessType), "after", s.d.binary([]byte(after)), "limit", strconv.Itoa(keyNotes)))
+		notes, err := queryKeys(ctx, readTx, s.sql(nextKeys, "type", s.d.text(businessType), "after", s.d.binary([]byte(after)), "limit", strconv.Itoa(keyNotes)))
 		if err != nil {
 			return nil, false, err
 		}
@@ -135,8 +135,8 @@ func (s *Store) keysAfter(ctx context.Context, from processlog.Tx, businessType,
 	return keys, true, nil
 }
 
-func queryKeys(ctx context.Context, from processlog.Tx, query string) (keys []string, err error) {
-	rows, err := from.QueryContext(ctx, query)
+func queryKeys(ctx context.Context, readTx processlog.Tx, query string) (keys []string, err error) {
+	rows, err := readTx.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -155,13 +155,13 @@ const firstsAndNotes = "SELECT k.turn_key, {first of k.turn_key}, 0, 0 FROM ({ke
 	" UNION ALL SELECT t.turn_key, t.entry_id, t.epoch, 1 FROM {turns} t{by id} WHERE t.business_type={type} AND t.entry_id IN ({ids}){every row}"
 
 // Firsts implements Store. It takes no lock.
-func (s *Store) Firsts(ctx context.Context, businessType string, positions []processlog.Position, dead bool) (map[string]processlog.KeyState, error) {
-	asked := askedOf(positions)
-	for keys := range slices.Chunk(asked.keys, keysPerStatement) {
-		query := s.sql(firstsAndNotes, "first of k.turn_key", s.firstOf(businessType, "k.turn_key", dead), "keys", s.keyed(keys),
-			"type", s.d.text(businessType), "ids", idList(asked.idsOf(keys)))
-		err := s.readLatest(ctx, func(from processlog.Tx) error {
-			rows, err := from.QueryContext(ctx, query)
+func (s *Store) Firsts(ctx context.Context, businessType string, positions []processlog.Position, deadBlocks bool) (map[string]processlog.KeyState, error) {
+	lookup := keyQueryOf(positions)
+	for keys := range slices.Chunk(lookup.keys, keysPerStatement) {
+		query := s.sql(firstsAndNotes, "first of k.turn_key", s.firstOf(businessType, "k.turn_key", deadBlocks), "keys", s.keyed(keys),
+			"type", s.d.text(businessType), "ids", idList(lookup.idsOf(keys)))
+		err := s.readLatest(ctx, func(readTx processlog.Tx) error {
+			rows, err := readTx.QueryContext(ctx, query)
 			if err != nil {
 				return err
 			}
@@ -174,8 +174,8 @@ func (s *Store) Firsts(ctx context.Context, businessType string, positions []pro
 				if err := rows.Scan(&key, &id, &epoch, &note); err != nil {
 					return err
 				}
-				if keyState, found := asked.keyStates[string(key)]; found && note {
-					asked.sees(string(key), processlog.Member{ID: processlog.RowID(uint64(id.Int64)), Epoch: epoch})
+				if keyState, found := lookup.keyStates[string(key)]; found && note {
+					lookup.countMatch(string(key), processlog.Member{ID: processlog.RowID(uint64(id.Int64)), Epoch: epoch})
 				} else if found && id.Valid {
 					keyState.First = processlog.RowID(uint64(id.Int64))
 				}
@@ -183,29 +183,29 @@ func (s *Store) Firsts(ctx context.Context, businessType string, positions []pro
 			return rows.Err()
 		})
 		if err != nil {
-			return nil, s.withoutOrdering(fmt.Errorf("compensator: read the first entries of %d keys: %w", len(asked.keys), err))
+			return nil, s.withoutOrdering(fmt.Errorf("compensator: read the first entries of %d keys: %w", len(lookup.keys), err))
 		}
 	}
-	return asked.answer(), nil
+	return lookup.results(), nil
 }
 
-// asked collects the states of the keys of some positions.
-type asked struct {
+// keyQuery collects the states of the keys of some positions.
+type keyQuery struct {
 	keys      []string // ascending, without duplicates
 	byKey     map[string][]processlog.Position
 	keyStates map[string]*processlog.KeyState
 }
 
-func askedOf(positions []processlog.Position) asked {
+func keyQueryOf(positions []processlog.Position) keyQuery {
 	byKey := grouped.By(positions, func(t processlog.Position) string { return t.Key })
-	a := asked{keys: slices.Sorted(slices.Values(byKey.Order)), byKey: byKey.Groups, keyStates: make(map[string]*processlog.KeyState, len(byKey.Order))}
+	a := keyQuery{keys: slices.Sorted(slices.Values(byKey.Order)), byKey: byKey.Groups, keyStates: make(map[string]*processlog.KeyState, len(byKey.Order))}
 	for _, key := range a.keys {
 		a.keyStates[key] = new(processlog.KeyState)
 	}
 	return a
 }
 
-func (a *asked) idsOf(keys []string) (ids []processlog.ID) {
+func (a *keyQuery) idsOf(keys []string) (ids []processlog.ID) {
 	for _, key := range keys {
 		for _, position := range a.byKey[key] {
 			ids = append(ids, position.ID)
@@ -214,8 +214,8 @@ func (a *asked) idsOf(keys []string) (ids []processlog.ID) {
 	return ids
 }
 
-// sees counts the asked positions that match a stored note. The count is Known of their key.
-func (a *asked) sees(key string, note processlog.Member) {
+// countMatch adds to Known of a key the number of its positions that match a stored note.
+func (a *keyQuery) countMatch(key string, note processlog.Member) {
 	for _, position := range a.byKey[key] {
 		if position.ID == note.ID && position.Epoch == note.Epoch {
 			a.keyStates[key].Known++
@@ -223,7 +223,7 @@ func (a *asked) sees(key string, note processlog.Member) {
 	}
 }
 
-func (a *asked) answer() map[string]processlog.KeyState {
+func (a *keyQuery) results() map[string]processlog.KeyState {
 	keyStates := make(map[string]processlog.KeyState, len(a.keyStates))
 	for key, keyState := range a.keyStates {
 		keyStates[key] = *keyState
@@ -239,24 +239,24 @@ const noPositions = "SELECT place FROM {turns} WHERE 1=0" // Fails if the table 
 
 // KeyStates implements Store. It takes no lock. Each claim commits its leases before it calls KeyStates, so of two
 // claims at the same time at least one sees the lease of the other.
-func (s *Store) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, dead bool) (map[string]processlog.KeyState, error) {
+func (s *Store) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, deadBlocks bool) (map[string]processlog.KeyState, error) {
 	if len(positions) == 0 {
 		_, err := queryIDs(ctx, s.pool(), s.sql(noPositions))
 		return nil, s.withoutOrdering(err)
 	}
-	asked := askedOf(positions)
-	for keys := asked.keys; len(keys) > 0; {
-		read, err := s.readKeyStates(ctx, businessType, keys[:min(len(keys), processlog.MaxRows)], token, dead, &asked)
+	lookup := keyQueryOf(positions)
+	for keys := lookup.keys; len(keys) > 0; {
+		readCount, err := s.readKeyStates(ctx, businessType, keys[:min(len(keys), processlog.MaxRows)], token, deadBlocks, &lookup)
 		if err != nil {
-			return nil, s.withoutOrdering(fmt.Errorf("compensator: read the entries of %d keys: %w", len(asked.keys), err))
+			return nil, s.withoutOrdering(fmt.Errorf("compensator: read the entries of %d keys: %w", len(lookup.keys), err))
 		}
-		keys = keys[read:]
+		keys = keys[readCount:]
 	}
-	return asked.answer(), nil
+	return lookup.results(), nil
 }
 
-// standing is an unfinished entry, as KeyStates reads it.
-type standing struct {
+// unfinishedEntry is an unfinished entry, as KeyStates reads it.
+type unfinishedEntry struct {
 	key string
 	processlog.Member
 	claim int
@@ -275,27 +275,27 @@ const membersOfKeys = "SELECT t.turn_key, t.entry_id, t.epoch, CASE WHEN l.lease
 
 // readKeyStates reads as many of the keys as one statement can read completely, and at least one. It returns the number
 // of keys that it read.
-func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []string, token processlog.Token, dead bool, asked *asked) (int, error) {
+func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []string, token processlog.Token, deadBlocks bool, lookup *keyQuery) (int, error) {
 	list := make([]string, len(keys))
 	for i, key := range keys {
 		list[i] = s.d.binary([]byte(key))
 	}
-	rows, err := s.readStanding(ctx, s.sql(membersOfKeys, "token", s.d.binary(token[:]), "type", s.d.text(businessType), "keys", strings.Join(list, ","),
-		"counting", counting(dead), "limit", strconv.Itoa(keyStatesRead)))
+	rows, err := s.readUnfinished(ctx, s.sql(membersOfKeys, "token", s.d.binary(token[:]), "type", s.d.text(businessType), "keys", strings.Join(list, ","),
+		"counting", counting(deadBlocks), "limit", strconv.Itoa(keyStatesRead)))
 	if err != nil {
 		return 0, err
 	}
-	read := len(keys)
+	readCount := len(keys)
 	if len(rows) == keyStatesRead { // The last key may have more entries than were read.
 		last := rows[len(rows)-1].key
-		if read = slices.Index(keys, last); read == 0 {
-			rows, err = s.readLong(ctx, businessType, last, token, dead)
-			read = 1
+		if readCount = slices.Index(keys, last); readCount == 0 {
+			rows, err = s.readLongKey(ctx, businessType, last, token, deadBlocks)
+			readCount = 1
 		}
-		rows = slices.DeleteFunc(rows, func(r standing) bool { return !slices.Contains(keys[:read], r.key) })
+		rows = slices.DeleteFunc(rows, func(r unfinishedEntry) bool { return !slices.Contains(keys[:readCount], r.key) })
 	}
-	asked.take(rows)
-	return read, err
+	lookup.fillStates(rows)
+	return readCount, err
 }
 
 // membersOfKey reads the first members of one key, and one summary row for the claims on all members. The summary row
@@ -307,15 +307,15 @@ const membersOfKey = "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 A
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}){every row}"
 
-// readLong reads one key that has more entries than one statement of KeyStates reads.
-func (s *Store) readLong(ctx context.Context, businessType, key string, token processlog.Token, dead bool) ([]standing, error) {
-	return s.readStanding(ctx, s.sql(membersOfKey, "token", s.d.binary(token[:]), "type", s.d.text(businessType), "key", s.d.binary([]byte(key)),
-		"counting", counting(dead), "limit", strconv.Itoa(processlog.MaxMembers)))
+// readLongKey reads one key that has more entries than one statement of KeyStates reads.
+func (s *Store) readLongKey(ctx context.Context, businessType, key string, token processlog.Token, deadBlocks bool) ([]unfinishedEntry, error) {
+	return s.readUnfinished(ctx, s.sql(membersOfKey, "token", s.d.binary(token[:]), "type", s.d.text(businessType), "key", s.d.binary([]byte(key)),
+		"counting", counting(deadBlocks), "limit", strconv.Itoa(processlog.MaxMembers)))
 }
 
-func (s *Store) readStanding(ctx context.Context, query string) (found []standing, err error) {
-	err = s.readLatest(ctx, func(from processlog.Tx) error {
-		rows, err := from.QueryContext(ctx, query)
+func (s *Store) readUnfinished(ctx context.Context, query string) (found []unfinishedEntry, err error) {
+	err = s.readLatest(ctx, func(readTx processlog.Tx) error {
+		rows, err := readTx.QueryContext(ctx, query)
 		if err != nil {
 			return err
 		}
@@ -323,7 +323,7 @@ func (s *Store) readStanding(ctx context.Context, query string) (found []standin
 		for rows.Next() {
 			var key []byte
 			var id uint64
-			var r standing
+			var r unfinishedEntry
 			if err := rows.Scan(&key, &id, &r.Epoch, &r.claim); err != nil {
 				return err
 			}
@@ -335,9 +335,9 @@ func (s *Store) readStanding(ctx context.Context, query string) (found []standin
 	return found, err
 }
 
-// take fills the key states from rows, which are in order. A row without an id says only how the key's entries are
+// fillStates fills the key states from rows, which are in order. A row without an id says only how the key's entries are
 // claimed. If another process has claimed any entry of a key, Members stays empty.
-func (a *asked) take(rows []standing) {
+func (a *keyQuery) fillStates(rows []unfinishedEntry) {
 	untold := make(map[string]bool)
 	for _, r := range rows {
 		keyState := a.keyStates[r.key]
@@ -352,7 +352,7 @@ func (a *asked) take(rows []standing) {
 		if len(keyState.Members) < processlog.MaxMembers {
 			keyState.Members = append(keyState.Members, r.Member)
 		}
-		a.sees(r.key, r.Member)
+		a.countMatch(r.key, r.Member)
 	}
 	for key, is := range untold {
 		if is {

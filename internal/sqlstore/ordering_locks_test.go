@@ -31,7 +31,7 @@ func TestPositionsAreWrittenInOneOrder(t *testing.T) {
 	} {
 		var sent sentTo
 		s := newStore(mysqlDialect("8.4.0"), tableName{base: DefaultTable}, nil)
-		s.own = sql.OpenDB(&sent)
+		s.ownPool = sql.OpenDB(&sent)
 		require.NoError(t, test.write(s), name)
 		require.Len(t, sent.statements, 1, name)
 		var ids []string
@@ -39,7 +39,7 @@ func TestPositionsAreWrittenInOneOrder(t *testing.T) {
 			ids = append(ids, found[1])
 		}
 		require.Equal(t, want, ids, name)
-		require.NoError(t, s.own.Close())
+		require.NoError(t, s.ownPool.Close())
 	}
 }
 

@@ -28,9 +28,9 @@ func openOwn(users *txwatch.Connector, opened *atomic.Int64, set setUp) *sql.DB 
 
 type ownConnector struct {
 	driver.Connector
-	users  *txwatch.Connector
-	opened *atomic.Int64
-	setUp  setUp
+	users           *txwatch.Connector
+	connectionCount *atomic.Int64
+	setUp           setUp
 }
 
 // Connect opens a connection and sets up its session.
@@ -39,21 +39,21 @@ func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := &ownConn{Conn: conn, users: c.users, opened: time.Now()}
-	if err := c.setUp(ctx, own); err != nil {
+	ownedConn := &ownConn{Conn: conn, users: c.users, openedAt: time.Now()}
+	if err := c.setUp(ctx, ownedConn); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("compensator: set up a connection: %w", err)
 	}
-	c.opened.Add(1)
-	return own, nil
+	c.connectionCount.Add(1)
+	return ownedConn, nil
 }
 
 // ownConn is a connection of the library's own pool. It lives about as long as the user's connections. So both lead to
 // the same server, even if their host name or proxy later leads to another server.
 type ownConn struct {
 	driver.Conn
-	users  *txwatch.Connector
-	opened time.Time
+	users    *txwatch.Connector
+	openedAt time.Time
 }
 
 const (
@@ -68,12 +68,12 @@ const (
 // ConnMaxLifetime, so outlived looks at the age of the user's connections instead. If the user's pool has no open
 // connection, c lives for ownLife at most.
 func (c *ownConn) outlived() bool {
-	age := time.Since(c.opened)
+	age := time.Since(c.openedAt)
 	if age < ownLeast {
 		return false
 	}
 	oldest, open := c.users.Oldest()
-	return c.opened.Before(oldest) || !open && age > ownLife
+	return c.openedAt.Before(oldest) || !open && age > ownLife
 }
 
 // ResetSession implements driver.SessionResetter. The pool calls it before it hands the connection out.

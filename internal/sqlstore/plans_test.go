@@ -189,11 +189,11 @@ var protocol = []struct {
 		return err
 	}},
 	{"requeue of many", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
-		seen, err := s.Versions(ctx, idRange(101, 450))
+		seenVersions, err := s.Versions(ctx, idRange(101, 450))
 		if err != nil {
 			return err
 		}
-		_, err = s.RequeueAll(ctx, seen, processlog.Change{Action: processlog.ActionRequeue, Delay: time.Hour, Actor: "ann", Reason: "because"})
+		_, err = s.RequeueAll(ctx, seenVersions, processlog.Change{Action: processlog.ActionRequeue, Delay: time.Hour, Actor: "ann", Reason: "because"})
 		return err
 	}},
 	{"erasure", []string{"PRIMARY", "uk_idempotent_id"}, func(ctx context.Context, s *Store) error {
@@ -311,10 +311,10 @@ func (b *logbook) plansHold(table string) {
 		statements := b.written(func(ctx context.Context, s *Store) { require.NoError(b.t, step.work(ctx, s), step.name) })
 		for _, statement := range statements {
 			for _, plan := range b.explain(statement) {
-				what := fmt.Sprintf("%s log, %s: %+v of %.300s", table, step.name, plan, statement)
-				assert.NotContains(b.t, plan.extra, "filesort", what)
+				problem := fmt.Sprintf("%s log, %s: %+v of %.300s", table, step.name, plan, statement)
+				assert.NotContains(b.t, plan.extra, "filesort", problem)
 				if plan.table == DefaultTable {
-					plan.holds(b.t, statement, step.keys, rows, what)
+					plan.holds(b.t, statement, step.keys, rows, problem)
 				}
 			}
 		}
@@ -324,18 +324,18 @@ func (b *logbook) plansHold(table string) {
 // The method holds checks how a statement finds its rows. A server may read a whole log that is about as short as the
 // list of ids. A statement that waits for locked rows must read only its own rows, because other transactions may have
 // locked the rest.
-func (p planStep) holds(t *testing.T, statement string, keys []string, rows int, what string) {
+func (p planStep) holds(t *testing.T, statement string, keys []string, rows int, problem string) {
 	t.Helper()
 	switch {
 	case rows == 0:
 	case waits(statement):
-		assert.Contains(t, []string{"PRIMARY", "uk_idempotent_id"}, p.key, what)
-		assert.Contains(t, []string{"range", "const"}, p.kind, what)
+		assert.Contains(t, []string{"PRIMARY", "uk_idempotent_id"}, p.key, problem)
+		assert.Contains(t, []string{"range", "const"}, p.kind, problem)
 	case rows >= 10_000:
-		assert.Contains(t, keys, p.key, what)
-		assert.NotContains(t, []string{"ALL", "index"}, p.kind, what)
+		assert.Contains(t, keys, p.key, problem)
+		assert.NotContains(t, []string{"ALL", "index"}, p.kind, problem)
 	case rows >= 1000:
-		assert.Contains(t, append(keys, ""), p.key, what)
+		assert.Contains(t, append(keys, ""), p.key, problem)
 	}
 }
 

@@ -13,13 +13,13 @@ import (
 const requeueStep = 200
 
 // RequeueAll implements Store. It sends three statements per 200 entries, in one transaction.
-func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
-	return s.changeSeen(ctx, seen, ch, s.apply)
+func (s *Store) RequeueAll(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
+	return s.changeSeen(ctx, seenVersions, ch, s.apply)
 }
 
 // ChangeAll implements Operations. If it closes cases, it sends one statement more than RequeueAll.
-func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
-	return s.changeSeen(ctx, seen, ch, func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
+func (s *Store) ChangeAll(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
+	return s.changeSeen(ctx, seenVersions, ch, func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 		if err := s.apply(ctx, tx, ch, rows); err != nil {
 			return err
 		}
@@ -30,35 +30,35 @@ func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, ch pro
 // applying is the type of functions that write the result of a Change into locked rows.
 type applying func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error
 
-func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, ch processlog.Change, apply applying) ([]processlog.Changed, error) {
-	places := make([]int, len(seen))
+func (s *Store) changeSeen(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, apply applying) ([]processlog.Changed, error) {
+	places := make([]int, len(seenVersions))
 	for i := range places {
 		places[i] = i
 	}
 	// All code locks rows in id order, so that no two transactions deadlock (G14, producers are not harmed).
-	slices.SortFunc(places, func(a, b int) int { return seen[a].ID.Compare(seen[b].ID) })
+	slices.SortFunc(places, func(a, b int) int { return seenVersions[a].ID.Compare(seenVersions[b].ID) })
 	var answers []processlog.Changed
 	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
-		answers = make([]processlog.Changed, len(seen))
+		answers = make([]processlog.Changed, len(seenVersions))
 		for chunk := range slices.Chunk(places, requeueStep) {
-			if err := s.changeChunk(ctx, tx, seen, ch, apply, chunk, answers); err != nil {
+			if err := s.changeChunk(ctx, tx, seenVersions, ch, apply, chunk, answers); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("compensator: %s %d entries: %w", ch.Action, len(seen), err)
+		return nil, fmt.Errorf("compensator: %s %d entries: %w", ch.Action, len(seenVersions), err)
 	}
 	return answers, nil
 }
 
 // changeChunk changes the entries at places, and fills in their answers.
-func (s *Store) changeChunk(ctx context.Context, tx processlog.Tx, seen []processlog.Version, ch processlog.Change, apply applying, places []int, answers []processlog.Changed) error {
+func (s *Store) changeChunk(ctx context.Context, tx processlog.Tx, seenVersions []processlog.Version, ch processlog.Change, apply applying, places []int, answers []processlog.Changed) error {
 	ids := make([]processlog.ID, len(places))
 	place := make(map[processlog.ID]int, len(places))
 	for n, i := range places {
-		ids[n], place[seen[i].ID] = seen[i].ID, i
+		ids[n], place[seenVersions[i].ID] = seenVersions[i].ID, i
 	}
 	rows, err := s.lockSeen(ctx, tx, ids)
 	if err != nil {
@@ -66,13 +66,13 @@ func (s *Store) changeChunk(ctx context.Context, tx processlog.Tx, seen []proces
 	}
 	var changes []changedRow
 	var read []processlog.ID
-	for _, before := range rows {
-		i := place[before.ID]
-		after, err := ch.AfterSeen(before, seen[i])
-		answers[i] = processlog.Changed{Before: before, Err: err}
-		read = append(read, before.ID)
-		if err == nil && after.Version != before.Version {
-			changes = append(changes, changedRow{before, after})
+	for _, oldRow := range rows {
+		i := place[oldRow.ID]
+		newRow, err := ch.AfterSeen(oldRow, seenVersions[i])
+		answers[i] = processlog.Changed{Before: oldRow, Err: err}
+		read = append(read, oldRow.ID)
+		if err == nil && newRow.Version != oldRow.Version {
+			changes = append(changes, changedRow{oldRow, newRow})
 		}
 	}
 	unread := without(ids, read)

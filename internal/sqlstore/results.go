@@ -67,8 +67,8 @@ func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row
 	found := make([]processlog.Row, 0, len(ids))
 	columns := s.d.columns("CASE WHEN state+0 IN (0,-1,-3) THEN "+s.d.binary(nil)+" ELSE content END") + ", result_epoch, result"
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
-		err := s.readLatest(ctx, func(from processlog.Tx) error {
-			rows, err := from.QueryContext(ctx, s.sql(readEnds, "columns and result", columns, "ids", idList(chunk)))
+		err := s.readLatest(ctx, func(readTx processlog.Tx) error {
+			rows, err := readTx.QueryContext(ctx, s.sql(readEnds, "columns and result", columns, "ids", idList(chunk)))
 			if err == nil {
 				found, err = scanEnds(rows, found)
 			}
@@ -86,7 +86,7 @@ func scanEnds(rows *sql.Rows, found []processlog.Row) ([]processlog.Row, error) 
 	defer rows.Close()
 	scan := newRowScanner()
 	var epoch sql.NullInt64 // of the result. Some drivers return an empty result as nil, so only the epoch says whether there is one
-	scan.into = append(scan.into, &epoch, &scan.Result)
+	scan.destinations = append(scan.destinations, &epoch, &scan.Result)
 	for rows.Next() {
 		row, err := scan.row(rows)
 		if err != nil {

@@ -47,7 +47,7 @@ func (s *Store) queryRows(ctx context.Context, tx processlog.Tx, n int, query st
 	return found, rows.Err()
 }
 
-// read runs a query in the pool. The method ended adds a time limit to the query.
+// read runs a query in the pool. withTimeLimit adds a time limit to the query.
 func (s *Store) read(ctx context.Context, query string) (*sql.Rows, error) {
 	return s.readIn(ctx, nil, query)
 }
@@ -57,20 +57,20 @@ func (s *Store) readIn(ctx context.Context, tx processlog.Tx, query string) (*sq
 	if tx == nil {
 		tx = s.pool()
 	}
-	return tx.QueryContext(ctx, s.ended(ctx, query))
+	return tx.QueryContext(ctx, s.withTimeLimit(ctx, query))
 }
 
-// ended limits a SELECT so that the server itself ends it within a second after the deadline of ctx. A driver only
+// withTimeLimit limits a SELECT so that the server itself ends it within a second after the deadline of ctx. A driver only
 // closes its connection at the deadline, and the server would go on reading. The limit of a statement replaces the
-// limit of its session. So ended adds no limit if the session has a stricter one.
-func (s *Store) ended(ctx context.Context, query string) string {
+// limit of its session. So withTimeLimit adds no limit if the session has a stricter one.
+func (s *Store) withTimeLimit(ctx context.Context, query string) string {
 	deadline, bounded := ctx.Deadline()
-	left := time.Until(deadline)
-	if !bounded || left > time.Hour || s.d.ended == nil {
+	untilDeadline := time.Until(deadline)
+	if !bounded || untilDeadline > time.Hour || s.d.ended == nil {
 		return query
 	}
-	seconds := max(1, int(math.Ceil(left.Seconds())))
-	if s.bound > 0 && s.bound <= time.Duration(seconds)*time.Second {
+	seconds := max(1, int(math.Ceil(untilDeadline.Seconds())))
+	if s.selectLimit > 0 && s.selectLimit <= time.Duration(seconds)*time.Second {
 		return query
 	}
 	return s.d.ended(seconds, query)
@@ -80,24 +80,24 @@ func (s *Store) ended(ctx context.Context, query string) string {
 // are int64, because database/sql formats and parses every other size.
 type rowScanner struct {
 	processlog.Row
-	id                                      uint64
-	headers, token                          sql.RawBytes
-	state, failed, most, undone, deliveries int64
-	epoch                                   int64
-	next, created, updated, leased, now     int64
-	into                                    []any
+	id                                                            uint64
+	headers, token                                                sql.RawBytes
+	state, processCount, maxAttempts, compensateCount, deliveries int64
+	epoch                                                         int64
+	nextAt, created, updated, leased, readAt                      int64
+	destinations                                                  []any
 }
 
 func newRowScanner() *rowScanner {
 	v := new(rowScanner)
-	v.into = []any{&v.id, (*string)(&v.IdempotencyKey), &v.BusinessType, &v.BatchID, &v.BusinessID, &v.BusinessExtID, &v.UserID, &v.UserName,
-		&v.Content, &v.headers, &v.state, &v.failed, &v.most, &v.undone, &v.deliveries, &v.Version, &v.epoch,
-		&v.next, &v.EndedBy, &v.LastError, &v.created, &v.updated, &v.token, &v.leased, &v.now}
+	v.destinations = []any{&v.id, (*string)(&v.IdempotencyKey), &v.BusinessType, &v.BatchID, &v.BusinessID, &v.BusinessExtID, &v.UserID, &v.UserName,
+		&v.Content, &v.headers, &v.state, &v.processCount, &v.maxAttempts, &v.compensateCount, &v.deliveries, &v.Version, &v.epoch,
+		&v.nextAt, &v.EndedBy, &v.LastError, &v.created, &v.updated, &v.token, &v.leased, &v.readAt}
 	return v
 }
 
 func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
-	if err := rows.Scan(v.into...); err != nil {
+	if err := rows.Scan(v.destinations...); err != nil {
 		return processlog.Row{}, err
 	}
 	v.ID, v.Headers, v.Erased = processlog.RowID(v.id), nil, string(v.headers) == erasedMark
@@ -108,9 +108,9 @@ func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
 	v.Token = processlog.Token{}
 	copy(v.Token[:], v.token)
 	v.State, v.Epoch = processlog.State(v.state), uint32(v.epoch)
-	v.ProcessCount, v.MaxAttempts, v.CompensateCount, v.DeliveryCount = int(v.failed), int(v.most), int(v.undone), int(v.deliveries)
-	v.NextAt, v.CreatedAt, v.UpdatedAt = unixMilli(v.next), unixMilli(v.created), unixMilli(v.updated)
-	v.DueIn, v.LeaseLeft = remaining(v.next, v.now), remaining(v.leased, v.now)
+	v.ProcessCount, v.MaxAttempts, v.CompensateCount, v.DeliveryCount = int(v.processCount), int(v.maxAttempts), int(v.compensateCount), int(v.deliveries)
+	v.NextAt, v.CreatedAt, v.UpdatedAt = unixMilli(v.nextAt), unixMilli(v.created), unixMilli(v.updated)
+	v.DueIn, v.LeaseLeft = remaining(v.nextAt, v.readAt), remaining(v.leased, v.readAt)
 	return v.Row, nil
 }
 
@@ -205,8 +205,8 @@ const readVersions = "SELECT id, {text idempotent_id}, {number state, version, e
 func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog.Version, error) {
 	found := make([]processlog.Version, 0, len(ids))
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
-		err := s.readLatest(ctx, func(from processlog.Tx) error {
-			rows, err := from.QueryContext(ctx, s.sql(readVersions, "ids", idList(chunk)))
+		err := s.readLatest(ctx, func(readTx processlog.Tx) error {
+			rows, err := readTx.QueryContext(ctx, s.sql(readVersions, "ids", idList(chunk)))
 			if err == nil {
 				found, err = scanVersions(rows, found)
 			}

@@ -47,19 +47,19 @@ const firstOfGroups = "SELECT g.state, {text g.business_type}, (SELECT {number n
 func (s *Store) Heads(ctx context.Context) ([]processlog.Head, error) {
 	query := s.sql(firstOfGroups, "groups", s.groupsQuery(openStates[:]))
 	var heads []processlog.Head
-	err := s.readLatest(ctx, func(from processlog.Tx) error {
-		rows, err := from.QueryContext(ctx, query)
+	err := s.readLatest(ctx, func(readTx processlog.Tx) error {
+		rows, err := readTx.QueryContext(ctx, query)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 		for rows.Next() {
 			var h processlog.Head
-			var next, now int64
-			if err := rows.Scan(&h.State, &h.BusinessType, &next, &now); err != nil {
+			var nextAt, now int64
+			if err := rows.Scan(&h.State, &h.BusinessType, &nextAt, &now); err != nil {
 				return err
 			}
-			h.DueIn = remaining(next, now)
+			h.DueIn = remaining(nextAt, now)
 			heads = append(heads, h)
 		}
 		return rows.Err()
@@ -103,20 +103,20 @@ func (s *Store) scanFrom(w processlog.Window) string {
 const maxLookBack = 1 << 50
 
 func (s *Store) scheduled(ctx context.Context, query string) (found []processlog.Scheduled, err error) {
-	err = s.readLatest(ctx, func(from processlog.Tx) error {
-		rows, err := from.QueryContext(ctx, query)
+	err = s.readLatest(ctx, func(readTx processlog.Tx) error {
+		rows, err := readTx.QueryContext(ctx, query)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 		var id uint64
-		var next, free, now int64
+		var nextAt, freeOnly, now int64
 		for rows.Next() {
-			if err := rows.Scan(&id, &next, &free, &now); err != nil {
+			if err := rows.Scan(&id, &nextAt, &freeOnly, &now); err != nil {
 				return err
 			}
 			found = append(found, processlog.Scheduled{
-				ID: processlog.RowID(id), NextAt: next, In: remaining(max(next, free), now), DueIn: remaining(next, now)})
+				ID: processlog.RowID(id), NextAt: nextAt, In: remaining(max(nextAt, freeOnly), now), DueIn: remaining(nextAt, now)})
 		}
 		return rows.Err()
 	})

@@ -26,44 +26,44 @@ import (
 //
 // On MariaDB, calm sets the clock for every statement instead. The library's own sessions use the server's clock.
 func (s *Store) steady() string {
-	if s.own != nil || s.d.steady == "" {
+	if s.ownPool != nil || s.d.steady == "" {
 		return ""
 	}
 	return " AND " + s.d.steady
 }
 
-// ours sends the library's own statements outside the caller's transactions.
-type ours struct {
+// ownStatements sends the library's own statements outside the caller's transactions.
+type ownStatements struct {
 	processlog.Tx
 	s *Store
 }
 
 // ExecContext implements Tx.
-func (o ours) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+func (o ownStatements) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return o.Tx.ExecContext(ctx, o.s.calm(query), args...)
 }
 
 // QueryContext implements Tx.
-func (o ours) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+func (o ownStatements) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return o.Tx.QueryContext(ctx, o.s.calm(query), args...)
 }
 
-// oursTx sends the library's own statements in a transaction that the library began.
-type oursTx struct {
-	ours
+// ownTx sends the library's own statements in a transaction that the library began.
+type ownTx struct {
+	ownStatements
 	tx processlog.Transaction
 }
 
 // Commit implements Transaction.
-func (o oursTx) Commit() error { return o.tx.Commit() }
+func (o ownTx) Commit() error { return o.tx.Commit() }
 
 // Rollback implements Transaction.
-func (o oursTx) Rollback() error { return o.tx.Rollback() }
+func (o ownTx) Rollback() error { return o.tx.Rollback() }
 
 // calm returns the form of a statement that may run in a session of the user's pool. For the library's own sessions it
 // returns the statement unchanged.
 func (s *Store) calm(query string) string {
-	if s.own != nil || s.d.calm == nil {
+	if s.ownPool != nil || s.d.calm == nil {
 		return query
 	}
 	return s.d.calm(query)
@@ -110,12 +110,12 @@ func isASCII[T string | []byte](s T) bool {
 }
 
 // pool returns the handle for the library's own statements.
-func (s *Store) pool() processlog.Tx { return bounded{ours{s.database(), s}} }
+func (s *Store) pool() processlog.Tx { return bounded{ownStatements{s.database(), s}} }
 
 // database returns the pool whose connections the library's own statements use.
 func (s *Store) database() *sql.DB {
-	if s.own != nil {
-		return s.own
+	if s.ownPool != nil {
+		return s.ownPool
 	}
 	return s.db
 }

@@ -200,29 +200,29 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 	if g.absorb {
 		statement = settleSuccesses
 	}
-	var refused *processlog.RefusedError
-	changed, busy, err := write(ctx, ids, func(ids []processlog.ID) string {
+	var refusedErr *processlog.RefusedError
+	changedRows, busy, err := write(ctx, ids, func(ids []processlog.ID) string {
 		return s.settleSQL(statement, token, g, rowValues{ids, place, outcomes})
 	})
-	if err != nil && !errors.As(err, &refused) {
+	if err != nil && !errors.As(err, &refusedErr) {
 		return false, err
 	}
 	// If as many rows changed as were given, all outcomes are applied, and no row is read.
 	for _, i := range places {
 		result[i] = processlog.Settled{Applied: true}
 	}
-	left := busy
+	remainingIDs := busy
 	for _, id := range busy {
 		result[place[id]] = processlog.Settled{Busy: true}
 	}
-	if refused != nil {
-		for _, r := range refused.Refusals {
+	if refusedErr != nil {
+		for _, r := range refusedErr.Refusals {
 			result[place[r.ID]] = processlog.Settled{Refused: r.Err}
-			left = append(left, r.ID)
+			remainingIDs = append(remainingIDs, r.ID)
 		}
 	}
-	if changed < int64(len(ids)-len(left)) {
-		return len(busy) > 0, s.explain(ctx, token, without(ids, left), place, outcomes, result)
+	if changedRows < int64(len(ids)-len(remainingIDs)) {
+		return len(busy) > 0, s.explain(ctx, token, without(ids, remainingIDs), place, outcomes, result)
 	}
 	return len(busy) > 0, nil
 }
@@ -238,8 +238,8 @@ func (s *Store) textLiteral(text string) string {
 
 func (s *Store) explain(ctx context.Context, token processlog.Token, ids []processlog.ID, place map[processlog.ID]int, outcomes []processlog.Outcome, result []processlog.Settled) error {
 	var rows []processlog.Row
-	err := s.readLatest(ctx, func(from processlog.Tx) (err error) { // An old snapshot would show an old token, which would look like the write of another process.
-		rows, err = s.queryRows(ctx, from, len(ids), s.sql(loadRows, "ids", idList(ids)))
+	err := s.readLatest(ctx, func(readTx processlog.Tx) (err error) { // An old snapshot would show an old token, which would look like the write of another process.
+		rows, err = s.queryRows(ctx, readTx, len(ids), s.sql(loadRows, "ids", idList(ids)))
 		return err
 	})
 	if err != nil {
@@ -275,7 +275,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	}
 	o.Absorb = false // Effect and outcome must both fail if the guard fails, so the guard is the version.
 	g, v := groupOf(&o), rowValues{[]processlog.ID{o.ID}, map[processlog.ID]int{o.ID: 0}, []processlog.Outcome{o}}
-	changed, err := execCount(ctx, tx, s.settleSQL(settleInTx, token, g, v))
+	changedRows, err := execCount(ctx, tx, s.settleSQL(settleInTx, token, g, v))
 	switch {
 	case s.d.changed != nil && s.d.changed(err): // MariaDB reports a failed guard by this error.
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrLeaseLost, err)
@@ -283,9 +283,9 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrTxAborted, err)
 	case err != nil:
 		return fmt.Errorf("compensator: settle entry %s: %w", o.ID, finished(err))
-	case changed == 1 && hasResult(&o):
+	case changedRows == 1 && hasResult(&o):
 		return s.writeResultTx(ctx, tx, &o)
-	case changed == 1:
+	case changedRows == 1:
 		return nil
 	}
 	if s.d.inTx != "" {

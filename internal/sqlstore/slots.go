@@ -20,8 +20,8 @@ func (s *Store) Marks(ctx context.Context, businessTypes []string) (now time.Tim
 		names[i] = s.d.text(businessType)
 	}
 	query := s.sql(readMarks, "types", strings.Join(names, ","))
-	err = s.readLatest(ctx, func(from processlog.Tx) error {
-		rows, err := from.QueryContext(ctx, query)
+	err = s.readLatest(ctx, func(readTx processlog.Tx) error {
+		rows, err := readTx.QueryContext(ctx, query)
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ const beginMark = "INSERT INTO {slots} (business_type, slot) VALUES ({type}, {no
 
 // BeginMark implements Store.
 func (s *Store) BeginMark(ctx context.Context, businessType string) (bool, error) {
-	_, err := s.writes().ExecContext(ctx, s.sql(beginMark, "type", s.d.text(businessType)))
+	_, err := s.writePool().ExecContext(ctx, s.sql(beginMark, "type", s.d.text(businessType)))
 	switch {
 	case s.d.fault(err) == faultDuplicate:
 		return false, nil

@@ -23,42 +23,42 @@ import (
 //   - Transactions of other processes, and those that a service begins itself, take no turns. They poll. So the writer
 //     leaves the file free now and then, for long enough that one of them polls.
 type writer struct {
-	mu      sync.Mutex // guards the fields below
-	taken   bool
-	before  bool // whether the current turn, or the last one, was urgent and came before others
-	urgent  []chan struct{}
-	others  []chan struct{}
-	since   time.Time // start of continuous use; since then the writer has not been free for the time breath
-	freed   time.Time // end of the last turn
-	file    string
-	holders int // number of stores that have this file open; guarded by writers.mu
+	mu            sync.Mutex // guards the fields below
+	isTaken       bool
+	lastWasUrgent bool // whether the current turn, or the last one, was urgent and came before others
+	urgentWaiters []chan struct{}
+	otherWaiters  []chan struct{}
+	busySince     time.Time // start of continuous use; since then the writer has not been free for the time breath
+	freed         time.Time // end of the last turn
+	file          string
+	holders       int // number of stores that have this file open; guarded by writers.mu
 }
 
 // take waits for a turn, at most for timeout. The first urgent waiter gets its turn before the others, but two urgent
 // ones never follow each other if another waits. When its transaction has ended, the caller must call release once,
 // also if take returned after timeout without a turn.
 func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (release func(), err error) {
-	if mine := w.join(urgent); mine != nil {
+	if ownTurn := w.takeOrQueue(urgent); ownTurn != nil {
 		timer := time.NewTimer(timeout)
 		defer timer.Stop()
 		select {
-		case <-mine:
+		case <-ownTurn:
 		case <-timer.C:
-			if w.leave(mine) {
+			if w.cancelWait(ownTurn) {
 				return func() {}, nil
 			}
 		case <-ctx.Done():
-			if w.leave(mine) {
+			if w.cancelWait(ownTurn) {
 				return nil, ctx.Err()
 			}
 		}
 	}
 	// From here on this call holds the turn, even if the turn came when the wait was about to end.
-	if err := w.breathe(ctx); err != nil {
-		w.next()
+	if err := w.pauseIfBusy(ctx); err != nil {
+		w.passTurn()
 		return nil, err
 	}
-	return sync.OnceFunc(w.next), nil
+	return sync.OnceFunc(w.passTurn), nil
 }
 
 // SQLite polls after 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50 and then every 100 ms. If the writer is free for a breath,
@@ -68,21 +68,21 @@ const (
 	breath      = 25 * time.Millisecond
 )
 
-// breathe leaves the writer free for the time breath if the writer has been in continuous use for breathEvery. The
+// pauseIfBusy leaves the writer free for the time breath if the writer has been in continuous use for breathEvery. The
 // holder of the turn calls it.
-func (w *writer) breathe(ctx context.Context) error {
+func (w *writer) pauseIfBusy(ctx context.Context) error {
 	w.mu.Lock()
 	now := time.Now()
-	rest := breath - now.Sub(w.freed)
-	if rest <= 0 {
-		w.since = now
+	pause := breath - now.Sub(w.freed)
+	if pause <= 0 {
+		w.busySince = now
 	}
-	long := now.Sub(w.since) >= breathEvery
+	pauseDue := now.Sub(w.busySince) >= breathEvery
 	w.mu.Unlock()
-	if !long {
+	if !pauseDue {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(rest)
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -91,34 +91,34 @@ func (w *writer) breathe(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.since = time.Now()
+	w.busySince = time.Now()
 	return nil
 }
 
-// join takes the turn if the turn is free, and returns nil. If the turn is not free, join returns a channel that closes
+// takeOrQueue takes the turn if the turn is free, and returns nil. If the turn is not free, join returns a channel that closes
 // when the turn comes.
-func (w *writer) join(urgent bool) chan struct{} {
+func (w *writer) takeOrQueue(urgent bool) chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.taken {
-		w.taken, w.before = true, urgent
+	if !w.isTaken {
+		w.isTaken, w.lastWasUrgent = true, urgent
 		return nil
 	}
-	mine := make(chan struct{})
+	ownTurn := make(chan struct{})
 	if urgent {
-		w.urgent = append(w.urgent, mine)
+		w.urgentWaiters = append(w.urgentWaiters, ownTurn)
 	} else {
-		w.others = append(w.others, mine)
+		w.otherWaiters = append(w.otherWaiters, ownTurn)
 	}
-	return mine
+	return ownTurn
 }
 
-// leave ends a wait for a turn. It returns false if the turn has come already.
-func (w *writer) leave(mine chan struct{}) bool {
+// cancelWait ends a wait for a turn. It returns false if the turn has come already.
+func (w *writer) cancelWait(ownTurn chan struct{}) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, waiters := range []*[]chan struct{}{&w.urgent, &w.others} {
-		if i := slices.Index(*waiters, mine); i >= 0 {
+	for _, waiters := range []*[]chan struct{}{&w.urgentWaiters, &w.otherWaiters} {
+		if i := slices.Index(*waiters, ownTurn); i >= 0 {
 			*waiters = slices.Delete(*waiters, i, i+1)
 			return true
 		}
@@ -126,22 +126,22 @@ func (w *writer) leave(mine chan struct{}) bool {
 	return false
 }
 
-// The method next passes the turn to the next waiter. After an urgent turn, a waiter that is not urgent is next.
-func (w *writer) next() {
+// passTurn passes the turn to the next waiter. After an urgent turn, a waiter that is not urgent is next.
+func (w *writer) passTurn() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.freed = time.Now()
-	waiters, urgent := &w.others, false
-	if len(w.urgent) > 0 && (!w.before || len(w.others) == 0) {
-		waiters, urgent = &w.urgent, true
+	waiters, urgent := &w.otherWaiters, false
+	if len(w.urgentWaiters) > 0 && (!w.lastWasUrgent || len(w.otherWaiters) == 0) {
+		waiters, urgent = &w.urgentWaiters, true
 	}
 	if len(*waiters) == 0 {
-		w.taken = false
+		w.isTaken = false
 		return
 	}
 	close((*waiters)[0])
 	*waiters = slices.Delete(*waiters, 0, 1)
-	w.before = urgent
+	w.lastWasUrgent = urgent
 }
 
 // writers holds the writers of all files that are open in this process.
@@ -202,16 +202,16 @@ func (s *Store) Holding(ctx context.Context) context.Context {
 	return context.WithValue(ctx, holdingKey{}, s.writer)
 }
 
-// turn waits until a transaction that writes gets a turn. Call release when the transaction has ended.
-func (s *Store) turn(ctx context.Context) (release func(), err error) {
+// awaitTurn waits until a transaction that writes gets a turn. Call release when the transaction has ended.
+func (s *Store) awaitTurn(ctx context.Context) (release func(), err error) {
 	if s.writer == nil || ctx.Value(holdingKey{}) == s.writer {
 		return func() {}, nil
 	}
 	return s.writer.take(ctx, ctx.Value(urgentKey{}) != nil, s.timeout)
 }
 
-// writes returns the pool for the library's statements that write outside a transaction.
-func (s *Store) writes() processlog.Tx {
+// writePool returns the pool for the library's statements that write outside a transaction.
+func (s *Store) writePool() processlog.Tx {
 	if s.writer == nil {
 		return s.pool()
 	}
@@ -226,7 +226,7 @@ type waitsForWriter struct {
 
 // ExecContext runs a statement that writes, in one turn.
 func (t waitsForWriter) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	release, err := t.s.turn(ctx)
+	release, err := t.s.awaitTurn(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func (s *Store) writeStats(ctx context.Context, instance string, at time.Time, s
 	if last {
 		mark = " UNION ALL SELECT " + s.sql(statsRow, "instance", name, "at", "0", "type", s.d.empty, "last_at", minute, "values", statValues(new(processlog.StatCounts)))
 	}
-	_, err := s.writes().ExecContext(ctx, s.sql(statsWrite, "counts", strings.Join(statColumns, ", "), "rows", strings.Join(rows, " UNION ALL "), "last", mark,
+	_, err := s.writePool().ExecContext(ctx, s.sql(statsWrite, "counts", strings.Join(statColumns, ", "), "rows", strings.Join(rows, " UNION ALL "), "last", mark,
 		"instance", name, "minute", minute, "again", s.d.again("instance, `at`, business_type", append([]string{"last_at"}, statColumns...)...)))
 	if err == nil {
 		failpoint.Reach(failpoint.StatsWritten)
@@ -270,7 +270,7 @@ func (s *Store) ForgetStats(ctx context.Context, age time.Duration) error {
 		s.sql(statsForget, "backlog", s.d.text(statsBacklog), "age", signed(age.Milliseconds())),
 		s.sql(statsForgetProcesses, "processes", s.d.text(statsProcesses)),
 	} {
-		if _, err := s.writes().ExecContext(ctx, query); err != nil {
+		if _, err := s.writePool().ExecContext(ctx, query); err != nil {
 			return s.withoutStats(fmt.Errorf("compensator: delete old statistics: %w", s.dropReadOnly(err)))
 		}
 	}

@@ -42,22 +42,22 @@ type Store struct {
 	db *sql.DB // the user's pool, whose sessions have the settings that the user chose
 	// users is the pool that begins the library's transactions in connections of db. It is db itself if db is watched,
 	// and otherwise a pool that borrows connections from db.
-	users *sql.DB
-	own   *sql.DB // the library's own pool, whose sessions have ownSettings; nil if statements must run in db
+	users   *sql.DB
+	ownPool *sql.DB // the library's own pool, whose sessions have ownSettings; nil if statements must run in db
 
 	connector *txwatch.Connector // the connector that db was opened on, or nil
 
 	// Check sets the following fields.
-	schema       string                      // database in which an unqualified table name is; empty if unknown, or if the name is qualified
-	inSchemaText string                      // the text of inSchema, which each INSERT contains
-	inserts      atomic.Pointer[insertTexts] // texts of INSERTs; nil while Check finds out what they are
-	version      string                      // version of the server
-	maxContent   int                         // maximum content in bytes that a packet of the server has room for; 0: no limit
-	bound        time.Duration               // time after which the server ends any read in the user's sessions; 0: the server ends none
-	notes        []string                    // remarks about this server for a person
-	opened       atomic.Int64                // number of connections that own has opened
-	unanswered   unanswered
-	waitsBounded atomic.Pointer[time.Time] // end of the period in which boundsWaits is true; see boundWaits
+	schema          string                      // database in which an unqualified table name is; empty if unknown, or if the name is qualified
+	inSchemaText    string                      // the text of inSchema, which each INSERT contains
+	inserts         atomic.Pointer[insertTexts] // texts of INSERTs; nil while Check finds out what they are
+	version         string                      // version of the server
+	maxContent      int                         // maximum content in bytes that a packet of the server has room for; 0: no limit
+	selectLimit     time.Duration               // time after which the server ends any read in the user's sessions; 0: the server ends none
+	notes           []string                    // remarks about this server for a person
+	connectionCount atomic.Int64                // number of connections that ownPool has opened
+	unanswered      unanswered
+	waitsBounded    atomic.Pointer[time.Time] // end of the period in which boundsWaits is true; see boundWaits
 
 	refusals purgeRefusals
 	attempts atomic.Bool // whether Purge deletes failed attempts; set by KeepAttempts and lookForAttempts
@@ -90,7 +90,7 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	case s.connector == nil:
 		s.users = txwatch.Borrow(db)
 	case d.own != nil:
-		s.own = d.own(s.connector, &s.opened)
+		s.ownPool = d.own(s.connector, &s.connectionCount)
 	}
 	if d.openOrdering != nil {
 		if err := d.openOrdering(ctx, s); err != nil {
@@ -105,7 +105,7 @@ func newStore(d *dialect, table tableName, db *sql.DB) *Store {
 }
 
 // Connections returns how many connections the library's own pool has opened. It returns 0 without an own pool.
-func (s *Store) Connections() int64 { return s.opened.Load() }
+func (s *Store) Connections() int64 { return s.connectionCount.Load() }
 
 // Connector returns the connector that the database was opened on, or nil. Without a connector the library does not see
 // how the user's transactions end.
@@ -113,7 +113,7 @@ func (s *Store) Connector() *txwatch.Connector { return s.connector }
 
 // ReadsCommitted reports whether a plain read always shows committed rows only. It is false in the user's pool, whose
 // sessions may use another isolation level.
-func (s *Store) ReadsCommitted() bool { return s.own != nil }
+func (s *Store) ReadsCommitted() bool { return s.ownPool != nil }
 
 // Version returns the server's version text. Notes returns remarks about this server for a person. Check sets both.
 func (s *Store) Version() string { return s.version }
@@ -125,8 +125,8 @@ func (s *Store) ContentLimit() int { return s.maxContent }
 // Close implements Store.
 func (s *Store) Close() error {
 	var err error
-	if s.own != nil {
-		err = s.own.Close()
+	if s.ownPool != nil {
+		err = s.ownPool.Close()
 	}
 	if s.users != s.db {
 		err = errors.Join(err, s.users.Close())
@@ -236,8 +236,8 @@ func finished(err error) error {
 func (s *Store) beginOwn(ctx context.Context) (processlog.Transaction, error) {
 	var tx processlog.Transaction
 	var err error
-	if s.own != nil {
-		tx, err = s.own.BeginTx(ctx, nil) // The sessions of the own pool are READ COMMITTED already, which saves one round trip.
+	if s.ownPool != nil {
+		tx, err = s.ownPool.BeginTx(ctx, nil) // The sessions of the own pool are READ COMMITTED already, which saves one round trip.
 	} else if s.boundsWaits() {
 		tx, err = s.beginBounded(ctx)
 	} else {
@@ -246,13 +246,13 @@ func (s *Store) beginOwn(ctx context.Context) (processlog.Transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	return oursTx{ours{tx, s}, tx}, nil
+	return ownTx{ownStatements{tx, s}, tx}, nil
 }
 
 // beginUsers begins a transaction in the user's pool. On SQLite it waits first for a turn at the writer, and the end of
 // the transaction ends the turn.
 func (s *Store) beginUsers(ctx context.Context) (processlog.Transaction, error) {
-	release, err := s.turn(ctx)
+	release, err := s.awaitTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -301,8 +301,8 @@ func (s *Store) inOwn(ctx context.Context, work func(tx processlog.Transaction) 
 // readLatest runs a read that must not use an old snapshot. A session shows an old snapshot if an earlier user left it
 // inside a transaction. In the user's pool readLatest sends one more statement to find that out. It throws such a
 // session away and tries the next.
-func (s *Store) readLatest(ctx context.Context, read func(from processlog.Tx) error) error {
-	if s.own != nil || s.d.latest == "" {
+func (s *Store) readLatest(ctx context.Context, read func(readTx processlog.Tx) error) error {
+	if s.ownPool != nil || s.d.latest == "" {
 		return read(s.pool())
 	}
 	return s.send(ctx, reading, func() error { return s.readUsersLatest(ctx, read) })

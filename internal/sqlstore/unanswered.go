@@ -18,12 +18,12 @@ import (
 // Nothing changes until mostUnanswered statements were given up. From then on, the library tries one statement at a
 // time, with growing pauses. It returns to normal when the server answers a statement of the same kind.
 type unanswered struct {
-	mu     sync.Mutex // guards the fields below
-	n      [kinds]int // per kind: number of statements that were given up since the server last answered that kind
-	trying bool       // whether a single statement is being tried
-	next   time.Time  // earliest time of the next try
-	pause  time.Duration
-	moved  chan struct{} // closed when a field changes that callers wait for
+	mu              sync.Mutex // guards the fields below
+	unansweredCount [kinds]int // per kind: number of statements that were given up since the server last answered that kind
+	probing         bool       // whether a single statement is being tried
+	nextProbe       time.Time  // earliest time of the next try
+	pause           time.Duration
+	stateChanged    chan struct{} // closed when a field changes that callers wait for
 }
 
 // statementKind names kinds of statements. A server may answer one kind while it blocks another.
@@ -48,26 +48,26 @@ const (
 // send waits until one statement or transaction of the library may be sent, and runs it. It stops waiting when ctx
 // ends.
 func (u *unanswered) send(ctx context.Context, d *dialect, kind statementKind, run func() error) error {
-	alone, err := u.enter(ctx, kind)
+	isProbe, err := u.admitOrWait(ctx, kind)
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	startedAt := time.Now()
 	err = run()
-	u.leave(kind, alone, err == nil || d.answered(err), ctx.Err() != nil || d.fault(err) == faultUnreachable && time.Since(began) > silence)
+	u.recordEnd(kind, isProbe, err == nil || d.answered(err), ctx.Err() != nil || d.fault(err) == faultUnreachable && time.Since(startedAt) > silence)
 	return err
 }
 
-// enter waits until a statement may be sent. alone is true for the single statement that is tried.
-func (u *unanswered) enter(ctx context.Context, kind statementKind) (alone bool, err error) {
+// admitOrWait waits until a statement may be sent. isProbe is true for the single statement that is tried.
+func (u *unanswered) admitOrWait(ctx context.Context, kind statementKind) (isProbe bool, err error) {
 	for {
-		moved, wait, alone := u.admit(kind)
-		if moved == nil {
-			return alone, nil
+		stateChanged, wait, isProbe := u.admit(kind)
+		if stateChanged == nil {
+			return isProbe, nil
 		}
 		timer := time.NewTimer(wait)
 		select {
-		case <-moved:
+		case <-stateChanged:
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
@@ -79,60 +79,60 @@ func (u *unanswered) enter(ctx context.Context, kind statementKind) (alone bool,
 
 // admit returns a nil channel if a statement may be sent now. Otherwise the caller waits for the channel or the
 // duration, whichever ends first, and calls admit again.
-func (u *unanswered) admit(kind statementKind) (moved chan struct{}, wait time.Duration, alone bool) {
+func (u *unanswered) admit(kind statementKind) (stateChanged chan struct{}, wait time.Duration, isProbe bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	total := 0
-	for _, n := range u.n {
+	for _, n := range u.unansweredCount {
 		total += n
 	}
-	if total < mostUnanswered || u.n[kind] == 0 {
+	if total < mostUnanswered || u.unansweredCount[kind] == 0 {
 		return nil, 0, false
 	}
-	if wait = time.Until(u.next); wait <= 0 && !u.trying {
-		u.trying = true
+	if wait = time.Until(u.nextProbe); wait <= 0 && !u.probing {
+		u.probing = true
 		return nil, 0, true
 	}
-	if u.moved == nil {
-		u.moved = make(chan struct{})
+	if u.stateChanged == nil {
+		u.stateChanged = make(chan struct{})
 	}
-	return u.moved, max(wait, silence), false
+	return u.stateChanged, max(wait, silence), false
 }
 
-func (u *unanswered) leave(kind statementKind, alone, answered, givenUp bool) {
+func (u *unanswered) recordEnd(kind statementKind, isProbe, answered, givenUp bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if !alone && answered && u.n[kind] == 0 {
+	if !isProbe && answered && u.unansweredCount[kind] == 0 {
 		return // Usual case: nothing changes.
 	}
 	switch {
 	case answered:
-		u.n[kind], u.pause, u.next = 0, 0, time.Time{}
+		u.unansweredCount[kind], u.pause, u.nextProbe = 0, 0, time.Time{}
 	case givenUp:
-		u.n[kind]++
+		u.unansweredCount[kind]++
 	}
-	if alone {
-		u.trying = false
+	if isProbe {
+		u.probing = false
 		if !answered {
 			u.pause = min(max(2*u.pause, silence), longestPause)
-			u.next = time.Now().Add(u.pause)
+			u.nextProbe = time.Now().Add(u.pause)
 		}
 	}
-	if u.moved != nil {
-		close(u.moved)
-		u.moved = nil
+	if u.stateChanged != nil {
+		close(u.stateChanged)
+		u.stateChanged = nil
 	}
 }
 
 // bounded sends statements of the library. Each counts as unanswered until the server answers it.
-type bounded struct{ ours }
+type bounded struct{ ownStatements }
 
 var _ processlog.Tx = bounded{}
 
 // ExecContext implements Tx.
 func (b bounded) ExecContext(ctx context.Context, query string, args ...any) (result sql.Result, err error) {
 	err = b.s.send(ctx, writing, func() (err error) {
-		result, err = b.ours.ExecContext(ctx, query, args...)
+		result, err = b.ownStatements.ExecContext(ctx, query, args...)
 		return err
 	})
 	return result, err
@@ -142,7 +142,7 @@ func (b bounded) ExecContext(ctx context.Context, query string, args ...any) (re
 // connection ends the statement by itself.
 func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
 	err = b.s.send(ctx, reading, func() (err error) {
-		rows, err = b.ours.QueryContext(ctx, query, args...) //nolint:sqlclosecheck // the caller closes them
+		rows, err = b.ownStatements.QueryContext(ctx, query, args...) //nolint:sqlclosecheck // the caller closes them
 		return err
 	})
 	return rows, err
@@ -155,8 +155,8 @@ func (s *Store) send(ctx context.Context, kind statementKind, run func() error) 
 	if s.OneWriter() {
 		return run()
 	}
-	if s.own == nil {
-		if has := s.db.Stats(); has.MaxOpenConnections > 0 && has.InUse >= has.MaxOpenConnections {
+	if s.ownPool == nil {
+		if stats := s.db.Stats(); stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
 			return run()
 		}
 	}

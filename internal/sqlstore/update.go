@@ -15,7 +15,7 @@ import (
 //   - It never waits long for a lock. It returns the ids of locked rows in busy, and does not change these rows.
 //   - A *RefusedError names the rows that the database refuses to write. All other rows are written.
 //   - After any other error it is unknown which rows changed.
-func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
+func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	write := s.updateAtOnce
 	return s.updateApart(ctx, ids, update, func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
 		// Only the first statement may wait for a lock. After a refusal, each half would wait for the same locked row
@@ -27,28 +27,28 @@ func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func
 }
 
 // rowUpdate runs a guarded UPDATE over ids in one of several ways.
-type rowUpdate func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error)
+type rowUpdate func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error)
 
 // updateApart runs an UPDATE through write. It separates rows that the database refuses from the others.
-func (s *Store) updateApart(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, write rowUpdate) (changed int64, busy []processlog.ID, err error) {
+func (s *Store) updateApart(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, write rowUpdate) (changedRows int64, busy []processlog.ID, err error) {
 	slices.SortFunc(ids, processlog.ID.Compare)
-	refused, left, err := writeApart(ctx, s, ids, func(ids []processlog.ID) error {
-		n, held, err := write(ctx, ids, update)
-		changed += n
-		busy = append(busy, held...)
+	refusals, remainingIDs, err := writeApart(ctx, s, ids, func(ids []processlog.ID) error {
+		n, lockedIDs, err := write(ctx, ids, update)
+		changedRows += n
+		busy = append(busy, lockedIDs...)
 		return err
 	})
-	busy = append(busy, left...) // The rows in left are unchanged. The caller offers them again later, as it does with locked rows.
-	if err == nil && len(refused) > 0 {
-		err = asRefused(refused)
+	busy = append(busy, remainingIDs...) // The untried rows are unchanged. The caller offers them again later, as it does with locked rows.
+	if err == nil && len(refusals) > 0 {
+		err = asRefused(refusals)
 	}
-	return changed, busy, err
+	return changedRows, busy, err
 }
 
 // asRefused returns the refused rows as a *RefusedError.
-func asRefused(refused []refusal[processlog.ID]) error {
-	refusals := make([]processlog.Refusal, len(refused))
-	for i, r := range refused {
+func asRefused(items []refusal[processlog.ID]) error {
+	refusals := make([]processlog.Refusal, len(items))
+	for i, r := range items {
 		refusals[i] = processlog.Refusal{ID: r.item, Err: r.err}
 	}
 	return &processlog.RefusedError{Refusals: refusals}
@@ -56,16 +56,16 @@ func asRefused(refused []refusal[processlog.ID]) error {
 
 // updateAtOnce runs an UPDATE without first asking which rows are free. It does so only in the library's own sessions,
 // whose waits for a lock are short. If the UPDATE did not get a lock, updateAtOnce calls updateFreeAfter.
-func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
-	if s.own == nil || s.d.halves {
+func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
+	if s.ownPool == nil || s.d.halves {
 		return s.updateFree(ctx, ids, update)
 	}
-	began := time.Now()
-	changed, err = execCount(ctx, s.pool(), update(ids))
-	if ctx.Err() == nil && s.waitedInVain(err, time.Since(began)) {
-		return s.updateFreeAfter(ctx, ids, update, waitIn(s.asWait(ctx, err, began)))
+	startedAt := time.Now()
+	changedRows, err = execCount(ctx, s.pool(), update(ids))
+	if ctx.Err() == nil && s.waitedInVain(err, time.Since(startedAt)) {
+		return s.updateFreeAfter(ctx, ids, update, waitIn(s.asWait(ctx, err, startedAt)))
 	}
-	return changed, nil, s.dropReadOnly(err)
+	return changedRows, nil, s.dropReadOnly(err)
 }
 
 // waitedInVain reports whether a statement failed, or may have failed, because its row is locked. There are three
@@ -88,42 +88,42 @@ const lockedSilence = 100 * time.Millisecond
 
 // updateFreeRows does the same as updateRows for statements that must not wait at all. It asks first which rows are
 // free.
-func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
+func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	return s.updateApart(ctx, ids, update, s.updateFree)
 }
 
 // updateFree locks the rows that are free, and updates them in the same transaction.
-func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
+func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	return s.updateFreeAfter(ctx, ids, update, nil)
 }
 
-// updateFreeAfter does the same as updateFree. The parameter waited says that an earlier statement for the same rows
-// did not get a lock, and is nil if there was no such statement. If waited is not nil and all rows are free, a trigger
-// caused the wait and would wait again. Then updateFreeAfter writes nothing and returns waited.
-func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waited *waitError) (changed int64, busy []processlog.ID, err error) {
+// updateFreeAfter does the same as updateFree. The parameter waitErr says that an earlier statement for the same rows
+// did not get a lock, and is nil if there was no such statement. If waitErr is not nil and all rows are free, a trigger
+// caused the wait and would wait again. Then updateFreeAfter writes nothing and returns waitErr.
+func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waitErr *waitError) (changedRows int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
-		free, err := s.lockFree(ctx, tx, ids)
-		if busy = without(ids, free); err != nil || len(free) == 0 {
+		freeIDs, err := s.lockFree(ctx, tx, ids)
+		if busy = without(ids, freeIDs); err != nil || len(freeIDs) == 0 {
 			return err
 		}
-		if waited != nil && len(busy) == 0 {
-			return waited
+		if waitErr != nil && len(busy) == 0 {
+			return waitErr
 		}
-		changed, err = s.writeHeld(ctx, tx, update(free))
+		changedRows, err = s.writeHeld(ctx, tx, update(freeIDs))
 		return err
 	})
 	if err != nil {
 		return 0, nil, err // The transaction was rolled back, so no row changed.
 	}
-	return changed, busy, nil
+	return changedRows, busy, nil
 }
 
-// updateFreeFrom returns a rowUpdate. Its first call sends no statement and returns waited, the wait of an earlier
+// updateFreeFrom returns a rowUpdate. Its first call sends no statement and returns waitErr, the wait of an earlier
 // statement for the same rows. Later calls run updateFree.
-func (s *Store) updateFreeFrom(waited *waitError) rowUpdate {
+func (s *Store) updateFreeFrom(waitErr *waitError) rowUpdate {
 	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
-		if first := waited; first != nil {
-			waited = nil
+		if first := waitErr; first != nil {
+			waitErr = nil
 			return 0, nil, first
 		}
 		return s.updateFree(ctx, ids, update)
@@ -152,9 +152,9 @@ func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog
 		return nil, err
 	}
 	missing := without(ids, present)
-	free := append(locked, missing...)
-	slices.SortFunc(free, processlog.ID.Compare)
-	return free, nil
+	freeIDs := append(locked, missing...)
+	slices.SortFunc(freeIDs, processlog.ID.Compare)
+	return freeIDs, nil
 }
 
 // readFree reads and locks the rows that no other transaction has locked. The function read must append the text lock

@@ -39,7 +39,7 @@ func (c pretendConn) ExecContext(_ context.Context, query string, _ []driver.Nam
 		c.f.writes++
 		c.f.writer.mu.Lock()
 		defer c.f.writer.mu.Unlock()
-		if !c.f.writer.taken {
+		if !c.f.writer.isTaken {
 			c.f.without = append(c.f.without, query)
 		}
 	}
@@ -85,9 +85,9 @@ func TestEveryWriteToASQLiteFileTakesATurn(t *testing.T) {
 			return s.Block(ctx, []processlog.BlockedEntry{{Position: turn}}, processlog.Token{1})
 		},
 		"Forget": func(ctx context.Context) error { return s.Forget(ctx, []processlog.Position{turn}) },
-		"clear":  func(ctx context.Context) error { return s.clear(ctx, "pay", []string{"a"}, false) },
+		"clear":  func(ctx context.Context) error { return s.clearNotes(ctx, "pay", []string{"a"}, false) },
 		"wake": func(ctx context.Context) error {
-			_, err := s.wake(ctx, []fronting{{Position: turn}}, new(leftOver))
+			_, err := s.makeDue(ctx, []firstEntry{{Position: turn}}, new(leftOver))
 			return err
 		},
 		"Settle": func(ctx context.Context) error {
@@ -113,6 +113,6 @@ func TestEveryWriteToASQLiteFileTakesATurn(t *testing.T) {
 		require.NoError(t, write(t.Context()), name)
 		assert.Positive(t, file.writes, name)
 		assert.Empty(t, file.without, name)
-		require.False(t, file.writer.taken, "%s gives its turn back", name)
+		require.False(t, file.writer.isTaken, "%s gives its turn back", name)
 	}
 }

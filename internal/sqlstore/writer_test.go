@@ -51,22 +51,22 @@ func TestNobodyWaitsForTheWriterLongerThanForALock(t *testing.T) {
 		var w writer
 		release, err := w.take(t.Context(), false, time.Hour)
 		require.NoError(t, err)
-		began := time.Now()
+		startedAt := time.Now()
 		without, err := w.take(t.Context(), true, 5*time.Second)
 		require.NoError(t, err, "SQLite is asked all the same")
-		require.Equal(t, 5*time.Second, time.Since(began))
+		require.Equal(t, 5*time.Second, time.Since(startedAt))
 		without() // This call got no turn, so its release must not end one.
-		require.True(t, w.taken)
+		require.True(t, w.isTaken)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = w.take(ctx, false, time.Hour)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Empty(t, w.others)
-		require.Empty(t, w.urgent)
+		require.Empty(t, w.otherWaiters)
+		require.Empty(t, w.urgentWaiters)
 		release()
 		release() // a second release, as by a Rollback after a Commit
-		require.False(t, w.taken)
+		require.False(t, w.isTaken)
 	})
 }
 
@@ -85,7 +85,7 @@ func TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
 			}
 			cancel()
 			synctest.Wait()
-			require.False(t, w.taken)
+			require.False(t, w.isTaken)
 		}
 	})
 }
@@ -112,10 +112,10 @@ func TestWriterIsFreeNowAndThen(t *testing.T) {
 			require.Equal(t, breath, between)
 		}
 		time.Sleep(breath) // The pauses between the turns already leave the writer free for long enough.
-		began := time.Now()
+		startedAt := time.Now()
 		_, err := w.take(t.Context(), false, time.Hour)
 		require.NoError(t, err)
-		require.Equal(t, began, time.Now())
+		require.Equal(t, startedAt, time.Now())
 	})
 }
 

@@ -81,7 +81,7 @@ $batch, $results, $asked := $writeOutcomes($token, $batch, $failed)`},
 			name: "gone-fails-claim", breaks: "G10",
 			what: "One id that does not exist fails the claim of all the others.",
 			edits: []edit{
-				{"claim.lookAtUnread",
+				{"claim.classifyUnread",
 					`$gone = append($gone, $without($unread, $locked)...)`,
 					`if len($locked) < len($unread) {
 	return fmt.Errorf("no such entry")
@@ -148,7 +148,7 @@ if false {`},
 				{"claimRows",
 					`"UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count+1, token={token}, lease_until={now}+{lease}, updated_at={stamp}"`,
 					`"UPDATE {log}{by id} SET version=version+1, delivery_count=GREATEST(1,delivery_count), token={token}, lease_until={now}+{lease}, updated_at={stamp}"`},
-				{"claim.own",
+				{"claim.markClaimed",
 					`if !$counted($row) {
 	$deliveryCount++`,
 					`if !$counted($row) {

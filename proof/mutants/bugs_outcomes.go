@@ -310,10 +310,10 @@ if false {`},
 			name: "waits-without-bound", breaks: "G8",
 			what: "A call waits once for each piece of what waits, outlasts its deadline, and so does the next one.",
 			edits: []edit{
-				{"splitter.half",
+				{"splitter.writeHalf",
 					`$waits--
-$wait = waited.took`,
-					`$wait = waited.took`},
+$lastWait = waitErr.took`,
+					`$lastWait = waitErr.took`},
 			},
 			sees: tests("TestItemsThatWaitHoldUpNoOther"),
 		},

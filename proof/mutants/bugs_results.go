@@ -42,7 +42,7 @@ func resulting() []mutant {
 			name: "result-survives-the-erasure", breaks: "G38",
 			what: "An erasure leaves the result, which may hold personal data.",
 			edits: []edit{
-				{"sqlstore.Store.erase", `err = s.deleteResults($ctx, $tx, []processlog.ID{row.before.ID})`, `_ = s.deleteResults`},
+				{"sqlstore.Store.erase", `err = s.deleteResults($ctx, $tx, []processlog.ID{row.oldRow.ID})`, `_ = s.deleteResults`},
 			},
 			sees: tests("TestResultGoesWithItsEntry"),
 		},
