@@ -40,6 +40,7 @@ type Admin struct {
 	log      operating.Log
 	access   Access
 	readOnly bool
+	counting bool // whether Operations.Statistics is set
 	readTime time.Duration
 
 	reads, actions chan struct{} // semaphores: each holds one element per query under way
@@ -80,7 +81,7 @@ func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 	if log.Operations() == nil {
 		return nil, &compensator.FieldError{Field: "Operations", Reason: "is not set in the Compensator's Config"}
 	}
-	return &Admin{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, readTime: cmp.Or(opts.ReadTime, readTime),
+	return &Admin{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, counting: log.KeepsStatistics(), readTime: cmp.Or(opts.ReadTime, readTime),
 		reads: make(chan struct{}, readsAtOnce), actions: make(chan struct{}, actsAtOnce),
 		trends:   newTrends(),
 		refusals: make(map[string]refusals), counts: newShared[[]processlog.Count](), standing: newShared[condition](), groups: newShared[[]processlog.CaseGroup]()}, nil

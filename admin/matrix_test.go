@@ -146,6 +146,9 @@ func deeds() []deed {
 		{"limits", "Limits", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Limits(ctx, a))
 		}},
+		{"trend", "Trend", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Trend(ctx, a, admin.TrendHours, ""))
+		}},
 		{"what is broken", "Broken", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return d.Broken(ctx, a), nil
 		}},
@@ -215,6 +218,8 @@ func prepared(t *testing.T) *bed {
 	host := admin.Actor{ID: "host"}
 	require.NoError(t, d.Note(t.Context(), host, b.dead.ID, admin.Why{Reason: "settled by nobody"}))
 	require.NoError(t, d.Pause(t.Context(), host, refundType, why))
+	counted := admin.Stat{At: time.Now().Truncate(time.Minute).Add(-5 * time.Minute), BusinessType: refundType}
+	require.NoError(t, b.store.WriteStats(t.Context(), "A", counted.At, []admin.Stat{counted}))
 	return b
 }
 

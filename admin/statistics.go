@@ -113,7 +113,7 @@ func newTrends() map[time.Duration]*shared[history] {
 }
 
 // KeepsStatistics reports whether Operations.Statistics is set, so that Trend works.
-func (d *Admin) KeepsStatistics() bool { return d.log.KeepsStatistics() }
+func (d *Admin) KeepsStatistics() bool { return d.counting }
 
 // Trend shows the counts of the last TrendHours, TrendDay or TrendWeek. Any other time is a *FieldError. If businessType is
 // not empty, Trend shows that type only. It needs SeeOverview, and leaves out types that the actor may not see. Actors share

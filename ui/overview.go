@@ -19,6 +19,8 @@ type overviewData struct {
 	Others int           // number of groups not in Groups
 	Risk   risk
 
+	Trend *trend // nil if no statistics are kept
+
 	SeesAll bool // whether the actor may see all entries, see seesAll
 }
 
@@ -127,6 +129,22 @@ func (s *server) overview(rq *request) {
 		data.Rows = atFirst(rows)
 	}
 	data.More = len(rows) - len(data.Rows)
+	if s.admin.KeepsStatistics() {
+		_, over := rq.over()
+		found, err := s.admin.Trend(rq.ctx, rq.Actor, over, "")
+		if err != nil {
+			rq.failed(err)
+			return
+		}
+		shown, err := rq.trend(found, "", func(over string) (string, error) {
+			return rq.Link("", "over", over, "types", rq.r.URL.Query().Get("types"))
+		})
+		if err != nil {
+			rq.failed(err)
+			return
+		}
+		data.Trend = &shown
+	}
 	if !rq.unchanged("overview", data) {
 		rq.show(http.StatusOK, "overview", data)
 	}

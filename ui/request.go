@@ -176,6 +176,9 @@ func (rq *request) Log() string {
 // ReadOnly reports whether changes are forbidden.
 func (rq *request) ReadOnly() bool { return rq.s.admin.ReadOnly() }
 
+// KeepsStatistics reports whether the pages show counts over time.
+func (rq *request) KeepsStatistics() bool { return rq.s.admin.KeepsStatistics() }
+
 // Theme returns the chosen theme, or an empty string.
 func (rq *request) Theme() string {
 	if cookie, err := rq.r.Cookie(themeCookie); err == nil && slices.Contains(themes, cookie.Value) {

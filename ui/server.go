@@ -65,6 +65,7 @@ var allRoutes = []route{
 	{"GET find", (*server).find},
 	{"GET cases", (*server).groups},
 	{"GET cases/due", (*server).cases},
+	{"GET stats", (*server).stats},
 	{"GET trail", (*server).auditLog},
 	{"GET settings", (*server).settings},
 	{"GET confirm", (*server).confirm},

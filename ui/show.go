@@ -253,6 +253,10 @@ type (
 		R      *request
 		Paused admin.Paused
 	}
+	trendPart struct {
+		R     *request
+		Trend trend
+	}
 	limitedPart struct {
 		R       *request
 		Limited admin.Limited
@@ -274,6 +278,7 @@ func (p recordPart) Did() string {
 
 func (rq *request) Group(g admin.Group) groupPart            { return groupPart{rq, g} }
 func (rq *request) Risk(r risk) riskPart                     { return riskPart{rq, r} }
+func (rq *request) Trend(t trend) trendPart                  { return trendPart{rq, t} }
 func (rq *request) Record(x admin.AuditLogRecord) recordPart { return recordPart{rq, x} }
 func (rq *request) Event(x admin.Event) eventPart            { return eventPart{rq, x} }
 func (rq *request) Pausing(p admin.Paused) pausedPart        { return pausedPart{rq, p} }

@@ -114,7 +114,6 @@ const (
 	ResultsWritten   Point = "results-written"   // the Results of outcomes are written in the transaction that stores the outcomes, but not committed
 	FaultsWritten    Point = "faults-written"    // the Faults of outcomes are written in the transaction that stores the outcomes, but not committed
 	AttemptsWritten  Point = "attempts-written"  // the failed attempts of outcomes are written in the transaction that stores the outcomes, but not committed
-	StatsWritten     Point = "stats-written"     // the counts of a minute are stored, but this process does not know it yet
 	StatsAdded       Point = "stats-added"       // folded counts are added to other rows, in a transaction that is still open; the folded rows are not deleted yet
 	PurgePart        Point = "purge-part"        // one statement of a purge has deleted its rows; others may not have run
 	MarksRead        Point = "marks-read"        // the last slots of periodic types are read, but no due slot is recorded

@@ -23,7 +23,9 @@ const (
 		" WHERE NOT EXISTS (SELECT 1 FROM {stat} AS m WHERE m.instance={instance} AND m.`at`=0 AND m.last_at>={minute}){again}"
 	statsRow = "{instance}, {at}, {type}, {last_at}, {values}"
 
-	statsRead = "SELECT {bin}, {text business_type}, {sums} FROM {stat}{by id} WHERE {instances} AND `at`>={from} AND `at`<{to}{and type} GROUP BY 1, 2"
+	// statsRead reads the folded rows, and the rows of processes that are not folded yet.
+	statsRead     = "{folded} UNION ALL {of processes}"
+	statsReadPart = "SELECT {bin} AS bin, {text business_type} AS name, {sums} FROM {stat}{by id} WHERE {instances} AND `at`>={from} AND `at`<{to}{and type} GROUP BY {bin}, business_type"
 
 	// statsToFold locks the rows of processes, or of minutes.
 	statsToFold = "SELECT {text instance}, `at`, {text business_type}, {counts} FROM {stat}{by id} WHERE {which} AND `at`<{now}-{age}" +
@@ -103,9 +105,6 @@ func (s *Store) writeStats(ctx context.Context, instance string, at time.Time, s
 	}
 	_, err := s.writePool().ExecContext(ctx, s.sql(statsWrite, "counts", strings.Join(statColumns, ", "), "rows", strings.Join(rows, " UNION ALL "), "last", mark,
 		"instance", name, "minute", minute, "again", s.d.again("instance, `at`, business_type", append([]string{"last_at"}, statColumns...)...)))
-	if err == nil {
-		failpoint.Reach(failpoint.StatsWritten)
-	}
 	return err
 }
 
@@ -128,7 +127,7 @@ func statValues(c *processlog.StatCounts) string {
 	return strings.Join(texts, ", ")
 }
 
-// Stats implements Operations. It reads the folded rows, and the rows of processes that are not folded yet.
+// Stats implements Operations.
 func (s *Store) Stats(ctx context.Context, f processlog.StatFilter) ([]processlog.Stat, error) {
 	sums := make([]string, len(statColumns))
 	for i, column := range statColumns {
@@ -139,22 +138,23 @@ func (s *Store) Stats(ctx context.Context, f processlog.StatFilter) ([]processlo
 		andType = " AND business_type=" + s.d.text(f.BusinessType)
 	}
 	period := signed(f.Period.Milliseconds())
+	part := func(instances string) string {
+		return s.sql(statsReadPart, "bin", "`at`-`at`%"+period, "sums", strings.Join(sums, ", "), "instances", instances,
+			"from", signed(f.From.UnixMilli()), "to", signed(f.To.UnixMilli()), "and type", andType)
+	}
+	rows, err := s.read(ctx, s.sql(statsRead, "folded", part("instance="+s.d.empty), "of processes", part("instance>="+s.d.text(statsProcesses))))
 	byKey := make(map[statKey]*processlog.StatCounts)
-	for _, instances := range []string{"instance=" + s.d.empty, "instance>=" + s.d.text(statsProcesses)} {
-		rows, err := s.read(ctx, s.sql(statsRead, "bin", "`at`-`at`%"+period, "sums", strings.Join(sums, ", "), "instances", instances,
-			"from", signed(f.From.UnixMilli()), "to", signed(f.To.UnixMilli()), "and type", andType))
-		if err == nil {
-			err = scanStats(rows, func(_ string, at int64, businessType string, c processlog.StatCounts) {
-				key := statKey{"", at, businessType}
-				if byKey[key] == nil {
-					byKey[key] = new(processlog.StatCounts)
-				}
-				byKey[key].Add(c)
-			})
-		}
-		if err != nil {
-			return nil, s.withoutStats(fmt.Errorf("compensator: read statistics: %w", err))
-		}
+	if err == nil {
+		err = scanStats(rows, func(_ string, at int64, businessType string, c processlog.StatCounts) {
+			key := statKey{"", at, businessType}
+			if byKey[key] == nil {
+				byKey[key] = new(processlog.StatCounts)
+			}
+			byKey[key].Add(c)
+		})
+	}
+	if err != nil {
+		return nil, s.withoutStats(fmt.Errorf("compensator: read statistics: %w", err))
 	}
 	stats := make([]processlog.Stat, 0, len(byKey))
 	for key, c := range byKey {

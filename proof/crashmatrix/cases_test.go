@@ -30,6 +30,7 @@ const (
 	limited   surroundings = "limited"    // The kinds of plain handlers have a limit.
 	adjusted  surroundings = "adjusted"   // The same as staffed and limited together, and a person changes the limit.
 	staffed   surroundings = "staffed"    // Config.Operations is set with Attempts, and people act through package admin.
+	counting  surroundings = "counting"   // Operations.Statistics is set, and old rows of statistics wait to be folded.
 	recorders surroundings = "recorders"  // Victims only record. A healthy process runs beside them, and the queue is known to hold all entries.
 )
 
@@ -126,6 +127,7 @@ var matrix = []crash{
 	{point: failpoint.FaultsWritten, most: 1, in: crashed},
 	{point: failpoint.ResultsWritten, most: 6},
 	{point: failpoint.AttemptsWritten, most: 20, in: staffed},
+	{point: failpoint.StatsAdded, most: 2, in: counting},
 	{point: failpoint.CaseOpened, most: 6, in: staffed},
 	{point: failpoint.AuditWritten, most: 3, in: staffed},
 	{point: failpoint.CaseClosed, most: 3, in: staffed},

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // check compares the tables with the records of what happened.
@@ -30,6 +31,9 @@ func (w *world) check(in surroundings) {
 	w.checkSlots()
 	if in == adjusted {
 		w.checkLimitChanges()
+	}
+	if in == counting {
+		w.checkCounts()
 	}
 	if in.staffed() {
 		w.checkCases()
@@ -109,6 +113,32 @@ func (w *world) checkCases() {
 	w.none("cases with an owner and without a record of taking", `common_process_log_case c WHERE owner<>'' AND NOT EXISTS (SELECT 1 FROM common_process_log_operation o WHERE o.entry_id=c.entry_id AND o.action='take case')`)
 	w.none("records of taking a case that has no owner", `common_process_log_operation o JOIN common_process_log_case c ON c.entry_id=o.entry_id WHERE c.owner=''`)
 	require.NotZero(w.t, w.count("common_process_log_audit WHERE actor='admin'")+w.count("common_process_log_operation"), "a person must have acted in the admin")
+}
+
+// countedRows is the number of rows of statistics that each victim finds. A step of the fold takes 500.
+const countedRows = 1200
+
+// checkCounts requires that folding has kept each count once. The rows are up to a week old, so they become rows of minutes and of
+// hours. A last fold does what the victims have left.
+func (w *world) checkCounts() {
+	w.t.Helper()
+	store, err := compensator.OpenStore(w.t.Context(), w.db, compensator.DefaultTable)
+	require.NoError(w.t, err)
+	require.Equal(w.t, *kills*countedRows, w.counted())
+	for _, fold := range []processlog.StatFold{processlog.FoldInstances, processlog.FoldHours} {
+		for n := 1; n > 0; {
+			n, err = store.(processlog.Operations).FoldStats(w.t.Context(), fold, time.Hour, 500)
+			require.NoError(w.t, err)
+		}
+	}
+	require.Equal(w.t, *kills*countedRows, w.counted())
+}
+
+// counted returns the sum of the counts that victims found.
+func (w *world) counted() (sum int) {
+	w.t.Helper()
+	require.NoError(w.t, w.db.QueryRow("SELECT SUM(recorded) FROM common_process_log_stat WHERE business_type='counted'").Scan(&sum))
+	return sum
 }
 
 // checkAttempts compares the failures that a row counts in its present epoch with the stored failed attempts. Their

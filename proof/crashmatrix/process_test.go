@@ -53,6 +53,9 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	if in.staffed() {
 		config.Operations = &compensator.Operations{Attempts: true}
 	}
+	if in == counting {
+		config.Operations = &compensator.Operations{Statistics: true}
+	}
 	if in == keeping {
 		config.Keep = time.Hour
 	}

@@ -89,8 +89,8 @@ func (l *victim) runProgram(ctx context.Context) error {
 // work starts and stops Run again and again.
 func (l *victim) work(ctx context.Context) error {
 	longest := 600 * time.Millisecond
-	if l.In == keeping {
-		longest = 10 * time.Second // A stopped Run leaves the rest of its purge to the next round, which comes a minute later.
+	if l.In == keeping || l.In == counting {
+		longest = 10 * time.Second // A stopped Run leaves the rest of its purge or fold to the next round, which comes minutes later.
 	}
 	for {
 		running, stop := context.WithTimeout(ctx, longest/3+rand.N(2*longest/3))

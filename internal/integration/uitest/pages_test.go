@@ -42,6 +42,7 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 		{"confirm", fmt.Sprintf("confirm?do=requeue&seen=%s:%d&seen=%s:%d", transfer.ID, transfer.Version, refund.ID, refund.Version)},
 		{"trail", "trail"},
 		{"settings", "settings"},
+		{"stats", "stats?over=24h"},
 		{"error", "nothing"},
 	}
 	b := openTab(t, w, "alice")

@@ -1,0 +1,103 @@
+package uitest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
+)
+
+// count stores counts of a type for the minute that began ago before the present one. It returns the begin of that minute.
+func count(t *testing.T, db *sql.DB, businessType string, ago time.Duration, recorded, succeeded, failed, dead int) time.Time {
+	t.Helper()
+	at := time.Now().UTC().Truncate(time.Minute).Add(-ago)
+	_, err := db.Exec("INSERT INTO common_process_log_stat (instance, `at`, business_type, recorded, succeeded, failed, dead, took_20ms, took_5s, late_100ms) VALUES ('', ?, ?, ?, ?, ?, ?, 90, 10, 100)",
+		at.UnixMilli(), businessType, recorded, succeeded, failed, dead)
+	require.NoError(t, err)
+	return at
+}
+
+// TestTrendIsReadableWithoutScript reads the chart of the first page and of a type: bars, links to the entries of a minute, and
+// the same numbers as text.
+func TestTrendIsReadableWithoutScript(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, configure)
+	w := worldOf(t, c, "/ops/")
+	at := count(t, db, "refund", 30*time.Minute, 41, 30, 12, 3)
+	count(t, db, "refund", 90*time.Minute, 1000, 1000, 0, 0)
+	count(t, db, "salary", 30*time.Minute, 7, 7, 0, 0)
+	alice := w.client("alice")
+	for _, page := range []struct{ path, minute, recorded string }{
+		{"", at.Format("2006-01-02 15:04 UTC") + ": 48 recorded, 37 succeeded, 12 failed attempts, 3 dead", "<b>1,048</b>"},
+		{"stats?type=refund", at.Format("2006-01-02 15:04 UTC") + ": 41 recorded, 30 succeeded, 12 failed attempts, 3 dead", "<b>1,041</b>"},
+	} {
+		text := alice.get(page.path).text
+		_, trend, found := strings.Cut(text, `<h2 id="trend">Over time</h2>`)
+		require.True(t, found, page.path)
+		trend, _, _ = strings.Cut(trend, "</section>")
+		assert.Contains(t, trend, page.minute)
+		assert.Contains(t, trend, page.recorded)
+		assert.Equal(t, 4, strings.Count(trend, "<path "), "a series each")
+		assert.Contains(t, trend, "from="+strings.ReplaceAll(at.Format("2006-01-02T15:04"), ":", "%3A"))
+		assert.Contains(t, trend, "to="+strings.ReplaceAll(at.Add(time.Minute).Format("2006-01-02T15:04"), ":", "%3A"))
+		_, numbers, _ := strings.Cut(trend, "<details")
+		assert.Contains(t, numbers, ">1,000</td>", "the numbers are text, too")
+	}
+	assert.Contains(t, alice.get("?over=7d").text, `<a href="/ops/?over=7d" aria-current="true">7 days</a>`)
+	rates := alice.get("stats?sort=ended").text
+	refund, salary := strings.Index(rates, "<bdi>refund</bdi>"), strings.Index(rates, "<bdi>salary</bdi>")
+	require.Positive(t, refund)
+	assert.Less(t, refund, salary, "the type with the highest rate comes first")
+	for _, want := range []string{"1.2 %", "5.7", `aria-sort="descending"`} { // 12 of 1042 attempts failed; 1,033 entries ended in 180 minutes
+		has(t, rates, want)
+	}
+	has(t, alice.get("entries?type=refund").text, `href="/ops/stats?type=refund"`)
+	w.allow(func(_ context.Context, _ admin.Actor, _ admin.Right, on admin.Subject) bool {
+		return on.Type != "salary"
+	})
+	bob := w.client("bob")
+	for _, path := range []string{"", "stats", "stats?over=7d"} {
+		lacks(t, bob.get(path).text, "<bdi>salary</bdi>")
+	}
+	has(t, bob.get("stats?type=salary").text, "Nothing was counted")
+	has(t, bob.get("").text, "<b>1,041</b>")
+}
+
+// TestTrendIsAccessible looks at the chart in both languages and schemes, on a desktop and on a phone.
+func TestTrendIsAccessible(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, configure)
+	w := worldOf(t, c, "/ops/")
+	for i := range 170 {
+		ago := time.Duration(i+1) * time.Minute
+		count(t, db, "refund", ago, 40+i%23, 30+i%19, i%7, max(0, i%40-37))
+		count(t, db, "invoice_mail", ago, 5+i%3, 5, 0, 0)
+	}
+	b := openTab(t, w, "alice")
+	for _, lang := range []string{"en", "zh-CN"} {
+		for name, path := range map[string]string{"trend": "", "rates": "stats", "type": "stats?type=refund"} {
+			b.look(lang, "light", 1280)
+			b.open(path)
+			b.arm()
+			for _, scheme := range []string{"light", "dark"} {
+				for _, width := range []int64{1280, 360} {
+					shot := fmt.Sprintf("%s-%s-%s-%d", name, lang, scheme, width)
+					b.look(lang, scheme, width)
+					b.photograph(shot)
+					b.accessible(shot, wcag)
+					assert.True(t, b.holds(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width)), "%s scrolls sideways", shot)
+				}
+			}
+			assert.True(t, b.holds(`document.querySelectorAll("*").length <= 1500`), "%s has too many nodes", name)
+			b.quiet(name + "-" + lang)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/admin"
+)
+
+// trend is what a chart of the last hours or days shows. The chart is SVG. A table has the same numbers as text.
+type trend struct {
+	Type  string // empty: all types
+	Over  string // name of the time that is shown
+	Spans []span
+	Lanes []lane
+	Bins  []bin
+	Width int          // width of the chart's view box, in bins
+	Every string       // time that a bin covers, for people
+	Axis  [3]time.Time // begin, middle and end
+	Rows  []trendRow
+	None  bool // nothing was counted
+}
+
+// span is a choice of the time that is shown.
+type span struct {
+	Name string
+	Link string
+	Here bool
+}
+
+// lane is one series of bars.
+type lane struct {
+	Name      string // recorded, succeeded, failed or dead
+	Sum, Most string
+	Path      string // bars, as an SVG path
+	Y         int    // place of its label
+}
+
+// bin is a column of the chart. It links to the entries that were recorded in its time.
+type bin struct {
+	X    int
+	Link string
+	Text string
+}
+
+// trendRow has the sums of some bins as text.
+type trendRow struct {
+	From   time.Time
+	Link   string
+	Values [len(lanes)]string
+}
+
+const (
+	laneHeight = 30
+	laneGap    = 6
+	rowsMost   = 12 // rows of the table with the numbers of a chart
+)
+
+// lanes are the series of a chart.
+var lanes = [...]string{"recorded", "succeeded", "failed", "dead"}
+
+func valuesOf(p admin.TrendPoint) [len(lanes)]uint64 {
+	return [...]uint64{p.Recorded, p.Succeeded, p.Failed, p.Dead}
+}
+
+// overs are the times that a person can choose, by their names in the address.
+var overs = []struct {
+	name string
+	over time.Duration
+}{{"3h", admin.TrendHours}, {"24h", admin.TrendDay}, {"7d", admin.TrendWeek}}
+
+// over returns the chosen time. An unknown name is the first one.
+func (rq *request) over() (name string, over time.Duration) {
+	for _, o := range overs {
+		if rq.r.URL.Query().Get("over") == o.name {
+			return o.name, o.over
+		}
+	}
+	return overs[0].name, overs[0].over
+}
+
+// trend returns the chart of a type, or of all types. link returns the address of this page for another time.
+func (rq *request) trend(found admin.Trend, businessType string, link func(over string) (string, error)) (t trend, err error) {
+	t.Type = businessType
+	t.Over, _ = rq.over()
+	for _, o := range overs {
+		s := span{Name: o.name, Here: o.name == t.Over}
+		if s.Link, err = link(o.name); err != nil {
+			return t, err
+		}
+		t.Spans = append(t.Spans, s)
+	}
+	if t.Every, err = rq.Span(found.Period); err != nil {
+		return t, err
+	}
+	t.Axis = [...]time.Time{found.From, found.From.Add(found.To.Sub(found.From) / 2), found.To}
+	t.Width, t.None = len(found.Points), true
+	for i, name := range lanes {
+		t.Lanes = append(t.Lanes, laneOf(name, i, found.Points))
+		t.None = t.None && t.Lanes[i].Path == ""
+	}
+	for i, p := range found.Points {
+		if p == (admin.TrendPoint{At: p.At}) {
+			continue
+		}
+		b := bin{X: i}
+		if b.Link, err = rq.recordedIn(businessType, p.At, p.At.Add(found.Period)); err != nil {
+			return t, err
+		}
+		values := valuesOf(p)
+		if b.Text, err = rq.T("trend.point", p.At.UTC().Format("2006-01-02 15:04 UTC"), values[0], values[1], values[2], values[3]); err != nil {
+			return t, err
+		}
+		t.Bins = append(t.Bins, b)
+	}
+	for points := range slices.Chunk(found.Points, (len(found.Points)+rowsMost-1)/rowsMost) {
+		row, err := rq.trendRow(businessType, points, found.Period)
+		if err != nil {
+			return t, err
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t, nil
+}
+
+// Height returns the height of the chart's view box.
+func (trend) Height() int { return len(lanes) * (laneHeight + laneGap) }
+
+// trendRow returns the sums of points that follow each other.
+func (rq *request) trendRow(businessType string, points []admin.TrendPoint, period time.Duration) (row trendRow, err error) {
+	var sums [len(lanes)]uint64
+	for _, p := range points {
+		for i, n := range valuesOf(p) {
+			sums[i] += n
+		}
+	}
+	row.From = points[0].At
+	for i, n := range sums {
+		row.Values[i] = thousands(strconv.FormatUint(n, 10))
+	}
+	row.Link, err = rq.recordedIn(businessType, row.From, points[len(points)-1].At.Add(period))
+	return row, err
+}
+
+// recordedIn returns the address of the entries that were recorded in a time.
+func (rq *request) recordedIn(businessType string, from, to time.Time) (string, error) {
+	const layout = "2006-01-02T15:04"
+	return rq.Link("entries", "type", businessType, "from", from.UTC().Format(layout), "to", to.UTC().Format(layout))
+}
+
+// laneOf draws one series. The highest bar is as high as the lane.
+func laneOf(name string, place int, points []admin.TrendPoint) lane {
+	var sum, most uint64
+	for _, p := range points {
+		n := valuesOf(p)[place]
+		sum += n
+		most = max(most, n)
+	}
+	l := lane{Name: name, Sum: thousands(strconv.FormatUint(sum, 10)), Most: thousands(strconv.FormatUint(most, 10)), Y: place * (laneHeight + laneGap)}
+	var path strings.Builder
+	for i, p := range points {
+		if n := valuesOf(p)[place]; n > 0 {
+			high := max(1, int(n*laneHeight/most))
+			fmt.Fprintf(&path, "M%d.1 %dv-%dh.8v%dz", i, l.Y+laneHeight+laneGap, high, high)
+		}
+	}
+	l.Path = path.String()
+	return l
+}
+
+// statsData is the data of the page of rates.
+type statsData struct {
+	Trend trend
+	Rows  []rateRow // one for each type
+	Sorts []sorting
+}
+
+// rateRow has the rates of a type.
+type rateRow struct {
+	Type, Link                             string
+	Ended, Failing, Took50, Took95, Late50 string
+	Late99, Dead                           string
+	order                                  [len(sortings)]float64
+}
+
+// sortings are the columns by which the types can be sorted, besides their names.
+var sortings = [...]string{"ended", "failing", "took50", "took95", "late50", "late99", "dead"}
+
+// sorting is the head of a column.
+type sorting struct {
+	Name, Link string
+	Here       bool
+}
+
+// stats shows the rates of all types, or of one.
+func (s *server) stats(rq *request) {
+	q := rq.r.URL.Query()
+	businessType, sort := q.Get("type"), q.Get("sort")
+	_, over := rq.over()
+	found, err := s.admin.Trend(rq.ctx, rq.Actor, over, businessType)
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	data, err := rq.rates(found, businessType, sort)
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	if !rq.unchanged("stats", data) {
+		rq.show(http.StatusOK, "stats", data)
+	}
+}
+
+func (rq *request) rates(found admin.Trend, businessType, sort string) (data statsData, err error) {
+	name, over := rq.over()
+	data.Trend, err = rq.trend(found, businessType, func(over string) (string, error) {
+		return rq.Link("stats", "over", over, "type", businessType, "sort", sort)
+	})
+	for _, column := range append([]string{"type"}, sortings[:]...) {
+		if err != nil {
+			return data, err
+		}
+		head := sorting{Name: column, Here: column == cmp.Or(sort, "type")}
+		head.Link, err = rq.Link("stats", "over", name, "type", businessType, "sort", column)
+		data.Sorts = append(data.Sorts, head)
+	}
+	for _, t := range found.Types {
+		row, err := rq.rateRow(t, name, over)
+		if err != nil {
+			return data, err
+		}
+		data.Rows = append(data.Rows, row)
+	}
+	if by := slices.Index(sortings[:], sort); by >= 0 {
+		slices.SortStableFunc(data.Rows, func(a, b rateRow) int { return cmp.Compare(b.order[by], a.order[by]) })
+	}
+	return data, err
+}
+
+func (rq *request) rateRow(t admin.TypeTrend, name string, over time.Duration) (row rateRow, err error) {
+	row = rateRow{Type: t.Type, Dead: thousands(strconv.FormatUint(t.Sum.Dead, 10))}
+	aMinute := float64(t.Sum.Ended()) / over.Minutes()
+	row.Ended = strconv.FormatFloat(aMinute, 'f', 1, 64)
+	row.order[0], row.order[6] = aMinute, float64(t.Sum.Dead)
+	row.Failing = "–"
+	if share, ok := t.Failing(); ok {
+		row.Failing, row.order[1] = strconv.FormatFloat(100*share, 'f', 1, 64)+" %", share
+	}
+	for i, of := range []struct {
+		text *string
+		h    admin.Histogram
+		q    float64
+	}{{&row.Took50, t.Sum.Took, .5}, {&row.Took95, t.Sum.Took, .95}, {&row.Late50, t.Sum.Late, .5}, {&row.Late99, t.Sum.Late, .99}} {
+		d, ok := of.h.Quantile(of.q)
+		if *of.text = "–"; ok {
+			row.order[2+i] = d.Seconds()
+			if *of.text, err = rq.Took(d); err != nil {
+				return row, err
+			}
+		}
+	}
+	row.Link, err = rq.Link("stats", "type", t.Type, "over", name)
+	return row, err
+}
