@@ -270,8 +270,8 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 	if store == nil {
 		return nil
 	}
-	return c.maintenance(ctx, statsMark, statEvery, problemStats, func(ctx context.Context, slot, end time.Time) error {
-		ctx, cancel := context.WithDeadline(ctx, end)
+	return c.maintenance(ctx, statsMark, statEvery, problemStats, func(ctx context.Context, slot, _ time.Time) error {
+		ctx, cancel := context.WithTimeout(ctx, keepFor) // A round may begin late, and two rounds at the same time do no harm.
 		defer cancel()
 		fold := func(which processlog.StatFold, age time.Duration) error {
 			return inSteps(func() (int, error) { return store.FoldStats(ctx, which, age, statStep) })

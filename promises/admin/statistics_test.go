@@ -3,6 +3,8 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,4 +172,26 @@ func TestTrendShowsTheTypesThatAnActorMaySee(t *testing.T) {
 	require.ErrorAs(t, err, new(*compensator.FieldError))
 	_, err = admin.Of(c).Statistics(t.Context(), processlog.StatFilter{From: time.Now(), To: time.Now().Add(time.Hour), Period: time.Second})
 	require.ErrorAs(t, err, new(*compensator.FieldError))
+}
+
+// TestOldStatisticsBecomeRowsOfMinutesAndHours lets a process fold rows that others have left.
+func TestOldStatisticsBecomeRowsOfMinutesAndHours(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(counted(w.Quick()))
+	const rows = 1200
+	values := make([]string, rows)
+	for i := range values {
+		values[i] = fmt.Sprintf("('V%d', UNIX_TIMESTAMP() DIV 60 * 60000 - 600000 * %d, 'refund', 1)", i, 2+i%1000)
+	}
+	w.Exec("INSERT INTO common_process_log_stat (instance, `at`, business_type, recorded) VALUES " + strings.Join(values, ","))
+	w.Exec("UPDATE common_process_log_slots SET slot=slot-1200000 WHERE business_type=' statistics'") // A fold is due now.
+	w.Run(c)
+	require.Eventually(t, func() bool {
+		return w.Count("common_process_log_stat WHERE `at`>0 AND (instance<>'' OR `at`<UNIX_TIMESTAMP()*1000-260000000 AND `at`%3600000<>0)") == 0
+	}, time.Minute, 20*time.Millisecond, "all rows are folded")
+	var sum int
+	require.NoError(t, w.DB.QueryRow("SELECT SUM(recorded) FROM common_process_log_stat").Scan(&sum))
+	assert.Equal(t, rows, sum)
+	assert.Empty(t, c.Health(t.Context()).Problems)
 }
