@@ -116,7 +116,7 @@ func (c *Compensator) change(ctx context.Context, ch processlog.Change) (process
 	if err != nil {
 		return before, err
 	}
-	c.engine.Changed(before, ch)
+	c.engine.ChangeCommitted(before, ch)
 	return before, nil
 }
 
@@ -141,11 +141,11 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change)
 	if watch != nil {
 		watch.OnEnd(func(outcome txwatch.Outcome) {
 			if outcome == txwatch.Committed {
-				c.engine.Changed(before, ch)
+				c.engine.ChangeCommitted(before, ch)
 			}
 		})
 	} else {
-		c.engine.ChangedUnseen(before, ch)
+		c.engine.AwaitChangeCommit(before, ch)
 	}
 	return before, nil
 }

@@ -34,7 +34,7 @@ func Unavailable(err error) error { return verdict.Unavailable(err) }
 
 // VerdictOf returns what err asks the library to do. It is for middleware, metrics, and code between a handler and the
 // library. The outcome of the entry also depends on its attempts and its type. For nil it returns observe.Success.
-func VerdictOf(err error) observe.Verdict { return verdict.Observed(err) }
+func VerdictOf(err error) observe.Verdict { return verdict.ForObserver(err) }
 
 // Retry returns how long to wait after a failure. failures is the number of failures so far, at least 1. The result is
 // kept between 100 ms and 100 years. Retry is called concurrently.

@@ -87,7 +87,7 @@ func (p program) changeMany(ctx context.Context, store func(context.Context, []p
 	for _, answer := range answers {
 		if before := answer.Before; answer.Err == nil {
 			before.Content = contents[before.ID]
-			p.engine.Changed(before, change)
+			p.engine.ChangeCommitted(before, change)
 		}
 	}
 	return answers, nil
@@ -149,11 +149,11 @@ func (p program) Local(row *processlog.Row) operating.Local {
 	types := p.engine.TypeNames()
 	local := operating.Local{Handlers: len(types), Running: p.engine.Accepts(), Horizon: p.cfg.Horizon,
 		ReconcileInterval: p.cfg.ReconcileInterval, PollInterval: p.cfg.PollInterval, Lost: p.features.Lost()}
-	if held, is := p.engine.Holding(row); is {
-		local.Held, local.Since, local.Stuck, local.Returned = true, held.Since, held.Stuck, held.Returned
+	if held, is := p.engine.HeldAttempt(row); is {
+		local.Held, local.Since, local.Stuck, local.Returned = true, held.StartedAt, held.Stuck, held.Returned
 	}
-	if t := p.engine.Named(row.BusinessType); t != nil {
-		local.Handler, local.Slots, local.Full, local.BatchWait = true, t.Concurrency, t.Slots().Free() == 0, t.Wait()
+	if t := p.engine.TypeNamed(row.BusinessType); t != nil {
+		local.Handler, local.Slots, local.Full, local.BatchWait = true, t.Concurrency, t.Slots().Available() == 0, t.Linger()
 	}
 	for _, problem := range p.engine.OpenProblems() {
 		if problem.BusinessType == row.BusinessType || problem.BusinessType == "" {
@@ -199,7 +199,7 @@ func (c *Compensator) followed(row *processlog.Row) (batchID string) {
 func (p program) Queued(ctx context.Context, row *processlog.Row) (queued processlog.Queued, known bool, err error) {
 	inspector, is := p.queue.(processlog.QueueInspector)
 	if !is {
-		return queued, false, p.engine.AskQueue(ctx)()
+		return queued, false, p.engine.PingQueue(ctx)()
 	}
 	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, inspectMost))
 	defer cancel()

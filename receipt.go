@@ -141,7 +141,7 @@ func (r *Receipt) ended(outcome txwatch.Outcome) {
 	case txwatch.Committed:
 		r.rec.Committed()
 	case txwatch.Unknown:
-		r.rec.Unknown()
+		r.rec.CommitUnknown()
 	case txwatch.RolledBack:
 		r.rec.RolledBack()
 	}

@@ -145,7 +145,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	if err != nil {
 		return nil, c.refuse(ctx, tx, err)
 	}
-	if err := rec.Prepare(); err != nil {
+	if err := rec.RunRecorders(); err != nil {
 		return nil, c.refuse(ctx, tx, err)
 	}
 	ctx, asked := c.inquire(ctx, tx, nil)
@@ -166,7 +166,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	if watch != nil {
 		watch.OnEnd(receipt.ended)
 	} else {
-		rec.Unseen()
+		rec.PollForCommit()
 	}
 	rec.NotifyRecorded(ctx)
 	return receipt, receipt.refuseDuplicates(entries)
@@ -245,7 +245,7 @@ func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*re
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	rec.Of(c.engine)
+	rec.Attach(c.engine)
 	return rec, nil
 }
 
@@ -380,8 +380,8 @@ func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, wat
 			return nil, err
 		}
 	}
-	rec.Written(inserted)
-	if err := rec.WriteMore(ctx, tx); err != nil {
+	rec.SetInserted(inserted)
+	if err := rec.RunRecorderWrites(ctx, tx); err != nil {
 		return nil, err
 	}
 	rec.fillReceipt()

@@ -29,7 +29,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 	if err := c.engine.Start(ctx); err != nil {
 		return err
 	}
-	defer c.engine.End()
+	defer c.engine.RunEnded()
 	c.warnOfPool()
 
 	// The loops that claim end first. No new handler can start after that, so the wait for the handlers ends.
@@ -47,7 +47,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 	renewer.Go(func() { c.engine.Renew(renewing) })
 
 	<-ctx.Done()
-	c.engine.Refuse()
+	c.engine.StopAccepting()
 	failpoint.Reach(failpoint.StopBegun)
 	loops.Wait()
 	failpoint.Reach(failpoint.LoopsEnded)

@@ -11,18 +11,18 @@ import (
 )
 
 // Admission is a set of functions by which a feature decides which entries of one type this process claims and starts.
-// All functions are set. They allow everything unless the feature has replaced them with Type.Admit.
+// All functions are set. They allow everything unless the feature has replaced them with Type.AttachAdmission.
 //
 // The functions are safe for concurrent use and do not block.
 type Admission struct {
-	// Room returns how many calls of the handler may begin now. Unlimited means that the feature does not limit them. While
+	// CallsAllowed returns how many calls of the handler may begin now. Unlimited means that the feature does not limit them. While
 	// Room returns less, one claim of the type runs at a time, and it leases at most Room entries. Entries recorded here
 	// then wait behind those that are due.
-	Room func() int
+	CallsAllowed func() int
 
-	// RoomAt returns the time from which Room may return more although the feature did not call Engine.Wake. The zero time
+	// MoreCallsAt returns the time from which Room may return more although the feature did not call Engine.Wake. The zero time
 	// means that there is no such time.
-	RoomAt func() time.Time
+	MoreCallsAt func() time.Time
 
 	// Paused reports whether the type is paused. No entry of a paused type is claimed, not even to count a lost lease.
 	Paused func() bool
@@ -31,26 +31,26 @@ type Admission struct {
 	// that must not run here now. lost is how many leases in a row the entry has lost.
 	Accept func(row *processlog.Row, lost int) bool
 
-	// Left is called when a suspect that Accept has accepted can no longer crash this process. It may be called several
+	// SuspectDone is called when a suspect that Accept has accepted can no longer crash this process. It may be called several
 	// times for one acceptance.
-	Left func(row *processlog.Row, why Leaving)
+	SuspectDone func(row *processlog.Row, why SuspectEnd)
 
 	// Admit returns which of the claimed attempts may start. The engine gives back the leases and slots of the others.
 	Admit func(attempts []*Attempt) (admitted, refused []*Attempt)
 
-	// Joined is called before one call of the handler begins for several attempts.
-	Joined func(batch []*Attempt)
+	// SharedCallBegins is called before one call of the handler begins for several attempts.
+	SharedCallBegins func(batch []*Attempt)
 
-	// Readmit reports whether an attempt may run alone. If a shared call returned no verdicts, Readmit is called for each of
+	// AdmitAlone reports whether an attempt may run alone. If a shared call returned no verdicts, Readmit is called for each of
 	// its attempts.
-	Readmit func(a *Attempt) bool
+	AdmitAlone func(a *Attempt) bool
 
-	// CallEnded is called when a shared call ends, before the attempts end. The call has a verdict for each attempt if whole
+	// SharedCallEnded is called when a shared call ends, before the attempts end. The call has a verdict for each attempt if whole
 	// is true. cause is why the call's context ended, if it did.
-	CallEnded func(batch []*Attempt, verdicts []error, whole bool, cause error)
+	SharedCallEnded func(batch []*Attempt, verdicts []error, whole bool, cause error)
 
-	// Ended is called when an attempt ends, before its slot is free.
-	Ended func(a *Attempt, r Result)
+	// AttemptEnded is called when an attempt ends, before its slot is free.
+	AttemptEnded func(a *Attempt, r Result)
 
 	// Stuck is called when a handler has not returned after its timeout. call is the number of the handler call that is
 	// stuck. When Stuck is called, that call may have returned, and the attempt may have begun another one.
@@ -60,13 +60,13 @@ type Admission struct {
 	RunBegins func()
 }
 
-// Leaving is the reason why an accepted suspect can no longer crash this process.
-type Leaving int
+// SuspectEnd is the reason why an accepted suspect can no longer crash this process.
+type SuspectEnd int
 
 const (
-	NotClaimed Leaving = iota // the claim did not lease the entry
-	NotRun                    // the entry was given back, its handler is stuck, or the database refuses its outcome
-	Ended                     // the entry's outcome is stored or dropped
+	NotClaimed     SuspectEnd = iota // the claim did not lease the entry
+	NotRun                           // the entry was given back, its handler is stuck, or the database refuses its outcome
+	OutcomeDecided                   // the entry's outcome is stored or dropped
 )
 
 // Unlimited is the Room of a feature that does not limit a type.
@@ -74,45 +74,45 @@ const Unlimited = math.MaxInt
 
 // allowAll is an Admission that allows everything.
 var allowAll = Admission{
-	Room:      func() int { return Unlimited },
-	RoomAt:    func() time.Time { return time.Time{} },
-	Paused:    func() bool { return false },
-	Accept:    func(*processlog.Row, int) bool { return true },
-	Left:      func(*processlog.Row, Leaving) {},
-	Admit:     func(attempts []*Attempt) (admitted, refused []*Attempt) { return attempts, nil },
-	Joined:    func([]*Attempt) {},
-	Readmit:   func(*Attempt) bool { return true },
-	CallEnded: func([]*Attempt, []error, bool, error) {},
-	Ended:     func(*Attempt, Result) {},
-	Stuck:     func(*Attempt, uint32) {},
-	RunBegins: func() {},
+	CallsAllowed:     func() int { return Unlimited },
+	MoreCallsAt:      func() time.Time { return time.Time{} },
+	Paused:           func() bool { return false },
+	Accept:           func(*processlog.Row, int) bool { return true },
+	SuspectDone:      func(*processlog.Row, SuspectEnd) {},
+	Admit:            func(attempts []*Attempt) (admitted, refused []*Attempt) { return attempts, nil },
+	SharedCallBegins: func([]*Attempt) {},
+	AdmitAlone:       func(*Attempt) bool { return true },
+	SharedCallEnded:  func([]*Attempt, []error, bool, error) {},
+	AttemptEnded:     func(*Attempt, Result) {},
+	Stuck:            func(*Attempt, uint32) {},
+	RunBegins:        func() {},
 }
 
-// Admit attaches an admission to the type. The function set replaces those functions of a that the feature needs. Call
+// AttachAdmission attaches an admission to the type. The function set replaces those functions of a that the feature needs. Call
 // Admit at registration.
-func (t *Type) Admit(set func(a *Admission)) {
+func (t *Type) AttachAdmission(set func(a *Admission)) {
 	a := allowAll
 	set(&a)
 	t.admissions = append(t.admissions, &a)
 }
 
-// Room returns how many calls of the handler the admissions allow to begin now.
-func (t *Type) Room() int {
+// CallsAllowed returns how many calls of the handler the admissions allow to begin now.
+func (t *Type) CallsAllowed() int {
 	room := Unlimited
 	for _, a := range t.admissions {
-		room = min(room, a.Room())
+		room = min(room, a.CallsAllowed())
 	}
 	return room
 }
 
 // limited reports whether an admission limits the type now.
-func (t *Type) limited() bool { return t.Room() < Unlimited }
+func (t *Type) limited() bool { return t.CallsAllowed() < Unlimited }
 
-// roomAt returns when to ask the admissions again whether they allow more calls. It returns the earliest time after now
+// moreCallsAt returns when to ask the admissions again whether they allow more calls. It returns the earliest time after now
 // that an admission names, but at the latest the time until.
-func (t *Type) roomAt(now, until time.Time) time.Time {
+func (t *Type) moreCallsAt(now, until time.Time) time.Time {
 	for _, a := range t.admissions {
-		if at := a.RoomAt(); now.Before(at) && at.Before(until) {
+		if at := a.MoreCallsAt(); now.Before(at) && at.Before(until) {
 			until = at
 		}
 	}
@@ -129,49 +129,49 @@ func (t *Type) accepts(row *processlog.Row, lost int) bool {
 	return !slices.ContainsFunc(t.admissions, func(a *Admission) bool { return !a.Accept(row, lost) })
 }
 
-// left tells the admissions that a suspect can no longer crash this process. It does nothing for other entries.
-func (t *Type) left(row *processlog.Row, lost int, why Leaving) {
+// suspectDone tells the admissions that a suspect can no longer crash this process. It does nothing for other entries.
+func (t *Type) suspectDone(row *processlog.Row, lost int, why SuspectEnd) {
 	if lost < SuspectAfter {
 		return
 	}
 	for _, a := range t.admissions {
-		a.Left(row, why)
+		a.SuspectDone(row, why)
 	}
 }
 
 // Admitted returns the attempts that all admissions allow to start.
 func (t *Type) Admitted(attempts []*Attempt) (admitted, refused []*Attempt) {
 	for _, a := range t.admissions {
-		var no []*Attempt
-		attempts, no = a.Admit(attempts)
-		refused = append(refused, no...)
+		var rejected []*Attempt
+		attempts, rejected = a.Admit(attempts)
+		refused = append(refused, rejected...)
 	}
 	return attempts, refused
 }
 
-// Joined tells the admissions that one call begins for several attempts.
-func (t *Type) Joined(batch []*Attempt) {
+// SharedCallBegins tells the admissions that one call begins for several attempts.
+func (t *Type) SharedCallBegins(batch []*Attempt) {
 	for _, a := range t.admissions {
-		a.Joined(batch)
+		a.SharedCallBegins(batch)
 	}
 }
 
-// Readmit reports whether all admissions allow an attempt to run alone.
-func (t *Type) Readmit(attempt *Attempt) bool {
-	return !slices.ContainsFunc(t.admissions, func(a *Admission) bool { return !a.Readmit(attempt) })
+// AdmitAlone reports whether all admissions allow an attempt to run alone.
+func (t *Type) AdmitAlone(attempt *Attempt) bool {
+	return !slices.ContainsFunc(t.admissions, func(a *Admission) bool { return !a.AdmitAlone(attempt) })
 }
 
-// CallEnded tells the admissions that a shared call has ended.
-func (t *Type) CallEnded(batch []*Attempt, verdicts []error, whole bool, cause error) {
+// SharedCallEnded tells the admissions that a shared call has ended.
+func (t *Type) SharedCallEnded(batch []*Attempt, verdicts []error, whole bool, cause error) {
 	for _, a := range t.admissions {
-		a.CallEnded(batch, verdicts, whole, cause)
+		a.SharedCallEnded(batch, verdicts, whole, cause)
 	}
 }
 
-// ended tells the admissions that an attempt has ended.
-func (t *Type) ended(attempt *Attempt, r Result) {
+// attemptEnded tells the admissions that an attempt has ended.
+func (t *Type) attemptEnded(attempt *Attempt, r Result) {
 	for _, a := range t.admissions {
-		a.Ended(attempt, r)
+		a.AttemptEnded(attempt, r)
 	}
 }
 
@@ -184,26 +184,26 @@ type Order struct {
 	// reports whether there may be further ones. Each call continues where the last one stopped.
 	Find func(ctx context.Context) (due []processlog.ID, more bool, err error)
 
-	// FindAgain lets the search of Find go on. If Find has read all entries, its next call starts again with the first
+	// ContinueFind lets the search of Find go on. If Find has read all entries, its next call starts again with the first
 	// entry.
-	FindAgain func()
+	ContinueFind func()
 
-	// Reason returns an error that says why an entry is blocked, or nil. It may ask the database.
-	Reason func(ctx context.Context, row *processlog.Row) error
+	// BlockReason returns an error that says why an entry is blocked, or nil. It may ask the database.
+	BlockReason func(ctx context.Context, row *processlog.Row) error
 
 	// Separate splits claimed attempts into those that may start and those that turn out to be blocked. It may ask the
-	// database. An attempt in neither list has ended: Separate has passed it to Engine.Fail.
+	// database. An attempt in neither list has ended: Separate has passed it to Engine.FailAttempt.
 	//
 	// The engine frees the slots of all attempts that are not in first. Then it calls giveUp, which gives up the leases of
 	// the blocked attempts. If giveUp returns an error, these entries are still due.
 	Separate func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error)
 }
 
-// Order attaches an order to the type. Call it at registration. All functions of the order must be set.
-func (t *Type) Order(o Order) { t.order = &o }
+// AttachOrder attaches an order to the type. Call it at registration. All functions of the order must be set.
+func (t *Type) AttachOrder(o Order) { t.order = &o }
 
-// Blocks reports whether entries of the type may be blocked by others.
-func (t *Type) Blocks() bool { return t.order != nil }
+// IsOrdered reports whether entries of the type may be blocked by others.
+func (t *Type) IsOrdered() bool { return t.order != nil }
 
 // Blocked returns those of ids that may not run yet. It may ask the database.
 func (t *Type) Blocked(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error) {
@@ -213,24 +213,24 @@ func (t *Type) Blocked(ctx context.Context, ids []processlog.ID) ([]processlog.I
 	return t.order.Blocked(ctx, ids)
 }
 
-// searching returns how many slots a claim for the given number of calls holds until it knows which entries may run.
+// slotsToSearch returns how many slots a claim for the given number of calls holds until it knows which entries may run.
 //
 // A claim of a serial type holds only one slot, because most entries that it finds may be blocked. The other slots stay
 // free for the next entry of a key whose entry ends meanwhile. The claim keeps the one slot, so that such entries cannot
 // take every slot from the entry that has been due for longest.
-func (t *Type) searching(calls int) int {
-	if t.Blocks() {
+func (t *Type) slotsToSearch(calls int) int {
+	if t.IsOrdered() {
 		return min(calls, 1)
 	}
 	return calls
 }
 
-// Reason returns why an entry is blocked, or nil. It may ask the database.
-func (t *Type) Reason(ctx context.Context, row *processlog.Row) error {
+// BlockReason returns why an entry is blocked, or nil. It may ask the database.
+func (t *Type) BlockReason(ctx context.Context, row *processlog.Row) error {
 	if t.order == nil {
 		return nil
 	}
-	return t.order.Reason(ctx, row)
+	return t.order.BlockReason(ctx, row)
 }
 
 // separate returns which claimed attempts may start, and which are blocked.
@@ -245,8 +245,8 @@ func (t *Type) separate(attempts []*Attempt) (first, blocked []*Attempt, giveUp 
 // that are due and free, but that it does not lease, go to Claimed.Limited.
 type Claimer func(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error)
 
-// ClaimBy attaches a claimer to the type. Call it at registration.
-func (t *Type) ClaimBy(c Claimer) { t.claimer = c }
+// AttachClaimer attaches a claimer to the type. Call it at registration.
+func (t *Type) AttachClaimer(c Claimer) { t.claimer = c }
 
 // Slots count the handler calls of one type in this process, so that no more than Concurrency of them run at once.
 // Without an implementation the number of calls is unlimited.
@@ -255,12 +255,12 @@ func (t *Type) ClaimBy(c Claimer) { t.claimer = c }
 // slot is free. The owner changes in this order:
 //
 //   - A claim takes a slot for each call that it may start, before it leases rows. The callers of Take are the
-//     scanner, the reconciler, and ClaimKnown. A lease without a slot would end unused and count as lost.
-//   - The claim adjusts its slots. A claim of a serial type keeps one slot while it searches (Type.searching). When it
+//     scanner, the reconciler, and ClaimByID. A lease without a slot would end unused and count as lost.
+//   - The claim adjusts its slots. A claim of a serial type keeps one slot while it searches (Type.slotsToSearch). When it
 //     knows how many calls it needs, it takes more slots or releases some (Engine.adjustSlots). After its
 //     statement it releases the slots of calls for which it has leased no row.
-//   - The calls of the leased rows own the slots from then on. Type.calls counts these calls. The engine frees the slot
-//     of a call that does not start, in deadLetter, giveBack and giveUpBlocked.
+//   - The calls of the leased rows own the slots from then on. Type.callsOfRows counts these calls. The engine frees the slot
+//     of a call that does not start, in deadLetter, releaseUnstarted and giveUpBlocked.
 //   - The call of one entry frees its slot in Engine.Finish. Attempts of one call share a slot. ShareSlot says how many
 //     of them must end before Finish frees it. After a shared call without a verdict, its entries run alone under the slot
 //     of that call, all at the same time.
@@ -277,8 +277,8 @@ type Slots interface {
 	// TakeRecorded occupies a slot for an entry that this process has just recorded.
 	TakeRecorded() bool
 
-	// Free returns how many slots Take would give.
-	Free() int
+	// Available returns how many slots Take would give.
+	Available() int
 
 	// Overdraw occupies n slots even if none is free. It is for entries that cannot wait for a slot: entries whose stuck
 	// handlers hold all slots, and an entry that is run by its id.
@@ -304,21 +304,21 @@ type Reservation interface {
 // Slots returns the slots of the type.
 func (t *Type) Slots() Slots { return t.slots }
 
-// CountSlots makes s count the calls of the type. Call it at registration.
-func (t *Type) CountSlots(s Slots) { t.slots = s }
+// AttachSlots makes s count the calls of the type. Call it at registration.
+func (t *Type) AttachSlots(s Slots) { t.slots = s }
 
 // unlimited implements Slots for a type that has no limit.
 type unlimited struct{}
 
 func (unlimited) Take(n int) int          { return n }
 func (unlimited) TakeRecorded() bool      { return true }
-func (unlimited) Free() int               { return processlog.MaxRows }
+func (unlimited) Available() int          { return processlog.MaxRows }
 func (unlimited) Overdraw(int)            {}
 func (unlimited) Release(int)             {}
 func (unlimited) Reserve(int) Reservation { return nil }
 func (unlimited) Recorded()               {}
 
-// Grouping makes one call of a type's handler take several entries. A feature attaches it with Type.Group at registration.
+// Grouping makes one call of a type's handler take several entries. A feature attaches it with Type.AttachGrouping at registration.
 // Without a Grouping each entry has its own call.
 //
 // The claim schedule calls Wait, Due, Look and More while it holds its mutex. All methods return at once.
@@ -326,24 +326,24 @@ type Grouping interface {
 	// Seats returns how many entries one call takes at most.
 	Seats() int
 
-	// Company returns the class of entries with which an entry may share a call, or Alone if the entry must have its
+	// SharingClass returns the class of entries with which an entry may share a call, or Alone if the entry must have its
 	// own call. Only entries of the same class share a call. lost is how many consecutive leases the entry has lost.
 	//
-	// Company must return Alone for a compensation, and for an entry that has lost MostSharedLosses leases or more. A
+	// Company must return Alone for a compensation, and for an entry that has lost MaxSharedLosses leases or more. A
 	// crash counts as a lost lease of every entry in the call. Assume that an entry does not crash the process but
 	// shares calls with one that does. Without this rule, it would use up its crash budget and would be dead-lettered.
-	Company(state processlog.State, lost int) Company
+	SharingClass(state processlog.State, lost int) SharingClass
 
 	// Start begins one call for several attempts in a new goroutine. The goroutine passes each attempt to Engine.Finish or
 	// Engine.RunAlone, after it has called ShareSlot.
 	Start(batch []*Attempt)
 
-	// Wait returns how long a due entry may stay unclaimed while it waits for others to share its call. It returns the same
+	// Linger returns how long a due entry may stay unclaimed while it waits for others to share its call. It returns the same
 	// value each time. If it returns 0, Due, Look and More are not called.
-	Wait() time.Duration
+	Linger() time.Duration
 
-	// Due is called for each entry that is reported as due now. It returns true if the scanner must look at the type now.
-	Due() bool
+	// EntryDue is called for each entry that is reported as due now. It returns true if the scanner must look at the type now.
+	EntryDue() bool
 
 	// Look is called while entries of the type wait for others and a claim could begin. It returns a function, or the time
 	// at which to call Look again. The function asks the database how much longer the entries may wait, and
@@ -351,27 +351,27 @@ type Grouping interface {
 	// function has returned.
 	Look(now time.Time) (look func() time.Duration, next time.Time)
 
-	// More is called when a claim got as many entries as it asked for. The next Look then returns a function.
-	More()
+	// ClaimFull is called when a claim got as many entries as it asked for. The next Look then returns a function.
+	ClaimFull()
 }
 
-// Company is a class of entries that may share a handler call.
-type Company int
+// SharingClass is a class of entries that may share a handler call.
+type SharingClass int
 
 const (
-	Alone        Company = iota // shares its call with no entry
-	WithOthers                  // shares with entries that have lost no lease
-	WithSuspects                // shares with entries that have lost leases
-	companies
+	NotShared          SharingClass = iota // shares its call with no entry
+	SharedWithOthers                       // shares with entries that have lost no lease
+	SharedWithSuspects                     // shares with entries that have lost leases
+	sharingClasses
 )
 
-// MostSharedLosses is the number of lost leases from which on an entry must run alone. Other entries of a shared call can
+// MaxSharedLosses is the number of lost leases from which on an entry must run alone. Other entries of a shared call can
 // cost an entry at most this many leases. crashBudget then allows at least one more. That lease is for a run alone, and a
 // crash of that run is caused by the entry itself.
-const MostSharedLosses = crashBudget - 1
+const MaxSharedLosses = crashBudget - 1
 
-// Group attaches a grouping to the type. Call it at registration.
-func (t *Type) Group(g Grouping) { t.grouping = g }
+// AttachGrouping attaches a grouping to the type. Call it at registration.
+func (t *Type) AttachGrouping(g Grouping) { t.grouping = g }
 
 // Grouped reports whether one call of the handler may take several entries.
 func (t *Type) Grouped() bool { return t.grouping != nil }
@@ -384,28 +384,28 @@ func (t *Type) Seats() int {
 	return t.grouping.Seats()
 }
 
-// company returns the Company of an entry that has lost the given number of leases.
-func (t *Type) company(state processlog.State, lost int) Company {
+// sharingClass returns the Company of an entry that has lost the given number of leases.
+func (t *Type) sharingClass(state processlog.State, lost int) SharingClass {
 	if t.grouping == nil {
-		return Alone
+		return NotShared
 	}
-	return t.grouping.Company(state, lost)
+	return t.grouping.SharingClass(state, lost)
 }
 
-// Wait returns how long a due entry may stay unclaimed while it waits for others to share its call.
-func (t *Type) Wait() time.Duration {
+// Linger returns how long a due entry may stay unclaimed while it waits for others to share its call.
+func (t *Type) Linger() time.Duration {
 	if t.grouping == nil {
 		return 0
 	}
-	return t.grouping.Wait()
+	return t.grouping.Linger()
 }
 
 // callsFor returns how many calls n entries need if they share calls.
 func (t *Type) callsFor(n int) int { return (n + t.Seats() - 1) / t.Seats() }
 
-// fits returns how many entries one claim statement may lease for a number of calls. While an admission limits the
+// maxEntries returns how many entries one claim statement may lease for a number of calls. While an admission limits the
 // type, each entry counts as a whole call.
-func (t *Type) fits(calls int) int {
+func (t *Type) maxEntries(calls int) int {
 	calls = min(calls, processlog.MaxRows)
 	if t.limited() {
 		return calls
@@ -413,28 +413,28 @@ func (t *Type) fits(calls int) int {
 	return min(calls*t.Seats(), processlog.MaxRows)
 }
 
-// calls returns how many calls the claimed rows need.
-func (t *Type) calls(rows []processlog.Row) int {
-	return t.callsOf(len(rows), func(i int) *processlog.Row { return &rows[i] })
+// callsOfRows returns how many calls the claimed rows need.
+func (t *Type) callsOfRows(rows []processlog.Row) int {
+	return t.countCalls(len(rows), func(i int) *processlog.Row { return &rows[i] })
 }
 
-// callsOf returns how many calls n rows need. row returns the i-th one.
-func (t *Type) callsOf(n int, row func(i int) *processlog.Row) int {
-	var entries [companies]int
+// countCalls returns how many calls n rows need. row returns the i-th one.
+func (t *Type) countCalls(n int, row func(i int) *processlog.Row) int {
+	var entries [sharingClasses]int
 	for i := range n {
-		entries[t.company(row(i).State, LostLeases(row(i)))]++
+		entries[t.sharingClass(row(i).State, LostLeases(row(i)))]++
 	}
-	return entries[Alone] + t.callsFor(entries[WithOthers]) + t.callsFor(entries[WithSuspects])
+	return entries[NotShared] + t.callsFor(entries[SharedWithOthers]) + t.callsFor(entries[SharedWithSuspects])
 }
 
 // sharedSlot is the slot of a call that several attempts share.
-type sharedSlot struct{ left atomic.Int32 } // number of attempts that must end before the slot is free
+type sharedSlot struct{ attemptsLeft atomic.Int32 } // number of attempts that must end before the slot is free
 
 // ShareSlot makes the attempts of one call share its slot. The slot is freed when n of them have ended.
 func ShareSlot(batch []*Attempt, n int) {
 	slot := new(sharedSlot)
-	slot.left.Store(int32(n))
+	slot.attemptsLeft.Store(int32(n))
 	for _, a := range batch {
-		a.slot = slot
+		a.sharedSlot = slot
 	}
 }

@@ -34,7 +34,7 @@ func (s *counted) TakeRecorded() bool { return s.Take(1) == 1 }
 func (s *counted) Overdraw(n int)     { s.Release(-n) }
 func (s *counted) Recorded()          {}
 
-func (s *counted) Free() int {
+func (s *counted) Available() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(0, s.size-s.taken)
@@ -63,7 +63,7 @@ func (r *reserved) Use(keep int) bool {
 }
 
 // withSlots counts the calls of a type.
-func withSlots(t *Type) { t.CountSlots(&counted{size: t.Concurrency}) }
+func withSlots(t *Type) { t.AttachSlots(&counted{size: t.Concurrency}) }
 
 // An entry is inserted with a lease, and its transaction commits only after the lease has ended. The process then claims the
 // entry with the token of that lease. This lease does not count as lost, so the entry is no suspect.
@@ -72,9 +72,9 @@ func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
 	var lost []int
 	left := 0
 	typ := &Type{Name: "close_order", Concurrency: 50, Lease: time.Second}
-	typ.Admit(func(a *Admission) {
+	typ.AttachAdmission(func(a *Admission) {
 		a.Accept = func(_ *processlog.Row, n int) bool { lost = append(lost, n); return true }
-		a.Left = func(_ *processlog.Row, why Leaving) {
+		a.SuspectDone = func(_ *processlog.Row, why SuspectEnd) {
 			require.Equal(t, NotClaimed, why)
 			left++
 		}
@@ -82,9 +82,9 @@ func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
 	row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", DeliveryCount: 1, Token: processlog.Token{1}}
 	h := newHoldings()
 	claim := func(want processlog.Wanted, mine ...processlog.Row) {
-		p := picker{t: typ, holdings: h, want: []processlog.Wanted{want}, room: 1}
+		p := picker{t: typ, holdings: h, wanted: []processlog.Wanted{want}, callsLeft: 1}
 		require.True(t, p.accept(&row))
-		p.keepOnly(mine)
+		p.reportUnclaimedSuspects(mine)
 	}
 	claim(processlog.Wanted{ID: row.ID, Token: row.Token})
 	require.Equal(t, []int{0}, lost)
@@ -105,11 +105,11 @@ func TestScannerSleepsUntilATypeHasRoomAgain(t *testing.T) {
 		defer e.Close()
 		var at time.Time
 		require.NoError(t, e.Register(Type{Name: "refund", Concurrency: 10, Lease: time.Hour}, withSlots, func(t *Type) {
-			t.Admit(func(a *Admission) {
-				a.Room, a.RoomAt = func() int { return 0 }, func() time.Time { return at }
+			t.AttachAdmission(func(a *Admission) {
+				a.CallsAllowed, a.MoreCallsAt = func() int { return 0 }, func() time.Time { return at }
 			})
 		}))
-		e.Named("refund").slots.Take(10)
+		e.TypeNamed("refund").slots.Take(10)
 		e.claimSchedule.prepare()
 		var claims sync.WaitGroup
 		at = time.Now().Add(time.Hour)
@@ -117,7 +117,7 @@ func TestScannerSleepsUntilATypeHasRoomAgain(t *testing.T) {
 		at = time.Now().Add(time.Second)
 		require.Equal(t, time.Second, e.startClaims(t.Context(), &claims))
 		claims.Wait()
-		require.Zero(t, e.claimSchedule.byType["refund"].claiming)
+		require.Zero(t, e.claimSchedule.byType["refund"].runningClaims)
 	})
 }
 
@@ -129,16 +129,16 @@ func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 		defer e.Close()
 		var stuck []processlog.ID
 		typ := &Type{Name: "refund", Lease: time.Hour}
-		typ.Admit(func(admission *Admission) {
+		typ.AttachAdmission(func(admission *Admission) {
 			admission.Stuck = func(a *Attempt, call uint32) {
 				require.EqualValues(t, 3, call)
 				stuck = append(stuck, a.Row.ID)
 			}
 		})
 		for i := range 8 {
-			a := &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(uint64(i + 1))}, calls: 3, started: time.Now(), leaseEnd: time.Now().Add(time.Hour)}
+			a := &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(uint64(i + 1))}, callCount: 3, startedAt: time.Now(), leaseEnd: time.Now().Add(time.Hour)}
 			a.ctx, a.cancel = context.WithCancelCause(t.Context())
-			e.holdings.held[a.holding()] = a
+			e.holdings.held[a.holdingKey()] = a
 		}
 		time.Sleep(stuckAfter + time.Second)
 		e.needRenewal()
@@ -157,8 +157,8 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 		given := 0
 		require.NoError(t, e.Register(Type{Name: "mail", Concurrency: 4, Lease: time.Hour, Timeout: time.Hour,
 			Run: func(context.Context, *processlog.Row) error { return nil }}, withSlots, func(t *Type) {
-			t.Group(&threes{e: e})
-			t.Order(Order{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
+			t.AttachGrouping(&threes{e: e})
+			t.AttachOrder(Order{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
 				for _, a := range attempts {
 					if a.Row.UserID == "" {
 						first = append(first, a)
@@ -173,15 +173,15 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 		row := func(id uint64, user string, deliveries int, left time.Duration) processlog.Row {
 			return processlog.Row{ID: processlog.RowID(id), BusinessType: "mail", UserID: user, DeliveryCount: deliveries, LeaseLeft: left}
 		}
-		mail := e.Named("mail")
+		mail := e.TypeNamed("mail")
 		rows := []processlog.Row{row(1, "", 2, -1), row(2, "", 1, time.Hour), row(3, "", 1, time.Hour), row(4, "ann", 1, time.Hour)}
-		require.Equal(t, 2, mail.slots.Take(mail.calls(rows)), "the entry that has lost a lease runs alone")
+		require.Equal(t, 2, mail.slots.Take(mail.callsOfRows(rows)), "the entry that has lost a lease runs alone")
 		_, err := e.startClaimed(mail, rows, time.Now(), 0)
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, 1, given)
-		require.Equal(t, 4, mail.slots.Free())
-		e.End()
+		require.Equal(t, 4, mail.slots.Available())
+		e.RunEnded()
 		e.Close()
 	})
 }
@@ -215,17 +215,17 @@ func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 		}
 		require.NoError(t, e.Register(Type{Name: "mail", MaxAttempts: 1, MaxCompensateAttempts: 1, Concurrency: 100, Lease: time.Hour, Timeout: time.Hour,
 			Run: handler, Undo: handler}, withSlots, func(t *Type) {
-			t.Group(&threes{e: e})
-			t.Admit(func(a *Admission) {
+			t.AttachGrouping(&threes{e: e})
+			t.AttachAdmission(func(a *Admission) {
 				a.Admit = func(attempts []*Attempt) (admitted, refused []*Attempt) { return split(attempts, "refused") }
 			})
-			t.Order(Order{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
+			t.AttachOrder(Order{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
 				first, blocked = split(attempts, "blocked")
 				return first, blocked, func() error { return nil }
 			}})
 		}))
 		require.NoError(t, e.Start(t.Context()))
-		mail, ids := e.Named("mail"), uint64(0)
+		mail, ids := e.TypeNamed("mail"), uint64(0)
 		row := func(user string, deliveries int, left time.Duration, state processlog.State) func() processlog.Row {
 			return func() processlog.Row {
 				ids++
@@ -251,7 +251,7 @@ func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 					rows = append(rows, kind())
 				}
 			}
-			calls := mail.calls(rows)
+			calls := mail.callsOfRows(rows)
 			require.Equal(t, calls, mail.slots.Take(calls))
 			_, err := e.startClaimed(mail, rows, time.Now(), 0)
 			require.NoError(t, err)
@@ -260,7 +260,7 @@ func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 		}
 		require.NoError(t, e.Drain())
 		require.Zero(t, mail.slots.(*counted).taken)
-		e.End()
+		e.RunEnded()
 		e.Close()
 	})
 }

@@ -44,10 +44,10 @@ func (b *Base) Statement() (context.Context, context.CancelFunc) {
 }
 
 // Wait waits for d. It returns false if the engine is closed first.
-func (b *Base) Wait(d time.Duration) bool { return Rest(b.Work, d) }
+func (b *Base) Wait(d time.Duration) bool { return Sleep(b.Work, d) }
 
-// Rest waits for d. It returns false if ctx ends first.
-func Rest(ctx context.Context, d time.Duration) bool {
+// Sleep waits for d. It returns false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -74,9 +74,9 @@ const (
 	problemFaults  = "attempts fail, and count, for they have met the database's condition too often in a row"
 )
 
-// Saw takes the result of a statement of the library. It logs an error. Health lists the error until the same statement
+// NoteResult takes the result of a statement of the library. It logs an error. Health lists the error until the same statement
 // succeeds.
-func (b *Base) Saw(what string, err error) {
+func (b *Base) NoteResult(what string, err error) {
 	if err != nil {
 		b.Problems.Failed(what, "", err)
 		return
@@ -96,22 +96,24 @@ func QueueShare(ctx context.Context, most time.Duration) time.Duration {
 }
 
 // Reporting returns a context with which the store and its connections report problems to this engine.
-func (b *Base) Reporting(ctx context.Context) context.Context { return report.To(ctx, reports{b}) }
-
-// reports takes the reports of connections. It logs a report about a session without keeping it as a problem in Health,
-// because the session is closed after the report.
-type reports struct{ *Base }
-
-func (r reports) Reported(what string, err error) {
-	if what == report.Session {
-		r.Problems.Complain(what, err)
-		return
-	}
-	r.Saw(what, err)
+func (b *Base) Reporting(ctx context.Context) context.Context {
+	return report.To(ctx, connectionReports{b})
 }
 
-// Tell calls one of the observer's functions.
-func Tell[E any](b *Base, observe func(E), event E) {
+// connectionReports takes the reports of connections. It logs a report about a session without keeping it as a problem in Health,
+// because the session is closed after the report.
+type connectionReports struct{ *Base }
+
+func (r connectionReports) Reported(what string, err error) {
+	if what == report.Session {
+		r.Problems.LogLimited(what, err)
+		return
+	}
+	r.NoteResult(what, err)
+}
+
+// NotifyObserver calls one of the observer's functions.
+func NotifyObserver[E any](b *Base, observe func(E), event E) {
 	if observe == nil {
 		return
 	}
@@ -123,8 +125,8 @@ func Tell[E any](b *Base, observe func(E), event E) {
 	observe(event)
 }
 
-// setIn sets a value in a map that may be nil.
-func setIn[K comparable, V any](m *map[K]V, key K, value V) {
+// setInMap sets a value in a map that may be nil.
+func setInMap[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = make(map[K]V)
 	}
@@ -153,11 +155,11 @@ type Config struct {
 }
 
 // Watcher is a set of functions by which a feature follows the answers of the database, for example to detect a rollback.
-// All functions are set. They do nothing unless [Engine.Watch] has replaced them.
+// All functions are set. They do nothing unless [Engine.AttachWatcher] has replaced them.
 type Watcher struct {
-	// Hold returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason why not.
+	// HoldReason returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason why not.
 	// It does not block. The feature calls Engine.Wake when Hold returns nil again.
-	Hold func() error
+	HoldReason func() error
 
 	// Claimed is called with the rows of each claim before any of them starts. asked is when the claim statement was sent.
 	// If Claimed returns an error, no row starts, and the engine gives back the leases. Claimed may ask the database.
@@ -171,7 +173,7 @@ type Watcher struct {
 	Stored func(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time)
 
 	// Recorded is called for entries whose transaction has committed, unless this process reads them back before they are
-	// due. It gets at most the last recordedMost entries of one Record call. It runs in the goroutine that committed, so it
+	// due. It gets at most the last maxWatchedEntries entries of one Record call. It runs in the goroutine that committed, so it
 	// must not wait.
 	Recorded func(e RecordedEntry)
 
@@ -194,33 +196,33 @@ type RecordedEntry struct {
 // Watcher could take the purged entries for lost ones.
 const PurgeNoteAge = time.Hour
 
-// recordedMost is the maximum number of entries of one Record call that a Watcher gets.
-const recordedMost = 32
+// maxWatchedEntries is the maximum number of entries of one Record call that a Watcher gets.
+const maxWatchedEntries = 32
 
 // noWatcher is a Watcher that does nothing.
 var noWatcher = Watcher{
-	Hold:     func() error { return nil },
-	Claimed:  func([]processlog.Row, time.Time) error { return nil },
-	Read:     func([]processlog.Row, time.Time) {},
-	Stored:   func(*processlog.Row, *processlog.Outcome, processlog.Token, time.Time) {},
-	Recorded: func(RecordedEntry) {},
-	Failed:   func() {},
-	Round:    func(context.Context) {},
+	HoldReason: func() error { return nil },
+	Claimed:    func([]processlog.Row, time.Time) error { return nil },
+	Read:       func([]processlog.Row, time.Time) {},
+	Stored:     func(*processlog.Row, *processlog.Outcome, processlog.Token, time.Time) {},
+	Recorded:   func(RecordedEntry) {},
+	Failed:     func() {},
+	Round:      func(context.Context) {},
 }
 
-// Watch calls set, which replaces those functions of the engine's Watcher that the feature needs. Call it before anything
+// AttachWatcher calls set, which replaces those functions of the engine's Watcher that the feature needs. Call it before anything
 // is recorded or run.
-func (e *Engine) Watch(set func(w *Watcher)) { set(&e.watcher) }
+func (e *Engine) AttachWatcher(set func(w *Watcher)) { set(&e.watcher) }
 
-// Held returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason why not.
-func (b *Base) Held() error { return b.watcher.Hold() }
+// HoldReason returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason why not.
+func (b *Base) HoldReason() error { return b.watcher.HoldReason() }
 
-// SawRead calls Watcher.Read.
-func (b *Base) SawRead(rows []processlog.Row, asked time.Time) { b.watcher.Read(rows, asked) }
+// WatchRead calls Watcher.Read.
+func (b *Base) WatchRead(rows []processlog.Row, asked time.Time) { b.watcher.Read(rows, asked) }
 
-// SawRecorded calls Watcher.Recorded for the last recordedMost of fresh.
-func (b *Base) SawRecorded(fresh []Fresh) {
-	for _, f := range fresh[max(0, len(fresh)-recordedMost):] {
+// WatchRecorded calls Watcher.Recorded for the last maxWatchedEntries of fresh.
+func (b *Base) WatchRecorded(fresh []InsertedEntry) {
+	for _, f := range fresh[max(0, len(fresh)-maxWatchedEntries):] {
 		b.watcher.Recorded(f.Recorded())
 	}
 }

@@ -31,13 +31,13 @@ func (s *slowToSettle) Settle(_ context.Context, _ processlog.Token, outcomes []
 func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
 		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {
-			e.outcomes.plain.Add(settlement{a: &Attempt{Type: typ, Row: row}, outcome: processlog.Outcome{ID: row.ID, To: processlog.Succeeded}})
-			<-e.outcomes.plain.Done()
+			e.outcomes.ordinary.Add(settlement{attempt: &Attempt{Type: typ, Row: row}, outcome: processlog.Outcome{ID: row.ID, To: processlog.Succeeded}})
+			<-e.outcomes.ordinary.Done()
 		},
 		"a transaction whose handler took its time": func(e *Engine, typ *Type, row processlog.Row, written time.Time) {
 			typ.RunAttempt = func(*Attempt) Result {
 				time.Sleep(time.Until(written))
-				return Result{Settled: true, Asked: time.Now()}
+				return Result{Stored: true, SentAt: time.Now()}
 			}
 			_, err := e.startClaimed(typ, []processlog.Row{row}, time.Now(), 0)
 			require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 					ErrorNumber: func(error) uint16 { return 0 },
 				})
 				var stored []time.Time
-				e.Watch(func(w *Watcher) {
+				e.AttachWatcher(func(w *Watcher) {
 					w.Stored = func(_ *processlog.Row, _ *processlog.Outcome, _ processlog.Token, asked time.Time) {
 						stored = append(stored, asked)
 					}
@@ -64,7 +64,7 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 				run(e, typ, row, written)
 				require.Len(t, stored, 1)
 				require.False(t, stored[0].Before(written))
-				e.End()
+				e.RunEnded()
 				e.Close()
 			})
 		})
@@ -96,20 +96,20 @@ func (s *leasing) Due(context.Context, string, int) ([]processlog.ID, error) {
 func watching(t *testing.T, set func(w *Watcher)) (*Engine, *leasing, *Type) {
 	store := new(leasing)
 	e := New(t.Context(), Config{Store: store, Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
-	e.Watch(set)
+	e.AttachWatcher(set)
 	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
-	return e, store, e.Named("close_order")
+	return e, store, e.TypeNamed("close_order")
 }
 
 // A feature may refuse a claim. Then no row of the claim starts, and no lease stays that would count as lost.
 func TestWhatAWatcherRefusesIsGivenBack(t *testing.T) {
 	refusal := errors.New("gone back")
 	e, store, typ := watching(t, func(w *Watcher) { w.Claimed = func([]processlog.Row, time.Time) error { return refusal } })
-	_, err := e.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
+	_, err := e.claim(typ, wantedByID([]processlog.ID{processlog.RowID(1)}), 1)
 	require.ErrorIs(t, err, refusal)
 	require.Equal(t, []processlog.ID{processlog.RowID(1)}, store.released)
 	refusal = nil
-	found, err := e.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
+	found, err := e.claim(typ, wantedByID([]processlog.ID{processlog.RowID(1)}), 1)
 	require.NoError(t, err)
 	require.Len(t, found.Mine, 1)
 }
@@ -117,8 +117,8 @@ func TestWhatAWatcherRefusesIsGivenBack(t *testing.T) {
 // While a feature holds the process, no claim is sent.
 func TestNothingIsClaimedWhileAWatcherHoldsTheProcess(t *testing.T) {
 	held := errors.New("gone back")
-	e, store, typ := watching(t, func(w *Watcher) { w.Hold = func() error { return held } })
-	_, err := e.claim(typ, unleased([]processlog.ID{processlog.RowID(1)}), 1)
+	e, store, typ := watching(t, func(w *Watcher) { w.HoldReason = func() error { return held } })
+	_, err := e.claim(typ, wantedByID([]processlog.ID{processlog.RowID(1)}), 1)
 	require.ErrorIs(t, err, held)
 	require.Empty(t, store.released)
 }
@@ -139,7 +139,7 @@ func TestRestIsCutShortIfItsContextHasEnded(t *testing.T) {
 	cancel()
 	synctest.Test(t, func(t *testing.T) {
 		for range 64 {
-			require.False(t, Rest(ended, 0))
+			require.False(t, Sleep(ended, 0))
 		}
 	})
 }

@@ -14,31 +14,31 @@ import (
 // are a suspect, an entry with a pending release, and a blocked entry.
 const RefusedRetry = time.Second
 
-// claimed is the result of a claim. asked is the time just before the claim statement was sent. The leases began at
+// claimedRows is the result of a claim. asked is the time just before the claim statement was sent. The leases began at
 // asked or later, so they are valid at least until asked plus the lease time.
-type claimed struct {
+type claimedRows struct {
 	processlog.Claimed
-	asked time.Time
-	spare []processlog.ID // claimable entries for which no call was left
+	sentAt      time.Time
+	withoutCall []processlog.ID // claimable entries for which no call was left
 }
 
 // claim leases wanted entries of a type in the database. It takes as many as fit into the given number of calls. The
 // caller starts them.
-func (e *Engine) claim(t *Type, want []processlog.Wanted, calls int) (claimed, error) {
-	return e.claimOnly(t, want, calls, false)
+func (e *Engine) claim(t *Type, wanted []processlog.Wanted, calls int) (claimedRows, error) {
+	return e.claimRows(t, wanted, calls, false)
 }
 
-// claimOnly works like claim. If stuckOnly is set, it leases only entries on which a handler of this process is stuck.
-func (e *Engine) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOnly bool) (claimed, error) {
-	if err := e.Held(); err != nil {
-		return claimed{}, err
+// claimRows works like claim. If stuckOnly is set, it leases only entries on which a handler of this process is stuck.
+func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuckOnly bool) (claimedRows, error) {
+	if err := e.HoldReason(); err != nil {
+		return claimedRows{}, err
 	}
-	want, pending := e.Releases.Without(want, RefusedRetry)
-	want, resting := e.Refusals.Aside(t.Name, want)
-	if len(want) == 0 {
-		return claimed{Claimed: processlog.Claimed{Waiting: pending, Rejected: resting}}, nil
+	wanted, pending := e.Releases.WithoutPending(wanted, RefusedRetry)
+	wanted, refused := e.Refusals.WithoutPaused(t.Name, wanted)
+	if len(wanted) == 0 {
+		return claimedRows{Claimed: processlog.Claimed{Waiting: pending, Rejected: refused}}, nil
 	}
-	p := picker{t: t, holdings: e.holdings, want: want, room: calls, stuckOnly: stuckOnly}
+	p := picker{t: t, holdings: e.holdings, wanted: wanted, callsLeft: calls, stuckOnly: stuckOnly}
 	token := processlog.NewToken()
 	ctx, cancel := e.Statement()
 	defer cancel()
@@ -46,53 +46,53 @@ func (e *Engine) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 	if t.claimer != nil {
 		claim = t.claimer
 	}
-	asked := time.Now() // Read the clock before the claim. The leases already run while the answer is on its way (G16).
-	found, err := claim(ctx, want, token, t.Lease, p.accept)
+	sentAt := time.Now() // Read the clock before the claim. The leases already run while the answer is on its way (G16).
+	found, err := claim(ctx, wanted, token, t.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
-	e.Saw(problemClaim, err)
+	e.NoteResult(problemClaim, err)
 	if err == nil {
-		err = e.watcher.Claimed(found.Mine, asked)
+		err = e.watcher.Claimed(found.Mine, sentAt)
 	} else {
 		e.watcher.Failed()
 	}
 	if err != nil {
 		// The claim may have committed although it returned an error. Run nothing, and release the leases it may have
 		// taken. A lease that ends by itself counts as lost.
-		p.keepOnly(nil)
-		e.Releases.ReleaseUnknown(token, want)
-		return claimed{}, err
+		p.reportUnclaimedSuspects(nil)
+		e.Releases.ReleaseUnknown(token, wanted)
+		return claimedRows{}, err
 	}
-	p.keepOnly(found.Mine)
+	p.reportUnclaimedSuspects(found.Mine)
 	e.noteRefusedClaims(t, found)
-	found = p.leave(found)
+	found = p.setAsideCounted(found)
 	found.Waiting = append(found.Waiting, pending...)
-	found.Rejected = append(found.Rejected, resting...)
+	found.Rejected = append(found.Rejected, refused...)
 	// The spare entries could have been claimed, so they do not count as refused.
-	found.Refused = slices.DeleteFunc(found.Refused, func(row processlog.Row) bool { return slices.Contains(p.spare, row.ID) })
-	return claimed{found, asked, p.spare}, nil
+	found.Refused = slices.DeleteFunc(found.Refused, func(row processlog.Row) bool { return slices.Contains(p.withoutSeat, row.ID) })
+	return claimedRows{found, sentAt, p.withoutSeat}, nil
 }
 
 // noteRefusedClaims reports the entries that the database refuses to lease. It forgets earlier refusals of entries that are
 // leased or gone now.
 func (e *Engine) noteRefusedClaims(t *Type, found processlog.Claimed) {
 	e.Refusals.Note(refusals.Claim, t.Name, found.Rejected)
-	if !e.Refusals.Some() {
+	if !e.Refusals.Any() {
 		return
 	}
 	ids := slices.Clone(found.Gone)
 	for i := range found.Mine {
 		ids = append(ids, found.Mine[i].ID)
 	}
-	e.Refusals.Taken(refusals.Claim, t.Name, ids...)
+	e.Refusals.Accepted(refusals.Claim, t.Name, ids...)
 }
 
-// unleased returns the ids as wanted entries without a lease of this process.
-func unleased(ids []processlog.ID) []processlog.Wanted {
-	want := make([]processlog.Wanted, len(ids))
+// wantedByID returns the ids as wanted entries without a lease of this process.
+func wantedByID(ids []processlog.ID) []processlog.Wanted {
+	wanted := make([]processlog.Wanted, len(ids))
 	for i, id := range ids {
-		want[i] = processlog.Wanted{ID: id}
+		wanted[i] = processlog.Wanted{ID: id}
 	}
-	return want
+	return wanted
 }
 
 // picker decides for each claimable row whether the claim takes it. It takes only rows that this process can
@@ -102,44 +102,44 @@ func unleased(ids []processlog.ID) []processlog.Wanted {
 //
 // The store calls accept while it holds the row locks. accept therefore reads only memory and does not block.
 type picker struct {
-	t         *Type
-	holdings  *holdings
-	want      []processlog.Wanted
-	room      int              // calls that may still begin
-	seats     [companies]int   // free seats in the shared calls that have begun
-	stuckOnly bool             // take only entries on which a handler of this process is stuck
-	spare     []processlog.ID  // entries that came when no seat was left
-	suspects  []processlog.Row // accepted rows that have lost leases
-	counted   []processlog.ID  // entries claimed only to count a lost lease, not to run
+	t           *Type
+	holdings    *holdings
+	wanted      []processlog.Wanted
+	callsLeft   int                 // calls that may still begin
+	seatsLeft   [sharingClasses]int // free seats in the shared calls that have begun
+	stuckOnly   bool                // take only entries on which a handler of this process is stuck
+	withoutSeat []processlog.ID     // entries that came when no seat was left
+	suspects    []processlog.Row    // accepted rows that have lost leases
+	countedOnly []processlog.ID     // entries claimed only to count a lost lease, not to run
 }
 
 func (p *picker) accept(row *processlog.Row) bool {
 	// Check for a free seat first. A suspect without a seat must not take a place in quarantine.
-	with := p.t.company(row.State, p.lost(row))
-	if p.room == 0 && p.seats[with] == 0 {
-		p.spare = append(p.spare, row.ID)
+	class := p.t.sharingClass(row.State, p.lostLeases(row))
+	if p.callsLeft == 0 && p.seatsLeft[class] == 0 {
+		p.withoutSeat = append(p.withoutSeat, row.ID)
 		return false
 	}
-	if row.BusinessType != p.t.Name || p.t.Paused() || row.State == processlog.Compensating && !p.t.compensates() || !p.mayHave(row) {
+	if row.BusinessType != p.t.Name || p.t.Paused() || row.State == processlog.Compensating && !p.t.compensates() || !p.mayClaim(row) {
 		return false
 	}
-	p.sit(with)
+	p.takeSeat(class)
 	return true
 }
 
-// sit takes a seat for an entry. The seat is in a shared call that has begun, or in a new call.
-func (p *picker) sit(with Company) {
+// takeSeat takes a seat for an entry. The seat is in a shared call that has begun, or in a new call.
+func (p *picker) takeSeat(class SharingClass) {
 	switch {
-	case p.seats[with] > 0:
-		p.seats[with]--
+	case p.seatsLeft[class] > 0:
+		p.seatsLeft[class]--
 		return
-	case with != Alone:
-		p.seats[with] = p.t.Seats() - 1
+	case class != NotShared:
+		p.seatsLeft[class] = p.t.Seats() - 1
 	}
-	p.room--
+	p.callsLeft--
 }
 
-// mayHave reports whether this process may claim a row.
+// mayClaim reports whether this process may claim a row.
 //
 //   - An entry that this process holds is skipped.
 //   - An entry on which a handler of this process is stuck is left to other processes for one lease time. After that it
@@ -147,24 +147,24 @@ func (p *picker) sit(with Company) {
 //   - An entry that has lost three leases is also claimed only to be counted. This leaves one more lease time to a
 //     process that has a success to store and cannot reach the database.
 //   - An entry that has lost more leases is claimed to be dead-lettered.
-func (p *picker) mayHave(row *processlog.Row) bool {
-	held, stuck := p.holdings.holds(row)
+func (p *picker) mayClaim(row *processlog.Row) bool {
+	heldAttempt, stuck := p.holdings.attemptOf(row)
 	switch {
 	// The handler has returned meanwhile. A claim would now run the entry, but it has no slot.
 	case p.stuckOnly && !stuck:
 		return false
 	// The entry runs here already, or its success waits to be stored (G8, G16). A stuck entry is left to other processes
 	// for one lease time. That time runs from the end of its lease or from its due time, whichever is later.
-	case held != nil && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
+	case heldAttempt != nil && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
 		return false
 	// The claim dead-letters this entry without running it, so it needs no place in quarantine.
 	case row.DeliveryCount > crashBudget:
 		return true
 	case stuck, row.DeliveryCount == crashBudget:
-		p.counted = append(p.counted, row.ID)
+		p.countedOnly = append(p.countedOnly, row.ID)
 		return true
 	}
-	lost := p.lost(row)
+	lost := p.lostLeases(row)
 	accepted := p.t.accepts(row, lost)
 	if accepted && lost >= SuspectAfter {
 		p.suspects = append(p.suspects, *row)
@@ -172,35 +172,35 @@ func (p *picker) mayHave(row *processlog.Row) bool {
 	return accepted
 }
 
-// lost returns how many consecutive leases of the row ended without an outcome. LostLeases does the same for a row
+// lostLeases returns how many consecutive leases of the row ended without an outcome. LostLeases does the same for a row
 // after its claim. A lease that this process inserted the entry with and now takes over has not been lost, so it does
 // not count.
-func (p *picker) lost(row *processlog.Row) int {
-	if row.Version == 0 && row.DeliveryCount > 0 && row.Token != (processlog.Token{}) && slices.Contains(p.want, processlog.Wanted{ID: row.ID, Token: row.Token}) {
+func (p *picker) lostLeases(row *processlog.Row) int {
+	if row.Version == 0 && row.DeliveryCount > 0 && row.Token != (processlog.Token{}) && slices.Contains(p.wanted, processlog.Wanted{ID: row.ID, Token: row.Token}) {
 		return row.DeliveryCount - 1
 	}
 	return row.DeliveryCount
 }
 
-// keepOnly tells the admissions which accepted suspects were not claimed.
-func (p *picker) keepOnly(mine []processlog.Row) {
+// reportUnclaimedSuspects tells the admissions which accepted suspects were not claimed.
+func (p *picker) reportUnclaimedSuspects(mine []processlog.Row) {
 	for i := range p.suspects {
 		s := &p.suspects[i]
 		if !slices.ContainsFunc(mine, func(row processlog.Row) bool { return row.ID == s.ID }) {
-			p.t.left(s, p.lost(s), NotClaimed)
+			p.t.suspectDone(s, p.lostLeases(s), NotClaimed)
 		}
 	}
 }
 
-// leave does not run the entries whose lost lease this claim only counts. It moves them from Mine to Waiting until their
+// setAsideCounted does not run the entries whose lost lease this claim only counts. It moves them from Mine to Waiting until their
 // new lease ends. In this time another process can store their success. The claim shows that the database accepts
 // writes, so a success that is still missing at the end is not missing because of the database.
-func (p *picker) leave(found processlog.Claimed) processlog.Claimed {
-	if len(p.counted) == 0 {
+func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
+	if len(p.countedOnly) == 0 {
 		return found
 	}
 	found.Mine = slices.DeleteFunc(found.Mine, func(row processlog.Row) bool {
-		counted := slices.Contains(p.counted, row.ID)
+		counted := slices.Contains(p.countedOnly, row.ID)
 		if counted {
 			found.Waiting = append(found.Waiting, processlog.Scheduled{ID: row.ID, In: p.t.Lease})
 		}
@@ -209,51 +209,51 @@ func (p *picker) leave(found processlog.Claimed) processlog.Claimed {
 	return found
 }
 
-// Known holds entries of a type that were claimed by their ids. RunKnown runs them.
-type Known struct {
-	Type  *Type
-	Mine  []processlog.Row // leased; each call that they need holds a slot
-	Asked time.Time        // time just before the statement that took the leases was sent
+// ClaimedByID holds entries of a type that were claimed by their ids. RunClaimed runs them.
+type ClaimedByID struct {
+	Type   *Type
+	Mine   []processlog.Row // leased; each call that they need holds a slot
+	SentAt time.Time        // time just before the statement that took the leases was sent
 
-	Gone  []processlog.ID // they do not exist, or have ended
-	Spare []processlog.ID // claimable entries for which no call was left
+	Gone        []processlog.ID // they do not exist, or have ended
+	WithoutCall []processlog.ID // claimable entries for which no call was left
 
 	Rejected []processlog.Refusal // the database refuses to lease them
 	Limited  []processlog.Limited // they got no permit
 }
 
-// ClaimKnown claims entries by their ids, as many as there are slots for. Entries that are not due yet, or that must not
+// ClaimByID claims entries by their ids, as many as there are slots for. Entries that are not due yet, or that must not
 // run here now, go to the source.
 //
 // tried is the number of ids that it tried, from the start of the list. It is 0 if the claim failed or could not begin,
 // for example because no slot was free.
-func (e *Engine) ClaimKnown(businessType string, ids []processlog.ID) (k Known, tried int) {
-	t := e.Accepting(businessType)
-	if t == nil || t.Wait() > 0 || e.Behind() || e.Held() != nil {
-		return Known{}, 0
+func (e *Engine) ClaimByID(businessType string, ids []processlog.ID) (k ClaimedByID, tried int) {
+	t := e.AcceptingType(businessType)
+	if t == nil || t.Linger() > 0 || e.OutcomesBacklogged() || e.HoldReason() != nil {
+		return ClaimedByID{}, 0
 	}
 	calls := t.slots.Take(t.callsFor(len(ids)))
 	if calls == 0 {
-		return Known{}, 0
+		return ClaimedByID{}, 0
 	}
-	tried = min(len(ids), t.fits(calls))
-	k, err := e.ClaimWanted(t, unleased(ids[:tried]), calls)
+	tried = min(len(ids), t.maxEntries(calls))
+	k, err := e.ClaimWithSlots(t, wantedByID(ids[:tried]), calls)
 	if err != nil {
-		return Known{}, 0
+		return ClaimedByID{}, 0
 	}
-	for _, id := range k.Spare {
+	for _, id := range k.WithoutCall {
 		e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id})
 	}
 	return k, tried
 }
 
-// ClaimWanted claims entries for a number of calls whose slots the caller holds. It frees the slots that are not needed. Entries
+// ClaimWithSlots claims entries for a number of calls whose slots the caller holds. It frees the slots that are not needed. Entries
 // that are not due yet, or that must not run here now, go to the source. The caller takes care of the spare ones.
-func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Known, error) {
+func (e *Engine) ClaimWithSlots(t *Type, want []processlog.Wanted, calls int) (ClaimedByID, error) {
 	found, err := e.claim(t, want, calls)
-	e.FreeSlots(t, calls-t.calls(found.Mine))
+	e.FreeSlots(t, calls-t.callsOfRows(found.Mine))
 	if err != nil {
-		return Known{}, err
+		return ClaimedByID{}, err
 	}
 	var wait []processlog.QueueEntry
 	for _, w := range found.Waiting {
@@ -263,19 +263,19 @@ func (e *Engine) ClaimWanted(t *Type, want []processlog.Wanted, calls int) (Know
 		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: l.ID, In: l.In})
 	}
 	for _, r := range found.Rejected {
-		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: e.Refusals.RestLeft(t.Name, r.ID)})
+		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: e.Refusals.PauseLeft(t.Name, r.ID)})
 	}
 	for _, r := range found.Refused {
 		wait = append(wait, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: RefusedRetry})
 	}
 	e.source.Enqueue(wait)
-	return Known{Type: t, Mine: found.Mine, Asked: found.asked, Gone: found.Gone, Spare: found.spare, Rejected: found.Rejected, Limited: found.Limited}, nil
+	return ClaimedByID{Type: t, Mine: found.Mine, SentAt: found.sentAt, Gone: found.Gone, WithoutCall: found.withoutCall, Rejected: found.Rejected, Limited: found.Limited}, nil
 }
 
-// RunKnown runs the claimed entries. It returns how many of them turned out to be blocked. The scanner finds those later.
-func (e *Engine) RunKnown(k Known) (blocked int) {
+// RunClaimed runs the claimed entries. It returns how many of them turned out to be blocked. The scanner finds those later.
+func (e *Engine) RunClaimed(k ClaimedByID) (blocked int) {
 	if len(k.Mine) > 0 {
-		blocked, _ = e.startClaimed(k.Type, k.Mine, k.Asked, 0)
+		blocked, _ = e.startClaimed(k.Type, k.Mine, k.SentAt, 0)
 	}
 	return blocked
 }
@@ -283,10 +283,10 @@ func (e *Engine) RunKnown(k Known) (blocked int) {
 // Enqueue hands entries to the source.
 func (e *Engine) Enqueue(entries ...processlog.QueueEntry) { e.source.Enqueue(entries) }
 
-// Fail ends an attempt with an error without calling a handler.
-func (e *Engine) Fail(a *Attempt, err error) {
-	outcome := e.failed(a, Result{Err: err}, a.Type.OutcomeOf(&a.Row, err, nil))
-	e.outcomes.plain.Add(settlement{a: a, outcome: outcome})
+// FailAttempt ends an attempt with an error without calling a handler.
+func (e *Engine) FailAttempt(a *Attempt, err error) {
+	outcome := e.withFailedAttempt(a, Result{Err: err}, a.Type.OutcomeOf(&a.Row, err, nil))
+	e.outcomes.ordinary.Add(settlement{attempt: a, outcome: outcome})
 }
 
 // Move moves an entry in the source so that it is due after in.
@@ -294,8 +294,8 @@ func (e *Engine) Move(businessType string, id processlog.ID, in time.Duration) {
 	e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id, In: in})
 }
 
-// AskQueue asks the queue whether it answers. See Source.Ask.
-func (e *Engine) AskQueue(ctx context.Context) (answer func() error) { return e.source.Ask(ctx) }
+// PingQueue asks the queue whether it answers. See Source.Ping.
+func (e *Engine) PingQueue(ctx context.Context) (answer func() error) { return e.source.Ping(ctx) }
 
-// Reach returns which processes' entries the source reports now.
-func (e *Engine) Reach() Reach { return e.source.Reach() }
+// SourceScope returns which processes' entries the source reports now.
+func (e *Engine) SourceScope() Scope { return e.source.Scope() }

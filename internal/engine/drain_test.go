@@ -39,7 +39,7 @@ func TestStopWhoseGracePeriodIsOverSucceedsIfNothingIsLeft(t *testing.T) {
 		for range 64 {
 			grace := time.NewTimer(0)
 			synctest.Wait()
-			require.True(t, await(grace, new(groupcommit.Batcher[int])))
+			require.True(t, awaitBatchers(grace, new(groupcommit.Batcher[int])))
 		}
 	})
 }

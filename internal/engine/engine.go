@@ -68,16 +68,16 @@ type Engine struct {
 	recorders   []Recorder // of features
 	count       func(drafts []processlog.Draft, inserted []processlog.Inserted)
 
-	drainFirst  []Batcher // of features; Drain waits for them before it waits for handlers
-	drainClaims []Batcher // of features, with claims; Drain waits for them after outcomes are stored, and so does Close
-	drainLast   []Batcher // of features; Drain waits for them at its end, and so does Close
-	closeOnly   []Batcher // of features; only Close waits for them
+	batchersBeforeHandlers []Batcher // of features; Drain waits for them before it waits for handlers
+	batchersAfterOutcomes  []Batcher // of features, with claims; Drain waits for them after outcomes are stored, and so does Close
+	batchersAtDrainEnd     []Batcher // of features; Drain waits for them at its end, and so does Close
+	batchersAtClose        []Batcher // of features; only Close waits for them
 
-	mu          sync.Mutex // guards the fields below
-	running     bool
-	run         context.Context         // context of Run; no handler starts after its end
-	handlers    context.Context         // parent of the handlers' contexts; it outlives run
-	endHandlers context.CancelCauseFunc // ends handlers
+	mu                 sync.Mutex // guards the fields below
+	running            bool
+	runContext         context.Context         // context of Run; no handler starts after its end
+	handlersContext    context.Context         // parent of the handlers' contexts; it outlives run
+	endHandlersContext context.CancelCauseFunc // ends handlers
 }
 
 // New makes an engine. The engine keeps the values of ctx, but does not end with it. Close the engine when you are done.
@@ -86,7 +86,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	b := e.Base
 	e.types = newTypes(cfg.Lease)
 	e.claimSchedule = newClaimSchedule(e.types)
-	e.source = databaseAlone{e.types, e.claimSchedule}
+	e.source = noSource{e.types, e.claimSchedule}
 	e.holdings = newHoldings()
 	b.Refusals = refusals.New(b.Problems, b.Log, func() bool { return b.Work.Err() != nil })
 	b.Releases = releases.New(releases.Config{
@@ -95,9 +95,9 @@ func New(ctx context.Context, cfg Config) *Engine {
 			defer cancel()
 			return b.Store.Release(ctx, ids, token)
 		},
-		Saw:   func(err error) { b.Saw(problemRelease, err) },
-		Offer: func(entries []processlog.QueueEntry) { e.source.Enqueue(entries) },
-		Wait:  b.Wait, Pause: Backoff, Refusals: b.Refusals, Longest: StatementTimeout,
+		NoteResult: func(err error) { b.NoteResult(problemRelease, err) },
+		Offer:      func(entries []processlog.QueueEntry) { e.source.Enqueue(entries) },
+		Wait:       b.Wait, Pause: Backoff, Refusals: b.Refusals, MaxDuration: StatementTimeout,
 	})
 	e.outcomes = e.newOutcomes()
 	e.starter = noStarter{e}
@@ -117,12 +117,12 @@ func (e *Engine) Register(t Type, attach ...func(t *Type)) error {
 	for _, f := range attach {
 		f(&t)
 	}
-	return e.types.add(&t)
+	return e.types.addType(&t)
 }
 
-// Changed acts on a change that has committed. It cancels an attempt that runs here, and passes a new due time to the
+// ChangeCommitted acts on a change that has committed. It cancels an attempt that runs here, and passes a new due time to the
 // source.
-func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
+func (e *Engine) ChangeCommitted(before processlog.Row, ch processlog.Change) {
 	failpoint.Reach(failpoint.ChangeCommitted)
 	after, err := ch.After(before)
 	if err != nil || after.Version == before.Version {
@@ -140,9 +140,9 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	}
 }
 
-// ChangedUnseen calls Changed once a poll of the database has found the commit. It is for a transaction whose end this
+// AwaitChangeCommit calls Changed once a poll of the database has found the commit. It is for a transaction whose end this
 // process does not see. It does not poll if Changed would do nothing.
-func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
+func (e *Engine) AwaitChangeCommit(before processlog.Row, ch processlog.Change) {
 	after, err := ch.After(before)
 	if err != nil || after.Version == before.Version {
 		return
@@ -150,24 +150,30 @@ func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 	if after.State.Terminal() && before.LeaseLeft <= 0 && !e.Ordered(before.BusinessType) {
 		return
 	}
-	e.poller.Add(UnseenCommit{ID: before.ID, Token: ch.Token, Committed: func() { e.Changed(before, ch) }})
+	e.poller.Add(UnseenCommit{ID: before.ID, Token: ch.Token, Committed: func() { e.ChangeCommitted(before, ch) }})
 }
 
 // AwaitInDrain registers batchers of a feature. Drain waits at its end until they are empty, and so does Close.
-func (e *Engine) AwaitInDrain(batchers ...Batcher) { e.drainLast = append(e.drainLast, batchers...) }
+func (e *Engine) AwaitInDrain(batchers ...Batcher) {
+	e.batchersAtDrainEnd = append(e.batchersAtDrainEnd, batchers...)
+}
 
 // AwaitClaims registers batchers of a feature that may hold claims. Drain waits until they are empty, after outcomes are
 // stored. Close waits for them, too.
-func (e *Engine) AwaitClaims(batchers ...Batcher) { e.drainClaims = append(e.drainClaims, batchers...) }
+func (e *Engine) AwaitClaims(batchers ...Batcher) {
+	e.batchersAfterOutcomes = append(e.batchersAfterOutcomes, batchers...)
+}
 
 // AwaitInClose registers batchers of a feature. Close waits until they are empty.
-func (e *Engine) AwaitInClose(batchers ...Batcher) { e.closeOnly = append(e.closeOnly, batchers...) }
+func (e *Engine) AwaitInClose(batchers ...Batcher) {
+	e.batchersAtClose = append(e.batchersAtClose, batchers...)
+}
 
 // Notify schedules a claim of a type, because another process has reported a due entry of the type. All processes that
 // run the type get the same report.
 func (e *Engine) Notify(businessType string) {
 	if e.claimSchedule.notify(businessType) {
-		e.source.LookSoon()
+		e.source.RequestLook()
 	}
 }
 
@@ -179,11 +185,11 @@ func (e *Engine) Start(ctx context.Context) error {
 		return processlog.ErrRunning
 	}
 	e.running = true
-	e.types.runBegins()
+	e.types.notifyRunBegins()
 	e.claimSchedule.prepare()
-	e.run = ctx
-	e.handlers, e.endHandlers = context.WithCancelCause(e.Work)
-	e.accepts.Store(true)
+	e.runContext = ctx
+	e.handlersContext, e.endHandlersContext = context.WithCancelCause(e.Work)
+	e.acceptsEntries.Store(true)
 	return nil
 }
 
@@ -200,14 +206,14 @@ func (e *Engine) OpenProblems() []observe.Problem {
 	return e.Problems.Open()
 }
 
-// Refuse makes the engine take no more new entries.
-func (e *Engine) Refuse() { e.accepts.Store(false) }
+// StopAccepting makes the engine take no more new entries.
+func (e *Engine) StopAccepting() { e.acceptsEntries.Store(false) }
 
-// End allows the next Start.
-func (e *Engine) End() {
+// RunEnded allows the next Start.
+func (e *Engine) RunEnded() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.Refuse()
+	e.StopAccepting()
 	e.running = false
 }
 
@@ -215,7 +221,7 @@ func (e *Engine) End() {
 func (e *Engine) contexts() (run, handlers context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.run, e.handlers
+	return e.runContext, e.handlersContext
 }
 
 // Stopping reports whether Run's context has ended.
@@ -227,25 +233,25 @@ func (e *Engine) Stopping() bool {
 // Drain waits for running handlers and stores their outcomes. Call it when all loops but Renew have ended. If handlers do
 // not return in time, its error is or wraps a *StuckError. If outcomes could not be stored, its error says so.
 func (e *Engine) Drain() error {
-	began := time.Now()
-	await(time.NewTimer(e.StopTimeout/3), e.drainFirst...)
-	stuck := e.awaitHandlers(e.StopTimeout - time.Since(began))
+	startedAt := time.Now()
+	awaitBatchers(time.NewTimer(e.StopTimeout/3), e.batchersBeforeHandlers...)
+	drainErr := e.awaitHandlers(e.StopTimeout - time.Since(startedAt))
 	failpoint.Reach(failpoint.HandlersEnded)
-	grace := time.NewTimer(max(e.StopTimeout/3, stopGrace))
-	if !await(grace, &e.outcomes.plain, &e.outcomes.prompt, &e.outcomes.slow) {
-		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
+	graceTimer := time.NewTimer(max(e.StopTimeout/3, stopGrace))
+	if !awaitBatchers(graceTimer, &e.outcomes.ordinary, &e.outcomes.prompt, &e.outcomes.locked) {
+		return errors.Join(drainErr, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
-	if refused := e.offerRefused(); refused != nil {
-		stuck = errors.Join(stuck, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refused))
+	if refusedErr := e.retryRefusedAtStop(); refusedErr != nil {
+		drainErr = errors.Join(drainErr, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refusedErr))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
-	if !await(grace, e.drainClaims...) {
-		return errors.Join(stuck, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
+	if !awaitBatchers(graceTimer, e.batchersAfterOutcomes...) {
+		return errors.Join(drainErr, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
 	// This must be the last wait that uses grace. A timer fires only once, so another wait after the end of this one could
 	// last without a limit.
-	_ = await(grace, e.drainLast...)
-	return stuck
+	_ = awaitBatchers(graceTimer, e.batchersAtDrainEnd...)
+	return drainErr
 }
 
 // stopGrace is how long a stop waits for outcomes to be stored, at least.
@@ -253,10 +259,10 @@ const stopGrace = time.Second
 
 // Close waits up to closeTimeout for the batchers, and then cancels the work that is left.
 func (e *Engine) Close() {
-	batchers := []Batcher{&e.outcomes.plain, &e.outcomes.prompt, &e.outcomes.slow, &e.outcomes.refused,
+	batchers := []Batcher{&e.outcomes.ordinary, &e.outcomes.prompt, &e.outcomes.locked, &e.outcomes.refused,
 		&e.Releases.Batcher}
-	batchers = slices.Concat(batchers, e.drainClaims, e.drainLast, e.closeOnly)
-	await(time.NewTimer(closeTimeout), batchers...)
+	batchers = slices.Concat(batchers, e.batchersAfterOutcomes, e.batchersAtDrainEnd, e.batchersAtClose)
+	awaitBatchers(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)
 	e.poller.Close() // before the batchers that it hands entries to
 	for _, b := range batchers {
@@ -272,9 +278,9 @@ type Batcher interface {
 	Quiet() bool
 }
 
-// done waits until a batcher is empty. It returns false if the timer fires first. The timer of an earlier wait may have
+// isDone waits until a batcher is empty. It returns false if the timer fires first. The timer of an earlier wait may have
 // fired already. A batcher that is empty by then still counts as empty.
-func done(b Batcher, timer *time.Timer) bool {
+func isDone(b Batcher, timer *time.Timer) bool {
 	empty := b.Done()
 	select {
 	case <-empty:
@@ -289,11 +295,11 @@ func done(b Batcher, timer *time.Timer) bool {
 	}
 }
 
-// await waits until all batchers are empty. They may add work to each other. It returns false if the timer fires first.
-func await(timer *time.Timer, batchers ...Batcher) bool {
+// awaitBatchers waits until all batchers are empty. They may add work to each other. It returns false if the timer fires first.
+func awaitBatchers(timer *time.Timer, batchers ...Batcher) bool {
 	for {
 		for _, b := range batchers {
-			if !done(b, timer) {
+			if !isDone(b, timer) {
 				return false
 			}
 		}

@@ -18,19 +18,19 @@ type threes struct {
 	looks int // number of looks that have begun
 }
 
-func (*threes) Seats() int            { return 3 }
-func (g *threes) Wait() time.Duration { return g.wait }
-func (*threes) Due() bool             { return false }
-func (*threes) More()                 {}
+func (*threes) Seats() int              { return 3 }
+func (g *threes) Linger() time.Duration { return g.wait }
+func (*threes) EntryDue() bool          { return false }
+func (*threes) ClaimFull()              {}
 
-func (*threes) Company(state processlog.State, lost int) Company {
+func (*threes) SharingClass(state processlog.State, lost int) SharingClass {
 	switch {
 	case state == processlog.Compensating || lost > SuspectAfter:
-		return Alone
+		return NotShared
 	case lost == SuspectAfter:
-		return WithSuspects
+		return SharedWithSuspects
 	}
-	return WithOthers
+	return SharedWithOthers
 }
 
 func (g *threes) Start(batch []*Attempt) {
@@ -49,7 +49,7 @@ func (g *threes) Look(time.Time) (look func() time.Duration, next time.Time) {
 
 // inThrees returns a type whose calls take three entries.
 func inThrees(t Type) *Type {
-	t.Group(&threes{})
+	t.AttachGrouping(&threes{})
 	return &t
 }
 
@@ -57,13 +57,13 @@ func inThrees(t Type) *Type {
 func lingering(wait time.Duration) (*claimSchedule, *typeSchedule) {
 	types := newTypes(time.Minute)
 	mail := &Type{Name: "mail", Concurrency: 1, Lease: time.Minute, slots: &counted{size: 1}}
-	mail.Group(&threes{wait: wait})
-	_ = types.add(mail)
+	mail.AttachGrouping(&threes{wait: wait})
+	_ = types.addType(mail)
 	a := newClaimSchedule(types)
 	a.prepare()
 	typeSchedule := a.byType["mail"]
-	typeSchedule.begin(time.Now())
-	typeSchedule.ended(claimResult{nothing: true, next: processlog.Never}, typeSchedule.claimBegan)
+	typeSchedule.claimBegins(time.Now())
+	typeSchedule.claimEnded(claimResult{sourceEmpty: true, nextDueIn: processlog.Never}, typeSchedule.claimCounters)
 	return a, typeSchedule
 }
 
@@ -72,13 +72,13 @@ func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, typeSchedule := lingering(20 * time.Second)
 		a.Expect("mail", 0)
-		due := typeSchedule.due
+		due := typeSchedule.claimAt
 		require.Equal(t, 20*time.Second, time.Until(due))
 		for range 3 {
 			<-time.After(peekInterval)
 			a.Postpone("mail", notifiedOf(a), 0) // the queue says that something is due, and not since when
 			a.Expect("mail", 0)
-			require.Equal(t, due, typeSchedule.due)
+			require.Equal(t, due, typeSchedule.claimAt)
 		}
 	})
 }
@@ -88,8 +88,8 @@ func TestTypeAtRestThatWaitsForOthersIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, typeSchedule := lingering(20 * time.Second)
 		a.Expect("mail", processlog.Never)
-		require.Greater(t, time.Until(typeSchedule.due), peekInterval)
-		require.False(t, typeSchedule.lingers(time.Now()), "nothing is due")
+		require.Greater(t, time.Until(typeSchedule.claimAt), peekInterval)
+		require.False(t, typeSchedule.isLingering(time.Now()), "nothing is due")
 	})
 }
 
@@ -98,9 +98,9 @@ func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, typeSchedule := lingering(20 * time.Second)
 		a.Expect("mail", -15*time.Second)
-		require.Equal(t, 5*time.Second, time.Until(typeSchedule.due))
+		require.Equal(t, 5*time.Second, time.Until(typeSchedule.claimAt))
 		a.Expect("mail", -time.Hour)
-		require.Zero(t, time.Until(typeSchedule.due))
+		require.Zero(t, time.Until(typeSchedule.claimAt))
 	})
 }
 
@@ -110,7 +110,7 @@ func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 		a, typeSchedule := lingering(20 * time.Second)
 		require.True(t, a.notify("mail"), "only the source knows since when the entry waits")
 		a.Expect("mail", 0)
-		require.True(t, typeSchedule.lingers(time.Now()))
+		require.True(t, typeSchedule.isLingering(time.Now()))
 		require.False(t, a.notify("mail"))
 	})
 }
@@ -120,36 +120,36 @@ func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := lingering(20 * time.Second)
-		typ := a.types.Named("mail")
+		typ := a.types.TypeNamed("mail")
 		a.prepare()
 		typeSchedule := a.byType["mail"]
-		require.False(t, typeSchedule.wants(typ, time.Now()))
+		require.False(t, typeSchedule.shouldClaim(typ, time.Now()))
 		var looks sync.WaitGroup
 		(&Engine{claimSchedule: a}).lookLocked(typ, typeSchedule, time.Now(), &looks)
 		looks.Wait()
 		require.Equal(t, 1, typ.grouping.(*threes).looks)
 		a.prepare()
 		typeSchedule = a.byType["mail"]
-		a.looked(typ, 0)
-		require.True(t, typeSchedule.wants(typ, time.Now()), "they are enough, or have waited")
+		a.lookEnded(typ, 0)
+		require.True(t, typeSchedule.shouldClaim(typ, time.Now()), "they are enough, or have waited")
 
 		a.prepare()
 		typeSchedule, asked := a.byType["mail"], notifiedOf(a)
-		a.looked(typ, 3*time.Second)
+		a.lookEnded(typ, 3*time.Second)
 		a.Postpone("mail", asked, processlog.Never)
-		require.Equal(t, 3*time.Second, time.Until(typeSchedule.due), "the queue does not know of it, or was asked before")
+		require.Equal(t, 3*time.Second, time.Until(typeSchedule.claimAt), "the queue does not know of it, or was asked before")
 
 		a.prepare()
 		typeSchedule = a.byType["mail"]
 		a.Postpone("mail", notifiedOf(a), processlog.Never)
-		a.looked(typ, processlog.Never)
-		require.False(t, typeSchedule.lingers(time.Now()), "nothing is due: no more looks")
+		a.lookEnded(typ, processlog.Never)
+		require.False(t, typeSchedule.isLingering(time.Now()), "nothing is due: no more looks")
 
 		a.prepare()
 		typeSchedule, asked = a.byType["mail"], notifiedOf(a)
 		a.notify("mail")
 		a.Postpone("mail", asked, processlog.Never)
-		require.LessOrEqual(t, time.Until(typeSchedule.due), 20*time.Second, "another process has enqueued one meanwhile")
+		require.LessOrEqual(t, time.Until(typeSchedule.claimAt), 20*time.Second, "another process has enqueued one meanwhile")
 	})
 }
 
@@ -169,14 +169,14 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 		}
 		return rows
 	}
-	require.Equal(t, 0, mail.calls(nil))
-	require.Equal(t, 1, mail.calls(rows(3, 0, 0)))
-	require.Equal(t, 2, mail.calls(rows(4, 0, 0)))
-	require.Equal(t, 4, mail.calls(rows(4, 2, 1)), "two of one lost lease share a call")
-	require.Equal(t, 7, (&Type{Name: "plain"}).calls(rows(4, 2, 1)))
-	require.Equal(t, processlog.MaxRows, mail.fits(1000))
-	mail.Admit(func(a *Admission) { a.Room = func() int { return 1 } })
-	require.Equal(t, 1, mail.fits(1), "one call of a limited type brings one entry, not a batch")
+	require.Equal(t, 0, mail.callsOfRows(nil))
+	require.Equal(t, 1, mail.callsOfRows(rows(3, 0, 0)))
+	require.Equal(t, 2, mail.callsOfRows(rows(4, 0, 0)))
+	require.Equal(t, 4, mail.callsOfRows(rows(4, 2, 1)), "two of one lost lease share a call")
+	require.Equal(t, 7, (&Type{Name: "plain"}).callsOfRows(rows(4, 2, 1)))
+	require.Equal(t, processlog.MaxRows, mail.maxEntries(1000))
+	mail.AttachAdmission(func(a *Admission) { a.CallsAllowed = func() int { return 1 } })
+	require.Equal(t, 1, mail.maxEntries(1), "one call of a limited type brings one entry, not a batch")
 }
 
 // A claim leases as many of the claimable entries as its calls take, in whatever order the rows come.
@@ -184,7 +184,7 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 	mail := inThrees(Type{Name: "mail", Concurrency: 2})
 	for _, lost := range [][]int{{0, 0, 0, 0, 0, 0, 0, 1}, {1, 0, 0, 0, 0}, {0, 1, 0, 0, 0, 1}, {1, 1, 0, 1, 0, 2}, {1, 1, 0, 1, 0, 0}} {
-		p := picker{t: mail, holdings: newHoldings(), room: 2}
+		p := picker{t: mail, holdings: newHoldings(), callsLeft: 2}
 		var mine []processlog.Row
 		for i, n := range lost {
 			row := processlog.Row{ID: processlog.RowID(uint64(i + 1)), BusinessType: "mail", DeliveryCount: n}
@@ -193,13 +193,13 @@ func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 				mine = append(mine, row)
 			}
 		}
-		require.Equal(t, 2, mail.calls(mine), "%v", lost)
-		require.Len(t, p.spare, len(lost)-len(mine))
+		require.Equal(t, 2, mail.callsOfRows(mine), "%v", lost)
+		require.Len(t, p.withoutSeat, len(lost)-len(mine))
 	}
 }
 
 // notifiedOf returns the number of events of the first type.
 func notifiedOf(a *claimSchedule) int {
-	_, notified := a.Notified()
+	_, notified := a.Notifications()
 	return notified[0]
 }

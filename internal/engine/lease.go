@@ -19,16 +19,16 @@ import (
 // outcome is stored or dropped. Within one epoch a process holds an entry at most once. The outcome of a held attempt
 // takes precedence over lost leases that count against its entry.
 type holdings struct {
-	mu       sync.Mutex // guards the fields below
-	held     map[holding]*Attempt
-	handlers int           // number of held attempts whose handler has not returned
-	idle     chan struct{} // closed when no handler runs; nil unless whenIdle waits for that
+	mu           sync.Mutex // guards the fields below
+	held         map[holdingKey]*Attempt
+	handlers     int           // number of held attempts whose handler has not returned
+	handlersDone chan struct{} // closed when no handler runs; nil unless whenIdle waits for that
 
-	begun chan struct{} // of capacity 1: holds a token once an attempt was admitted while nothing was held
+	firstHeld chan struct{} // of capacity 1: holds a token once an attempt was admitted while nothing was held
 }
 
 func newHoldings() *holdings {
-	return &holdings{held: make(map[holding]*Attempt), begun: make(chan struct{}, 1)}
+	return &holdings{held: make(map[holdingKey]*Attempt), firstHeld: make(chan struct{}, 1)}
 }
 
 // admit holds the attempts that may start. An attempt may start if Run has not ended, its lease has not ended, and this
@@ -44,57 +44,57 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, re
 	for _, a := range attempts {
 		// Check everything under one lock, so that only one of two claims of an entry is admitted. Once Run's context has
 		// ended, h.handlers already counts every handler that can still start, and a drain waits for it (G15, G16).
-		if run.Err() != nil || h.held[a.holding()] != nil || now.After(a.leaseEnd) {
+		if run.Err() != nil || h.held[a.holdingKey()] != nil || now.After(a.leaseEnd) {
 			a.endCall()
 			refused = append(refused, a)
 			continue
 		}
 		if len(h.held) == 0 {
 			select {
-			case h.begun <- struct{}{}:
+			case h.firstHeld <- struct{}{}:
 			default:
 			}
 		}
-		h.held[a.holding()] = a
+		h.held[a.holdingKey()] = a
 		h.handlers++
 		admitted = append(admitted, a)
 	}
 	return admitted, refused
 }
 
-// none reports whether nothing is held.
-func (h *holdings) none() bool {
+// isEmpty reports whether nothing is held.
+func (h *holdings) isEmpty() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.held) == 0
 }
 
-// holds returns the attempt that holds the row's entry in the row's epoch, and whether its handler is stuck. It returns
+// attemptOf returns the attempt that holds the row's entry in the row's epoch, and whether its handler is stuck. It returns
 // nil if this process does not hold the entry.
-func (h *holdings) holds(row *processlog.Row) (a *Attempt, stuck bool) {
+func (h *holdings) attemptOf(row *processlog.Row) (a *Attempt, stuck bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a = h.held[holding{row.ID, row.Epoch}]
-	return a, a != nil && a.stuckLocked()
+	a = h.held[holdingKey{row.ID, row.Epoch}]
+	return a, a != nil && a.isStuckLocked()
 }
 
-// Holding describes an attempt that this process holds.
-type Holding struct {
-	Since    time.Time // when the attempt began; zero if this process does not hold the entry
-	Stuck    bool      // whether the handler still runs after its timeout
-	Returned bool      // whether the handler has returned and its outcome is not stored yet
+// HeldAttempt describes an attempt that this process holds.
+type HeldAttempt struct {
+	StartedAt time.Time // when the attempt began; zero if this process does not hold the entry
+	Stuck     bool      // whether the handler still runs after its timeout
+	Returned  bool      // whether the handler has returned and its outcome is not stored yet
 }
 
-// Holding returns the attempt that holds the row's entry in the row's epoch. held is false if this process does not
+// HeldAttempt returns the attempt that holds the row's entry in the row's epoch. held is false if this process does not
 // hold the entry.
-func (h *holdings) Holding(row *processlog.Row) (of Holding, held bool) {
+func (h *holdings) HeldAttempt(row *processlog.Row) (of HeldAttempt, held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a := h.held[holding{row.ID, row.Epoch}]
+	a := h.held[holdingKey{row.ID, row.Epoch}]
 	if a == nil {
 		return of, false
 	}
-	return Holding{Since: a.started, Stuck: a.stuckLocked(), Returned: a.returned.Load()}, true
+	return HeldAttempt{StartedAt: a.startedAt, Stuck: a.isStuckLocked(), Returned: a.returned.Load()}, true
 }
 
 // forget ends the holding of an attempt whose outcome is stored or dropped. Do not call it sooner: until then the entry
@@ -102,11 +102,11 @@ func (h *holdings) Holding(row *processlog.Row) (of Holding, held bool) {
 func (h *holdings) forget(a *Attempt) {
 	h.mu.Lock()
 	// A dead-lettering was never admitted, so it must not remove the stuck attempt of the same entry.
-	if h.held[a.holding()] == a {
-		delete(h.held, a.holding())
+	if h.held[a.holdingKey()] == a {
+		delete(h.held, a.holdingKey())
 	}
 	h.mu.Unlock()
-	a.left(Ended)
+	a.suspectDone(OutcomeDecided)
 }
 
 // handlerReturned counts a handler as returned.
@@ -114,9 +114,9 @@ func (h *holdings) handlerReturned() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.handlers--
-	if h.handlers == 0 && h.idle != nil {
-		close(h.idle)
-		h.idle = nil
+	if h.handlers == 0 && h.handlersDone != nil {
+		close(h.handlersDone)
+		h.handlersDone = nil
 	}
 }
 
@@ -129,10 +129,10 @@ func (h *holdings) whenIdle() <-chan struct{} {
 		close(done)
 		return done
 	}
-	if h.idle == nil {
-		h.idle = make(chan struct{})
+	if h.handlersDone == nil {
+		h.handlersDone = make(chan struct{})
 	}
-	return h.idle
+	return h.handlersDone
 }
 
 // cancel ends the contexts of the attempts that a change has made obsolete. before is the row as the change found it.
@@ -144,34 +144,34 @@ func (h *holdings) cancel(before *processlog.Row, cause error) {
 	for _, a := range h.held {
 		// Look in every epoch: after a manual Requeue a handler of the previous epoch may still run.
 		if a.Row.ID == before.ID && a.Row.Version <= before.Version {
-			a.endLocked(cause)
+			a.makeObsoleteLocked(cause)
 		}
 	}
 }
 
-// HeldFree returns the entries of a type that this process holds although their leases have ended by its clock. The
+// HeldWithEndedLease returns the entries of a type that this process holds although their leases have ended by its clock. The
 // database reports them as due and free.
-func (h *holdings) HeldFree(t *Type) map[processlog.ID]bool {
+func (h *holdings) HeldWithEndedLease(t *Type) map[processlog.ID]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var ids map[processlog.ID]bool
 	now := time.Now()
 	for _, a := range h.held {
 		if a.Type == t && !now.Before(a.leaseEnd) {
-			setIn(&ids, a.Row.ID, true)
+			setInMap(&ids, a.Row.ID, true)
 		}
 	}
 	return ids
 }
 
-// stuckOnes lists the attempts whose handlers are stuck. It sorts them by type and id, so that the same history makes
+// stuckAttempts lists the attempts whose handlers are stuck. It sorts them by type and id, so that the same history makes
 // the same claims.
-func (h *holdings) stuckOnes() []*Attempt {
+func (h *holdings) stuckAttempts() []*Attempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var list []*Attempt
 	for _, a := range h.held {
-		if a.stuckLocked() {
+		if a.isStuckLocked() {
 			list = append(list, a)
 		}
 	}
@@ -185,23 +185,23 @@ func (h *holdings) stuckOnes() []*Attempt {
 // running, which the renewer no longer checks.
 func (h *holdings) Stuck() []processlog.StuckAttempt {
 	return h.list(func(a *Attempt) bool {
-		return a.stuckLocked() || !a.returned.Load() && errors.Is(context.Cause(a.ctx), processlog.ErrStopping)
+		return a.isStuckLocked() || !a.returned.Load() && errors.Is(context.Cause(a.ctx), processlog.ErrStopping)
 	})
 }
 
-// running lists the handlers that have not returned.
-func (h *holdings) running() []processlog.StuckAttempt {
+// runningAttempts lists the handlers that have not returned.
+func (h *holdings) runningAttempts() []processlog.StuckAttempt {
 	return h.list(func(a *Attempt) bool { return !a.returned.Load() })
 }
 
 // list returns the held attempts that match, in the order of their ids. which reports whether an attempt matches.
-func (h *holdings) list(which func(*Attempt) bool) []processlog.StuckAttempt {
+func (h *holdings) list(matches func(*Attempt) bool) []processlog.StuckAttempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var list []processlog.StuckAttempt
 	for _, a := range h.held {
-		if which(a) {
-			list = append(list, processlog.StuckAttempt{ID: a.Row.ID, BusinessType: a.Type.Name, Running: time.Since(a.started)})
+		if matches(a) {
+			list = append(list, processlog.StuckAttempt{ID: a.Row.ID, BusinessType: a.Type.Name, Running: time.Since(a.startedAt)})
 		}
 	}
 	slices.SortFunc(list, func(a, b processlog.StuckAttempt) int { return a.ID.Compare(b.ID) })
@@ -214,14 +214,14 @@ const stuckAfter = time.Second
 // Renew renews leases until ctx ends. It renews them for running attempts, and for attempts whose outcome waits to be
 // stored. It does not renew the lease of a stuck handler, which could otherwise hold its entry forever.
 func (e *Engine) Renew(ctx context.Context) {
-	began, interval := time.Now(), e.types.renewInterval()
+	startedAt, interval := time.Now(), e.types.renewInterval()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	idle := false
 	for {
 		if idle { // Without held attempts, do not wake the process for each tick.
 			ticker.Stop()
-			e.sleepUntilHeld(ctx, began, interval)
+			e.sleepUntilHeld(ctx, startedAt, interval)
 			ticker.Reset(interval)
 		} else {
 			select {
@@ -242,17 +242,17 @@ func (e *Engine) Renew(ctx context.Context) {
 			}
 			e.renewAll(lease, due.Groups[lease])
 		}
-		idle = len(due.Order) == 0 && e.holdings.none()
+		idle = len(due.Order) == 0 && e.holdings.isEmpty()
 	}
 }
 
 // sleepUntilHeld waits until an attempt is held, and then for the next round. Rounds come at multiples of interval after
-// began, however long nothing was held. sleepUntilHeld returns when ctx ends.
-func (e *Engine) sleepUntilHeld(ctx context.Context, began time.Time, interval time.Duration) {
+// startedAt, however long nothing was held. sleepUntilHeld returns when ctx ends.
+func (e *Engine) sleepUntilHeld(ctx context.Context, startedAt time.Time, interval time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-e.holdings.begun:
-		Rest(ctx, interval-time.Since(began)%interval)
+	case <-e.holdings.firstHeld:
+		Sleep(ctx, interval-time.Since(startedAt)%interval)
 	}
 }
 
@@ -268,57 +268,57 @@ type stuckCall struct {
 // also reports stuck handlers.
 func (e *Engine) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 	now := time.Now()
-	var due []*Attempt
+	var renewals []*Attempt
 	var stuck []stuckCall
 	e.holdings.mu.Lock()
 	for _, a := range e.holdings.held {
 		lease := a.Type.Lease
 		switch {
-		case a.lapsed, a.renewing && !a.returned.Load(): // Nothing to renew, or RenewLapsed is renewing it.
-		case !a.returned.Load() && now.Sub(a.started) > a.Type.Timeout+stuckAfter:
+		case a.lostAfterReturn, a.renewing && !a.returned.Load(): // Nothing to renew, or RenewLapsed is renewing it.
+		case !a.returned.Load() && now.Sub(a.startedAt) > a.Type.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
-				stuck = append(stuck, stuckCall{a, a.calls, a.Event(nil)})
+				stuck = append(stuck, stuckCall{a, a.callCount, a.Event(nil)})
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
-			a.endLocked(processlog.ErrLeaseLost) // The database did not answer in time, so another process may have the entry.
+			a.makeObsoleteLocked(processlog.ErrLeaseLost) // The database did not answer in time, so another process may have the entry.
 		case now.Before(a.renewAfter): // The database has refused the renewal.
 		case a.leaseEnd.Sub(now) < lease*2/3: // Renew also while the outcome waits for the database, so that no other process runs the entry.
-			due = append(due, a)
+			renewals = append(renewals, a)
 		}
 	}
-	due = newest(due)
+	renewals = newestAttempts(renewals)
 	e.holdings.mu.Unlock()
 	// Report in this order: the breaker counts the call of a stuck batch for the batch's first entry, as it does when a
 	// batch returns.
-	slices.SortFunc(stuck, func(a, b stuckCall) int { return inOrder(a.Attempt, b.Attempt) })
+	slices.SortFunc(stuck, func(a, b stuckCall) int { return compareAttempts(a.Attempt, b.Attempt) })
 	for _, s := range stuck {
 		for _, admission := range s.Type.admissions {
 			admission.Stuck(s.Attempt, s.call)
 		}
-		s.left(NotRun) // The entry has not crashed this process, and its handler may never return.
+		s.suspectDone(NotRun) // The entry has not crashed this process, and its handler may never return.
 		e.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
-		Tell(e.Base, e.Observer.Stuck, s.event)
+		NotifyObserver(e.Base, e.Observer.Stuck, s.event)
 	}
-	return grouped.By(due, func(a *Attempt) time.Duration { return a.Type.Lease })
+	return grouped.By(renewals, func(a *Attempt) time.Duration { return a.Type.Lease })
 }
 
-// inOrder compares attempts by id. Among attempts of one entry, the last claimed comes first.
-func inOrder(a, b *Attempt) int {
+// compareAttempts compares attempts by id. Among attempts of one entry, the last claimed comes first.
+func compareAttempts(a, b *Attempt) int {
 	return cmp.Or(a.Row.ID.Compare(b.Row.ID), cmp.Compare(b.Row.Version, a.Row.Version))
 }
 
-// newest sorts attempts by id and keeps only the last claimed attempt of each entry. It marks the leases of the others
+// newestAttempts sorts attempts by id and keeps only the last claimed attempt of each entry. It marks the leases of the others
 // as lost.
 //
 // An entry has several attempts if it was requeued manually while earlier ones ran on. The store reports lost leases by
 // id, and such a report must not apply to the new attempt.
-func newest(due []*Attempt) []*Attempt {
-	slices.SortFunc(due, inOrder)
+func newestAttempts(due []*Attempt) []*Attempt {
+	slices.SortFunc(due, compareAttempts)
 	kept := due[:0]
 	for _, a := range due {
 		if n := len(kept); n > 0 && kept[n-1].Row.ID == a.Row.ID {
-			a.loseLocked()
+			a.loseLeaseLocked()
 		} else {
 			kept = append(kept, a)
 		}
@@ -336,25 +336,25 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	// A round renews leases with less than two thirds left. With a timeout of one third there is time for another try.
 	ctx, cancel := context.WithTimeout(e.Work, min(lease/3, StatementTimeout))
 	defer cancel()
-	asked := time.Now() // Take the time before the statement, as a claim does (G16).
-	left, err := e.Store.Renew(ctx, held, lease)
-	e.Saw(problemRenew, err)
+	sentAt := time.Now() // Take the time before the statement, as a claim does (G16).
+	answer, err := e.Store.Renew(ctx, held, lease)
+	e.NoteResult(problemRenew, err)
 	if err != nil {
 		return // The next round tries again, or finds that the lease has ended.
 	}
 	failpoint.Reach(failpoint.LeaseRenewed)
-	e.noteRefusedRenewals(attempts, left.Rejected)
+	e.noteRefusedRenewals(attempts, answer.Rejected)
 	e.holdings.mu.Lock()
 	defer e.holdings.mu.Unlock()
 	for _, a := range attempts {
 		switch {
-		case slices.Contains(left.Lost, a.Row.ID):
-			a.loseLocked()
-		case refusals.Has(left.Rejected, a.Row.ID):
-			a.unrenewed++
-			a.renewAfter = time.Now().Add(refusals.Pause(a.unrenewed)) // The lease keeps its old end.
-		case !slices.Contains(left.Busy, a.Row.ID): // A locked row's lease keeps its old end, and the next round tries again.
-			a.leaseEnd = asked.Add(lease)
+		case slices.Contains(answer.Lost, a.Row.ID):
+			a.loseLeaseLocked()
+		case refusals.Has(answer.Rejected, a.Row.ID):
+			a.refusedRenewals++
+			a.renewAfter = time.Now().Add(refusals.Pause(a.refusedRenewals)) // The lease keeps its old end.
+		case !slices.Contains(answer.Busy, a.Row.ID): // A locked row's lease keeps its old end, and the next round tries again.
+			a.leaseEnd = sentAt.Add(lease)
 		}
 	}
 }
@@ -362,14 +362,14 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 // RenewLapsed renews the leases that ended during a shared call that has now returned. The entries can then run alone. If
 // another process has claimed an entry meanwhile, its lease cannot be renewed, and Over reports that.
 func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
-	if lapsed := e.holdings.lapsed(batch); len(lapsed) > 0 && !e.Stopping() {
+	if lapsed := e.holdings.markLapsed(batch); len(lapsed) > 0 && !e.Stopping() {
 		e.renewAll(t.Lease, lapsed)
 	}
 }
 
-// lapsed returns the attempts of batch whose leases have ended. It sets renewing, so that these attempts no longer count as
+// markLapsed returns the attempts of batch whose leases have ended. It sets renewing, so that these attempts no longer count as
 // stuck and the renewer leaves their leases to RenewLapsed.
-func (h *holdings) lapsed(batch []*Attempt) (lapsed []*Attempt) {
+func (h *holdings) markLapsed(batch []*Attempt) (lapsed []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -383,14 +383,14 @@ func (h *holdings) lapsed(batch []*Attempt) (lapsed []*Attempt) {
 
 // noteRefusedRenewals reports the leases that the database refuses to renew, and clears the refusals of the other attempts.
 func (e *Engine) noteRefusedRenewals(attempts []*Attempt, rejected []processlog.Refusal) {
-	if len(rejected) == 0 && !e.Refusals.Some() {
+	if len(rejected) == 0 && !e.Refusals.Any() {
 		return
 	}
 	byType := make(map[string][]processlog.Refusal)
 	for _, a := range attempts {
 		i := slices.IndexFunc(rejected, func(r processlog.Refusal) bool { return r.ID == a.Row.ID })
 		if i < 0 {
-			e.Refusals.Taken(refusals.Renewal, a.Type.Name, a.Row.ID)
+			e.Refusals.Accepted(refusals.Renewal, a.Type.Name, a.Row.ID)
 			continue
 		}
 		byType[a.Type.Name] = append(byType[a.Type.Name], rejected[i])

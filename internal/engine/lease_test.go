@@ -16,7 +16,7 @@ func TestChangeEndsOnlyTheAttemptsThatItHasOvertaken(t *testing.T) {
 	hold := func(epoch uint32, version uint64) *Attempt {
 		a := &Attempt{Row: processlog.Row{ID: processlog.RowID(1), Epoch: epoch, Version: version}}
 		a.ctx, a.cancel = context.WithCancelCause(t.Context())
-		h.held[a.holding()] = a
+		h.held[a.holdingKey()] = a
 		return a
 	}
 	overtaken, anew := hold(0, 5), hold(1, 7)

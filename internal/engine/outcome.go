@@ -37,38 +37,38 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
 	}
 	if err == nil {
-		return succeeded(o, row)
+		return successOutcome(o, row)
 	}
 	v := verdict.Of(err)
 	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
 	// Without a call of the handler there is no effect. An error of the server came from a statement that was answered,
 	// so the end of the context did not interrupt the handler's work. The context may have ended while the handler returned.
-	mayHaveActed := !v.NotCalled && !v.Free && !v.Undecodable && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
+	mayHaveActed := !v.NotCalled && !v.NoMaxWait && !v.Undecodable && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
 	o.TimedOut = mayHaveActed && errors.Is(cause, processlog.ErrTimeout)
 	faults := row.Faults.In(row)
-	faults.OutcomeUnknown = faults.OutcomeUnknown || o.TimedOut || mayHaveActed && toldToStop(cause) || LostLeases(row) > 0
+	faults.OutcomeUnknown = faults.OutcomeUnknown || o.TimedOut || mayHaveActed && isStopCause(cause) || LostLeases(row) > 0
 	switch {
 	case interrupted(err, cause):
 		o.LastError = row.LastError
 		return WithFaults(o, row, faults) // After is zero, so another process can claim the entry at once.
-	case v.Kind == verdict.KindSnooze && !t.waitedOut(row, v):
+	case v.Kind == verdict.KindSnooze && !t.exceedsMaxWait(row, v):
 		o.After = t.backoff(v, max(1, row.Attempt()-1))
 		if o.LastError = row.LastError; o.TimedOut {
-			o.LastError = t.late(err.Error())
+			o.LastError = t.timeoutText(err.Error())
 		}
 		return WithFaults(o, row, faults)
 	}
-	faults.ServerFaults, faults.ServerDowns = serversInARow(faults, v.Kind)
-	o = t.counted(o, row, v, faults)
+	faults.ServerFaults, faults.ServerDowns = countServerErrors(faults, v.Kind)
+	o = t.countError(o, row, v, faults)
 	if o.TimedOut {
-		o.LastError = t.late(o.LastError)
+		o.LastError = t.timeoutText(o.LastError)
 	}
 	return WithFaults(o, row, faults)
 }
 
-// serversInARow returns how many consecutive attempts ended with a server fault, and how many with a server outage. The
+// countServerErrors returns how many consecutive attempts ended with a server fault, and how many with a server outage. The
 // counts include the attempt that has just ended with an error of the given kind. Any other kind resets both to 0.
-func serversInARow(before processlog.Faults, kind verdict.Kind) (faults, downs int) {
+func countServerErrors(before processlog.Faults, kind verdict.Kind) (faults, downs int) {
 	switch kind {
 	case verdict.KindServerFault:
 		return min(before.ServerFaults+1, processlog.MaxCount), 0
@@ -78,53 +78,53 @@ func serversInARow(before processlog.Faults, kind verdict.Kind) (faults, downs i
 	return 0, 0
 }
 
-// counted decides whether an error costs the entry an attempt, and completes the outcome. faults already counts this
+// countError decides whether an error costs the entry an attempt, and completes the outcome. faults already counts this
 // error.
-func (t *Type) counted(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict, faults processlog.Faults) processlog.Outcome {
+func (t *Type) countError(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict, faults processlog.Faults) processlog.Outcome {
 	switch {
-	case t.waitedOut(row, v):
+	case t.exceedsMaxWait(row, v):
 		o.LastError = fmt.Sprintf("waits for longer than MaxWait, %v: %s", t.MaxWait, o.LastError)
 	case v.Kind == verdict.KindServerDown:
-		o.LastError = inARow(row, v.Kind, faults.ServerDowns) + o.LastError
+		o.LastError = serverErrorPrefix(row, v.Kind, faults.ServerDowns) + o.LastError
 		o.After = max(t.backoff(v, max(1, row.Attempt()-1)), serverDownPause(faults.ServerDowns))
 		return o
 	case v.Kind == verdict.KindServerFault:
-		o.LastError = inARow(row, v.Kind, faults.ServerFaults) + o.LastError
-		if faults.ServerFaults <= t.budget(row) {
+		o.LastError = serverErrorPrefix(row, v.Kind, faults.ServerFaults) + o.LastError
+		if faults.ServerFaults <= t.maxFailures(row) {
 			o.After = t.backoff(v, faults.ServerFaults)
 			return o
 		}
 	case v.Kind == verdict.KindUnavailable:
-		o.After = t.untilAvailable(row, v)
+		o.After = t.unavailableDelay(row, v)
 		return o
 	}
 	if row.State == processlog.Compensating {
-		return t.compensationFailed(o, v)
+		return t.countCompensationFailure(o, v)
 	}
-	return t.failed(o, row, v)
+	return t.countHandlerFailure(o, row, v)
 }
 
-// inARow returns the start of a LastError that tells people how many such errors came in a row. The program itself reads
+// serverErrorPrefix returns the start of a LastError that tells people how many such errors came in a row. The program itself reads
 // the count from processlog.Faults.
-func inARow(row *processlog.Row, kind verdict.Kind, times int) string {
-	since := ""
+func serverErrorPrefix(row *processlog.Row, kind verdict.Kind, count int) string {
+	where := ""
 	if row.Epoch > 0 {
-		since = fmt.Sprintf(" in epoch %d", row.Epoch)
+		where = fmt.Sprintf(" in epoch %d", row.Epoch)
 	}
 	if row.State == processlog.Compensating {
-		since += " while compensating"
+		where += " while compensating"
 	}
-	of := "the server's condition"
+	condition := "the server's condition"
 	if kind == verdict.KindServerDown {
-		of = "a condition of the whole server"
+		condition = "a condition of the whole server"
 	}
-	return fmt.Sprintf("%d in a row%s, %s: ", times, since, of)
+	return fmt.Sprintf("%d in a row%s, %s: ", count, where, condition)
 }
 
 // serverDownPause returns the minimum delay after a number of consecutive outages of the whole server. It is random
 // between 2 and 4 s after the first outage. It doubles with each further one, up to between 30 and 60 s.
-func serverDownPause(times int) time.Duration {
-	d := min(unavailablePause<<min(times-1, 8), 30*time.Second)
+func serverDownPause(count int) time.Duration {
+	d := min(unavailablePause<<min(count-1, 8), 30*time.Second)
 	return d + jitter.N(d)
 }
 
@@ -132,25 +132,25 @@ func serverDownPause(times int) time.Duration {
 // return its first, short delay every time.
 const unavailablePause = 2 * time.Second
 
-// mostUnavailable is the maximum to which the delays after Unavailable grow.
-const mostUnavailable = 2 * time.Minute
+// maxUnavailableDelay is the maximum to which the delays after Unavailable grow.
+const maxUnavailableDelay = 2 * time.Minute
 
-// untilAvailable returns the delay after Unavailable. Each delay is about twice the previous one, up to mostUnavailable.
+// unavailableDelay returns the delay after Unavailable. Each delay is about twice the previous one, up to maxUnavailableDelay.
 // The previous delay is not stored. It is the time from the row's UpdatedAt, when the last outcome was stored, to its
 // NextAt, when the entry was due again.
-func (t *Type) untilAvailable(row *processlog.Row, v *verdict.Verdict) time.Duration {
+func (t *Type) unavailableDelay(row *processlog.Row, v *verdict.Verdict) time.Duration {
 	wait := max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
-	if v.After > 0 || v.Ours || row.LastError == "" {
+	if v.After > 0 || v.ByLibrary || row.LastError == "" {
 		// The handler has named a delay, or the library's own database was not available, or nothing came before.
 		return wait
 	}
-	before := min(max(0, row.NextAt.Sub(row.UpdatedAt)), mostUnavailable)
-	longer := min(before*3/2+jitter.N(before+1), mostUnavailable-jitter.N(mostUnavailable/4))
+	previous := min(max(0, row.NextAt.Sub(row.UpdatedAt)), maxUnavailableDelay)
+	grown := min(previous*3/2+jitter.N(previous+1), maxUnavailableDelay-jitter.N(maxUnavailableDelay/4))
 	if t.MaxWait > 0 {
 		// When MaxWait has passed, Unavailable counts as a failure. So do not put the next attempt off beyond MaxWait.
-		longer = min(longer, t.MaxWait-row.Age())
+		grown = min(grown, t.MaxWait-row.Age())
 	}
-	return max(wait, longer)
+	return max(wait, grown)
 }
 
 // WithFaults returns the outcome with faults added, if they differ from those of the row. Without a change, the write of
@@ -163,24 +163,24 @@ func WithFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Fau
 	return o
 }
 
-// late returns the LastError of an attempt that exceeded its timeout.
-func (t *Type) late(lastError string) string {
+// timeoutText returns the LastError of an attempt that exceeded its timeout.
+func (t *Type) timeoutText(lastError string) string {
 	return fmt.Sprintf("%v after %v: %s", processlog.ErrTimeout, t.Timeout, lastError)
 }
 
-// waitedOut reports whether a handler asks to wait without a counted failure although the entry is older than MaxWait.
+// exceedsMaxWait reports whether a handler asks to wait without a counted failure although the entry is older than MaxWait.
 // It returns false if the library itself has to wait, for example for the database or for a batch. MaxWait limits only
 // the waits that a handler asks for.
-func (t *Type) waitedOut(row *processlog.Row, v *verdict.Verdict) bool {
-	waits := (v.Kind == verdict.KindSnooze || v.Kind == verdict.KindUnavailable) && !v.Ours && !v.Free
-	return waits && t.HadItsTime(row)
+func (t *Type) exceedsMaxWait(row *processlog.Row, v *verdict.Verdict) bool {
+	waits := (v.Kind == verdict.KindSnooze || v.Kind == verdict.KindUnavailable) && !v.ByLibrary && !v.NoMaxWait
+	return waits && t.PastMaxWait(row)
 }
 
-// HadItsTime reports whether an entry is older than its type's MaxWait.
-func (t *Type) HadItsTime(row *processlog.Row) bool { return t.MaxWait > 0 && row.Age() >= t.MaxWait }
+// PastMaxWait reports whether an entry is older than its type's MaxWait.
+func (t *Type) PastMaxWait(row *processlog.Row) bool { return t.MaxWait > 0 && row.Age() >= t.MaxWait }
 
-// budget returns the maximum number of failures of the row's handler, or of its compensation if the row is compensating.
-func (t *Type) budget(row *processlog.Row) int {
+// maxFailures returns the maximum number of failures of the row's handler, or of its compensation if the row is compensating.
+func (t *Type) maxFailures(row *processlog.Row) int {
 	if row.State == processlog.Compensating {
 		return t.MaxCompensateAttempts
 	}
@@ -210,19 +210,19 @@ func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Ou
 //
 // After a loss of data (ErrHistoryLost) no handler is called.
 func interrupted(err, cause error) bool {
-	return toldToStop(cause) && (toldToStop(err) || errors.Is(err, context.Canceled)) || errors.Is(err, processlog.ErrHistoryLost)
+	return isStopCause(cause) && (isStopCause(err) || errors.Is(err, context.Canceled)) || errors.Is(err, processlog.ErrHistoryLost)
 }
 
 // Interrupted reports whether the attempt failed only because the library ended it. It then costs the entry nothing.
 func (r Result) Interrupted() bool { return interrupted(r.Err, r.Cause) }
 
-// toldToStop reports whether err is one of the causes with which the library ends a handler's context early.
-func toldToStop(err error) bool {
+// isStopCause reports whether err is one of the causes with which the library ends a handler's context early.
+func isStopCause(err error) bool {
 	return errors.Is(err, processlog.ErrStopping) || errors.Is(err, processlog.ErrLeaseLost) || errors.Is(err, processlog.ErrCancelled)
 }
 
-// succeeded completes the outcome of a handler or compensation that returned nil.
-func succeeded(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
+// successOutcome completes the outcome of a handler or compensation that returned nil.
+func successOutcome(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
 	o.To, o.EndedBy, o.Absorb, o.Result = processlog.Succeeded, processlog.EndedByHandler, true, row.Result
 	if row.State == processlog.Compensating {
 		o.To, o.Result = processlog.Compensated, nil
@@ -230,23 +230,23 @@ func succeeded(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
 	return o
 }
 
-// failed counts a failure of the handler. The last one allowed, or a permanent error, gives the entry up.
-func (t *Type) failed(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict) processlog.Outcome {
+// countHandlerFailure counts a failure of the handler. The last one allowed, or a permanent error, gives the entry up.
+func (t *Type) countHandlerFailure(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict) processlog.Outcome {
 	o.ProcessCount = min(o.ProcessCount+1, processlog.MaxCount)
 	switch {
 	case v.Kind == verdict.KindPermanent:
-		return t.giveUp(o, processlog.EndedByPermanent)
+		return t.endAttempts(o, processlog.EndedByPermanent)
 	case o.ProcessCount >= t.maxAttempts(row):
-		return t.giveUp(o, processlog.EndedByExhausted)
+		return t.endAttempts(o, processlog.EndedByExhausted)
 	}
 	o.To = processlog.Retrying
 	o.After = t.backoff(v, o.ProcessCount)
 	return o
 }
 
-// compensationFailed counts a failure of the compensation. The last one allowed, or a permanent error, ends the entry as
+// countCompensationFailure counts a failure of the compensation. The last one allowed, or a permanent error, ends the entry as
 // dead.
-func (t *Type) compensationFailed(o processlog.Outcome, v *verdict.Verdict) processlog.Outcome {
+func (t *Type) countCompensationFailure(o processlog.Outcome, v *verdict.Verdict) processlog.Outcome {
 	o.CompensateCount = min(o.CompensateCount+1, processlog.MaxCount)
 	switch {
 	case v.Kind == verdict.KindPermanent:
@@ -259,9 +259,9 @@ func (t *Type) compensationFailed(o processlog.Outcome, v *verdict.Verdict) proc
 	return o
 }
 
-// giveUp ends the attempts of the handler. If the type has a compensation, the compensation is due at once. Otherwise the
+// endAttempts ends the attempts of the handler. If the type has a compensation, the compensation is due at once. Otherwise the
 // entry is dead, and a person has to decide.
-func (t *Type) giveUp(o processlog.Outcome, why processlog.EndedBy) processlog.Outcome {
+func (t *Type) endAttempts(o processlog.Outcome, why processlog.EndedBy) processlog.Outcome {
 	if t.compensates() {
 		o.To = processlog.Compensating
 		return o
@@ -270,14 +270,14 @@ func (t *Type) giveUp(o processlog.Outcome, why processlog.EndedBy) processlog.O
 	return o
 }
 
-// crashed returns the outcome that dead-letters an entry whose leases keep ending without an outcome. Nobody knows
+// crashOutcome returns the outcome that dead-letters an entry whose leases keep ending without an outcome. Nobody knows
 // whether the handler had an effect. So crashed compensates the entry only if the type's CompensateCrashed says so.
 //
 // since is when this process began the attempt of the entry that still runs here. It is zero if no attempt runs here.
-func (t *Type) crashed(row *processlog.Row, since time.Time) processlog.Outcome {
+func (t *Type) crashOutcome(row *processlog.Row, startedAt time.Time) processlog.Outcome {
 	why := "the process died, before its handler began or in it, or the handler never returned"
-	if !since.IsZero() {
-		why = "the handler has not returned since " + since.UTC().Format(time.RFC3339)
+	if !startedAt.IsZero() {
+		why = "the handler has not returned since " + startedAt.UTC().Format(time.RFC3339)
 	}
 	o := processlog.Outcome{
 		ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: processlog.Dead, EndedBy: processlog.EndedByCrash,
@@ -299,20 +299,20 @@ func (t *Type) crashed(row *processlog.Row, since time.Time) processlog.Outcome 
 // backoff returns the delay that the handler asked for, or the one of the type's Retry schedule.
 func (t *Type) backoff(v *verdict.Verdict, failures int) time.Duration {
 	if v.After > 0 {
-		return boundedWait(v.After)
+		return clampDelay(v.After)
 	}
-	return delay(t.Retry, failures)
+	return retryDelay(t.Retry, failures)
 }
 
 // minBackoff is the shortest delay before another attempt.
 const minBackoff = 100 * time.Millisecond
 
-// delay returns the delay of a retry schedule, limited by boundedWait. A schedule is code of the user, whose arithmetic
+// retryDelay returns the delay of a retry schedule, limited by clampDelay. A schedule is code of the user, whose arithmetic
 // may overflow and return a delay below zero.
-func delay(retry func(failures int) time.Duration, failures int) time.Duration {
-	return boundedWait(retry(failures))
+func retryDelay(retry func(failures int) time.Duration, failures int) time.Duration {
+	return clampDelay(retry(failures))
 }
 
-// boundedWait limits a delay to at least minBackoff and at most MaxDelay. A shorter delay would be a busy loop. The table
+// clampDelay limits a delay to at least minBackoff and at most MaxDelay. A shorter delay would be a busy loop. The table
 // and the queues cannot store a longer one.
-func boundedWait(d time.Duration) time.Duration { return min(max(d, minBackoff), processlog.MaxDelay) }
+func clampDelay(d time.Duration) time.Duration { return min(max(d, minBackoff), processlog.MaxDelay) }

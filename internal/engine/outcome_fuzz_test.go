@@ -144,7 +144,7 @@ func FuzzOutcome(f *testing.F) {
 		o := handled.OutcomeOf(row, err, attemptCauses[int(cause)%len(attemptCauses)])
 		requireLegal(t, handled, row, o)
 		require.Equal(t, err == nil, o.To == processlog.Succeeded || o.To == processlog.Compensated, "%v", o)
-		requireLegal(t, handled, row, handled.crashed(row, time.Time{}))
+		requireLegal(t, handled, row, handled.crashOutcome(row, time.Time{}))
 	})
 }
 

@@ -71,17 +71,17 @@ func outcomeCases() []outcomeCase {
 		{"success after the lease", false, fresh, nil, processlog.ErrLeaseLost, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler}},
 		{"compensation's success", true, undo, nil, nil, processlog.Outcome{To: processlog.Compensated, Absorb: true, EndedBy: processlog.EndedByHandler, ProcessCount: 3}},
 
-		{"server's fault", false, fresh, verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"as many as it has attempts", false, faulted(fresh, 2), verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row in epoch 3, the server's condition: " + failed}},
-		{"more of them count", false, faulted(fresh, 3), verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row in epoch 3, the server's condition: " + failed}},
-		{"the last that counts", false, faulted(last, 5), verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row in epoch 3, the server's condition: " + failed}},
-		{"compensation's server's fault", true, faulted(undo, 2), verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row in epoch 3 while compensating, the server's condition: " + failed}},
-		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row in epoch 2, the server's condition: Error 1205", Faults: processlog.Faults{Epoch: 2, ServerFaults: 9}}, verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"the whole server's condition", false, fresh, verdict.ServersOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, a condition of the whole server: " + failed}},
-		{"the whole server's condition never counts", false, downed(last, 500), verdict.ServersOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: "501 in a row in epoch 3, a condition of the whole server: " + failed}},
-		{"the whole server's condition while compensating", true, downed(undo, 500), verdict.ServersOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 0, After: time.Minute, LastError: "501 in a row in epoch 3 while compensating, a condition of the whole server: " + failed}},
-		{"one condition is not counted as the other", false, downed(fresh, 500), verdict.ServersOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"a server's fault that the handler has judged", false, fresh, verdict.ServersOwn(verdict.Permanent(errDownstream), false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
+		{"server's fault", false, fresh, verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"as many as it has attempts", false, faulted(fresh, 2), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row in epoch 3, the server's condition: " + failed}},
+		{"more of them count", false, faulted(fresh, 3), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row in epoch 3, the server's condition: " + failed}},
+		{"the last that counts", false, faulted(last, 5), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row in epoch 3, the server's condition: " + failed}},
+		{"compensation's server's fault", true, faulted(undo, 2), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row in epoch 3 while compensating, the server's condition: " + failed}},
+		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row in epoch 2, the server's condition: Error 1205", Faults: processlog.Faults{Epoch: 2, ServerFaults: 9}}, verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"the whole server's condition", false, fresh, verdict.ServerCaused(errDownstream, true), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, a condition of the whole server: " + failed}},
+		{"the whole server's condition never counts", false, downed(last, 500), verdict.ServerCaused(errDownstream, true), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: "501 in a row in epoch 3, a condition of the whole server: " + failed}},
+		{"the whole server's condition while compensating", true, downed(undo, 500), verdict.ServerCaused(errDownstream, true), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 0, After: time.Minute, LastError: "501 in a row in epoch 3 while compensating, a condition of the whole server: " + failed}},
+		{"one condition is not counted as the other", false, downed(fresh, 500), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"a server's fault that the handler has judged", false, fresh, verdict.ServerCaused(verdict.Permanent(errDownstream), false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
 
 		{"first failure", false, fresh, errDownstream, nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
 		{"last failure", false, last, errDownstream, nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: failed}},
@@ -175,10 +175,10 @@ func TestHandlersWaitsAreFailuresOnceMaxWaitIsOver(t *testing.T) {
 		{"in the compensation", aged(undo, time.Hour), verdict.Unavailable(errDownstream), processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: over + failed}},
 		{"another failure", aged(fresh, time.Hour), errDownstream, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
 		{"permanent", aged(fresh, time.Hour), verdict.Permanent(errDownstream), processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
-		{"the server's condition", aged(fresh, time.Hour), verdict.ServersOwn(errDownstream, false), waits(time.Minute, "1 in a row in epoch 3, the server's condition: "+failed)},
-		{"the database is away", aged(fresh, time.Hour), verdict.Ours(errDownstream), waits(time.Minute, failed)},
-		{"the library waits", aged(fresh, time.Hour), verdict.Free(verdict.Snooze(time.Second)), waits(time.Second, "the failure before")},
-		{"the library cannot look", aged(fresh, time.Hour), verdict.Free(verdict.Unavailable(errDownstream)), waits(time.Minute, failed)},
+		{"the server's condition", aged(fresh, time.Hour), verdict.ServerCaused(errDownstream, false), waits(time.Minute, "1 in a row in epoch 3, the server's condition: "+failed)},
+		{"the database is away", aged(fresh, time.Hour), verdict.LibraryUnavailable(errDownstream), waits(time.Minute, failed)},
+		{"the library waits", aged(fresh, time.Hour), verdict.LibraryWait(verdict.Snooze(time.Second)), waits(time.Second, "the failure before")},
+		{"the library cannot look", aged(fresh, time.Hour), verdict.LibraryWait(verdict.Unavailable(errDownstream)), waits(time.Minute, failed)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			typ := outcomeType(false)
@@ -267,13 +267,13 @@ func TestUnavailableBacksOffToMinutes(t *testing.T) {
 	}
 	require.LessOrEqual(t, waits[0], 2*unavailablePause, "the first is no longer than that, however long the entry was delayed")
 	for i, wait := range waits[1:] {
-		require.LessOrEqual(t, wait, mostUnavailable)
-		require.GreaterOrEqual(t, wait, min(waits[i]*3/2, mostUnavailable*3/4))
+		require.LessOrEqual(t, wait, maxUnavailableDelay)
+		require.GreaterOrEqual(t, wait, min(waits[i]*3/2, maxUnavailableDelay*3/4))
 	}
-	require.GreaterOrEqual(t, waits[19], mostUnavailable*3/4)
+	require.GreaterOrEqual(t, waits[19], maxUnavailableDelay*3/4)
 	require.Equal(t, time.Hour, typ.outcomeOf(row, verdict.RetryAfter(time.Hour, verdict.Unavailable(errDownstream)), nil).After, "a service that says until when is believed")
 	require.LessOrEqual(t, typ.outcomeOf(row, verdict.RetryAfter(time.Second, verdict.Unavailable(errDownstream)), nil).After, 2*unavailablePause)
-	require.LessOrEqual(t, typ.outcomeOf(row, verdict.Ours(errDownstream), nil).After, 2*unavailablePause, "the database's own absence")
+	require.LessOrEqual(t, typ.outcomeOf(row, verdict.LibraryUnavailable(errDownstream), nil).After, 2*unavailablePause, "the database's own absence")
 	typ.MaxWait = row.Age() + 10*time.Second
 	require.LessOrEqual(t, typ.outcomeOf(row, verdict.Unavailable(errDownstream), nil).After, 10*time.Second, "not past MaxWait")
 }
@@ -292,7 +292,7 @@ func TestPauseGrowsAlsoWhereAnErrorHasNoText(t *testing.T) {
 		row.UpdatedAt, row.LastError, wait = row.NextAt, o.LastError, o.After
 		row.NextAt = row.UpdatedAt.Add(wait)
 	}
-	require.GreaterOrEqual(t, wait, mostUnavailable*3/4)
+	require.GreaterOrEqual(t, wait, maxUnavailableDelay*3/4)
 	require.NotEmpty(t, typ.outcomeOf(row, errors.New(""), nil).LastError, "a person is told something of a failure, too")
 }
 
@@ -346,7 +346,7 @@ func TestFaultsFollowTheErrors(t *testing.T) {
 	undone.Faults = processlog.Faults{Epoch: 3, ServerFaults: 9, OutcomeUnknown: true}
 	imitates := *fresh
 	imitates.LastError = "7 in a row in epoch 3, the server's condition: compensator: handler timed out after 30s"
-	fault, down := verdict.ServersOwn(errDownstream, false), verdict.ServersOwn(errDownstream, true)
+	fault, down := verdict.ServerCaused(errDownstream, false), verdict.ServerCaused(errDownstream, true)
 	for name, c := range map[string]struct {
 		row        *processlog.Row
 		err, cause error
@@ -409,7 +409,7 @@ func TestCrashedEntryIsDeadLetteredUncounted(t *testing.T) {
 		typ := outcomeType(c.compensates)
 		typ.CompensateCrashed = c.optedIn
 		row.State = c.state
-		got := typ.crashed(row, time.Time{})
+		got := typ.crashOutcome(row, time.Time{})
 		require.Equal(t, c.want, got.To, "%+v", c)
 		require.Equal(t, 1, got.ProcessCount, "a crash is no failure of the handler's")
 		require.Equal(t, c.state == processlog.Compensating, got.CompensateCount == 1, "and tells that the compensation has begun")

@@ -21,10 +21,10 @@ const scanTimeout = time.Minute
 func (e *Engine) ReadHeads(ctx context.Context) (Heads, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
-	read := time.Now()
+	sentAt := time.Now()
 	list, err := e.Store.Heads(ctx)
-	e.sawRound(ctx, err)
-	return Heads{list, read}, err
+	e.reportRead(ctx, err)
+	return Heads{list, sentAt}, err
 }
 
 // ReadWindow reads entries in the order of their due times. It reports its error to Health.
@@ -32,14 +32,14 @@ func (e *Engine) ReadWindow(ctx context.Context, w processlog.Window) ([]process
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
 	found, err := e.Store.Scan(ctx, w)
-	e.sawRound(ctx, err)
+	e.reportRead(ctx, err)
 	return found, err
 }
 
-// sawRound records the result of a read, unless the end of Run has canceled it.
-func (e *Engine) sawRound(ctx context.Context, err error) {
+// reportRead records the result of a read, unless the end of Run has canceled it.
+func (e *Engine) reportRead(ctx context.Context, err error) {
 	if !errors.Is(ctx.Err(), context.Canceled) {
-		e.Saw(problemRound, err)
+		e.NoteResult(problemRound, err)
 	}
 }
 
@@ -52,7 +52,7 @@ func (e *Engine) sawRound(ctx context.Context, err error) {
 func (e *Engine) Reconcile(ctx context.Context) {
 	for {
 		e.round(ctx)
-		if !Rest(ctx, e.roundInterval()) {
+		if !Sleep(ctx, e.roundInterval()) {
 			return
 		}
 	}
@@ -62,7 +62,7 @@ func (e *Engine) Reconcile(ctx context.Context) {
 // not read at the same time.
 func (e *Engine) roundInterval() time.Duration {
 	d := e.ReconcileInterval
-	if e.source.Reach() != ReachAll {
+	if e.source.Scope() != ScopeAll {
 		d = e.PollInterval
 	}
 	return d + jitter.N(d/5+1)
@@ -90,19 +90,19 @@ func (e *Engine) round(ctx context.Context) {
 // long enough.
 func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *observe.ReconciledEvent) {
 	for _, head := range heads {
-		t := e.Named(head.BusinessType)
+		t := e.TypeNamed(head.BusinessType)
 		overdue := head.DueIn < -e.OverdueAfter()
-		if t != nil && t.Blocks() && (overdue || head.DueIn <= 0 && !e.fromSource()) {
+		if t != nil && t.IsOrdered() && (overdue || head.DueIn <= 0 && !e.sourceReports()) {
 			// Most due entries of this type may be blocked. The scanner searches for the due entries that are not
 			// blocked. Each round searches a part of all due entries.
-			t.order.FindAgain()
-			e.Overflow(t.Name)
+			t.order.ContinueFind()
+			e.ExpectBacklog(t.Name)
 			continue
 		}
 		switch {
 		case t == nil && overdue:
 			event.UnknownTypes = append(event.UnknownTypes, head.BusinessType)
-		case t != nil && !e.fromSource():
+		case t != nil && !e.sourceReports():
 			// Without a queue, the reconciler tells the claim schedule when the next entry of the type is due.
 			e.Expect(head.BusinessType, head.DueIn)
 		case t != nil && overdue:
@@ -114,7 +114,7 @@ func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *
 // OverdueAfter returns how long an entry may be due before it counts as lost by the source. Some sources
 // know only the entries of this process. They cannot lose the entries of other processes, so OverdueAfter returns 0 for them.
 func (e *Engine) OverdueAfter() time.Duration {
-	if e.source.Reach() == ReachOwn {
+	if e.source.Scope() == ScopeOwn {
 		return 0
 	}
 	return e.Grace
@@ -122,11 +122,11 @@ func (e *Engine) OverdueAfter() time.Duration {
 
 // pollOverdue claims overdue entries directly from the database, as many as there are free slots.
 func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.State) int {
-	if e.Behind() {
+	if e.OutcomesBacklogged() {
 		return 0
 	}
 	// Count the free slots now and take them after the read. No slot stays unused during the read.
-	limit := t.fits(t.slots.Free())
+	limit := t.maxEntries(t.slots.Available())
 	if limit == 0 {
 		return 0
 	}
@@ -138,16 +138,16 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 	if calls == 0 {
 		return 0
 	}
-	n := min(len(overdue), t.fits(calls))
-	found, err := e.claim(t, unleased(overdue[:n]), calls)
+	n := min(len(overdue), t.maxEntries(calls))
+	found, err := e.claim(t, wantedByID(overdue[:n]), calls)
 	failpoint.Reach(failpoint.OverdueClaimed)
-	e.FreeSlots(t, calls-t.calls(found.Mine))
+	e.FreeSlots(t, calls-t.callsOfRows(found.Mine))
 	if err != nil {
 		return 0
 	}
-	_, err = e.startClaimed(t, found.Mine, found.asked, 0)
-	if err == nil && (len(overdue) == limit || len(found.spare) > 0) {
-		e.Overflow(t.Name) // there may be more, so let the scanner continue before the next round
+	_, err = e.startClaimed(t, found.Mine, found.sentAt, 0)
+	if err == nil && (len(overdue) == limit || len(found.withoutCall) > 0) {
+		e.ExpectBacklog(t.Name) // there may be more, so let the scanner continue before the next round
 	}
 	return len(found.Mine)
 }
@@ -155,11 +155,11 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 // overdue lists entries of a type and state that have been due for longer than the grace. It leaves out leased entries
 // and entries that this process holds. countStuck handles held entries whose handlers are stuck.
 func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, limit int) ([]processlog.ID, error) {
-	held := e.HeldFree(t)
+	held := e.HeldWithEndedLease(t)
 	page, err := e.ReadWindow(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -e.OverdueAfter(), Free: true, Limit: limit + len(held)})
 	page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
 	// These entries still wait for a full batch, so they are not lost.
-	if t.Wait() > 0 && len(page) > 0 && len(page) < t.Seats() && -page[0].In < e.OverdueAfter()+t.Wait() {
+	if t.Linger() > 0 && len(page) > 0 && len(page) < t.Seats() && -page[0].In < e.OverdueAfter()+t.Linger() {
 		return nil, err
 	}
 	ids := make([]processlog.ID, min(len(page), limit))
@@ -173,7 +173,7 @@ func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, l
 // one lease time. Each claim counts one lost lease. An entry that has lost its last lease is dead-lettered. None of
 // these entries runs.
 func (e *Engine) countStuck() {
-	for t, stuckOnes := range grouped.Each(e.holdings.stuckOnes(), func(a *Attempt) *Type { return a.Type }) {
+	for t, stuckOnes := range grouped.Each(e.holdings.stuckAttempts(), func(a *Attempt) *Type { return a.Type }) {
 		if t.Paused() {
 			continue
 		}
@@ -183,20 +183,20 @@ func (e *Engine) countStuck() {
 		}
 		// Take no slots, because none of these entries runs. If stuck handlers hold all slots, no other claim would reach
 		// these entries. The method overdue leaves these entries to countStuck even if slots are free.
-		found, err := e.claimOnly(t, unleased(ids), len(ids), true)
+		found, err := e.claimRows(t, wantedByID(ids), len(ids), true)
 		if err != nil {
 			continue // the next round tries again
 		}
-		t.slots.Overdraw(len(found.Mine))                    // startClaimed releases a slot for each entry, as after a claim that took slots
-		_, _ = e.startClaimed(t, found.Mine, found.asked, 0) // an error does not make the next round earlier
+		t.slots.Overdraw(len(found.Mine))                     // startClaimed releases a slot for each entry, as after a claim that took slots
+		_, _ = e.startClaimed(t, found.Mine, found.sentAt, 0) // an error does not make the next round earlier
 	}
 }
 
 func (e *Engine) reportRound(event observe.ReconciledEvent) {
 	slices.Sort(event.UnknownTypes)
 	event.UnknownTypes = slices.Compact(event.UnknownTypes)
-	if len(event.UnknownTypes) > 0 && e.source.Reach() != ReachOwn {
+	if len(event.UnknownTypes) > 0 && e.source.Scope() != ScopeOwn {
 		e.Log.Debug("compensator: overdue entries of types this process does not handle", "types", event.UnknownTypes)
 	}
-	Tell(e.Base, e.Observer.Reconciled, event)
+	NotifyObserver(e.Base, e.Observer.Reconciled, event)
 }

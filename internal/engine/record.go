@@ -20,18 +20,18 @@ type Recording struct {
 	Drafts   []processlog.Draft // unique by idempotency key
 	Inserted []processlog.Inserted
 
-	engine       *Engine
-	writes       []func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error // writes of the recorders, for WriteMore
-	reservations []Reservation                                                                       // nil, or one for each draft; nil for a draft that is not inserted with a lease
-	at           time.Time                                                                           // time of the insert
-	watched      bool                                                                                // whether this process sees the end of the transaction without a report from the caller
-	reported     atomic.Bool                                                                         // whether the caller has reported the commit
-	once         sync.Once
-	one          [1]Fresh // memory for the result of fresh of the usual call, which has one draft
+	engine         *Engine
+	recorderWrites []func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error // writes of the recorders, for RunRecorderWrites
+	reservations   []Reservation                                                                       // nil, or one for each draft; nil for a draft that is not inserted with a lease
+	insertedAt     time.Time                                                                           // time of the insert
+	watched        bool                                                                                // whether this process sees the end of the transaction without a report from the caller
+	commitReported atomic.Bool                                                                         // whether the caller has reported the commit
+	once           sync.Once
+	oneEntry       [1]InsertedEntry // memory for the result of fresh of the usual call, which has one draft
 }
 
-// Of attaches the recording to engine e.
-func (r *Recording) Of(e *Engine) { r.engine = e }
+// Attach attaches the recording to engine e.
+func (r *Recording) Attach(e *Engine) { r.engine = e }
 
 // Reserve reserves slots for drafts that are inserted with a lease. Call it only if this process sees the end of the
 // transaction. Otherwise the slots could not be released after a rollback.
@@ -40,36 +40,38 @@ func (r *Recording) Reserve() {
 	r.reservations = r.engine.starter.Reserve(r.Drafts)
 }
 
-// Prepare calls the recorders before anything is written. Its errors name the draft that is wrong and the reason.
-func (r *Recording) Prepare() error {
+// RunRecorders calls the recorders before anything is written. Its errors name the draft that is wrong and the reason.
+func (r *Recording) RunRecorders() error {
 	for _, prepare := range r.engine.recorders {
 		write, err := prepare(r.Drafts)
 		if err != nil {
 			return err
 		}
 		if write != nil {
-			r.writes = append(r.writes, write)
+			r.recorderWrites = append(r.recorderWrites, write)
 		}
 	}
 	return nil
 }
 
-// WriteMore runs the recorders' writes in the same transaction, after the insert.
-func (r *Recording) WriteMore(ctx context.Context, tx processlog.Tx) error {
-	for _, write := range r.writes {
+// RunRecorderWrites runs the recorders' writes in the same transaction, after the insert.
+func (r *Recording) RunRecorderWrites(ctx context.Context, tx processlog.Tx) error {
+	for _, write := range r.recorderWrites {
 		if err := write(ctx, tx, r.Inserted); err != nil {
 			return err
 		}
 	}
-	r.writes = nil
+	r.recorderWrites = nil
 	return nil
 }
 
 // Watched reports whether this process sees the end of the transaction itself.
 func (r *Recording) Watched() bool { return r.watched }
 
-// Written stores the result of the insert.
-func (r *Recording) Written(inserted []processlog.Inserted) { r.Inserted, r.at = inserted, time.Now() }
+// SetInserted stores the result of the insert.
+func (r *Recording) SetInserted(inserted []processlog.Inserted) {
+	r.Inserted, r.insertedAt = inserted, time.Now()
+}
 
 // NotifyRecorded calls Observer.Recorded for each new entry.
 func (r *Recording) NotifyRecorded(ctx context.Context) {
@@ -79,82 +81,82 @@ func (r *Recording) NotifyRecorded(ctx context.Context) {
 	}
 	for i := range r.Drafts {
 		if d := &r.Drafts[i]; !r.Inserted[i].Duplicate {
-			Tell(b, b.Observer.Recorded, observe.RecordedEvent{
+			NotifyObserver(b, b.Observer.Recorded, observe.RecordedEvent{
 				Context: ctx, ID: r.Inserted[i].ID, IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BusinessID: d.BusinessID})
 		}
 	}
 }
 
-// Unseen starts polling for the commit. Call it if this process does not see the end of the transaction. Unseen does not
+// PollForCommit starts polling for the commit. Call it if this process does not see the end of the transaction. Unseen does not
 // poll if the reconciler will find all entries in time. It drops the contents and headers to save memory, because the
 // poller may keep the recording for a minute after a rollback.
-func (r *Recording) Unseen() {
+func (r *Recording) PollForCommit() {
 	for i := range r.Drafts {
 		r.Drafts[i].Content, r.Drafts[i].Headers = nil, nil
 	}
 	for i := range r.Drafts {
 		d, in := &r.Drafts[i], &r.Inserted[i]
-		if in.Duplicate || d.Done || d.Delay > r.engine.near() || !r.engine.source.Wants(d.BusinessType, d.Delay) {
+		if in.Duplicate || d.Done || d.Delay > r.engine.longestPolledDelay() || !r.engine.source.Accepts(d.BusinessType, d.Delay) {
 			continue
 		}
 		// All entries of one Record call commit together, so polling for one is enough.
-		r.engine.poller.Add(UnseenCommit{Key: d.IdempotencyKey, ID: in.ID, Committed: r.found, Reported: &r.reported})
+		r.engine.poller.Add(UnseenCommit{Key: d.IdempotencyKey, ID: in.ID, Committed: r.commitFound, Reported: &r.commitReported})
 		return
 	}
 }
 
-// near returns the longest delay of an entry that needs a poll for its commit. If an entry is due later than that, the
+// longestPolledDelay returns the longest delay of an entry that needs a poll for its commit. If an entry is due later than that, the
 // reconciler finds it before it is due.
-func (e *Engine) near() time.Duration {
-	if e.source.Reach() == ReachAll {
+func (e *Engine) longestPolledDelay() time.Duration {
+	if e.source.Scope() == ScopeAll {
 		return 4 * e.ReconcileInterval
 	}
 	return 2 * e.PollInterval
 }
 
-// found routes the entries after a poll has found their commit.
-func (r *Recording) found() {
+// commitFound routes the entries after a poll has found their commit.
+func (r *Recording) commitFound() {
 	r.once.Do(func() {
 		r.engine.count(r.Drafts, r.Inserted)
-		r.engine.starter.Committed(r.fresh(0))
+		r.engine.starter.Committed(r.insertedEntries(0))
 	})
 }
 
 // Committed routes the entries after the caller or the connection has reported the commit.
 func (r *Recording) Committed() {
-	r.reported.Store(true)
+	r.commitReported.Store(true)
 	r.once.Do(func() {
 		failpoint.Reach(failpoint.CommitReported)
 		r.engine.count(r.Drafts, r.Inserted)
-		r.engine.starter.Committed(r.fresh(0))
+		r.engine.starter.Committed(r.insertedEntries(0))
 	})
 }
 
-// Unknown reports that the result of the transaction is unknown. It releases the reserved slots. It enqueues the entries
+// CommitUnknown reports that the result of the transaction is unknown. It releases the reserved slots. It enqueues the entries
 // so that they are due in one second or later. The claim then finds out whether they exist.
-func (r *Recording) Unknown() {
+func (r *Recording) CommitUnknown() {
 	r.once.Do(func() {
-		r.giveBack()
+		r.cancelReservations()
 		r.reservations = nil
-		r.engine.starter.Unknown(r.fresh(time.Second))
+		r.engine.starter.CommitUnknown(r.insertedEntries(time.Second))
 	})
 }
 
 // RolledBack reports that the transaction was rolled back. It releases the reserved slots.
-func (r *Recording) RolledBack() { r.once.Do(r.giveBack) }
+func (r *Recording) RolledBack() { r.once.Do(r.cancelReservations) }
 
-// giveBack releases the reserved slots.
-func (r *Recording) giveBack() {
+// cancelReservations releases the reserved slots.
+func (r *Recording) cancelReservations() {
 	for i := range r.reservations {
 		r.engine.CancelReservation(r.Drafts[i].BusinessType, r.reservations[i])
 	}
 }
 
-// fresh returns the entries that were inserted and must run. If atLeast is positive, it moves earlier due times to
+// insertedEntries returns the entries that were inserted and must run. If atLeast is positive, it moves earlier due times to
 // atLeast from now. fresh releases the reservations of duplicates.
-func (r *Recording) fresh(atLeast time.Duration) []Fresh {
-	earliest := time.Now().Add(atLeast)
-	list := slices.Grow(r.one[:0], len(r.Drafts))
+func (r *Recording) insertedEntries(minDelay time.Duration) []InsertedEntry {
+	earliest := time.Now().Add(minDelay)
+	list := slices.Grow(r.oneEntry[:0], len(r.Drafts))
 	for i := range r.Drafts {
 		d, in := &r.Drafts[i], &r.Inserted[i]
 		var reservation Reservation
@@ -168,17 +170,17 @@ func (r *Recording) fresh(atLeast time.Duration) []Fresh {
 		if d.Done {
 			continue
 		}
-		due := r.at.Add(processlog.DueIn(d.Delay))
-		if due.Before(earliest) && atLeast > 0 {
+		due := r.insertedAt.Add(processlog.DueIn(d.Delay))
+		if due.Before(earliest) && minDelay > 0 {
 			due = earliest
 		}
-		list = append(list, Fresh{ID: in.ID, Key: d.IdempotencyKey, BusinessType: d.BusinessType, Token: d.Token, Watched: r.watched, Reservation: reservation, Due: due})
+		list = append(list, InsertedEntry{ID: in.ID, Key: d.IdempotencyKey, BusinessType: d.BusinessType, Token: d.Token, Watched: r.watched, Reservation: reservation, Due: due})
 	}
 	return list
 }
 
-// Fresh is an entry whose transaction has just ended.
-type Fresh struct {
+// InsertedEntry is an entry whose transaction has just ended.
+type InsertedEntry struct {
 	ID           processlog.ID // zero if the id must still be read from the database by key
 	Key          processlog.IdempotencyKey
 	BusinessType string
@@ -189,7 +191,7 @@ type Fresh struct {
 }
 
 // Recorded returns the description of the entry for a Watcher.
-func (f *Fresh) Recorded() RecordedEntry {
+func (f *InsertedEntry) Recorded() RecordedEntry {
 	return RecordedEntry{f.ID, f.Key, f.BusinessType, f.Watched}
 }
 
@@ -202,11 +204,11 @@ type Starter interface {
 	Reserve(drafts []processlog.Draft) []Reservation
 
 	// Committed takes entries whose transaction has committed. It may reuse the memory of fresh.
-	Committed(fresh []Fresh)
+	Committed(fresh []InsertedEntry)
 
-	// Unknown takes entries whose transaction may have committed. It must not claim an entry before Fresh.Due. It may reuse
+	// CommitUnknown takes entries whose transaction may have committed. It must not claim an entry before Fresh.Due. It may reuse
 	// the memory of fresh.
-	Unknown(fresh []Fresh)
+	CommitUnknown(fresh []InsertedEntry)
 
 	// ReportMissing takes recorded entries whose ids are not in the database. It searches the database for their idempotency
 	// keys, and reports each entry whose key is not found either.
@@ -222,7 +224,7 @@ func (e *Engine) ReportMissing(entries []RecordedEntry) { e.starter.ReportMissin
 // them, too.
 func (e *Engine) AttachStarter(s Starter, batchers ...Batcher) {
 	e.starter = s
-	e.drainFirst = append(e.drainFirst, batchers...)
+	e.batchersBeforeHandlers = append(e.batchersBeforeHandlers, batchers...)
 	e.AwaitClaims(batchers...)
 }
 
@@ -232,25 +234,25 @@ type noStarter struct{ e *Engine }
 func (noStarter) Reserve([]processlog.Draft) []Reservation { return nil }
 func (noStarter) ReportMissing([]RecordedEntry)            {}
 
-func (s noStarter) Committed(fresh []Fresh) {
-	s.e.SawRecorded(fresh)
-	s.Unknown(fresh)
+func (s noStarter) Committed(fresh []InsertedEntry) {
+	s.e.WatchRecorded(fresh)
+	s.CommitUnknown(fresh)
 }
 
-func (s noStarter) Unknown(fresh []Fresh) {
-	s.e.EnqueueFresh(fresh, func(f Fresh) { s.e.Expect(f.BusinessType, time.Until(f.Due)) })
+func (s noStarter) CommitUnknown(fresh []InsertedEntry) {
+	s.e.EnqueueInserted(fresh, func(f InsertedEntry) { s.e.Expect(f.BusinessType, time.Until(f.Due)) })
 }
 
-// EnqueueFresh hands entries to the source if Source.Wants accepts them. The reconciler enqueues the others in time. For
-// an entry whose id is not known, EnqueueFresh calls unnamed instead.
-func (e *Engine) EnqueueFresh(fresh []Fresh, unnamed func(f Fresh)) {
+// EnqueueInserted hands entries to the source if Source.Accepts accepts them. The reconciler enqueues the others in time. For
+// an entry whose id is not known, EnqueueInserted calls unnamed instead.
+func (e *Engine) EnqueueInserted(fresh []InsertedEntry, withoutID func(f InsertedEntry)) {
 	items := make([]processlog.QueueEntry, 0, len(fresh))
 	for _, f := range fresh {
 		wait := time.Until(f.Due)
 		switch {
-		case !e.source.Wants(f.BusinessType, wait):
+		case !e.source.Accepts(f.BusinessType, wait):
 		case f.ID.IsZero():
-			unnamed(f)
+			withoutID(f)
 		default:
 			items = append(items, processlog.QueueEntry{BusinessType: f.BusinessType, ID: f.ID, In: wait})
 		}
@@ -261,7 +263,7 @@ func (e *Engine) EnqueueFresh(fresh []Fresh, unnamed func(f Fresh)) {
 // CancelReservation releases the slots of a reservation, which may be nil.
 func (e *Engine) CancelReservation(businessType string, r Reservation) {
 	if r != nil {
-		e.claimSchedule.cancel(businessType, r)
+		e.claimSchedule.cancelReservation(businessType, r)
 	}
 }
 
@@ -270,8 +272,8 @@ func (e *Engine) CancelReservation(businessType string, r Reservation) {
 // after the insert, in the same transaction. inserted are the results for the drafts, in the same order.
 type Recorder func(drafts []processlog.Draft) (write func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error, err error)
 
-// Record attaches a recorder. Call it before anything is recorded.
-func (e *Engine) Record(r Recorder) { e.recorders = append(e.recorders, r) }
+// AttachRecorder attaches a recorder. Call it before anything is recorded.
+func (e *Engine) AttachRecorder(r Recorder) { e.recorders = append(e.recorders, r) }
 
 // CountCommitted makes count get the entries of each Record call whose commit this process has seen. Call it before
 // anything is recorded. count must not keep its arguments.
@@ -313,11 +315,11 @@ func (noPoller) Close()           {}
 // Source reports due entries before the reconciler finds them in the database. Its reports are only hints. A claim asks
 // the database whether the entry exists, is due and is free (G10). The methods are safe for concurrent use.
 type Source interface {
-	// Reach returns which processes' entries the source reports now.
-	Reach() Reach
+	// Scope returns which processes' entries the source reports now.
+	Scope() Scope
 
-	// Wants reports whether the source accepts an entry that comes due after the duration in.
-	Wants(businessType string, in time.Duration) bool
+	// Accepts reports whether the source accepts an entry that comes due after the duration in.
+	Accepts(businessType string, in time.Duration) bool
 
 	// Enqueue adds entries that come due. Like Move and Settle it returns at once. If one of them fails, the reconciler
 	// finds the entry later.
@@ -333,64 +335,64 @@ type Source interface {
 	// process. ok is false if the source does not answer.
 	Claim(t *Type, n int) (offer processlog.Leased, ok bool)
 
-	// Ask asks the queue whether it answers, and returns at once. The function answer waits for the result: nil, or an error
+	// Ping asks the queue whether it answers, and returns at once. The function answer waits for the result: nil, or an error
 	// that says why the queue cannot be used. The queue may use its QueueShare of the time that ctx has left.
-	Ask(ctx context.Context) (answer func() error)
+	Ping(ctx context.Context) (answer func() error)
 
-	// LookSoon makes the source find out when the next entry of each type is due, and then call Engine.Expect or
+	// RequestLook makes the source find out when the next entry of each type is due, and then call Engine.Expect or
 	// Engine.Postpone. It returns at once.
-	LookSoon()
+	RequestLook()
 
 	// Round is called when a round of the reconciler begins. The returned function is called at the end of the round, after
 	// overdue entries were claimed. heads are the heads that the round has read.
 	Round(ctx context.Context) func(ctx context.Context, heads Heads, event *observe.ReconciledEvent)
 }
 
-// Reach says which processes' entries a source reports.
-type Reach int
+// Scope says which processes' entries a source reports.
+type Scope int
 
 const (
-	ReachNone Reach = iota // no entries: there is no source, or it does not answer
-	ReachOwn               // entries that this process has enqueued
-	ReachAll               // entries that any process has enqueued
+	ScopeNone Scope = iota // no entries: there is no source, or it does not answer
+	ScopeOwn               // entries that this process has enqueued
+	ScopeAll               // entries that any process has enqueued
 )
 
 // Heads holds the earliest entry of each type and state, as a round of the reconciler has read them.
 type Heads struct {
-	List []processlog.Head
-	Read time.Time // just before the statement was sent
+	List   []processlog.Head
+	SentAt time.Time // just before the statement was sent
 }
 
-// SetSource attaches a source to the engine. Call it before a type is registered.
-func (e *Engine) SetSource(s Source) { e.source = s }
+// AttachSource attaches a source to the engine. Call it before a type is registered.
+func (e *Engine) AttachSource(s Source) { e.source = s }
 
-// fromSource reports whether the source reports entries. If not, claims read due entries from the database.
-func (e *Engine) fromSource() bool { return e.source.Reach() != ReachNone }
+// sourceReports reports whether the source reports entries. If not, claims read due entries from the database.
+func (e *Engine) sourceReports() bool { return e.source.Scope() != ScopeNone }
 
-// databaseAlone is the Source of an engine that has no queue. It keeps no entries and only schedules claims.
-type databaseAlone struct {
+// noSource is the Source of an engine that has no queue. It keeps no entries and only schedules claims.
+type noSource struct {
 	types         *types
 	claimSchedule *claimSchedule
 }
 
-func (databaseAlone) Reach() Reach { return ReachNone }
-func (a databaseAlone) Wants(businessType string, _ time.Duration) bool {
-	return a.types.Accepting(businessType) != nil
+func (noSource) Scope() Scope { return ScopeNone }
+func (a noSource) Accepts(businessType string, _ time.Duration) bool {
+	return a.types.AcceptingType(businessType) != nil
 }
-func (databaseAlone) Settle(string, processlog.QueueOutcome)     {}
-func (databaseAlone) Claim(*Type, int) (processlog.Leased, bool) { return processlog.Leased{}, false }
-func (databaseAlone) Ask(context.Context) func() error           { return func() error { return nil } }
-func (databaseAlone) LookSoon()                                  {}
+func (noSource) Settle(string, processlog.QueueOutcome)     {}
+func (noSource) Claim(*Type, int) (processlog.Leased, bool) { return processlog.Leased{}, false }
+func (noSource) Ping(context.Context) func() error          { return func() error { return nil } }
+func (noSource) RequestLook()                               {}
 
-func (a databaseAlone) Enqueue(entries []processlog.QueueEntry) {
+func (a noSource) Enqueue(entries []processlog.QueueEntry) {
 	for _, e := range entries {
 		a.Move(e)
 	}
 }
 
 // Move schedules a claim of the entry's type for the time when the entry is due, if the type runs here.
-func (a databaseAlone) Move(e processlog.QueueEntry) { a.claimSchedule.Expect(e.BusinessType, e.In) }
+func (a noSource) Move(e processlog.QueueEntry) { a.claimSchedule.Expect(e.BusinessType, e.In) }
 
-func (databaseAlone) Round(context.Context) func(context.Context, Heads, *observe.ReconciledEvent) {
+func (noSource) Round(context.Context) func(context.Context, Heads, *observe.ReconciledEvent) {
 	return func(context.Context, Heads, *observe.ReconciledEvent) {}
 }

@@ -24,24 +24,24 @@ import (
 //
 // startClaimed returns an error if the database did not store that these entries are blocked. They are then still due,
 // and a claim would find them again. So the caller must not claim again at once.
-func (e *Engine) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) (blocked int, err error) {
-	claimed := e.attemptsOf(t, rows, asked, token)
-	needed := callsOf(t, claimed)
-	first, wait, giveUp := t.separate(claimed)
-	spare := needed - callsOf(t, first)
-	e.startAttempts(t, first)
-	if len(first) == len(claimed) {
+func (e *Engine) startClaimed(t *Type, rows []processlog.Row, sentAt time.Time, queueToken int64) (blocked int, err error) {
+	claimed := e.attemptsOf(t, rows, sentAt, queueToken)
+	needed := callsOfAttempts(t, claimed)
+	startable, waiting, giveUp := t.separate(claimed)
+	unneeded := needed - callsOfAttempts(t, startable)
+	e.startAttempts(t, startable)
+	if len(startable) == len(claimed) {
 		return 0, nil
 	}
-	return len(wait), e.giveUpBlocked(t, spare, wait, giveUp)
+	return len(waiting), e.giveUpBlocked(t, unneeded, waiting, giveUp)
 }
 
 // attemptsOf builds one attempt for each claimed row. It dead-letters rows that have lost more leases than crashBudget
 // allows.
-func (e *Engine) attemptsOf(t *Type, rows []processlog.Row, asked time.Time, token int64) []*Attempt {
+func (e *Engine) attemptsOf(t *Type, rows []processlog.Row, sentAt time.Time, queueToken int64) []*Attempt {
 	attempts := make([]*Attempt, 0, len(rows))
 	for _, row := range rows {
-		a := &Attempt{Type: t, Row: row, token: token, leaseEnd: asked.Add(row.LeaseLeft)}
+		a := &Attempt{Type: t, Row: row, queueToken: queueToken, leaseEnd: sentAt.Add(row.LeaseLeft)}
 		lost := LostLeases(&row)
 		if lost > crashBudget {
 			e.deadLetter(a)
@@ -54,20 +54,20 @@ func (e *Engine) attemptsOf(t *Type, rows []processlog.Row, asked time.Time, tok
 
 // startAttempts starts the attempts. It gives back those that an admission or holdings.admit refuses.
 func (e *Engine) startAttempts(t *Type, attempts []*Attempt) {
-	needed := callsOf(t, attempts)
-	attempts, shut := t.Admitted(attempts)
-	if len(shut) > 0 {
-		e.giveBack(t, shut, needed-callsOf(t, attempts))
-		for _, a := range shut {
+	needed := callsOfAttempts(t, attempts)
+	attempts, rejected := t.Admitted(attempts)
+	if len(rejected) > 0 {
+		e.releaseUnstarted(t, rejected, needed-callsOfAttempts(t, attempts))
+		for _, a := range rejected {
 			// Offer the entry to other processes now. Otherwise they wait until the queue's lease ends.
 			e.source.Move(processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID})
 		}
 	}
 	if refused, calls := e.startCalls(t, attempts); len(refused) > 0 {
 		for _, a := range refused {
-			t.ended(a, Result{Unstarted: true})
+			t.attemptEnded(a, Result{Unstarted: true})
 		}
-		e.giveBack(t, refused, calls)
+		e.releaseUnstarted(t, refused, calls)
 	}
 }
 
@@ -76,15 +76,15 @@ func (e *Engine) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
 	// The batcher retries the write until the database answers. It withdraws the write if a stuck handler returns
 	// first (G8).
-	running, _ := e.Holding(&a.Row)
-	outcome := e.failed(a, Result{}, a.Type.crashed(&a.Row, running.Since))
-	e.outcomes.plain.Add(settlement{a: a, outcome: outcome, deadLetters: true})
+	running, _ := e.HeldAttempt(&a.Row)
+	outcome := e.withFailedAttempt(a, Result{}, a.Type.crashOutcome(&a.Row, running.StartedAt))
+	e.outcomes.ordinary.Add(settlement{attempt: a, outcome: outcome, deadLetters: true})
 	e.FreeSlots(a.Type, 1)
 }
 
-// giveBack releases the leases of attempts that may not start. It frees as many slots as calls says. No handler was
+// releaseUnstarted releases the leases of attempts that may not start. It frees as many slots as calls says. No handler was
 // called, so the entries' attempt counts stay as they are (G15, G16).
-func (e *Engine) giveBack(t *Type, attempts []*Attempt, calls int) {
+func (e *Engine) releaseUnstarted(t *Type, attempts []*Attempt, calls int) {
 	entries := make([]processlog.QueueEntry, len(attempts))
 	for i, a := range attempts {
 		entries[i] = processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID}
@@ -93,7 +93,7 @@ func (e *Engine) giveBack(t *Type, attempts []*Attempt, calls int) {
 	// stands, a crash of this process counts against the entry.
 	e.FreeSlots(t, calls)
 	e.Releases.Release(attempts[0].Row.Token, entries...)
-	e.givenBack(attempts)
+	e.notifyGivenBack(attempts)
 }
 
 // giveUpBlocked gives up attempts that Type.separate found blocked. It frees the slots first, because write may wait for
@@ -105,30 +105,30 @@ func (e *Engine) giveUpBlocked(t *Type, calls int, blocked []*Attempt, write fun
 		return nil
 	}
 	err := write()
-	e.givenBack(blocked)
+	e.notifyGivenBack(blocked)
 	return err
 }
 
 // startCalls runs attempts of one type and returns at once. The attempts hold slots for all calls that they need. refused
 // lists the attempts that may not start. spare is the number of calls that are not needed because of them.
-func (e *Engine) startCalls(t *Type, attempts []*Attempt) (refused []*Attempt, spare int) {
+func (e *Engine) startCalls(t *Type, attempts []*Attempt) (refused []*Attempt, unneeded int) {
 	if len(attempts) == 0 {
 		return nil, 0
 	}
-	needed, timeout := callsOf(t, attempts), e.newTimeout(t, len(attempts))
+	needed, timeout := callsOfAttempts(t, attempts), e.newTimeout(t, len(attempts))
 	for _, a := range attempts {
 		e.prepare(a, timeout)
 	}
 	run, _ := e.contexts()
 	attempts, refused = e.holdings.admit(run, attempts)
-	spare = needed - callsOf(t, attempts)
-	var batches [companies][]*Attempt
+	unneeded = needed - callsOfAttempts(t, attempts)
+	var batches [sharingClasses][]*Attempt
 	for _, a := range attempts {
-		with := t.company(a.Row.State, LostLeases(&a.Row))
-		if with == Alone {
+		class := t.sharingClass(a.Row.State, LostLeases(&a.Row))
+		if class == NotShared {
 			go e.runAttempt(a)
 		} else {
-			batches[with] = append(batches[with], a)
+			batches[class] = append(batches[class], a)
 		}
 	}
 	for _, batch := range batches {
@@ -140,12 +140,12 @@ func (e *Engine) startCalls(t *Type, attempts []*Attempt) (refused []*Attempt, s
 			}
 		}
 	}
-	return refused, spare
+	return refused, unneeded
 }
 
-// callsOf returns how many handler calls the attempts need.
-func callsOf(t *Type, attempts []*Attempt) int {
-	return t.callsOf(len(attempts), func(i int) *processlog.Row { return &attempts[i].Row })
+// callsOfAttempts returns how many handler calls the attempts need.
+func callsOfAttempts(t *Type, attempts []*Attempt) int {
+	return t.countCalls(len(attempts), func(i int) *processlog.Row { return &attempts[i].Row })
 }
 
 // prepare gives an attempt the context of its next handler call. The context carries the values of Record's context. It
@@ -160,30 +160,30 @@ func (e *Engine) prepare(a *Attempt, timeout *callTimeout) {
 	e.holdings.mu.Lock()
 	defer e.holdings.mu.Unlock()
 	// Reset stuck too: an entry of a broken batch starts a new call, and the old finding was about the batch's handler.
-	a.ctx, a.cancel, a.timeout, a.started, a.stuck = ctx, cancel, timeout, time.Now(), false
+	a.ctx, a.cancel, a.timeout, a.startedAt, a.stuck = ctx, cancel, timeout, time.Now(), false
 	a.renewing = false
-	a.calls++ // Count the call under the same lock as started, so that the renewer reports the right call as stuck.
+	a.callCount++ // Count the call under the same lock as started, so that the renewer reports the right call as stuck.
 }
 
 // callTimeout is the timeout of handler calls that begin at the same time. They share its context and its timer.
 type callTimeout struct {
-	ctx  context.Context
-	end  context.CancelFunc
-	left atomic.Int32 // calls that have not ended
+	ctx       context.Context
+	cancel    context.CancelFunc
+	callsLeft atomic.Int32 // calls that have not ended
 }
 
 func (e *Engine) newTimeout(t *Type, calls int) *callTimeout {
 	_, handler := e.contexts()
 	timeout := new(callTimeout)
-	timeout.ctx, timeout.end = context.WithTimeoutCause(handler, t.Timeout, processlog.ErrTimeout)
-	timeout.left.Store(int32(calls))
+	timeout.ctx, timeout.cancel = context.WithTimeoutCause(handler, t.Timeout, processlog.ErrTimeout)
+	timeout.callsLeft.Store(int32(calls))
 	return timeout
 }
 
 // callEnded stops the timer after the last call.
 func (t *callTimeout) callEnded() {
-	if t.left.Add(-1) == 0 {
-		t.end()
+	if t.callsLeft.Add(-1) == 0 {
+		t.cancel()
 	}
 }
 
@@ -191,7 +191,7 @@ func (t *callTimeout) callEnded() {
 // Such values may name a tenant, and the handler would then process the entries of all tenants as that one.
 func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
 	timeout := e.newTimeout(t, 1)
-	return timeout.ctx, timeout.end
+	return timeout.ctx, timeout.cancel
 }
 
 // RunAlone begins another call of the handler for one attempt of a shared call. holdings still counts a running handler
@@ -202,17 +202,17 @@ func (e *Engine) RunAlone(a *Attempt) {
 	go e.runAttempt(a)
 }
 
-// Over returns nil if the handler may be called again for an attempt. Otherwise it returns the reason why not.
-func (e *Engine) Over(a *Attempt) error {
+// SecondCallError returns nil if the handler may be called again for an attempt. Otherwise it returns the reason why not.
+func (e *Engine) SecondCallError(a *Attempt) error {
 	stopping := e.Stopping()
 	e.holdings.mu.Lock()
 	defer e.holdings.mu.Unlock()
 	switch cause := context.Cause(a.ctx); {
 	case stopping, errors.Is(cause, processlog.ErrStopping):
 		return processlog.ErrStopping
-	case !a.gone && time.Now().After(a.leaseEnd):
+	case !a.obsolete && time.Now().After(a.leaseEnd):
 		return processlog.ErrLeaseLost // RenewLapsed did not get a new lease.
-	case !a.gone:
+	case !a.obsolete:
 		return nil
 	// The context keeps its first cause, the timeout. So it does not show whether the lease was lost or the entry was
 	// cancelled after that. Both have the same effect, and ErrLeaseLost stands for both.
@@ -226,11 +226,11 @@ func (e *Engine) Over(a *Attempt) error {
 // runAttempt runs one attempt to its end. A deferred call passes the result to Finish, so that a handler that calls
 // runtime.Goexit cannot skip it.
 func (e *Engine) runAttempt(a *Attempt) {
-	end := Result{Err: errGoexit}
-	defer func() { e.Finish(a, end) }()
-	Tell(e.Base, e.Observer.AttemptStarted, a.Event(nil))
+	result := Result{Err: errGoexit}
+	defer func() { e.Finish(a, result) }()
+	NotifyObserver(e.Base, e.Observer.AttemptStarted, a.Event(nil))
 	failpoint.Reach(failpoint.AttemptStarted)
-	end = e.callHandler(a)
+	result = e.callHandler(a)
 }
 
 // errGoexit is the error of a handler that has called runtime.Goexit.
@@ -239,31 +239,31 @@ var errGoexit = &processlog.PanicError{Stack: []byte("runtime.Goexit")}
 // Result is how an attempt ended.
 type Result struct {
 	Err       error
-	Settled   bool             // the outcome is durable: the handler's own transaction committed it
+	Stored    bool             // the outcome is durable: the handler's own transaction committed it
 	Token     processlog.Token // token of the stored outcome, if Settled
-	Asked     time.Time        // if Settled: when the COMMIT, or the read that confirmed it, was sent
-	Moved     bool             // the handler's own transaction was rolled back, because another process or an admin had changed the entry
+	SentAt    time.Time        // if Settled: when the COMMIT, or the read that confirmed it, was sent
+	MovedOn   bool             // the handler's own transaction was rolled back, because another process or an admin had changed the entry
 	Unstarted bool             // no handler was called, and the claim is given back
 	Cause     error            // why the attempt ended, if that is not the cause of its context
 }
 
 // callHandler runs the handler or the compensation, depending on the entry's state. It turns a panic into an error.
-func (e *Engine) callHandler(a *Attempt) (end Result) {
+func (e *Engine) callHandler(a *Attempt) (result Result) {
 	defer func() {
 		if p := recover(); p != nil {
-			end = Result{Err: panicked(p)}
+			result = Result{Err: panicked(p)}
 		}
 	}()
 	run := a.Type.RunAttempt
 	if a.compensating() {
 		run = a.Type.UndoAttempt
 	}
-	if end, late := e.HeldUp(a); late { // An observer or other work in this process may have delayed the call.
-		return end
+	if result, late := e.TooLate(a); late { // An observer or other work in this process may have delayed the call.
+		return result
 	}
 	if a.Type.Ready != nil && !a.compensating() {
 		if err := a.Type.Ready(a.ctx, &a.Row); err != nil {
-			return Result{Err: usererr.Of(verdict.Free(err))}
+			return Result{Err: usererr.Of(verdict.LibraryWait(err))}
 		}
 	}
 	switch {
@@ -275,10 +275,10 @@ func (e *Engine) callHandler(a *Attempt) (end Result) {
 	return Result{Err: usererr.Of(a.Type.Run(a.ctx, &a.Row))}
 }
 
-// HeldUp reports whether it is too late to call the handler. end is then the result of the attempt. If the attempt is a
+// TooLate reports whether it is too late to call the handler. end is then the result of the attempt. If the attempt is a
 // suspect whose timeout has passed, it may already count as stuck. A second suspect may then already run in its place,
 // so the handler must not start (G16).
-func (e *Engine) HeldUp(a *Attempt) (end Result, late bool) {
+func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	switch {
 	case e.Stopping():
 		return Result{Err: processlog.ErrStopping, Unstarted: true}, true
@@ -292,63 +292,63 @@ func (e *Engine) HeldUp(a *Attempt) (end Result, late bool) {
 func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, Stack: debug.Stack()}) }
 
 // Finish judges the handler's result, frees the slot, and passes the outcome to its batcher.
-func (e *Engine) Finish(a *Attempt, end Result) {
+func (e *Engine) Finish(a *Attempt, result Result) {
 	failpoint.Reach(failpoint.HandlerReturned)
 	// Read the cause before endCall, which would set another one.
-	cause := cmp.Or(end.Cause, context.Cause(a.ctx))
+	cause := cmp.Or(result.Cause, context.Cause(a.ctx))
 	a.endCall()
-	Tell(e.Base, e.Observer.AttemptEnded, a.Event(end.Err))
-	s := settlement{a: a, outcome: a.Type.OutcomeOf(&a.Row, end.Err, cause), token: end.Token}
+	NotifyObserver(e.Base, e.Observer.AttemptEnded, a.Event(result.Err))
+	done := settlement{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, result.Err, cause), token: result.Token}
 	if !errors.Is(cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
-		e.sawAttempt(a.Type.Name, end.Err, s.outcome.ProcessCount != a.Row.ProcessCount || s.outcome.CompensateCount != a.Row.CompensateCount)
+		e.reportAttempt(a.Type.Name, result.Err, done.outcome.ProcessCount != a.Row.ProcessCount || done.outcome.CompensateCount != a.Row.CompensateCount)
 	}
 	// From here on a claim sees that this process holds the entry, and that the entry is not stuck. If a claim was about to
 	// dead-letter the entry because its handler was stuck, that is withdrawn (G8).
 	a.returned.Store(true)
 	// Notify the admissions before the slot is free. If this result opens the breaker, no claim can use the slot first.
-	end.Cause = cause
-	a.Type.ended(a, end)
+	result.Cause = cause
+	a.Type.attemptEnded(a, result)
 	// Free the slot before the outcome is stored. A caller that sees the stored outcome and records the next entry then
 	// finds the slot free.
 	if a.freesSlot() {
 		e.FreeSlots(a.Type, 1)
 	}
 	switch {
-	case end.Unstarted:
+	case result.Unstarted:
 		e.Releases.Release(a.Row.Token, processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID})
 		e.holdings.forget(a)
-		e.dropped(a)
-	case end.Settled:
-		stored := s // The watcher gets the address of this copy. If it got that of s, each outcome would be allocated.
-		e.watcher.Stored(&a.Row, &stored.outcome, s.token, end.Asked)
-		e.settled(s, processlog.Settled{Applied: true})
+		e.notifyDropped(a)
+	case result.Stored:
+		stored := done // The watcher gets the address of this copy. If it got that of s, each outcome would be allocated.
+		e.watcher.Stored(&a.Row, &stored.outcome, done.token, result.SentAt)
+		e.handleAnswer(done, processlog.Settled{Applied: true})
 	// The effect and the outcome were rolled back together, so there is nothing to store. Another process or an admin
 	// has already changed the entry (G5).
-	case end.Moved:
-		e.settled(s, processlog.Settled{})
+	case result.MovedOn:
+		e.handleAnswer(done, processlog.Settled{})
 	default:
-		if end.Err != nil {
-			s.outcome = e.failed(a, end, s.outcome)
+		if result.Err != nil {
+			done.outcome = e.withFailedAttempt(a, result, done.outcome)
 		}
-		e.store(s)
+		e.store(done)
 	}
 	// Call this after the outcome is in the batcher. A stop that finds no running handler waits only for the batcher.
 	e.holdings.handlerReturned()
 }
 
-// sawAttempt tells Health how an attempt ended. Health shows errors about content that cannot be decoded, about the
+// reportAttempt tells Health how an attempt ended. Health shows errors about content that cannot be decoded, about the
 // database, and about systems that are unavailable. The parameter counts says whether the attempt counts as a failure
 // of its entry. If it does not count, people would otherwise find its error only in the entry itself.
-func (e *Engine) sawAttempt(businessType string, err error, counts bool) {
+func (e *Engine) reportAttempt(businessType string, err error, counted bool) {
 	v := verdict.Of(err)
 	kind := v.Kind
 	switch {
 	case v.Undecodable:
-		// A success of another entry of the type does not end this problem. A waiting entry is tried again within mostUnavailable.
-		e.Problems.FailedFor(2*mostUnavailable+time.Minute, problemContent, businessType, err)
-	case kind == verdict.KindServerFault && counts:
+		// A success of another entry of the type does not end this problem. A waiting entry is tried again within maxUnavailableDelay.
+		e.Problems.FailedFor(2*maxUnavailableDelay+time.Minute, problemContent, businessType, err)
+	case kind == verdict.KindServerFault && counted:
 		e.Problems.Failed(problemFaults, businessType, err)
-	case kind == verdict.KindServerFault, kind == verdict.KindServerDown, kind == verdict.KindUnavailable && !counts:
+	case kind == verdict.KindServerFault, kind == verdict.KindServerDown, kind == verdict.KindUnavailable && !counted:
 		e.Problems.Failed(problemAttempt, businessType, err)
 	default:
 		e.Problems.Passed(problemAttempt, businessType)
@@ -365,7 +365,7 @@ func (e *Engine) awaitHandlers(timeout time.Duration) error {
 	case <-e.holdings.whenIdle():
 	case <-grace.C:
 	}
-	e.endHandlers(processlog.ErrStopping) // No handler starts after this call.
+	e.endHandlersContext(processlog.ErrStopping) // No handler starts after this call.
 	deadline := time.NewTimer(timeout / 3)
 	defer deadline.Stop()
 	select {
@@ -378,7 +378,7 @@ func (e *Engine) awaitHandlers(timeout time.Duration) error {
 
 // stuckError returns an error with the handlers that have not returned, or nil if the last one has just returned.
 func (e *Engine) stuckError() error {
-	if running := e.holdings.running(); len(running) > 0 {
+	if running := e.holdings.runningAttempts(); len(running) > 0 {
 		return &processlog.StuckError{Stuck: running}
 	}
 	return nil

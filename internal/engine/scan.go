@@ -12,9 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// mostRefusedOutcomes limits the refused outcomes of one type that wait in a process. At this limit the process
+// maxRefusedOutcomes limits the refused outcomes of one type that wait in a process. At this limit the process
 // claims no more entries of the type, because their outcomes could not be stored either.
-const mostRefusedOutcomes = processlog.MaxRows
+const maxRefusedOutcomes = processlog.MaxRows
 
 // behindPause is how long claims pause while too many outcomes wait to be stored.
 const behindPause = 10 * time.Millisecond
@@ -40,7 +40,7 @@ func (e *Engine) Scan(ctx context.Context) {
 		}
 		timer.Reset(e.startClaims(ctx, &claims))
 		if first {
-			e.claimSchedule.scanned()
+			e.claimSchedule.firstScanEnded()
 		}
 	}
 }
@@ -51,99 +51,99 @@ func (e *Engine) startClaims(ctx context.Context, claims *sync.WaitGroup) time.D
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if e.Held() != nil {
+	if e.HoldReason() != nil {
 		return peekInterval
 	}
-	if e.Behind() {
+	if e.OutcomesBacklogged() {
 		// New attempts would only wait to store their outcomes, and their leases would end meanwhile (G8).
 		return behindPause
 	}
 	next := now.Add(peekInterval)
 	for _, name := range c.names {
-		t, typeSchedule := e.Named(name), c.byType[name]
-		e.beginLocked(t, typeSchedule, now, claims)
-		if at := e.lookLocked(t, typeSchedule, now, claims); now.Before(at) && at.Before(next) {
+		t, s := e.TypeNamed(name), c.byType[name]
+		e.startTypeLocked(t, s, now, claims)
+		if at := e.lookLocked(t, s, now, claims); now.Before(at) && at.Before(next) {
 			next = at
 		}
-		next = t.roomAt(now, next)
-		if typeSchedule.claiming < claimsInFlight && now.Before(typeSchedule.due) && typeSchedule.due.Before(next) {
-			next = typeSchedule.due // a type that is due already waits for a claim to end or for a slot; either wakes the scanner
+		next = t.moreCallsAt(now, next)
+		if s.runningClaims < claimsInFlight && now.Before(s.claimAt) && s.claimAt.Before(next) {
+			next = s.claimAt // a type that is due already waits for a claim to end or for a slot; either wakes the scanner
 		}
 	}
 	return max(0, time.Until(next))
 }
 
-// beginLocked starts as many claims of a type as are worthwhile now. The caller holds claimSchedule.mu.
-func (e *Engine) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time, claims *sync.WaitGroup) {
+// startTypeLocked starts as many claims of a type as are worthwhile now. The caller holds claimSchedule.mu.
+func (e *Engine) startTypeLocked(t *Type, s *typeSchedule, now time.Time, claims *sync.WaitGroup) {
 	// Claim no more of a type if the database refuses many of its outcomes. More outcomes could not be stored either.
-	for typeSchedule.wants(t, now) && e.Refusals.Outcomes(t.Name) < mostRefusedOutcomes {
+	for s.shouldClaim(t, now) && e.Refusals.Outcomes(t.Name) < maxRefusedOutcomes {
 		// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that counts
 		// as lost (G16).
 		calls := t.slots.Take(t.callsFor(processlog.MaxRows))
 		if calls == 0 {
 			return
 		}
-		began := typeSchedule.begin(now)
-		claims.Go(func() { e.claimSchedule.claimEnded(t, e.claimDue(t, calls), began) })
+		before := s.claimBegins(now)
+		claims.Go(func() { e.claimSchedule.claimEnded(t, e.claimDue(t, calls), before) })
 	}
 }
 
 // lookLocked starts a look of the type's grouping at the entries that wait for others. It returns when the scanner must
 // wake for the next look. The zero time means that entries of this type never wait. The caller holds claimSchedule.mu.
-func (e *Engine) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time, looks *sync.WaitGroup) time.Time {
+func (e *Engine) lookLocked(t *Type, s *typeSchedule, now time.Time, looks *sync.WaitGroup) time.Time {
 	switch {
-	case typeSchedule.wait == 0:
+	case s.linger == 0:
 		return time.Time{}
-	case typeSchedule.looking || typeSchedule.claiming > 0 || t.slots.Free() == 0:
-		return typeSchedule.due // the end of the look or claim, or a free slot, wakes the scanner
-	case !typeSchedule.lingers(now):
-		return typeSchedule.due.Add(-typeSchedule.wait)
+	case s.lookRunning || s.runningClaims > 0 || t.slots.Available() == 0:
+		return s.claimAt // the end of the look or claim, or a free slot, wakes the scanner
+	case !s.isLingering(now):
+		return s.claimAt.Add(-s.linger)
 	}
 	look, next := t.grouping.Look(now)
 	if look == nil {
 		return next
 	}
-	typeSchedule.looking = true
-	looks.Go(func() { e.claimSchedule.looked(t, look()) })
-	return typeSchedule.due
+	s.lookRunning = true
+	looks.Go(func() { e.claimSchedule.lookEnded(t, look()) })
+	return s.claimAt
 }
 
 // claimDue claims and starts entries of a type for the given number of calls. The caller has taken their slots. It
 // claims entries that the queue reports as due. It also asks the database if the queue does not answer or holds only
 // part of the backlog. Slots that are not needed are released before the claim, so that others can use them.
 //
-// A claim of a serial type holds one slot until it knows which entries are not blocked. See Type.searching.
+// A claim of a serial type holds one slot until it knows which entries are not blocked. See Type.slotsToSearch.
 func (e *Engine) claimDue(t *Type, calls int) claimResult {
-	t.slots.Release(calls - t.searching(calls))
+	t.slots.Release(calls - t.slotsToSearch(calls))
 	backlog := false
-	e.claimSchedule.of(t, func(s *typeSchedule) { backlog = s.backlog })
-	if !e.fromSource() {
+	e.claimSchedule.withSchedule(t, func(s *typeSchedule) { backlog = s.backlog })
+	if !e.sourceReports() {
 		return e.claimFromStore(t, calls)
 	}
-	got, ok := e.claimFromSource(t, calls)
+	result, ok := e.claimFromSource(t, calls)
 	if !ok {
 		return e.claimFromStore(t, calls)
 	}
 	// The queue returned fewer entries than there are slots, and the database may hold more. After an error do not ask
 	// again, because the database would refuse again.
-	if (backlog || got.lost) && got.err == nil && !got.full {
-		return e.alsoFromStore(t, calls, got)
+	if (backlog || result.sourceLostEntries) && result.err == nil && !result.full {
+		return e.alsoFromStore(t, calls, result)
 	}
 	e.Problems.Passed(problemDue, t.Name) // the queue works again, so no later read of the database would clear this problem
-	return got
+	return result
 }
 
 // alsoFromStore claims from the database after the queue has returned fewer entries than asked for.
-func (e *Engine) alsoFromStore(t *Type, calls int, got claimResult) claimResult {
+func (e *Engine) alsoFromStore(t *Type, calls int, result claimResult) claimResult {
 	// Schedule the queue's next due time now, because the database's answer says nothing about later entries.
-	e.Expect(t.Name, got.next)
+	e.Expect(t.Name, result.nextDueIn)
 	// claimFromSource has released the slots that it did not need. Take slots again.
-	held := t.slots.Take(t.searching(calls))
+	held := t.slots.Take(t.slotsToSearch(calls))
 	if held == 0 {
-		got.full = true // claim again as soon as a slot is free
-		return got
+		result.full = true // claim again as soon as a slot is free
+		return result
 	}
-	if !t.Blocks() {
+	if !t.IsOrdered() {
 		calls = held
 	}
 	return e.claimFromStore(t, calls)
@@ -152,59 +152,61 @@ func (e *Engine) alsoFromStore(t *Type, calls int, got claimResult) claimResult 
 // claimFromSource claims entries that the queue reports as due. It returns false if the queue does not answer. The
 // slots then still belong to the caller.
 func (e *Engine) claimFromSource(t *Type, calls int) (claimResult, bool) {
-	n := t.fits(calls)
-	e.claimSchedule.of(t, func(s *typeSchedule) { n = s.ask(n) })
+	n := t.maxEntries(calls)
+	e.claimSchedule.withSchedule(t, func(s *typeSchedule) { n = s.entriesToRequest(n) })
 	leased, ok := e.source.Claim(t, n)
 	if !ok {
-		return claimResult{next: processlog.Never}, false
+		return claimResult{nextDueIn: processlog.Never}, false
 	}
-	held := t.searching(calls)
+	held := t.slotsToSearch(calls)
 	needed := e.adjustSlots(t, held, min(held, t.callsFor(len(leased.IDs))))
 	if len(leased.IDs) == 0 {
-		return claimResult{nothing: true, lost: leased.Lost, next: leased.Next}, true
+		return claimResult{sourceEmpty: true, sourceLostEntries: leased.Lost, nextDueIn: leased.Next}, true
 	}
 	failpoint.Reach(failpoint.QueueClaimed)
 	full := len(leased.IDs) == n
-	if t.Blocks() {
+	if t.IsOrdered() {
 		var err error
-		if needed, err = e.leaveBlocked(t, &leased, calls); err != nil {
-			e.returnToSource(t, leased, claimed{}, err)
+		if needed, err = e.removeBlocked(t, &leased, calls); err != nil {
+			e.returnToSource(t, leased, claimedRows{}, err)
 			return claimResult{err: err}, true
 		}
 		if len(leased.IDs) == 0 {
-			return claimResult{full: full, lost: leased.Lost, next: leased.Next}, true
+			return claimResult{full: full, sourceLostEntries: leased.Lost, nextDueIn: leased.Next}, true
 		}
 	}
-	began := time.Now()
-	e.claimSchedule.of(t, func(s *typeSchedule) { s.pace.Begin(began) })
+	startedAt := time.Now()
+	e.claimSchedule.withSchedule(t, func(s *typeSchedule) { s.pace.Begin(startedAt) })
 	if !full {
 		// Schedule the next claim before this transaction. Entries that come due during it then get a claim of their own.
 		e.Expect(t.Name, leased.Next)
 	}
 	// The queue's lease is not a claim (G10). Only the database knows whether the entry exists, is due and is free.
-	found, err := e.claim(t, unleased(leased.IDs), needed)
-	e.claimSchedule.of(t, func(s *typeSchedule) { s.pace.End(time.Since(began)) })
+	found, err := e.claim(t, wantedByID(leased.IDs), needed)
+	e.claimSchedule.withSchedule(t, func(s *typeSchedule) { s.pace.End(time.Since(startedAt)) })
 	e.returnToSource(t, leased, found, err)
 	if t.claimer != nil {
-		e.claimSchedule.of(t, func(s *typeSchedule) { s.offered, s.runnable = len(leased.IDs), len(leased.IDs)-found.LimitedLater() })
+		e.claimSchedule.withSchedule(t, func(s *typeSchedule) {
+			s.offeredEntries, s.runnableEntries = len(leased.IDs), len(leased.IDs)-found.LimitedLater()
+		})
 	}
-	t.slots.Release(needed - t.calls(found.Mine))
+	t.slots.Release(needed - t.callsOfRows(found.Mine))
 	if err != nil {
 		return claimResult{err: err}, true
 	}
-	if _, err := e.startClaimed(t, found.Mine, found.asked, leased.Token); err != nil {
+	if _, err := e.startClaimed(t, found.Mine, found.sentAt, leased.Token); err != nil {
 		return claimResult{err: err}, true
 	}
-	return claimResult{full: full, lost: leased.Lost, next: processlog.Never}, true
+	return claimResult{full: full, sourceLostEntries: leased.Lost, nextDueIn: processlog.Never}, true
 }
 
-// leaveBlocked removes the blocked entries from leased and from the queue. When the earlier entry of the key ends, the
+// removeBlocked removes the blocked entries from leased and from the queue. When the earlier entry of the key ends, the
 // blocked entry is enqueued again or claimed directly.
 //
 // It then takes slots for the others, calls at most, and returns how many these hold. Entries without a slot go back to
 // the queue.
-func (e *Engine) leaveBlocked(t *Type, leased *processlog.Leased, calls int) (needed int, err error) {
-	held := t.searching(calls)
+func (e *Engine) removeBlocked(t *Type, leased *processlog.Leased, calls int) (needed int, err error) {
+	held := t.slotsToSearch(calls)
 	ctx, cancel := e.Statement()
 	defer cancel()
 	blocked, err := t.Blocked(ctx, leased.IDs)
@@ -214,12 +216,12 @@ func (e *Engine) leaveBlocked(t *Type, leased *processlog.Leased, calls int) (ne
 	for _, id := range blocked {
 		e.source.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
 	}
-	free := grouped.Without(leased.IDs, blocked)
-	e.claimSchedule.of(t, func(s *typeSchedule) { s.offered, s.runnable = len(leased.IDs), len(free) })
-	needed = e.adjustSlots(t, held, min(calls, t.callsFor(len(free))))
-	fit := min(len(free), t.fits(needed))
-	e.returnToSource(t, *leased, claimed{spare: free[fit:]}, nil)
-	leased.IDs = free[:fit]
+	unblocked := grouped.Without(leased.IDs, blocked)
+	e.claimSchedule.withSchedule(t, func(s *typeSchedule) { s.offeredEntries, s.runnableEntries = len(leased.IDs), len(unblocked) })
+	needed = e.adjustSlots(t, held, min(calls, t.callsFor(len(unblocked))))
+	count := min(len(unblocked), t.maxEntries(needed))
+	e.returnToSource(t, *leased, claimedRows{withoutCall: unblocked[count:]}, nil)
+	leased.IDs = unblocked[:count]
 	return needed, nil
 }
 
@@ -235,71 +237,71 @@ func (e *Engine) adjustSlots(t *Type, held, needed int) int {
 
 // returnToSource settles the queue's leases of entries that were not claimed. Gone entries are removed, and the others
 // come due again. Without this, the queue would offer them to no process until its lease ends.
-func (e *Engine) returnToSource(t *Type, leased processlog.Leased, found claimed, err error) {
-	add := func(id processlog.ID, remove bool, in time.Duration) {
+func (e *Engine) returnToSource(t *Type, leased processlog.Leased, found claimedRows, err error) {
+	settle := func(id processlog.ID, remove bool, in time.Duration) {
 		e.source.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: remove, In: in})
 	}
 	if err != nil {
 		for _, id := range leased.IDs {
 			// The result of the claim is unknown, and the leases it may have taken are released. Spread the entries over
 			// time, because other processes use the same database.
-			add(id, false, processlog.LockedRetry+jitter.N(10*processlog.LockedRetry))
+			settle(id, false, processlog.LockedRetry+jitter.N(10*processlog.LockedRetry))
 		}
 	}
 	for _, id := range found.Gone {
 		// The entry has ended or was never committed. Each further offer would cost a claim.
-		add(id, true, 0)
+		settle(id, true, 0)
 	}
 	for _, w := range found.Waiting {
-		add(w.ID, false, w.In)
+		settle(w.ID, false, w.In)
 	}
 	for _, l := range found.Limited {
-		add(l.ID, false, l.In)
+		settle(l.ID, false, l.In)
 	}
-	for _, id := range found.spare {
-		add(id, false, 0) // for any process with a free call, perhaps this one
+	for _, id := range found.withoutCall {
+		settle(id, false, 0) // for any process with a free call, perhaps this one
 	}
 	for _, r := range found.Rejected {
-		add(r.ID, false, e.Refusals.RestLeft(t.Name, r.ID))
+		settle(r.ID, false, e.Refusals.PauseLeft(t.Name, r.ID))
 	}
 	for i := range found.Refused {
 		// A row of another type under this id does not belong to this queue, so remove the id (G10).
-		add(found.Refused[i].ID, found.Refused[i].BusinessType != t.Name, RefusedRetry)
+		settle(found.Refused[i].ID, found.Refused[i].BusinessType != t.Name, RefusedRetry)
 	}
 }
 
 // claimFromStore claims entries that the database reports as due. It does not use the queue.
 func (e *Engine) claimFromStore(t *Type, calls int) claimResult {
-	var ahead *readahead.List
-	e.claimSchedule.of(t, func(s *typeSchedule) { ahead = s.ahead })
-	share, needed, err := e.takeShare(t, ahead, calls)
+	var readAhead *readahead.List
+	e.claimSchedule.withSchedule(t, func(s *typeSchedule) { readAhead = s.readAhead })
+	share, needed, err := e.takeShare(t, readAhead, calls)
 	if err != nil || len(share.IDs) == 0 {
-		return claimResult{fromDatabase: true, next: processlog.Never, drained: err == nil, err: err}
+		return claimResult{fromDatabase: true, nextDueIn: processlog.Never, storeDrained: err == nil, err: err}
 	}
 	failpoint.Reach(failpoint.DueRead)
-	found, err := e.claim(t, unleased(share.IDs), needed)
-	t.slots.Release(needed - t.calls(found.Mine))
+	found, err := e.claim(t, wantedByID(share.IDs), needed)
+	t.slots.Release(needed - t.callsOfRows(found.Mine))
 	if err == nil {
-		_, err = e.startClaimed(t, found.Mine, found.asked, 0)
+		_, err = e.startClaimed(t, found.Mine, found.sentAt, 0)
 	}
-	ahead.Tried(share, found.Claimed, err)
+	readAhead.ClaimEnded(share, found.Claimed, err)
 	if err != nil {
-		return claimResult{next: processlog.Never, err: err}
+		return claimResult{nextDueIn: processlog.Never, err: err}
 	}
 	// These entries were just read, and none could be claimed, so other processes hold them. Asking again at once would
 	// not help.
-	lostRace := share.Fresh && len(found.Mine) == 0
-	more := share.More || len(found.spare) > 0
-	return claimResult{fromDatabase: true, full: more && !lostRace, lostRace: more && lostRace, drained: !more, next: processlog.Never}
+	lostRace := share.JustRead && len(found.Mine) == 0
+	more := share.MoreDue || len(found.withoutCall) > 0
+	return claimResult{fromDatabase: true, full: more && !lostRace, lostRace: more && lostRace, storeDrained: !more, nextDueIn: processlog.Never}
 }
 
 // takeShare returns due entries to claim, and the number of slots that they hold.
-func (e *Engine) takeShare(t *Type, ahead *readahead.List, calls int) (readahead.Share, int, error) {
-	share, err := ahead.Take(t.fits(calls), func(limit int) ([]processlog.ID, bool, error) { return e.findDue(t, limit) })
+func (e *Engine) takeShare(t *Type, readAhead *readahead.List, calls int) (readahead.Share, int, error) {
+	share, err := readAhead.Take(t.maxEntries(calls), func(limit int) ([]processlog.ID, bool, error) { return e.findDue(t, limit) })
 	// The share may hold more entries than there are slots, because its first entries may not be claimable.
-	needed := e.adjustSlots(t, t.searching(calls), min(calls, t.callsFor(len(share.IDs))))
-	if t.Blocks() {
-		ahead.Keep(&share, t.fits(needed))
+	needed := e.adjustSlots(t, t.slotsToSearch(calls), min(calls, t.callsFor(len(share.IDs))))
+	if t.IsOrdered() {
+		readAhead.PutBack(&share, t.maxEntries(needed))
 	}
 	return share, needed, err
 }
@@ -309,7 +311,7 @@ func (e *Engine) takeShare(t *Type, ahead *readahead.List, calls int) (readahead
 func (e *Engine) findDue(t *Type, limit int) (due []processlog.ID, more bool, err error) {
 	ctx, cancel := e.Statement()
 	defer cancel()
-	if t.Blocks() {
+	if t.IsOrdered() {
 		due, more, err = t.order.Find(ctx)
 	} else {
 		due, err = e.Store.Due(ctx, t.Name, limit)

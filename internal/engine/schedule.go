@@ -12,7 +12,7 @@ import (
 )
 
 // peekInterval is the longest time that the scanner sleeps and that a source is not asked. A lost wake-up delays an
-// entry by no more than this. See LookEvery.
+// entry by no more than this. See LookInterval.
 const peekInterval = 5 * time.Second
 
 // claimSchedule records when a claim of each type is next worthwhile. Other code notifies it of due entries and free
@@ -21,10 +21,10 @@ type claimSchedule struct {
 	types *types
 	wake  chan struct{} // wakes the scanner; holds one signal, so that a notification during its work is not lost
 
-	mu     sync.Mutex // guards the fields below; lock it before the mutex of a type's slots
-	names  []string   // sorted names of the types when Run began
-	byType map[string]*typeSchedule
-	seen   chan struct{} // closed once the scanner of this Run has looked at every type
+	mu            sync.Mutex // guards the fields below; lock it before the mutex of a type's slots
+	names         []string   // sorted names of the types when Run began
+	byType        map[string]*typeSchedule
+	firstScanDone chan struct{} // closed once the scanner of this Run has looked at every type
 }
 
 func newClaimSchedule(t *types) *claimSchedule {
@@ -37,13 +37,13 @@ func (c *claimSchedule) prepare() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.names = c.types.TypeNames()
-	c.seen = make(chan struct{})
+	c.firstScanDone = make(chan struct{})
 	for _, name := range c.names {
-		t := c.types.Named(name)
+		t := c.types.TypeNamed(name)
 		// If a due entry waits for others to share its call, set due to the end of such a wait, as if an entry had just
 		// come due. With an immediate claim, each start of a process would cut the wait short. The scanner then looks
 		// how long the first entry has waited.
-		c.byType[name] = &typeSchedule{due: time.Now().Add(t.Wait()), pace: groupcommit.Pace{Most: claimPace}, ahead: readahead.New(), wait: t.Wait(), grouping: t.grouping}
+		c.byType[name] = &typeSchedule{claimAt: time.Now().Add(t.Linger()), pace: groupcommit.Pace{Most: claimPace}, readAhead: readahead.New(), linger: t.Linger(), grouping: t.grouping}
 	}
 }
 
@@ -60,15 +60,15 @@ func (c *claimSchedule) Wake() {
 func (c *claimSchedule) Expect(businessType string, in time.Duration) {
 	now := time.Now()
 	c.mu.Lock()
-	typeSchedule := c.byType[businessType]
-	news := false
-	if typeSchedule != nil {
-		filled := in <= 0 && typeSchedule.wait > 0 && typeSchedule.grouping.Due()
-		in = min(in, processlog.Never-typeSchedule.wait) // Never is the longest duration, so the sum would overflow
-		news = typeSchedule.notify(now.Add(max(0, in+typeSchedule.wait))) || filled
+	s := c.byType[businessType]
+	earlier := false
+	if s != nil {
+		filled := in <= 0 && s.linger > 0 && s.grouping.EntryDue()
+		in = min(in, processlog.Never-s.linger) // Never is the longest duration, so the sum would overflow
+		earlier = s.notify(now.Add(max(0, in+s.linger))) || filled
 	}
 	c.mu.Unlock()
-	if news {
+	if earlier {
 		c.Wake()
 	}
 }
@@ -82,15 +82,15 @@ func (c *claimSchedule) notify(businessType string) (ask bool) {
 	c.mu.Lock()
 	// Only one process gets the entry, so the claims of the others find nothing. The more often that happens to this
 	// process, the longer it holds back.
-	typeSchedule := c.byType[businessType]
-	if typeSchedule != nil {
-		in = typeSchedule.holdBack()
+	s := c.byType[businessType]
+	if s != nil {
+		in = s.raceDelay()
 	}
-	waits := typeSchedule != nil && typeSchedule.wait > 0
+	waits := s != nil && s.linger > 0
 	if waits {
-		typeSchedule.notified++ // earlier answers of the queue do not include this entry
+		s.notifications++ // earlier answers of the queue do not include this entry
 	}
-	ask = waits && !typeSchedule.lingers(time.Now())
+	ask = waits && !s.isLingering(time.Now())
 	c.mu.Unlock()
 	if waits {
 		c.Wake()
@@ -103,52 +103,52 @@ func (c *claimSchedule) notify(businessType string) (ask bool) {
 // FreeSlots frees n slots of a type, and wakes the scanner if due entries of the type may wait for a slot.
 func (c *claimSchedule) FreeSlots(t *Type, n int) {
 	t.slots.Release(n)
-	c.freed(t)
+	c.slotFreed(t)
 }
 
-// cancel releases the slots that a reservation holds.
-func (c *claimSchedule) cancel(businessType string, reservation Reservation) {
-	t := c.types.Named(businessType)
+// cancelReservation releases the slots that a reservation holds.
+func (c *claimSchedule) cancelReservation(businessType string, reservation Reservation) {
+	t := c.types.TypeNamed(businessType)
 	// Use counts nothing twice, so it is safe after the reservation has lapsed and its slots were released.
 	reservation.Use(0)
-	c.freed(t)
+	c.slotFreed(t)
 }
 
-// looked records the result of a look at entries that wait for others, and wakes the scanner. ripeIn is how much longer they may
+// lookEnded records the result of a look at entries that wait for others, and wakes the scanner. ripeIn is how much longer they may
 // wait, or Never if none is due.
-func (c *claimSchedule) looked(t *Type, ripeIn time.Duration) {
+func (c *claimSchedule) lookEnded(t *Type, ripeIn time.Duration) {
 	c.mu.Lock()
-	typeSchedule := c.byType[t.Name]
-	typeSchedule.looking = false
+	s := c.byType[t.Name]
+	s.lookRunning = false
 	if ripeIn < processlog.Never {
-		typeSchedule.notified++ // an earlier answer of the queue may not include these entries
-		typeSchedule.sooner(time.Now().Add(ripeIn))
+		s.notifications++ // an earlier answer of the queue may not include these entries
+		s.moveForward(time.Now().Add(ripeIn))
 	}
 	c.mu.Unlock()
 	c.Wake()
 }
 
-// freed wakes the scanner after a slot of a type became free, if more entries of the type may be due.
-func (c *claimSchedule) freed(t *Type) {
+// slotFreed wakes the scanner after a slot of a type became free, if more entries of the type may be due.
+func (c *claimSchedule) slotFreed(t *Type) {
 	c.mu.Lock()
-	typeSchedule := c.byType[t.Name]
+	s := c.byType[t.Name]
 	// Do not wake the scanner for a returned handler when nothing more is due, because it would look at every type.
-	worthwhile := typeSchedule != nil && (typeSchedule.wants(t, time.Now()) || typeSchedule.lingers(time.Now()))
+	worthwhile := s != nil && (s.shouldClaim(t, time.Now()) || s.isLingering(time.Now()))
 	c.mu.Unlock()
 	if worthwhile {
 		c.Wake()
 	}
 }
 
-// Overflow schedules a claim of a type from the database, which holds due entries that the source does not report.
-func (c *claimSchedule) Overflow(businessType string) {
+// ExpectBacklog schedules a claim of a type from the database, which holds due entries that the source does not report.
+func (c *claimSchedule) ExpectBacklog(businessType string) {
 	c.mu.Lock()
 	earlier := false
-	if typeSchedule := c.byType[businessType]; typeSchedule != nil {
-		// Set backlog before the scanner wakes, so that its next claim also asks the database.
-		typeSchedule.backlog = true
-		typeSchedule.overflows++
-		earlier = typeSchedule.notify(time.Now()) // entries of a backlog have already waited, so do not let them wait for others
+	if s := c.byType[businessType]; s != nil {
+		// Set backlog before the scanner wakes, so that the next claim of the scanner also asks the database.
+		s.backlog = true
+		s.backlogReports++
+		earlier = s.notify(time.Now()) // entries of a backlog have already waited, so do not let them wait for others
 	}
 	c.mu.Unlock()
 	if earlier {
@@ -161,24 +161,24 @@ func (c *claimSchedule) Overflow(businessType string) {
 func (c *claimSchedule) CanClaim(t *Type) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	typeSchedule := c.byType[t.Name]
-	return typeSchedule != nil && typeSchedule.claiming < claimsInFlight && !time.Now().Before(typeSchedule.closed) && t.slots.Free() > 0
+	s := c.byType[t.Name]
+	return s != nil && s.runningClaims < claimsInFlight && !time.Now().Before(s.pausedUntil) && t.slots.Available() > 0
 }
 
-// Notified returns the names of the types that run here, sorted. For each type it also returns the number of events that may
+// Notifications returns the names of the types that run here, sorted. For each type it also returns the number of events that may
 // have made an entry due. Call it before you ask a source, and pass the number to Postpone.
-func (c *claimSchedule) Notified() (names []string, notified []int) {
+func (c *claimSchedule) Notifications() (names []string, notified []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	notified = make([]int, len(c.names))
 	for i, name := range c.names {
-		notified[i] = c.byType[name].notified
+		notified[i] = c.byType[name].notifications
 	}
 	return c.names, notified
 }
 
 // Postpone delays the next claim of a type by wait, because a source has answered that no entry is due sooner. notified is
-// the number that Notified returned before the source was asked. If the type was notified since then, Postpone does
+// the number that Notifications returned before the source was asked. If this number has changed since then, Postpone does
 // nothing: the answer may not include an entry that was enqueued meanwhile.
 //
 // Postpone also does nothing in these cases, where the source's answer is not enough:
@@ -191,29 +191,29 @@ func (c *claimSchedule) Notified() (names []string, notified []int) {
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	typeSchedule := c.byType[businessType]
+	s := c.byType[businessType]
 	// The queue says that an entry is due, but not since when. Each such answer would postpone the claim by another
-	// typeSchedule.wait, without end.
-	if typeSchedule.wait > 0 && wait <= 0 {
+	// typeSchedule.linger, without end.
+	if s.linger > 0 && wait <= 0 {
 		return
 	}
-	due := time.Now().Add(min(wait, 2*peekInterval) + typeSchedule.wait)
-	if typeSchedule.claiming == 0 && typeSchedule.notified == notified && !typeSchedule.backlog && typeSchedule.failures == 0 && due.After(typeSchedule.due) {
-		typeSchedule.due = due
+	due := time.Now().Add(min(wait, 2*peekInterval) + s.linger)
+	if s.runningClaims == 0 && s.notifications == notified && !s.backlog && s.refusedClaims == 0 && due.After(s.claimAt) {
+		s.claimAt = due
 	}
 }
 
 // The method of calls do with the schedule of a type. It holds the mutex while do runs.
-func (c *claimSchedule) of(t *Type, do func(s *typeSchedule)) {
+func (c *claimSchedule) withSchedule(t *Type, do func(s *typeSchedule)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	do(c.byType[t.Name])
 }
 
 // claimEnded records the result of a claim and wakes the scanner.
-func (c *claimSchedule) claimEnded(t *Type, got claimResult, began claimBegan) {
+func (c *claimSchedule) claimEnded(t *Type, result claimResult, before claimCounters) {
 	c.mu.Lock()
-	c.byType[t.Name].ended(got, began)
+	c.byType[t.Name].claimEnded(result, before)
 	c.mu.Unlock()
 	c.Wake() // another claim may begin now, and this one may have left slots unused
 }
@@ -223,22 +223,22 @@ func (c *claimSchedule) HasMore(t *Type) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.byType[t.Name]
-	return s != nil && (s.full || s.backlog)
+	return s != nil && (s.moreDue || s.backlog)
 }
 
-// scanned notes that the scanner has looked at every type.
-func (c *claimSchedule) scanned() {
+// firstScanEnded notes that the scanner has looked at every type.
+func (c *claimSchedule) firstScanEnded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.seen)
+	close(c.firstScanDone)
 }
 
-// Scanned returns a channel that is closed once the scanner of this Run has looked at every type. A source waits for
+// FirstScanDone returns a channel that is closed once the scanner of this Run has looked at every type. A source waits for
 // this before it calls Postpone. Otherwise the source could postpone a type that the scanner has not looked at yet.
-func (c *claimSchedule) Scanned() <-chan struct{} {
+func (c *claimSchedule) FirstScanDone() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.seen
+	return c.firstScanDone
 }
 
 const (
@@ -248,17 +248,17 @@ const (
 
 	// wakeSpread keeps instances that wake for the same entry from claiming at the same moment. The next claim is delayed by
 	// a random time of at most n × wakeSpread. n is the number of consecutive claims that found nothing, up to
-	// mostLostRaces.
-	wakeSpread    = time.Millisecond
-	mostLostRaces = 5
+	// maxLostRaces.
+	wakeSpread   = time.Millisecond
+	maxLostRaces = 5
 
 	// lostRacePause is the maximum pause after a claim that got nothing because other processes had claimed all it read.
 	// The pause is random. Its maximum doubles with each such claim in a row.
 	lostRacePause = 50 * time.Millisecond
 
-	// laterKept is how many future due times are remembered for a queue that may have lost them. An entry that is
+	// maxLaterDueTimes is how many future due times are remembered for a queue that may have lost them. An entry that is
 	// enqueued several times has several due times.
-	laterKept = 16
+	maxLaterDueTimes = 16
 
 	// claimPace is the longest time that a claim waits after the transaction of another claim began. It does not wait
 	// when more is due than one claim takes. Without it, claims of one or two entries would follow each other at once.
@@ -269,201 +269,202 @@ const (
 // typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards it. A comment above a group of
 // fields gives the rules that connect them.
 type typeSchedule struct {
-	// due is never before closed. A claim that the database refused sets closed, and a claim without an error resets it.
+	// claimAt is never before closed. A claim that the database refused sets closed, and a claim without an error resets it.
 	// No event moves due to a time before pace.Next, so claims do not begin transactions at once after each other. After a
 	// claim from the database, the method next takes the earliest time of later. The method begin drops the times of later
 	// that have passed.
-	due    time.Time        // when the next claim is worthwhile; at most 2*peekInterval + wait away
-	later  []time.Time      // known future due times that due does not show, sorted, at most laterKept
-	closed time.Time        // no claim before this time, because the database refused one; zero if it did not
-	pace   groupcommit.Pace // spaces the claims' transactions
+	claimAt       time.Time        // when the next claim is worthwhile; at most 2*peekInterval + wait away
+	laterDueTimes []time.Time      // known future due times that due does not show, sorted, at most maxLaterDueTimes
+	pausedUntil   time.Time        // no claim before this time, because the database refused one; zero if it did not
+	pace          groupcommit.Pace // spaces the claims' transactions
 
-	// Each event that may make due earlier increments notified. Only Postpone makes due later without a claim. Postpone
-	// does so only if notified is unchanged since the queue was asked. While claiming is above 0, Postpone does nothing and
-	// no look begins.
-	notified  int // number of events that may have made due earlier; the queue's answer is outdated if it has changed since the question
-	claiming  int // number of claims that are running; at most claimsInFlight
-	lostRaces int // consecutive claims that got nothing because others were faster
+	// Each event that may make claimAt earlier increments notifications. Only Postpone makes claimAt later without a claim.
+	// Postpone does so only if notifications is unchanged since the queue was asked. While runningClaims is above 0,
+	// Postpone does nothing and no look begins.
+	notifications int // number of events that may have made due earlier; the queue's answer is outdated if it has changed since the question
+	runningClaims int // number of claims that are running; at most claimsInFlight
+	lostRaces     int // consecutive claims that got nothing because others were faster
 
-	// A claim that got all it asked for sets full and increments fulls of claimBegan. A claim that got less clears full,
-	// unless fulls has changed since that claim began. A refused claim clears full. If wait is above 0, full is never set.
-	full bool // whether more entries are due: a claim took all it asked for, and no later claim found less
+	// A claim that got all it asked for sets moreDue and increments fullClaims. A claim that got less clears moreDue, unless
+	// fullClaims has changed since that claim began. A refused claim clears moreDue. If linger is above 0, moreDue is never
+	// set.
+	moreDue bool // whether more entries are due: a claim took all it asked for, and no later claim found less
 
-	// The method Overflow sets backlog and increments overflows of claimBegan. Only a claim that asked the database and got
-	// less than it asked for clears backlog, unless overflows or fulls has changed since that claim began.
+	// ExpectBacklog sets backlog and increments backlogReports. A claim clears backlog if it asked the database and got less
+	// than it asked for, unless backlogReports or fullClaims has changed since that claim began.
 	backlog bool // whether the database holds due entries that the queue does not hold
 
-	failures int // consecutive claims that the database refused; a claim without an error resets it
+	refusedClaims int // consecutive claims that the database refused; a claim without an error resets it
 
-	// Only claims of a type with an Order or a Claimer set these two. runnable is at most offered.
-	offered  int // number of entries that the source offered to the last claim
-	runnable int // number of the offered entries that were neither blocked nor limited
+	// Only claims of a type with an Order or a Claimer set the next two fields. runnableEntries is at most offeredEntries.
+	offeredEntries  int // number of entries that the source offered to the last claim
+	runnableEntries int // number of the offered entries that were neither blocked nor limited
 
-	ahead *readahead.List
-	claimBegan
+	readAhead *readahead.List
+	claimCounters
 
-	// If wait is 0, no code uses grouping, and looking is false.
-	wait     time.Duration // how long a due entry waits for others to share its call
-	grouping Grouping
-	looking  bool // whether a look at the entries that wait is under way
+	// If linger is 0, no code uses grouping, and lookRunning is false.
+	linger      time.Duration // how long a due entry waits for others to share its call
+	grouping    Grouping
+	lookRunning bool // whether a look at the entries that wait is under way
 }
 
-// claimBegan holds counters from the start of a claim. At its end they show whether other events have made its result
+// claimCounters holds counters from the start of a claim. At its end they show whether other events have made its result
 // outdated.
-type claimBegan struct {
-	fulls     int // claims that took all they asked for
-	overflows int // reports that the database holds more
+type claimCounters struct {
+	fullClaims     int // claims that took all they asked for
+	backlogReports int // reports that the database holds more
 }
 
-// wants reports whether to start a claim now. While one claim runs, a second one may start if entries have become due
+// shouldClaim reports whether to start a claim now. While one claim runs, a second one may start if entries have become due
 // since the first one asked the queue. It may also start for a backlog of due entries, if more than a few slots are free.
-func (s *typeSchedule) wants(t *Type, now time.Time) bool {
-	due := !now.Before(s.due)
+func (s *typeSchedule) shouldClaim(t *Type, now time.Time) bool {
+	due := !now.Before(s.claimAt)
 	switch {
-	case s.claiming == 0:
-		return due || s.full
-	case s.claiming == claimsInFlight, t.limited(): // two claims would bring two entries where only one may run
+	case s.runningClaims == 0:
+		return due || s.moreDue
+	case s.runningClaims == claimsInFlight, t.limited(): // two claims would bring two entries where only one may run
 		return false
-	case s.full:
+	case s.moreDue:
 		// A small second claim costs a transaction and adds little to what the first one takes of the backlog.
-		return t.slots.Free() >= min(t.Concurrency/4, t.callsFor(processlog.MaxRows/2))
+		return t.slots.Available() >= min(t.Concurrency/4, t.callsFor(processlog.MaxRows/2))
 	}
 	return due
 }
 
-// lingers reports whether entries of the type are known to wait for others now.
-func (s *typeSchedule) lingers(now time.Time) bool {
-	return s.wait > 0 && now.Before(s.due) && !now.Before(s.due.Add(-s.wait)) && !now.Before(s.closed)
+// isLingering reports whether entries of the type are known to wait for others now.
+func (s *typeSchedule) isLingering(now time.Time) bool {
+	return s.linger > 0 && now.Before(s.claimAt) && !now.Before(s.claimAt.Add(-s.linger)) && !now.Before(s.pausedUntil)
 }
 
-// ask returns how many entries a claim asks the source for, so that about n of them are not blocked. It assumes the same
+// entriesToRequest returns how many entries a claim asks the source for, so that about n of them are not blocked. It assumes the same
 // share of blocked entries as in the last claim. If a claim asked for n only, it could get blocked entries alone, again and
 // again.
-func (s *typeSchedule) ask(n int) int {
-	if s.offered == 0 {
+func (s *typeSchedule) entriesToRequest(n int) int {
+	if s.offeredEntries == 0 {
 		return n
 	}
-	return max(n, min(n*s.offered/max(1, s.runnable), processlog.MaxRows))
+	return max(n, min(n*s.offeredEntries/max(1, s.runnableEntries), processlog.MaxRows))
 }
 
-// holdBack returns a random delay before this process claims a type. It grows with the number of recent claims that
+// raceDelay returns a random delay before this process claims a type. It grows with the number of recent claims that
 // found nothing. See wakeSpread.
-func (s *typeSchedule) holdBack() time.Duration {
+func (s *typeSchedule) raceDelay() time.Duration {
 	if s.lostRaces == 0 {
 		return 0
 	}
 	// Draw a new value each time, so that processes that run in step separate.
-	return jitter.N(time.Duration(min(s.lostRaces, mostLostRaces)) * wakeSpread)
+	return jitter.N(time.Duration(min(s.lostRaces, maxLostRaces)) * wakeSpread)
 }
 
 // notify records a due time and reports whether it is the earliest so far.
 func (s *typeSchedule) notify(due time.Time) bool {
-	s.notified++
-	s.keep(due)
-	return s.sooner(due)
+	s.notifications++
+	s.rememberDueTime(due)
+	return s.moveForward(due)
 }
 
-// sooner moves the next claim forward to due, but not before the time that pace and closed allow. It reports whether
+// moveForward moves the next claim forward to due, but not before the time that pace and closed allow. It reports whether
 // the next claim is earlier now.
-func (s *typeSchedule) sooner(due time.Time) bool {
+func (s *typeSchedule) moveForward(due time.Time) bool {
 	if paced := s.pace.Next(); due.Before(paced) {
 		due = paced
 	}
 	// The database has just refused a claim of this type. Claiming again at once would be a busy loop.
-	if due.Before(s.closed) {
-		due = s.closed
+	if due.Before(s.pausedUntil) {
+		due = s.pausedUntil
 	}
-	if !due.Before(s.due) {
+	if !due.Before(s.claimAt) {
 		return false
 	}
-	s.due = due
+	s.claimAt = due
 	return true
 }
 
-// keep remembers a due time in the field later. The method next uses it when the queue has lost the entry.
-func (s *typeSchedule) keep(due time.Time) {
-	place, _ := slices.BinarySearchFunc(s.later, due, time.Time.Compare)
-	if place < laterKept {
-		s.later = slices.Insert(s.later[:min(len(s.later), laterKept-1)], place, due)
+// rememberDueTime adds a due time to laterDueTimes. scheduleNext uses these times if the queue has lost the entry.
+func (s *typeSchedule) rememberDueTime(due time.Time) {
+	index, _ := slices.BinarySearchFunc(s.laterDueTimes, due, time.Time.Compare)
+	if index < maxLaterDueTimes {
+		s.laterDueTimes = slices.Insert(s.laterDueTimes[:min(len(s.laterDueTimes), maxLaterDueTimes-1)], index, due)
 	}
 }
 
-// begin records that a claim begins. This claim takes everything that is known to be due. Only later notifications
+// claimBegins records that a claim begins. This claim takes everything that is known to be due. Only later notifications
 // cause another claim.
-func (s *typeSchedule) begin(now time.Time) claimBegan {
-	s.claiming++
-	s.due = now.Add(2*peekInterval + s.wait)
-	s.later = slices.DeleteFunc(s.later, func(due time.Time) bool { return !now.Before(due) })
-	return s.claimBegan
+func (s *typeSchedule) claimBegins(now time.Time) claimCounters {
+	s.runningClaims++
+	s.claimAt = now.Add(2*peekInterval + s.linger)
+	s.laterDueTimes = slices.DeleteFunc(s.laterDueTimes, func(due time.Time) bool { return !now.Before(due) })
+	return s.claimCounters
 }
 
-// ended records that a claim has ended. A claim that found less than it asked for must not overwrite what another claim
+// claimEnded records that a claim has ended. A claim that found less than it asked for must not overwrite what another claim
 // found after it began.
-func (s *typeSchedule) ended(got claimResult, began claimBegan) {
-	s.claiming--
+func (s *typeSchedule) claimEnded(result claimResult, before claimCounters) {
+	s.runningClaims--
 	// If the queue was asked before this claim ended, its answer is outdated.
-	s.notified++
+	s.notifications++
 	switch {
-	case got.full && s.wait > 0:
+	case result.full && s.linger > 0:
 		// The entries that are left may be too few for a call. A look will find out, and also how long they have waited.
-		s.fulls++
-		s.grouping.More()
-		s.sooner(time.Now().Add(s.wait))
-	case got.full:
-		s.full = true
-		s.fulls++
-	case s.fulls == began.fulls:
-		s.full = false
+		s.fullClaims++
+		s.grouping.ClaimFull()
+		s.moveForward(time.Now().Add(s.linger))
+	case result.full:
+		s.moreDue = true
+		s.fullClaims++
+	case s.fullClaims == before.fullClaims:
+		s.moreDue = false
 		// Only a claim that asked the database can clear backlog, because the queue does not know these entries.
-		s.backlog = s.backlog && (!got.drained || s.overflows != began.overflows)
+		s.backlog = s.backlog && (!result.storeDrained || s.backlogReports != before.backlogReports)
 	}
-	s.next(got)
+	s.scheduleNext(result)
 }
 
-// next sets when the type is worth a claim again.
-func (s *typeSchedule) next(got claimResult) {
-	s.closed = time.Time{}
-	if got.err != nil {
+// scheduleNext sets when the type is worth a claim again.
+func (s *typeSchedule) scheduleNext(result claimResult) {
+	s.pausedUntil = time.Time{}
+	if result.err != nil {
 		// If full stayed set, the next claim would begin now instead of after the pause.
-		s.full = false
-		s.failures++
-		s.closed = time.Now().Add(delay(claimBackoff, s.failures))
-		s.due = s.closed // this replaces any earlier due time
+		s.moreDue = false
+		s.refusedClaims++
+		s.pausedUntil = time.Now().Add(retryDelay(claimBackoff, s.refusedClaims))
+		s.claimAt = s.pausedUntil // this replaces any earlier due time
 		return
 	}
-	s.failures = 0
+	s.refusedClaims = 0
 	// Limit the wait, because Never is the longest duration and adding to it overflows. The type would then be due at
 	// once in a busy loop. The next look at the queue corrects the limited wait.
-	wait := min(max(got.next, 0), 2*peekInterval)
+	wait := min(max(result.nextDueIn, 0), 2*peekInterval)
 	switch {
-	case got.nothing:
+	case result.sourceEmpty:
 		s.lostRaces++
-		wait += s.holdBack()
-	case got.lostRace:
-		wait = min(wait, jitter.N(lostRacePause<<min(s.lostRaces, mostLostRaces)))
+		wait += s.raceDelay()
+	case result.lostRace:
+		wait = min(wait, jitter.N(lostRacePause<<min(s.lostRaces, maxLostRaces)))
 		s.lostRaces++
 	default:
 		s.lostRaces = 0
 	}
-	due := time.Now().Add(wait + s.wait)
+	due := time.Now().Add(wait + s.linger)
 	// A queue that answered will say again what comes next. This claim had no answer from the queue, and the database
 	// lists only entries that are due now. Use the remembered due times instead (G17).
-	if got.fromDatabase && len(s.later) > 0 && s.later[0].Before(due) {
-		due = s.later[0]
+	if result.fromDatabase && len(s.laterDueTimes) > 0 && s.laterDueTimes[0].Before(due) {
+		due = s.laterDueTimes[0]
 	}
-	s.sooner(due)
+	s.moveForward(due)
 }
 
 var claimBackoff = jitter.Exponential(200*time.Millisecond, 5*time.Second)
 
 // claimResult is the result of one claim.
 type claimResult struct {
-	nothing      bool          // the queue had nothing due, because another instance was faster
-	lostRace     bool          // other processes had claimed everything this claim read, and the database may hold more
-	full         bool          // as many were due as the claim asked for
-	lost         bool          // the queue has lost entries of the type
-	drained      bool          // the database was asked and had less than the claim asked for
-	fromDatabase bool          // the database was asked, which does not say when the next entry is due
-	next         time.Duration // time until the queue has another entry due; Never if it was not asked or has already said so
-	err          error         // error of the database
+	sourceEmpty       bool          // the queue had nothing due, because another instance was faster
+	lostRace          bool          // other processes had claimed everything this claim read, and the database may hold more
+	full              bool          // as many were due as the claim asked for
+	sourceLostEntries bool          // the queue has lost entries of the type
+	storeDrained      bool          // the database was asked and had less than the claim asked for
+	fromDatabase      bool          // the database was asked, which does not say when the next entry is due
+	nextDueIn         time.Duration // time until the queue has another entry due; Never if it was not asked or has already said so
+	err               error         // error of the database
 }

@@ -18,7 +18,7 @@ type offering struct {
 	settled []processlog.QueueOutcome
 }
 
-func (s *offering) Reach() Reach { return ReachAll }
+func (s *offering) Scope() Scope { return ScopeAll }
 
 func (s *offering) Claim(_ *Type, n int) (leased processlog.Leased, ok bool) {
 	s.asked = append(s.asked, n)
@@ -48,10 +48,10 @@ func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *T
 	t.Helper()
 	store, offers := &wantedOnly{}, &offering{}
 	e, _ := waitingOn(t, 0, Config{Store: store})
-	e.SetSource(offers)
+	e.AttachSource(offers)
 	require.NoError(t, e.Register(Type{Name: "book", Concurrency: 100, Lease: time.Hour}, withSlots))
-	typ := e.Named("book")
-	typ.Order(Order{
+	typ := e.TypeNamed("book")
+	typ.AttachOrder(Order{
 		Blocked: func(_ context.Context, ids []processlog.ID) ([]processlog.ID, error) {
 			return ids[min(len(ids), search(typ)):], nil
 		},
@@ -75,20 +75,20 @@ func claimWith(e *Engine, typ *Type) claimResult {
 // While a claim searches, entries end, and the next entries of their keys need slots. So the search holds only one slot. It
 // keeps that slot for the entry that has been due for longest.
 func TestSearchForEntriesThatAreNotBlockedHoldsOneSlot(t *testing.T) {
-	for name, reach := range map[string]Reach{"queue": ReachAll, "database": ReachNone} {
+	for name, reach := range map[string]Scope{"queue": ScopeAll, "database": ScopeNone} {
 		t.Run(name, func(t *testing.T) {
 			var free []int
 			e, typ, _, store := searching(t, func(typ *Type) int {
-				free = append(free, typ.slots.Free())
+				free = append(free, typ.slots.Available())
 				return 10
 			})
-			if reach == ReachNone {
-				e.SetSource(databaseAlone{e.types, e.claimSchedule})
+			if reach == ScopeNone {
+				e.AttachSource(noSource{e.types, e.claimSchedule})
 			}
 			claimWith(e, typ)
 			require.Equal(t, []int{99}, free)
 			require.Equal(t, 10, store.wanted)
-			require.Equal(t, 100, typ.slots.Free(), "no slot is left over")
+			require.Equal(t, 100, typ.slots.Available(), "no slot is left over")
 		})
 	}
 }
@@ -110,10 +110,10 @@ func TestSearchThatFindsMoreThanSlotsLosesNoEntry(t *testing.T) {
 		}
 	}
 	require.Equal(t, 9, back, "the queue offers them again at once")
-	require.Equal(t, 1, typ.slots.Free())
+	require.Equal(t, 1, typ.slots.Available())
 
 	e, typ, _, store = searching(t, take)
-	e.SetSource(databaseAlone{e.types, e.claimSchedule})
+	e.AttachSource(noSource{e.types, e.claimSchedule})
 	got := claimWith(e, typ)
 	require.True(t, got.full || got.lostRace, "there is more to claim")
 	require.Equal(t, 1, store.wanted)

@@ -17,13 +17,13 @@ import (
 
 // settlement is an attempt's outcome that waits to be written to the database.
 type settlement struct {
-	a           *Attempt
-	outcome     processlog.Outcome
-	token       processlog.Token // written by each try, so that a later try recognises a stored outcome; zero before the first try
-	deadLetters bool             // dead-letters the entry for lost leases; no handler reported this outcome
-	prepared    bool             // Settlement.Prepare was called for the outcome
-	refused     int              // number of times the database has refused to write the outcome
-	stops       uint64           // value of outcomes.stops at the last refusal
+	attempt        *Attempt
+	outcome        processlog.Outcome
+	token          processlog.Token // written by each try, so that a later try recognises a stored outcome; zero before the first try
+	deadLetters    bool             // dead-letters the entry for lost leases; no handler reported this outcome
+	prepared       bool             // Settlement.Prepare was called for the outcome
+	refusals       int              // number of times the database has refused to write the outcome
+	stopsAtRefusal uint64           // value of outcomes.stopCount at the last refusal
 }
 
 // outcomes holds the outcomes that wait to be stored.
@@ -32,19 +32,19 @@ type settlement struct {
 // keeps an entry that has ended. The next claim finds that out and removes the entry. In the other order, the queue could
 // lose an entry that has not ended.
 type outcomes struct {
-	plain   groupcommit.Batcher[settlement] // writes outcomes that nothing waits for
-	prompt  groupcommit.Batcher[settlement] // writes outcomes that the next entry of an ordering key waits for
-	slow    groupcommit.Batcher[settlement] // retries outcomes whose rows are locked by other transactions
-	refused groupcommit.Batcher[settlement] // retries outcomes that the database has refused to write
+	ordinary groupcommit.Batcher[settlement] // writes outcomes that nothing waits for
+	prompt   groupcommit.Batcher[settlement] // writes outcomes that the next entry of an ordering key waits for
+	locked   groupcommit.Batcher[settlement] // retries outcomes whose rows are locked by other transactions
+	refused  groupcommit.Batcher[settlement] // retries outcomes that the database has refused to write
 
-	refusing atomic.Bool   // whether the database has refused an outcome since settleRefused last read this flag
-	stops    atomic.Uint64 // number of stops that have begun
-	hurry    chan struct{} // of capacity 1: a token ends the pause before refused outcomes are retried
+	refusedSinceRetry atomic.Bool   // whether the database has refused an outcome since settleRefused last read this flag
+	stopCount         atomic.Uint64 // number of stops that have begun
+	endPause          chan struct{} // of capacity 1: a token ends the pause before refused outcomes are retried
 }
 
-// refusedAtOnce is how many refused outcomes are retried together. If the database refuses them again, the retry costs
+// refusedBatchSize is how many refused outcomes are retried together. If the database refuses them again, the retry costs
 // about two statements per outcome.
-const refusedAtOnce = 32
+const refusedBatchSize = 32
 
 // settlePace is the longest time that an outcome waits to be written together with others. Its handler has already
 // freed its slot, and no entry waits for the outcome.
@@ -54,26 +54,26 @@ const settlePace = 5 * time.Millisecond
 const promptPace = time.Millisecond
 
 func (e *Engine) newOutcomes() *outcomes {
-	o := &outcomes{hurry: make(chan struct{}, 1)}
+	o := &outcomes{endPause: make(chan struct{}, 1)}
 	o.prompt.Max, o.prompt.Workers, o.prompt.Pace, o.prompt.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: promptPace}, e.settlePrompt
-	o.plain.Max, o.plain.Workers, o.plain.Pace, o.plain.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, e.settleBatch
-	o.slow.Max, o.slow.Workers, o.slow.Flush = processlog.MaxRows, 1, e.settleSlowly
-	o.refused.Max, o.refused.Workers, o.refused.Flush = refusedAtOnce, 1, e.settleRefused
+	o.ordinary.Max, o.ordinary.Workers, o.ordinary.Pace, o.ordinary.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, e.settleBatch
+	o.locked.Max, o.locked.Workers, o.locked.Flush = processlog.MaxRows, 1, e.settleLocked
+	o.refused.Max, o.refused.Workers, o.refused.Flush = refusedBatchSize, 1, e.settleRefused
 	return o
 }
 
 // store hands an outcome to the batcher that writes it.
 func (e *Engine) store(done settlement) {
-	if e.isPrompt(done.a) {
+	if e.isAwaited(done.attempt) {
 		e.outcomes.prompt.Add(done)
 	} else {
-		e.outcomes.plain.Add(done)
+		e.outcomes.ordinary.Add(done)
 	}
 }
 
 // settlePrompt writes outcomes that the next entries of ordering keys wait for.
 func (e *Engine) settlePrompt(batch []settlement) {
-	answered := e.storing(batch)
+	answered := e.notifyStoring(batch)
 	e.settleDistinct(batch, answered)
 	answered()
 }
@@ -82,20 +82,20 @@ func (e *Engine) settlePrompt(batch []settlement) {
 func (e *Engine) settleBatch(batch []settlement) { e.settleDistinct(batch, func() {}) }
 
 // settleDistinct writes a batch of outcomes. It calls failed when a try fails.
-func (e *Engine) settleDistinct(batch []settlement, failed func()) {
-	var twice []settlement // further outcomes of entries in this batch; they go into the next batch
+func (e *Engine) settleDistinct(batch []settlement, onFailure func()) {
+	var repeats []settlement // further outcomes of entries in this batch; they go into the next batch
 	// A statement may name an entry only once. A batch can hold two outcomes of an entry after a manual Requeue. It can
 	// also hold a dead-lettering and the outcome of the entry's stuck handler.
 	seen := make(map[processlog.ID]bool, len(batch))
 	batch = slices.DeleteFunc(batch, func(o settlement) bool {
-		again := seen[o.outcome.ID]
-		if seen[o.outcome.ID] = true; again {
-			twice = append(twice, o)
+		repeated := seen[o.outcome.ID]
+		if seen[o.outcome.ID] = true; repeated {
+			repeats = append(repeats, o)
 		}
-		return again
+		return repeated
 	})
-	if len(twice) > 0 {
-		e.outcomes.plain.Add(twice...)
+	if len(repeats) > 0 {
+		e.outcomes.ordinary.Add(repeats...)
 	}
 	// Retry an outcome with the token of its first try, because that try may have been stored. The token distinguishes
 	// its write from another process's (G8).
@@ -103,45 +103,45 @@ func (e *Engine) settleDistinct(batch []settlement, failed func()) {
 		if token == (processlog.Token{}) {
 			token = processlog.NewToken()
 		}
-		e.settleUnder(token, group, failed)
+		e.settleWithToken(token, group, onFailure)
 	}
 }
 
-// settleUnder writes outcomes that share a token.
-func (e *Engine) settleUnder(token processlog.Token, batch []settlement, failed func()) {
+// settleWithToken writes outcomes that share a token.
+func (e *Engine) settleWithToken(token processlog.Token, batch []settlement, onFailure func()) {
 	for i := range batch {
 		batch[i].token = token // A later try for a locked row must use the same token.
 		if !batch[i].prepared {
 			batch[i].prepared = true
 			for _, f := range e.settlements {
-				f.Prepare(batch[i].a, &batch[i].outcome)
+				f.Prepare(batch[i].attempt, &batch[i].outcome)
 			}
 		}
 	}
 	failpoint.Reach(failpoint.OutcomesNext)
-	batch, results, asked := e.writeOutcomes(token, batch, failed)
+	batch, results, sentAt := e.writeOutcomes(token, batch, onFailure)
 	failpoint.Reach(failpoint.OutcomesStored)
 	for i, r := range results {
 		if r.Applied {
-			e.watcher.Stored(&batch[i].a.Row, &batch[i].outcome, token, asked)
+			e.watcher.Stored(&batch[i].attempt.Row, &batch[i].outcome, token, sentAt)
 		}
 	}
 	e.noteRefusedOutcomes(batch, results)
 	for i, r := range results {
-		e.settled(batch[i], r)
+		e.handleAnswer(batch[i], r)
 	}
 }
 
 // noteRefusedOutcomes reports the rows that the database refuses to write.
 func (e *Engine) noteRefusedOutcomes(batch []settlement, results []processlog.Settled) {
-	var list map[string][]processlog.Refusal // by business type
+	var byType map[string][]processlog.Refusal // by business type
 	for i, r := range results {
 		if r.Refused != nil {
-			name := batch[i].a.Type.Name
-			setIn(&list, name, append(list[name], processlog.Refusal{ID: batch[i].outcome.ID, Err: r.Refused}))
+			name := batch[i].attempt.Type.Name
+			setInMap(&byType, name, append(byType[name], processlog.Refusal{ID: batch[i].outcome.ID, Err: r.Refused}))
 		}
 	}
-	for name, refused := range list {
+	for name, refused := range byType {
 		e.Refusals.Note(refusals.Outcome, name, refused)
 	}
 }
@@ -150,42 +150,42 @@ func (e *Engine) noteRefusedOutcomes(batch []settlement, results []processlog.Se
 // handler run again. If a try was stored but its answer was lost, the next try recognises it by the token.
 //
 // writeOutcomes returns no results in two cases: the Compensator is closed first, or no outcome is left to write.
-func (e *Engine) writeOutcomes(token processlog.Token, batch []settlement, failed func()) ([]settlement, []processlog.Settled, time.Time) {
+func (e *Engine) writeOutcomes(token processlog.Token, batch []settlement, onFailure func()) ([]settlement, []processlog.Settled, time.Time) {
 	for failures := 1; ; failures++ {
-		if batch = e.withdraw(batch); len(batch) == 0 {
+		if batch = e.withoutWithdrawn(batch); len(batch) == 0 {
 			return nil, nil, time.Time{}
 		}
 		// Use neither Run's context nor a handler's: outcomes are stored while Run stops, too (G15).
 		ctx, cancel := e.Statement()
 		// Take the time of each try. If an admin accepts a loss of data between two tries, the rollback detector must
 		// still verify an outcome that was stored after that (G19).
-		asked := time.Now()
+		sentAt := time.Now()
 		results, err := e.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
 		// If all rows are locked, the answer does not show whether the database can write other rows. An open problem then
 		// stays open.
 		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
-			e.Saw(problemStore, err)
+			e.NoteResult(problemStore, err)
 		}
 		if err == nil {
-			return batch, results, asked
+			return batch, results, sentAt
 		}
-		failed()
-		if !e.Wait(delay(settleBackoff, failures)) {
+		onFailure()
+		if !e.Wait(retryDelay(settleBackoff, failures)) {
 			return nil, nil, time.Time{}
 		}
 	}
 }
 
-// withdraw removes dead-letterings of entries whose stuck handlers have returned. The handlers' outcomes take
+// withoutWithdrawn removes dead-letterings of entries whose stuck handlers have returned. The handlers' outcomes take
 // precedence.
-func (e *Engine) withdraw(batch []settlement) []settlement {
-	return slices.DeleteFunc(batch, func(w settlement) bool {
-		if !w.deadLetters {
+func (e *Engine) withoutWithdrawn(batch []settlement) []settlement {
+	return slices.DeleteFunc(batch, func(s settlement) bool {
+		if !s.deadLetters {
 			return false
 		}
-		held, stuck := e.holdings.holds(&w.a.Row)
-		return held != nil && !stuck
+		heldAttempt, stuck := e.holdings.attemptOf(&s.attempt.Row)
+		return heldAttempt != nil && !stuck
 	})
 }
 
@@ -200,16 +200,16 @@ func outcomesOf(batch []settlement) []processlog.Outcome {
 // maxWaitingOutcomes is how many outcomes may wait to be written before this process stops claiming entries.
 const maxWaitingOutcomes = 4 * processlog.MaxRows
 
-// Behind reports whether so many outcomes wait to be stored that this process must not claim more entries.
-func (e *Engine) Behind() bool {
-	return e.outcomes.plain.Size()+e.outcomes.prompt.Size() > maxWaitingOutcomes
+// OutcomesBacklogged reports whether so many outcomes wait to be stored that this process must not claim more entries.
+func (e *Engine) OutcomesBacklogged() bool {
+	return e.outcomes.ordinary.Size()+e.outcomes.prompt.Size() > maxWaitingOutcomes
 }
 
 var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // The longest pause fits into stopGrace, so a stop sees one more try.
 
-// settled handles the database's answer to one outcome.
-func (e *Engine) settled(done settlement, r processlog.Settled) {
-	a, o := done.a, done.outcome
+// handleAnswer handles the database's answer to one outcome.
+func (e *Engine) handleAnswer(done settlement, r processlog.Settled) {
+	a, o := done.attempt, done.outcome
 	if r.Busy || r.Refused != nil {
 		// Keep holding the entry until its outcome is stored. While it is held, its lease is renewed and this process does not
 		// claim it again.
@@ -217,7 +217,7 @@ func (e *Engine) settled(done settlement, r processlog.Settled) {
 		return
 	}
 	e.holdings.forget(a)
-	e.Refusals.Taken(refusals.Outcome, a.Type.Name, o.ID)
+	e.Refusals.Accepted(refusals.Outcome, a.Type.Name, o.ID)
 	ctx := a.ctx
 	if ctx == nil {
 		ctx = e.Work
@@ -226,19 +226,19 @@ func (e *Engine) settled(done settlement, r processlog.Settled) {
 		Context: ctx, ID: o.ID, IdempotencyKey: a.Row.IdempotencyKey, BusinessType: a.Type.Name, BusinessID: a.Row.BusinessID,
 		State: o.To, EndedBy: o.EndedBy, Attempt: a.Row.Attempt(),
 	}
-	if completed(o, r) {
+	if isCompleted(o, r) {
 		// Report the completion here, because Complete settles no outcome.
 		event.EndedBy = r.EndedBy
-		e.dropped(a)
-		Tell(e.Base, e.Observer.Settled, event)
+		e.notifyDropped(a)
+		NotifyObserver(e.Base, e.Observer.Settled, event)
 		return // The completion itself has notified the queue, and the entries that wait for this one.
 	}
 	if !r.Applied {
 		// Another process or an admin has moved the entry on. Losing this race is a normal result and not an error.
 		event.State, event.EndedBy = r.State, r.EndedBy
 		e.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.Type.Name, "reported", o.To, "state", r.State)
-		e.dropped(a)
-		Tell(e.Base, e.Observer.OutcomeDropped, event)
+		e.notifyDropped(a)
+		NotifyObserver(e.Base, e.Observer.OutcomeDropped, event)
 		// Leave the queue entry alone. Another process has it, or the next claim finds that the entry has moved on.
 		return
 	}
@@ -246,7 +246,7 @@ func (e *Engine) settled(done settlement, r processlog.Settled) {
 		e.Log.ErrorContext(ctx, "compensator: entry waits for a person", "entry", o.ID, "type", a.Type.Name, "idempotent_id", a.Row.IdempotencyKey,
 			"business_id", a.Row.BusinessID, "attempt", event.Attempt, "ended_by", o.EndedBy, "err", o.LastError)
 	}
-	Tell(e.Base, e.Observer.Settled, event)
+	NotifyObserver(e.Base, e.Observer.Settled, event)
 	e.notifyQueue(a, o)
 	for _, f := range e.settlements {
 		f.Stored(a, o.To, o.ProcessCount != a.Row.ProcessCount || o.CompensateCount != a.Row.CompensateCount)
@@ -256,61 +256,61 @@ func (e *Engine) settled(done settlement, r processlog.Settled) {
 // retryLater hands an outcome that could not be written to a batcher for such outcomes, so that it does not delay others.
 func (e *Engine) retryLater(done settlement, r processlog.Settled) {
 	if r.Refused != nil {
-		done.refused++
-		done.stops = e.outcomes.stops.Load()
-		e.outcomes.refusing.Store(true)
+		done.refusals++
+		done.stopsAtRefusal = e.outcomes.stopCount.Load()
+		e.outcomes.refusedSinceRetry.Store(true)
 		// The handler has returned without a crash. Tell the admissions now, because the database may refuse the outcome for
 		// long.
-		done.a.left(NotRun)
+		done.attempt.suspectDone(NotRun)
 	}
-	if done.refused > 0 {
+	if done.refusals > 0 {
 		e.outcomes.refused.Add(done)
 		return
 	}
-	e.outcomes.slow.Add(done)
+	e.outcomes.locked.Add(done)
 }
 
 // settleRefused retries outcomes that the database has refused. If the database has refused again since the last batch,
 // settleRefused pauses first. It does not pause if Run has begun to stop since one of the outcomes was refused.
 func (e *Engine) settleRefused(batch []settlement) {
-	most, stops, stopping := 1, e.outcomes.stops.Load(), false
+	maxRefusals, stops, stopping := 1, e.outcomes.stopCount.Load(), false
 	for _, o := range batch {
-		most = max(most, o.refused)
-		stopping = stopping || o.stops < stops
+		maxRefusals = max(maxRefusals, o.refusals)
+		stopping = stopping || o.stopsAtRefusal < stops
 	}
-	if e.outcomes.refusing.Swap(false) && !stopping && !e.restRefused(refusals.Pause(most)) {
+	if e.outcomes.refusedSinceRetry.Swap(false) && !stopping && !e.pauseRefused(refusals.Pause(maxRefusals)) {
 		return
 	}
 	e.settleBatch(batch)
 }
 
-// restRefused waits until the pause is over or Run begins to stop. It returns false if the engine is closed first.
-func (e *Engine) restRefused(pause time.Duration) bool {
+// pauseRefused waits until the pause is over or Run begins to stop. It returns false if the engine is closed first.
+func (e *Engine) pauseRefused(pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-e.outcomes.hurry:
+	case <-e.outcomes.endPause:
 	case <-e.Work.Done():
 	}
 	return e.Work.Err() == nil // Several cases may be ready.
 }
 
-// offerRefused retries every refused outcome once when Run stops, because the database may accept it by now. It waits
+// retryRefusedAtStop retries every refused outcome once when Run stops, because the database may accept it by now. It waits
 // up to stopGrace for the answers. Its error names the outcomes that are still not stored.
-func (e *Engine) offerRefused() error {
-	before := e.Refusals.OutcomesTried()
+func (e *Engine) retryRefusedAtStop() error {
+	before := e.Refusals.OutcomeRefusals()
 	if len(before) == 0 {
 		return nil
 	}
-	e.outcomes.stops.Add(1)
+	e.outcomes.stopCount.Add(1)
 	select {
-	case e.outcomes.hurry <- struct{}{}:
+	case e.outcomes.endPause <- struct{}{}:
 	default:
 	}
 	timer := time.NewTimer(stopGrace)
 	defer timer.Stop()
-	for e.Refusals.OutcomesWait(before) {
+	for e.Refusals.OutcomesUnanswered(before) {
 		select {
 		case <-e.Refusals.Answered():
 		case <-timer.C:
@@ -320,9 +320,9 @@ func (e *Engine) offerRefused() error {
 	return e.Refusals.Unstored()
 }
 
-// completed reports whether a success was not stored because the entry had been completed already, for example by its
+// isCompleted reports whether a success was not stored because the entry had been completed already, for example by its
 // own handler. The handler and the entry then agree.
-func completed(o processlog.Outcome, r processlog.Settled) bool {
+func isCompleted(o processlog.Outcome, r processlog.Settled) bool {
 	return !r.Applied && o.EndedBy == processlog.EndedByHandler && o.To == processlog.Succeeded &&
 		r.State == processlog.Succeeded && r.EndedBy == processlog.EndedByComplete
 }
@@ -336,9 +336,9 @@ func droppedLevel(o processlog.Outcome, r processlog.Settled) slog.Level {
 	return slog.LevelDebug
 }
 
-// settleSlowly retries outcomes whose rows another transaction has locked. They have their own batcher, because each
+// settleLocked retries outcomes whose rows another transaction has locked. They have their own batcher, because each
 // retry may wait for the lock and would delay other outcomes.
-func (e *Engine) settleSlowly(batch []settlement) {
+func (e *Engine) settleLocked(batch []settlement) {
 	if e.Wait(processlog.LockedRetry) {
 		e.settleBatch(batch)
 	}
@@ -348,16 +348,16 @@ func (e *Engine) settleSlowly(batch []settlement) {
 func (e *Engine) notifyQueue(a *Attempt, o processlog.Outcome) {
 	if !o.To.Terminal() {
 		e.OfferAgain(a, processlog.DueIn(o.After))
-	} else if a.token != 0 {
+	} else if a.queueToken != 0 {
 		// If this removal is lost, the queue entry becomes due when its lease ends, and the next claim removes it.
-		e.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true})
+		e.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: o.ID, Token: a.queueToken, Remove: true})
 	}
 }
 
 // OfferAgain makes the entry of an attempt due again after in.
 func (e *Engine) OfferAgain(a *Attempt, in time.Duration) {
-	if a.token != 0 {
-		e.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.token, In: in})
+	if a.queueToken != 0 {
+		e.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.queueToken, In: in})
 	} else {
 		// The queue may still have the entry, leased to a process that died.
 		e.source.Move(processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID, In: in})
@@ -366,10 +366,10 @@ func (e *Engine) OfferAgain(a *Attempt, in time.Duration) {
 }
 
 // Backoff returns the pause after a number of consecutive failures of a statement that is retried until it succeeds.
-func Backoff(failures int) time.Duration { return delay(settleBackoff, failures) }
+func Backoff(failures int) time.Duration { return retryDelay(settleBackoff, failures) }
 
 // Settlement is a set of functions by which a feature takes part in storing outcomes. All functions are set. They do
-// nothing unless the feature has replaced them with Engine.Settle. The goroutines that store outcomes call the functions,
+// nothing unless the feature has replaced them with Engine.AttachSettlement. The goroutines that store outcomes call the functions,
 // which do not block.
 type Settlement struct {
 	// Ordered reports whether entries of a type may be blocked by others of their type. The type need not run here.
@@ -384,9 +384,9 @@ type Settlement struct {
 	// leases ended with no outcome. Failed returns the failed attempt to store with the outcome, or nil.
 	Failed func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
 
-	// Prompt reports whether an entry waits for the outcome of an attempt. A prompt outcome waits less long for other
+	// IsAwaited reports whether an entry waits for the outcome of an attempt. A prompt outcome waits less long for other
 	// outcomes that could be stored by the same statement.
-	Prompt func(a *Attempt) bool
+	IsAwaited func(a *Attempt) bool
 
 	// Storing is called before prompt outcomes are sent to the database. It may return nil. Otherwise the returned function
 	// is called once: when the database has answered, or when the first try has failed.
@@ -412,12 +412,12 @@ type Settling struct {
 	To      processlog.State
 }
 
-// noPart is a Settlement that does nothing.
-var noPart = Settlement{
+// noSettlement is a Settlement that does nothing.
+var noSettlement = Settlement{
 	Ordered:   func(string) bool { return false },
 	Prepare:   func(*Attempt, *processlog.Outcome) {},
 	Failed:    func(*Attempt, Result, processlog.Outcome) *processlog.FailedAttempt { return nil },
-	Prompt:    func(*Attempt) bool { return false },
+	IsAwaited: func(*Attempt) bool { return false },
 	Storing:   func([]Settling) func() { return nil },
 	Stored:    func(*Attempt, processlog.State, bool) {},
 	Dropped:   func(*Attempt) {},
@@ -425,10 +425,10 @@ var noPart = Settlement{
 	Moved:     func(*processlog.Row, processlog.State) {},
 }
 
-// Settle attaches a settlement to the engine. The function set replaces those functions of s that the feature needs. Call
+// AttachSettlement attaches a settlement to the engine. The function set replaces those functions of s that the feature needs. Call
 // Settle before Run.
-func (e *Engine) Settle(set func(s *Settlement)) {
-	s := noPart
+func (e *Engine) AttachSettlement(set func(s *Settlement)) {
+	s := noSettlement
 	set(&s)
 	e.settlements = append(e.settlements, &s)
 }
@@ -438,8 +438,8 @@ func (e *Engine) Ordered(businessType string) bool {
 	return slices.ContainsFunc(e.settlements, func(f *Settlement) bool { return f.Ordered(businessType) })
 }
 
-// failed returns the outcome of an attempt that has ended with an error, with the failed attempt to store.
-func (e *Engine) failed(a *Attempt, end Result, o processlog.Outcome) processlog.Outcome {
+// withFailedAttempt returns the outcome of an attempt that has ended with an error, with the failed attempt to store.
+func (e *Engine) withFailedAttempt(a *Attempt, end Result, o processlog.Outcome) processlog.Outcome {
 	for _, f := range e.settlements {
 		if attempt := f.Failed(a, end, o); attempt != nil {
 			o.Attempt = attempt
@@ -448,44 +448,44 @@ func (e *Engine) failed(a *Attempt, end Result, o processlog.Outcome) processlog
 	return o
 }
 
-// isPrompt reports whether an entry waits for the outcome of an attempt.
-func (e *Engine) isPrompt(a *Attempt) bool {
-	return slices.ContainsFunc(e.settlements, func(f *Settlement) bool { return f.Prompt(a) })
+// isAwaited reports whether an entry waits for the outcome of an attempt.
+func (e *Engine) isAwaited(a *Attempt) bool {
+	return slices.ContainsFunc(e.settlements, func(f *Settlement) bool { return f.IsAwaited(a) })
 }
 
-// storing tells the settlements that prompt outcomes are about to be sent. The caller calls answered when the database
+// notifyStoring tells the settlements that prompt outcomes are about to be sent. The caller calls answered when the database
 // has answered and when a try has failed. Only its first call reaches the settlements.
-func (e *Engine) storing(batch []settlement) (answered func()) {
-	var all []func()
+func (e *Engine) notifyStoring(batch []settlement) (answered func()) {
+	var callbacks []func()
 	outcomes := make([]Settling, len(batch))
 	for i := range batch {
-		outcomes[i] = Settling{batch[i].a, batch[i].outcome.To}
+		outcomes[i] = Settling{batch[i].attempt, batch[i].outcome.To}
 	}
 	for _, f := range e.settlements {
-		if done := f.Storing(outcomes); done != nil {
-			all = append(all, done)
+		if callback := f.Storing(outcomes); callback != nil {
+			callbacks = append(callbacks, callback)
 		}
 	}
 	return func() {
-		for _, done := range all {
-			done()
+		for _, callback := range callbacks {
+			callback()
 		}
-		all = nil
+		callbacks = nil
 	}
 }
 
-// givenBack notes that attempts ran nothing, and tells the settlements that their leases were given back.
-func (e *Engine) givenBack(attempts []*Attempt) {
+// notifyGivenBack notes that attempts ran nothing, and tells the settlements that their leases were given back.
+func (e *Engine) notifyGivenBack(attempts []*Attempt) {
 	for _, a := range attempts {
-		a.left(NotRun)
+		a.suspectDone(NotRun)
 		for _, f := range e.settlements {
 			f.GivenBack(a)
 		}
 	}
 }
 
-// dropped tells the settlements that an attempt has ended without a stored outcome.
-func (e *Engine) dropped(a *Attempt) {
+// notifyDropped tells the settlements that an attempt has ended without a stored outcome.
+func (e *Engine) notifyDropped(a *Attempt) {
 	for _, f := range e.settlements {
 		f.Dropped(a)
 	}

@@ -60,7 +60,7 @@ func (t *Type) maxAttempts(row *processlog.Row) int {
 // types holds the business types of this process. They are added before Run. Entries may already be recorded at that
 // time.
 type types struct {
-	accepts atomic.Bool // whether Run takes new entries
+	acceptsEntries atomic.Bool // whether Run takes new entries
 
 	mu     sync.RWMutex // guards the fields below
 	byName map[string]*Type
@@ -74,25 +74,25 @@ func newTypes(lease time.Duration) *types {
 	return &types{byName: make(map[string]*Type), leases: leaseRange{lease, lease}}
 }
 
-// Named returns a registered type, or nil.
-func (ts *types) Named(name string) *Type {
+// TypeNamed returns a registered type, or nil.
+func (ts *types) TypeNamed(name string) *Type {
 	ts.mu.RLock()
 	defer ts.mu.RUnlock()
 	return ts.byName[name]
 }
 
 // Accepts reports whether a Run takes new entries.
-func (ts *types) Accepts() bool { return ts.accepts.Load() }
+func (ts *types) Accepts() bool { return ts.acceptsEntries.Load() }
 
-// Accepting returns a registered type while a Run takes new entries, or nil.
-func (ts *types) Accepting(name string) *Type {
+// AcceptingType returns a registered type while a Run takes new entries, or nil.
+func (ts *types) AcceptingType(name string) *Type {
 	if !ts.Accepts() {
 		return nil
 	}
-	return ts.Named(name)
+	return ts.TypeNamed(name)
 }
 
-func (ts *types) add(t *Type) error {
+func (ts *types) addType(t *Type) error {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if ts.byName[t.Name] != nil {
@@ -118,8 +118,8 @@ func (ts *types) Types() []*Type {
 	return slices.SortedFunc(maps.Values(ts.byName), func(a, b *Type) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// runBegins notifies the admissions of all types that Run begins.
-func (ts *types) runBegins() {
+// notifyRunBegins notifies the admissions of all types that Run begins.
+func (ts *types) notifyRunBegins() {
 	ts.mu.RLock()
 	defer ts.mu.RUnlock()
 	for _, t := range ts.byName {
@@ -138,10 +138,10 @@ func (ts *types) leaseRange() leaseRange {
 	return ts.leases
 }
 
-// LookEvery returns the longest time between two questions to a source about due entries. It is at most the shortest lease,
+// LookInterval returns the longest time between two questions to a source about due entries. It is at most the shortest lease,
 // so that the scanner sees a leased entry before its lease ends. An entry that is enqueued while another one is already due
 // does not wake the scanner.
-func (ts *types) LookEvery() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
+func (ts *types) LookInterval() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
 
 // renewInterval returns the time between two rounds of the renewer. It is short enough for the shortest lease. Most
 // attempts end before they need a renewal, and then a round only reads memory.

@@ -23,7 +23,7 @@ func waitingOn(t *testing.T, taken int, cfg Config) (*Engine, *Type) {
 	cfg.Log, cfg.ErrorNumber = slog.New(slog.DiscardHandler), func(error) uint16 { return 0 }
 	e := New(t.Context(), cfg)
 	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}, withSlots))
-	typ := e.Named("close_order")
+	typ := e.TypeNamed("close_order")
 	require.Equal(t, taken, typ.slots.Take(taken))
 	e.claimSchedule.prepare()
 	return e, typ
@@ -48,7 +48,7 @@ func TestEverySlotThatIsGivenBackWakesWhoWaitsForIt(t *testing.T) {
 		"a duplicate": func(e *Engine, _ *Type, reservation Reservation) {
 			rec := &Recording{engine: e, Drafts: []processlog.Draft{{BusinessType: "close_order"}}, Inserted: []processlog.Inserted{{Duplicate: true}}}
 			rec.reservations = append(rec.reservations, reservation)
-			rec.fresh(0)
+			rec.insertedEntries(0)
 		},
 		"an entry that was not there": func(e *Engine, _ *Type, reservation Reservation) {
 			e.CancelReservation("close_order", reservation)
@@ -70,17 +70,17 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	e, _ := waiting(t, 0)
 	release := make(chan struct{})
 	defer close(release)
-	e.outcomes.plain.Flush = func([]settlement) { <-release }
-	e.outcomes.plain.Add(make([]settlement, 20*processlog.MaxRows)...)
+	e.outcomes.ordinary.Flush = func([]settlement) { <-release }
+	e.outcomes.ordinary.Add(make([]settlement, 20*processlog.MaxRows)...)
 	var claims sync.WaitGroup
 	require.Positive(t, e.startClaims(t.Context(), &claims), "an entry is due and a slot free, yet there is nothing to do")
 	claims.Wait()
-	require.Zero(t, e.claimSchedule.byType["close_order"].claiming)
+	require.Zero(t, e.claimSchedule.byType["close_order"].runningClaims)
 }
 
 func TestSleepingScannerIsWokenForAnEarlierEntry(t *testing.T) {
 	e, typ := waiting(t, 0)
-	e.claimSchedule.byType[typ.Name].due = time.Now().Add(time.Hour)
+	e.claimSchedule.byType[typ.Name].claimAt = time.Now().Add(time.Hour)
 	e.Expect(typ.Name, 2*time.Hour)
 	require.False(t, woken(e.claimSchedule))
 	e.Expect(typ.Name, time.Minute)
@@ -90,8 +90,8 @@ func TestSleepingScannerIsWokenForAnEarlierEntry(t *testing.T) {
 // A process that enqueues an entry and cannot claim it must notify the other processes.
 func TestScannerKnowsWhetherAClaimCouldBegin(t *testing.T) {
 	for name, hinder := range map[string]func(typeSchedule *typeSchedule, typ *Type){
-		"two claims under way": func(typeSchedule *typeSchedule, _ *Type) { typeSchedule.claiming = claimsInFlight },
-		"the database refuses": func(typeSchedule *typeSchedule, _ *Type) { typeSchedule.closed = time.Now().Add(time.Hour) },
+		"two claims under way": func(typeSchedule *typeSchedule, _ *Type) { typeSchedule.runningClaims = claimsInFlight },
+		"the database refuses": func(typeSchedule *typeSchedule, _ *Type) { typeSchedule.pausedUntil = time.Now().Add(time.Hour) },
 		"no slot is free":      func(_ *typeSchedule, typ *Type) { typ.slots.Take(typ.Concurrency) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,15 +106,15 @@ func TestScannerKnowsWhetherAClaimCouldBegin(t *testing.T) {
 func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	e, typ := waiting(t, 0)
 	typeSchedule := e.claimSchedule.byType[typ.Name]
-	typeSchedule.due = time.Now().Add(time.Hour)
-	typeSchedule.claiming = 2
-	before := typeSchedule.claimBegan
-	typeSchedule.ended(claimResult{full: true, next: processlog.Never}, before)
-	typeSchedule.ended(claimResult{next: processlog.Never}, before) // it asked the queue first
-	require.True(t, typeSchedule.wants(typ, time.Now()))
-	typeSchedule.claiming = 1
-	typeSchedule.ended(claimResult{next: processlog.Never}, typeSchedule.claimBegan)
-	require.False(t, typeSchedule.wants(typ, time.Now()))
+	typeSchedule.claimAt = time.Now().Add(time.Hour)
+	typeSchedule.runningClaims = 2
+	before := typeSchedule.claimCounters
+	typeSchedule.claimEnded(claimResult{full: true, nextDueIn: processlog.Never}, before)
+	typeSchedule.claimEnded(claimResult{nextDueIn: processlog.Never}, before) // it asked the queue first
+	require.True(t, typeSchedule.shouldClaim(typ, time.Now()))
+	typeSchedule.runningClaims = 1
+	typeSchedule.claimEnded(claimResult{nextDueIn: processlog.Never}, typeSchedule.claimCounters)
+	require.False(t, typeSchedule.shouldClaim(typ, time.Now()))
 }
 
 // Every process is notified of a due entry, and one process claims it. The others find nothing. They wait for a random time
@@ -122,19 +122,19 @@ func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
 	e, typ := waiting(t, 0)
 	typeSchedule := e.claimSchedule.byType[typ.Name]
-	require.Zero(t, typeSchedule.holdBack())
-	for range 2 * mostLostRaces {
-		typeSchedule.next(claimResult{nothing: true, next: processlog.Never})
+	require.Zero(t, typeSchedule.raceDelay())
+	for range 2 * maxLostRaces {
+		typeSchedule.scheduleNext(claimResult{sourceEmpty: true, nextDueIn: processlog.Never})
 	}
 	drawn := make(map[time.Duration]bool)
 	for range 100 {
-		wait := typeSchedule.holdBack()
-		require.Less(t, wait, mostLostRaces*wakeSpread)
+		wait := typeSchedule.raceDelay()
+		require.Less(t, wait, maxLostRaces*wakeSpread)
 		drawn[wait] = true
 	}
 	require.Greater(t, len(drawn), 50)
-	typeSchedule.next(claimResult{next: processlog.Never})
-	require.Zero(t, typeSchedule.holdBack())
+	typeSchedule.scheduleNext(claimResult{nextDueIn: processlog.Never})
+	require.Zero(t, typeSchedule.raceDelay())
 }
 
 // oneBusy is a Store in which a row is locked for the first few settles.
@@ -161,14 +161,14 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	store := &oneBusy{left: 3, settled: make(chan struct{}), tokens: make(map[processlog.Token]bool)}
 	e, typ := waitingOn(t, 0, Config{Store: store}) // no observer
 	among := make(chan struct{}, 10)
-	e.outcomes.plain.Flush = func([]settlement) { among <- struct{}{} }
-	e.outcomes.slow.Add(settlement{a: &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1)}}, outcome: processlog.Outcome{ID: processlog.RowID(1), To: processlog.Succeeded}})
+	e.outcomes.ordinary.Flush = func([]settlement) { among <- struct{}{} }
+	e.outcomes.locked.Add(settlement{attempt: &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1)}}, outcome: processlog.Outcome{ID: processlog.RowID(1), To: processlog.Succeeded}})
 	select {
 	case <-store.settled:
 	case <-among:
 		t.Fatal("it came back among the others")
 	}
-	<-e.outcomes.slow.Done()
+	<-e.outcomes.locked.Done()
 	require.Len(t, store.tokens, 1, "a try whose answer was lost may have stored it: only its own token tells")
 }
 
@@ -177,13 +177,13 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *testing.T) {
 	e, typ := waiting(t, 0)
 	typeSchedule := e.claimSchedule.byType[typ.Name]
-	typeSchedule.backlog, typeSchedule.claiming = true, 1
-	before := typeSchedule.claimBegan
-	e.Overflow(typ.Name)
-	e.claimSchedule.claimEnded(typ, claimResult{drained: true, next: processlog.Never}, before)
+	typeSchedule.backlog, typeSchedule.runningClaims = true, 1
+	before := typeSchedule.claimCounters
+	e.ExpectBacklog(typ.Name)
+	e.claimSchedule.claimEnded(typ, claimResult{storeDrained: true, nextDueIn: processlog.Never}, before)
 	require.True(t, e.claimSchedule.byType[typ.Name].backlog)
-	typeSchedule.claiming = 1
-	e.claimSchedule.claimEnded(typ, claimResult{drained: true, next: processlog.Never}, typeSchedule.claimBegan)
+	typeSchedule.runningClaims = 1
+	e.claimSchedule.claimEnded(typ, claimResult{storeDrained: true, nextDueIn: processlog.Never}, typeSchedule.claimCounters)
 	require.False(t, e.claimSchedule.byType[typ.Name].backlog)
 }
 
@@ -198,29 +198,29 @@ func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
 	for i := moments; i > 0; i-- { // each before the last one, which gives way to it
 		e.Expect(typ.Name, time.Duration(i)*apart)
 	}
-	typeSchedule.begin(start)
+	typeSchedule.claimBegins(start)
 	ended := func(fromDatabase bool) {
-		e.claimSchedule.claimEnded(typ, claimResult{fromDatabase: fromDatabase, next: processlog.Never}, typeSchedule.claimBegan)
+		e.claimSchedule.claimEnded(typ, claimResult{fromDatabase: fromDatabase, nextDueIn: processlog.Never}, typeSchedule.claimCounters)
 	}
 	ended(false)
-	require.True(t, typeSchedule.due.After(start.Add(peekInterval)), "a queue that was asked has the last word")
+	require.True(t, typeSchedule.claimAt.After(start.Add(peekInterval)), "a queue that was asked has the last word")
 	for i := range moments {
 		next := start.Add(time.Duration(i+1) * apart)
 		ended(true)
-		require.False(t, typeSchedule.due.Before(next))
-		require.True(t, typeSchedule.due.Before(next.Add(apart)), "moment %d is forgotten", i)
-		typeSchedule.begin(typeSchedule.due)
+		require.False(t, typeSchedule.claimAt.Before(next))
+		require.True(t, typeSchedule.claimAt.Before(next.Add(apart)), "moment %d is forgotten", i)
+		typeSchedule.claimBegins(typeSchedule.claimAt)
 	}
 }
 
 func TestMoreMomentsThanAreKeptLeaveTheNextOnes(t *testing.T) {
 	typeSchedule := &typeSchedule{}
 	now := time.Now()
-	for i := range 3 * laterKept {
-		typeSchedule.keep(now.Add(time.Duration(i*7%(3*laterKept)) * time.Second))
+	for i := range 3 * maxLaterDueTimes {
+		typeSchedule.rememberDueTime(now.Add(time.Duration(i*7%(3*maxLaterDueTimes)) * time.Second))
 	}
-	require.Len(t, typeSchedule.later, laterKept)
-	for i, due := range typeSchedule.later {
+	require.Len(t, typeSchedule.laterDueTimes, maxLaterDueTimes)
+	for i, due := range typeSchedule.laterDueTimes {
 		require.Equal(t, now.Add(time.Duration(i)*time.Second), due)
 	}
 }
@@ -228,14 +228,14 @@ func TestMoreMomentsThanAreKeptLeaveTheNextOnes(t *testing.T) {
 func TestSourceThatHasLostATypeDoesNotSayWhenItIsDue(t *testing.T) {
 	e, typ := waiting(t, 0)
 	typeSchedule := e.claimSchedule.byType[typ.Name]
-	typeSchedule.begin(time.Now())
-	typeSchedule.claiming = 0
+	typeSchedule.claimBegins(time.Now())
+	typeSchedule.runningClaims = 0
 	e.Expect(typ.Name, peekInterval)
-	_, notified := e.Notified()
+	_, notified := e.Notifications()
 	e.Postpone(typ.Name, notified[0], processlog.Never)
 	e.Expect(typ.Name, processlog.Never)
-	e.Overflow(typ.Name) // has the database asked now
-	typeSchedule.begin(time.Now())
-	e.claimSchedule.claimEnded(typ, claimResult{fromDatabase: true, next: processlog.Never}, typeSchedule.claimBegan)
-	require.LessOrEqual(t, time.Until(typeSchedule.due), peekInterval)
+	e.ExpectBacklog(typ.Name) // has the database asked now
+	typeSchedule.claimBegins(time.Now())
+	e.claimSchedule.claimEnded(typ, claimResult{fromDatabase: true, nextDueIn: processlog.Never}, typeSchedule.claimCounters)
+	require.LessOrEqual(t, time.Until(typeSchedule.claimAt), peekInterval)
 }

@@ -22,23 +22,23 @@ type List struct {
 	number func(error) uint16 // returns the server's number of an error, or 0
 	closed func() bool
 
-	some atomic.Bool // whether a problem is open; a success reads only this flag
+	anyOpen atomic.Bool // whether a problem is open; a success reads only this flag
 
-	mu   sync.Mutex // guards the fields below
-	open map[key]*problem
-	said map[cause]time.Time
+	mu         sync.Mutex // guards the fields below
+	open       map[key]*problem
+	lastLogged map[cause]time.Time
 }
 
 // problem is an open problem. If the field ends is not zero, the problem ends by itself at that time.
 type problem struct {
 	observe.Problem
-	ends time.Time
+	endsAt time.Time
 }
 
 // New returns an empty List. number returns the server's number of an error, or 0. While closed returns true, nothing is
 // recorded.
 func New(log *slog.Logger, number func(error) uint16, closed func() bool) *List {
-	return &List{log: log, number: number, closed: closed, open: make(map[key]*problem), said: make(map[cause]time.Time)}
+	return &List{log: log, number: number, closed: closed, open: make(map[key]*problem), lastLogged: make(map[cause]time.Time)}
 }
 
 type key struct{ what, businessType string }
@@ -57,19 +57,19 @@ func (t *List) Failed(what, businessType string, err error) {
 	}
 	err = usererr.Of(err) // The error comes from a driver, or from a user's Store or Queue.
 	times, since := t.Record(what, businessType, err)
-	t.Complain(what, err, "type", businessType, "times", times, "since", since)
+	t.LogLimited(what, err, "type", businessType, "times", times, "since", since)
 }
 
 // Record keeps an error for Health. It returns how many times the same operation has failed, and since when.
 func (t *List) Record(what, businessType string, err error) (times int, since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	about := key{what, businessType}
-	p := t.open[about]
+	k := key{what, businessType}
+	p := t.open[k]
 	if p == nil {
 		p = &problem{Problem: observe.Problem{What: what, BusinessType: businessType, Since: time.Now()}}
-		t.open[about] = p
-		t.some.Store(true)
+		t.open[k] = p
+		t.anyOpen.Store(true)
 	}
 	p.Error = err.Error()
 	p.Times++
@@ -78,27 +78,27 @@ func (t *List) Record(what, businessType string, err error) (times int, since ti
 
 // Passed ends the problem of an operation that works again. It reads only one atomic flag while no problem is open.
 func (t *List) Passed(what, businessType string) {
-	if !t.some.Load() {
+	if !t.anyOpen.Load() {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.open, key{what, businessType})
-	t.some.Store(len(t.open) > 0)
+	t.anyOpen.Store(len(t.open) > 0)
 }
 
-// Complain logs err, unless the same cause was logged within the last minute.
-func (t *List) Complain(what string, err error, attrs ...any) {
+// LogLimited logs err, unless the same cause was logged within the last minute.
+func (t *List) LogLimited(what string, err error, attrs ...any) {
 	now := time.Now()
 	t.mu.Lock()
-	about := cause{what, t.number(err)}
-	last, known := t.said[about]
-	quiet := known && now.Sub(last) < report.Interval
-	if !quiet {
-		t.said[about] = now
+	c := cause{what, t.number(err)}
+	last, known := t.lastLogged[c]
+	loggedRecently := known && now.Sub(last) < report.Interval
+	if !loggedRecently {
+		t.lastLogged[c] = now
 	}
 	t.mu.Unlock()
-	if !quiet {
+	if !loggedRecently {
 		t.log.Warn("compensator: "+what, append([]any{slog.Any("err", err)}, attrs...)...)
 	}
 }
@@ -110,7 +110,7 @@ func (t *List) FailedFor(d time.Duration, what, businessType string, err error) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.open[key{what, businessType}]; p != nil {
-		p.ends = time.Now().Add(d)
+		p.endsAt = time.Now().Add(d)
 	}
 }
 
@@ -118,8 +118,8 @@ func (t *List) FailedFor(d time.Duration, what, businessType string, err error) 
 func (t *List) Open() []observe.Problem {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.open, func(_ key, p *problem) bool { return !p.ends.IsZero() && time.Now().After(p.ends) })
-	t.some.Store(len(t.open) > 0)
+	maps.DeleteFunc(t.open, func(_ key, p *problem) bool { return !p.endsAt.IsZero() && time.Now().After(p.endsAt) })
+	t.anyOpen.Store(len(t.open) > 0)
 	var list []observe.Problem
 	for _, p := range t.open {
 		list = append(list, p.Problem)
@@ -129,4 +129,4 @@ func (t *List) Open() []observe.Problem {
 }
 
 // Any reports whether a problem is open. It reads only one atomic flag.
-func (t *List) Any() bool { return t.some.Load() }
+func (t *List) Any() bool { return t.anyOpen.Load() }

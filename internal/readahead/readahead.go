@@ -14,54 +14,54 @@ import (
 // List holds due entries of one type that were read from the database and that no claim has tried yet.
 // Its methods are safe for concurrent use.
 type List struct {
-	guard chan struct{} // full while one claim takes its Share and reads; the next claim can use what it has read
+	reading chan struct{} // full while one claim takes its Share and reads; the next claim can use what it has read
 
-	mu      sync.Mutex                 // guards the fields below
-	ids     []processlog.ID            // earliest due first
-	out     map[processlog.ID]struct{} // handed out and not tried yet; the database still returns them as due
-	more    bool                       // the last read may not have found all due entries
-	claims  int                        // how many claims one read covers
-	inFront int                        // entries of the last read that cannot run here now and stand in front of others
+	mu            sync.Mutex                 // guards the fields below
+	ids           []processlog.ID            // earliest due first
+	handedOut     map[processlog.ID]struct{} // handed out and not tried yet; the database still returns them as due
+	moreDue       bool                       // the last read may not have found all due entries
+	claimsPerRead int                        // how many claims one read covers
+	unrunnable    int                        // entries of the last read that cannot run here now and stand in front of others
 }
 
 // New returns an empty List.
 func New() *List {
-	return &List{guard: make(chan struct{}, 1), out: make(map[processlog.ID]struct{}), claims: 1}
+	return &List{reading: make(chan struct{}, 1), handedOut: make(map[processlog.ID]struct{}), claimsPerRead: 1}
 }
 
-// mostReadAhead bounds List.claims.
-const mostReadAhead = 16
+// maxClaimsPerRead bounds List.claimsPerRead.
+const maxClaimsPerRead = 16
 
-// mostRejectedInFront limits how many rejected and limited entries a read skips. The database refuses to lease a
+// maxRejectedUnrunnable limits how many rejected and limited entries a read skips. The database refuses to lease a
 // rejected entry. A limited entry waits for a permit.
-const mostRejectedInFront = 10 * processlog.MaxRows
+const maxRejectedUnrunnable = 10 * processlog.MaxRows
 
 // Share is one claim's part of what was read.
 type Share struct {
-	IDs   []processlog.ID
-	Fresh bool // whether the entries were read for this claim
-	More  bool // whether more entries may remain, here or in the database
+	IDs      []processlog.ID
+	JustRead bool // whether the entries were read for this claim
+	MoreDue  bool // whether more entries may remain, here or in the database
 }
 
 // Take hands out up to n entries for one claim. If no entries are left, Take first reads new ones. The claim then also
 // gets as many further entries as could not run here at the last read. The function read returns up to limit due
 // entries, and reports whether there may be more.
 func (r *List) Take(n int, read func(limit int) (ids []processlog.ID, more bool, err error)) (Share, error) {
-	r.guard <- struct{}{}
-	defer func() { <-r.guard }()
-	limit := r.missing(n)
+	r.reading <- struct{}{}
+	defer func() { <-r.reading }()
+	limit := r.readSize(n)
 	if limit > 0 {
 		found, more, err := read(limit)
 		if err != nil {
 			return Share{}, err
 		}
-		n += r.fill(found, more)
+		n += r.addRead(found, more)
 	}
-	return r.hand(n, limit > 0), nil
+	return r.handOut(n, limit > 0), nil
 }
 
-// missing returns how many entries to read before n can be handed out. It returns 0 as long as entries are left.
-func (r *List) missing(n int) int {
+// readSize returns how many entries to read before n can be handed out. It returns 0 as long as entries are left.
+func (r *List) readSize(n int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.ids) > 0 {
@@ -69,28 +69,28 @@ func (r *List) missing(n int) int {
 	}
 	// A read first returns entries that cannot run here or that another claim of this process is trying. Read that many
 	// more. Otherwise the read could bring nothing new.
-	return n*r.claims + r.inFront + len(r.out)
+	return n*r.claimsPerRead + r.unrunnable + len(r.handedOut)
 }
 
-// fill keeps the entries that were read. inFront is how many entries of the previous read could not run here, and came
+// addRead keeps the entries that were read. unrunnable is how many entries of the previous read could not run here, and came
 // before other entries.
-func (r *List) fill(found []processlog.ID, more bool) (inFront int) {
+func (r *List) addRead(found []processlog.ID, more bool) (unrunnable int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.more = more
+	r.moreDue = more
 	// Leave out entries that another claim is trying. The database returns them until that claim commits, and two claims
 	// would try the same entries.
 	r.ids = slices.DeleteFunc(found, func(id processlog.ID) bool {
-		_, out := r.out[id]
-		return out
+		_, isHandedOut := r.handedOut[id]
+		return isHandedOut
 	})
 	// Start a new count, to which the claims of this read add.
-	inFront, r.inFront = r.inFront, 0
-	return inFront
+	unrunnable, r.unrunnable = r.unrunnable, 0
+	return unrunnable
 }
 
-// hand gives a claim its Share. The entries stay in the field out until the claim calls Tried.
-func (r *List) hand(n int, fresh bool) Share {
+// handOut gives a claim its Share. The entries stay in the field out until the claim calls Tried.
+func (r *List) handOut(n int, justRead bool) Share {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n = min(n, len(r.ids))
@@ -99,54 +99,54 @@ func (r *List) hand(n int, fresh bool) Share {
 		r.ids = nil // free the memory of a used-up read
 	}
 	for _, id := range ids {
-		r.out[id] = struct{}{}
+		r.handedOut[id] = struct{}{}
 	}
-	return Share{ids, fresh, r.more || len(r.ids) > 0 || !fresh} // an older read does not include entries that have come due since
+	return Share{ids, justRead, r.moreDue || len(r.ids) > 0 || !justRead} // an older read does not include entries that have come due since
 }
 
-// Keep leaves n entries in a share. It keeps the others for the next claim, which gets them first.
-func (r *List) Keep(s *Share, n int) {
+// PutBack leaves n entries in a share. It keeps the others for the next claim, which gets them first.
+func (r *List) PutBack(s *Share, n int) {
 	if len(s.IDs) <= n {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range s.IDs[n:] {
-		delete(r.out, id)
+		delete(r.handedOut, id)
 	}
 	r.ids = append(s.IDs[n:], r.ids...) // append copies here, because a share is cut with a full slice expression
-	s.IDs, s.More = s.IDs[:n:n], true
+	s.IDs, s.MoreDue = s.IDs[:n:n], true
 }
 
-// Tried records how the claim of a share went. After a successful claim, the next read covers twice as many claims. If
+// ClaimEnded records how the claim of a share went. After a successful claim, the next read covers twice as many claims. If
 // other processes got most of the share, they will also get most of the rest, so the rest is dropped.
-func (r *List) Tried(s Share, found processlog.Claimed, err error) {
+func (r *List) ClaimEnded(s Share, found processlog.Claimed, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range s.IDs {
-		delete(r.out, id)
+		delete(r.handedOut, id)
 	}
 	// One statement skips at most MaxRows entries that cannot run here. If there are more, the entries behind them
 	// wait. More of them may be skipped if they are rejected or limited, because such entries are left out of claims
 	// for a long time.
-	most := processlog.MaxRows
+	limit := processlog.MaxRows
 	if len(found.Rejected)+found.LimitedLater() > 0 {
-		most = mostRejectedInFront
+		limit = maxRejectedUnrunnable
 	}
-	r.inFront = min(r.inFront+standing(found), most)
+	r.unrunnable = min(r.unrunnable+countUnrunnable(found), limit)
 	// Other processes have taken most of this Share. Further claims of the same read would each bring only a few
 	// entries.
 	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Refused)+len(found.Rejected)+len(found.Limited) {
-		r.ids, r.claims = nil, 1
+		r.ids, r.claimsPerRead = nil, 1
 		return
 	}
-	r.claims = min(2*r.claims, mostReadAhead)
+	r.claimsPerRead = min(2*r.claimsPerRead, maxClaimsPerRead)
 }
 
-// standing returns how many entries the next read should skip. These entries must not run here now, or their rows are
+// countUnrunnable returns how many entries the next read should skip. These entries must not run here now, or their rows are
 // locked. Without this, a claim for a single free slot would meet the same locked row again and again. If the claim got
 // nothing, more such entries may follow, so the number is doubled.
-func standing(found processlog.Claimed) int {
+func countUnrunnable(found processlog.Claimed) int {
 	n := len(found.Refused) + len(found.Rejected) + found.LimitedLater()
 	for _, w := range found.Waiting {
 		if w.In <= processlog.LockedRetry {

@@ -48,8 +48,8 @@ func TestBacklogIsReadForManyClaimsAtOnce(t *testing.T) {
 		s, err := ahead.Take(100, rows.read)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(s.IDs), 100)
-		ahead.Tried(s, rows.claim(s), nil)
-		more = s.More
+		ahead.ClaimEnded(s, rows.claim(s), nil)
+		more = s.MoreDue
 	}
 	require.Empty(t, rows.left)
 	require.Equal(t, 101, claims, "one that finds nothing")
@@ -59,9 +59,9 @@ func TestBacklogIsReadForManyClaimsAtOnce(t *testing.T) {
 
 func TestClaimsAtOnceShareWhatIsRead(t *testing.T) {
 	rows, ahead := newDueRows(10_000), New()
-	ahead.claims = mostReadAhead
+	ahead.claimsPerRead = maxClaimsPerRead
 	var group sync.WaitGroup
-	shares := make([]Share, mostReadAhead)
+	shares := make([]Share, maxClaimsPerRead)
 	for i := range shares {
 		group.Go(func() { shares[i], _ = ahead.Take(100, rows.read) })
 	}
@@ -73,8 +73,8 @@ func TestClaimsAtOnceShareWhatIsRead(t *testing.T) {
 			seen[id] = true
 		}
 	}
-	require.Len(t, seen, 100*mostReadAhead)
-	require.Equal(t, []int{100 * mostReadAhead}, rows.reads)
+	require.Len(t, seen, 100*maxClaimsPerRead)
+	require.Equal(t, []int{100 * maxClaimsPerRead}, rows.reads)
 }
 
 func TestWhatOthersAreFasterWithIsReadAnew(t *testing.T) {
@@ -89,19 +89,19 @@ func TestWhatOthersAreFasterWithIsReadAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows, ahead := newDueRows(10_000), New()
-			ahead.claims = mostReadAhead
+			ahead.claimsPerRead = maxClaimsPerRead
 			s, err := ahead.Take(100, rows.read)
 			require.NoError(t, err)
-			ahead.Tried(s, rows.claim(s), nil)
+			ahead.ClaimEnded(s, rows.claim(s), nil)
 			s, err = ahead.Take(100, rows.read)
 			require.NoError(t, err)
-			require.False(t, s.Fresh)
+			require.False(t, s.JustRead)
 			found, err := others(s)
-			ahead.Tried(s, found, err)
+			ahead.ClaimEnded(s, found, err)
 			s, err = ahead.Take(100, rows.read)
 			require.NoError(t, err)
-			require.True(t, s.Fresh)
-			require.Equal(t, []int{100 * mostReadAhead, 100}, rows.reads)
+			require.True(t, s.JustRead)
+			require.Equal(t, []int{100 * maxClaimsPerRead, 100}, rows.reads)
 		})
 	}
 }
@@ -131,14 +131,14 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 				runnable := allBut(s.IDs, inFront)
 				found := cannot(allBut(s.IDs, runnable))
 				switch {
-				case len(runnable) == 0 && s.Fresh:
+				case len(runnable) == 0 && s.JustRead:
 					emptyClaims++ // the next look waits for a poll
 					require.LessOrEqual(t, emptyClaims, 4, "each looks twice as far")
 				case len(runnable) > 0:
 					found.Mine = []processlog.Row{{ID: runnable[0]}} // one slot
 					rows.left = allBut(rows.left, runnable[:1])
 				}
-				ahead.Tried(s, found, nil)
+				ahead.ClaimEnded(s, found, nil)
 			}
 		})
 	}
@@ -157,20 +157,20 @@ func TestFailedReadingIsToldAndForgotten(t *testing.T) {
 // An entry that has come due since the read is not in its result. So the last share must say that there may be more.
 func TestLastShareOfAReadingIsNotTheDatabasesLastWord(t *testing.T) {
 	rows, ahead := newDueRows(150), New()
-	ahead.claims = 2
+	ahead.claimsPerRead = 2
 	s, err := ahead.Take(100, rows.read)
 	require.NoError(t, err)
-	require.True(t, s.More)
-	ahead.Tried(s, rows.claim(s), nil)
+	require.True(t, s.MoreDue)
+	ahead.ClaimEnded(s, rows.claim(s), nil)
 	s, err = ahead.Take(100, rows.read)
 	require.NoError(t, err)
 	require.Len(t, s.IDs, 50)
-	require.True(t, s.More)
-	ahead.Tried(s, rows.claim(s), nil)
+	require.True(t, s.MoreDue)
+	ahead.ClaimEnded(s, rows.claim(s), nil)
 	s, err = ahead.Take(100, rows.read)
 	require.NoError(t, err)
 	require.Empty(t, s.IDs)
-	require.False(t, s.More)
+	require.False(t, s.MoreDue)
 }
 
 // The database returns an entry that another claim is leasing, until that claim commits.
@@ -182,7 +182,7 @@ func TestReadingLeavesOutWhatAnotherClaimIsAt(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, second.IDs, 100)
 	require.Equal(t, second.IDs, allBut(second.IDs, first.IDs))
-	ahead.Tried(first, processlog.Claimed{}, errors.New("the database is away"))
+	ahead.ClaimEnded(first, processlog.Claimed{}, errors.New("the database is away"))
 	third, err := ahead.Take(100, rows.read)
 	require.NoError(t, err)
 	require.Equal(t, first.IDs, third.IDs)
@@ -203,7 +203,7 @@ func TestClaimOfABacklogDoesNotWaitForAnothersReading(t *testing.T) {
 		})
 	}()
 	<-reading
-	ahead.Tried(s, rows.claim(s), nil)
+	ahead.ClaimEnded(s, rows.claim(s), nil)
 	close(end)
 	<-over
 }

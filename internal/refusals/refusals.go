@@ -34,20 +34,20 @@ type List struct {
 	log      *slog.Logger
 	closed   func() bool
 
-	some     atomic.Bool   // whether anything is refused; lets callers skip the mutex
-	answered chan struct{} // capacity 1; receives a signal when the database refuses a change, or accepts one that it refused before
+	anyRefused atomic.Bool   // whether anything is refused; lets callers skip the mutex
+	answered   chan struct{} // capacity 1; receives a signal when the database refuses a change, or accepts one that it refused before
 
-	mu   sync.Mutex // guards the field below
-	open map[change]map[processlog.ID]*refused
+	mu      sync.Mutex // guards the field below
+	entries map[change]map[processlog.ID]*refusedEntry
 }
 
 // New returns an empty List that reports to p and to log. It logs nothing once closed returns true.
 func New(p *problems.List, log *slog.Logger, closed func() bool) *List {
-	return &List{problems: p, log: log, closed: closed, answered: make(chan struct{}, 1), open: make(map[change]map[processlog.ID]*refused)}
+	return &List{problems: p, log: log, closed: closed, answered: make(chan struct{}, 1), entries: make(map[change]map[processlog.ID]*refusedEntry)}
 }
 
-// Some reports whether anything is refused. It reads only one atomic flag.
-func (r *List) Some() bool { return r.some.Load() }
+// Any reports whether anything is refused. It reads only one atomic flag.
+func (r *List) Any() bool { return r.anyRefused.Load() }
 
 // Answered returns a channel that receives a value when the database refuses a change, or accepts one that it refused before.
 func (r *List) Answered() <-chan struct{} { return r.answered }
@@ -55,11 +55,11 @@ func (r *List) Answered() <-chan struct{} { return r.answered }
 // change is a kind of change that the database refuses, for one type.
 type change struct{ what, businessType string }
 
-// refused is the state of one refused entry.
-type refused struct {
-	err   error
-	times int
-	until time.Time // no new try before this time
+// refusedEntry is the state of one refused entry.
+type refusedEntry struct {
+	err         error
+	refusals    int
+	pausedUntil time.Time // no new try before this time
 }
 
 // RetryUnknown is how long an entry without a known refusal waits for its next try.
@@ -67,13 +67,13 @@ const RetryUnknown = time.Second
 
 const (
 	firstPause = time.Second
-	mostPause  = time.Minute
+	maxPause   = time.Minute
 )
 
 // Pause returns how long an entry is not tried after the given number of refusals. After the first refusal it is half a
 // second to a second. It doubles each time, up to half a minute to a minute.
-func Pause(times int) time.Duration {
-	half := min(firstPause<<min(times-1, 10), mostPause) / 2
+func Pause(refusals int) time.Duration {
+	half := min(firstPause<<min(refusals-1, 10), maxPause) / 2
 	return half + jitter.N(half)
 }
 
@@ -82,42 +82,42 @@ func (r *List) Note(what, businessType string, list []processlog.Refusal) {
 	if len(list) == 0 {
 		return
 	}
-	of := change{what, businessType}
-	var fresh []string
+	key := change{what, businessType}
+	var newIDs []string
 	r.ForgetOld()
 	r.mu.Lock()
-	entries := r.open[of]
-	if entries == nil {
-		entries = make(map[processlog.ID]*refused)
-		r.open[of] = entries
+	byID := r.entries[key]
+	if byID == nil {
+		byID = make(map[processlog.ID]*refusedEntry)
+		r.entries[key] = byID
 	}
 	for _, refusal := range list {
-		entry := entries[refusal.ID]
+		entry := byID[refusal.ID]
 		if entry == nil {
-			entry = new(refused)
-			entries[refusal.ID] = entry
-			fresh = append(fresh, refusal.ID.String())
+			entry = new(refusedEntry)
+			byID[refusal.ID] = entry
+			newIDs = append(newIDs, refusal.ID.String())
 		}
 		entry.err = refusal.Err
-		entry.times++
-		entry.until = time.Now().Add(Pause(entry.times))
+		entry.refusals++
+		entry.pausedUntil = time.Now().Add(Pause(entry.refusals))
 	}
-	all := refusalsIn(entries)
-	r.some.Store(true)
+	all := refusalsIn(byID)
+	r.anyRefused.Store(true)
 	r.mu.Unlock()
-	r.tell()
-	if len(fresh) == 0 {
+	r.signalAnswered()
+	if len(newIDs) == 0 {
 		r.problems.Failed(what, businessType, all)
 		return
 	}
 	r.problems.Record(what, businessType, all)
 	if !r.closed() {
-		r.log.Warn("compensator: "+what, "type", businessType, "entries", strings.Join(fresh, ","), "err", list[0].Err)
+		r.log.Warn("compensator: "+what, "type", businessType, "entries", strings.Join(newIDs, ","), "err", list[0].Err)
 	}
 }
 
 // refusalsIn returns one error that names all refused entries, in ascending order of their ids.
-func refusalsIn(entries map[processlog.ID]*refused) error {
+func refusalsIn(entries map[processlog.ID]*refusedEntry) error {
 	ids := slices.SortedFunc(maps.Keys(entries), processlog.ID.Compare)
 	list := make([]processlog.Refusal, len(ids))
 	for i, id := range ids {
@@ -128,114 +128,114 @@ func refusalsIn(entries map[processlog.ID]*refused) error {
 
 // If an entry is not tried again for forgetAfter after its pause, it is forgotten. Such an entry was purged, or another
 // process has claimed it.
-const forgetAfter = 10 * mostPause
+const forgetAfter = 10 * maxPause
 
 // ForgetOld forgets entries that were not tried again. It clears a problem that has no entries left.
 func (r *List) ForgetOld() {
-	if !r.some.Load() {
+	if !r.anyRefused.Load() {
 		return
 	}
-	var over []change
+	var emptied []change
 	r.mu.Lock()
-	for of, entries := range r.open {
-		if of.what == Outcome {
+	for key, entries := range r.entries {
+		if key.what == Outcome {
 			continue // this process holds these outcomes and tries until they are stored
 		}
-		maps.DeleteFunc(entries, func(_ processlog.ID, e *refused) bool { return time.Since(e.until) > forgetAfter })
+		maps.DeleteFunc(entries, func(_ processlog.ID, e *refusedEntry) bool { return time.Since(e.pausedUntil) > forgetAfter })
 		if len(entries) == 0 {
-			delete(r.open, of)
-			over = append(over, of)
+			delete(r.entries, key)
+			emptied = append(emptied, key)
 		}
 	}
-	r.some.Store(len(r.open) > 0)
+	r.anyRefused.Store(len(r.entries) > 0)
 	r.mu.Unlock()
-	for _, of := range over {
-		r.problems.Passed(of.what, of.businessType)
+	for _, key := range emptied {
+		r.problems.Passed(key.what, key.businessType)
 	}
 }
 
-// Taken records that the database has accepted the change of the entries, or that the change is no longer needed.
-func (r *List) Taken(what, businessType string, ids ...processlog.ID) {
-	if !r.some.Load() {
+// Accepted records that the database has accepted the change of the entries, or that the change is no longer needed.
+func (r *List) Accepted(what, businessType string, ids ...processlog.ID) {
+	if !r.anyRefused.Load() {
 		return
 	}
-	of := change{what, businessType}
+	key := change{what, businessType}
 	r.mu.Lock()
-	entries, found := r.open[of]
+	entries, found := r.entries[key]
 	for _, id := range ids {
 		delete(entries, id)
 	}
-	over := found && len(entries) == 0
-	if over {
-		delete(r.open, of)
-		r.some.Store(len(r.open) > 0)
+	emptied := found && len(entries) == 0
+	if emptied {
+		delete(r.entries, key)
+		r.anyRefused.Store(len(r.entries) > 0)
 	}
 	r.mu.Unlock()
-	r.tell()
-	if over {
+	r.signalAnswered()
+	if emptied {
 		r.problems.Passed(what, businessType)
 	}
 }
 
-func (r *List) tell() {
+func (r *List) signalAnswered() {
 	select {
 	case r.answered <- struct{}{}:
 	default:
 	}
 }
 
-// Aside splits the wanted entries into rest, which may be claimed now, and resting, which were refused and must wait.
-func (r *List) Aside(businessType string, want []processlog.Wanted) (rest []processlog.Wanted, resting []processlog.Refusal) {
-	if !r.some.Load() {
-		return want, nil
+// WithoutPaused splits the wanted entries into rest, which may be claimed now, and resting, which were refused and must wait.
+func (r *List) WithoutPaused(businessType string, wanted []processlog.Wanted) (claimable []processlog.Wanted, paused []processlog.Refusal) {
+	if !r.anyRefused.Load() {
+		return wanted, nil
 	}
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.claimedLocked(businessType) {
-		return want, nil
+	if !r.anyClaimRefusedLocked(businessType) {
+		return wanted, nil
 	}
-	rest = slices.DeleteFunc(slices.Clone(want), func(w processlog.Wanted) bool {
-		e := r.ofClaimLocked(businessType, w.ID)
-		rests := e != nil && now.Before(e.until)
-		if rests {
-			resting = append(resting, processlog.Refusal{ID: w.ID, Err: e.err})
+	claimable = slices.DeleteFunc(slices.Clone(wanted), func(w processlog.Wanted) bool {
+		e := r.claimRefusalLocked(businessType, w.ID)
+		isPaused := e != nil && now.Before(e.pausedUntil)
+		if isPaused {
+			paused = append(paused, processlog.Refusal{ID: w.ID, Err: e.err})
 		}
-		return rests
+		return isPaused
 	})
-	return rest, resting
+	return claimable, paused
 }
 
 // refusedClaims lists the refusals that make a claim of an entry useless. The database refuses to lease the entry, or
 // refuses to put it back while it is blocked.
 var refusedClaims = [...]string{Claim, Block}
 
-// claimedLocked reports whether any entry of a type has such a refusal. The caller holds mu.
-func (r *List) claimedLocked(businessType string) bool {
+// anyClaimRefusedLocked reports whether any entry of a type has such a refusal. The caller holds mu.
+func (r *List) anyClaimRefusedLocked(businessType string) bool {
 	for _, what := range refusedClaims {
-		if len(r.open[change{what, businessType}]) > 0 {
+		if len(r.entries[change{what, businessType}]) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// ofClaimLocked returns the refusal that makes a claim of an entry useless, or nil. The caller holds mu.
-func (r *List) ofClaimLocked(businessType string, id processlog.ID) *refused {
+// claimRefusalLocked returns the refusal that makes a claim of an entry useless, or nil. The caller holds mu.
+func (r *List) claimRefusalLocked(businessType string, id processlog.ID) *refusedEntry {
 	for _, what := range refusedClaims {
-		if e := r.open[change{what, businessType}][id]; e != nil {
+		if e := r.entries[change{what, businessType}][id]; e != nil {
 			return e
 		}
 	}
 	return nil
 }
 
-// RestLeft returns the time until a refused entry may be claimed again.
-func (r *List) RestLeft(businessType string, id processlog.ID) time.Duration {
+// PauseLeft returns the time until a refused entry may be claimed again.
+func (r *List) PauseLeft(businessType string, id processlog.ID) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.ofClaimLocked(businessType, id); e != nil {
-		return max(time.Until(e.until), processlog.LockedRetry)
+	if e := r.claimRefusalLocked(businessType, id); e != nil {
+		return max(time.Until(e.pausedUntil), processlog.LockedRetry)
 	}
 	return RetryUnknown
 }
@@ -243,43 +243,43 @@ func (r *List) RestLeft(businessType string, id processlog.ID) time.Duration {
 // Outcomes returns how many outcomes of a type wait because the database refuses them. An empty businessType counts all
 // types.
 func (r *List) Outcomes(businessType string) (n int) {
-	if !r.some.Load() {
+	if !r.anyRefused.Load() {
 		return 0
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for of, entries := range r.open {
-		if of.what == Outcome && (businessType == "" || of.businessType == businessType) {
+	for key, entries := range r.entries {
+		if key.what == Outcome && (businessType == "" || key.businessType == businessType) {
 			n += len(entries)
 		}
 	}
 	return n
 }
 
-// OutcomesTried returns for each entry how many times its outcome was refused.
-func (r *List) OutcomesTried() map[processlog.ID]int {
+// OutcomeRefusals returns for each entry how many times its outcome was refused.
+func (r *List) OutcomeRefusals() map[processlog.ID]int {
 	if r.Outcomes("") == 0 {
 		return nil
 	}
-	times := make(map[processlog.ID]int)
+	counts := make(map[processlog.ID]int)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for of, entries := range r.open {
-		if of.what != Outcome {
+	for key, entries := range r.entries {
+		if key.what != Outcome {
 			continue
 		}
 		for id, e := range entries {
-			times[id] = e.times
+			counts[id] = e.refusals
 		}
 	}
-	return times
+	return counts
 }
 
-// OutcomesWait reports whether a refused outcome still waits for the answer to its next try. before is an earlier
-// result of OutcomesTried. An outcome waits if its number of refusals is still the number in before.
-func (r *List) OutcomesWait(before map[processlog.ID]int) bool {
-	for id, times := range r.OutcomesTried() {
-		if asked, found := before[id]; found && asked == times {
+// OutcomesUnanswered reports whether a refused outcome still waits for the answer to its next try. before is an earlier
+// result of OutcomeRefusals. An outcome waits if its number of refusals is still the number in before.
+func (r *List) OutcomesUnanswered(before map[processlog.ID]int) bool {
+	for id, count := range r.OutcomeRefusals() {
+		if countBefore, found := before[id]; found && countBefore == count {
 			return true
 		}
 	}
@@ -294,9 +294,9 @@ func (r *List) Unstored() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make(map[processlog.ID]*refused)
-	for of, entries := range r.open {
-		if of.what == Outcome {
+	all := make(map[processlog.ID]*refusedEntry)
+	for key, entries := range r.entries {
+		if key.what == Outcome {
 			maps.Copy(all, entries)
 		}
 	}

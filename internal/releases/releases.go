@@ -22,8 +22,8 @@ import (
 // result is unknown. Its methods are safe for concurrent use.
 type List struct {
 	Config
-	Batcher groupcommit.Batcher[release] // tries again; the engine waits for it when it closes
-	some    atomic.Bool                  // whether any release is pending; lets a claim skip the mutex
+	Batcher    groupcommit.Batcher[release] // tries again; the engine waits for it when it closes
+	anyPending atomic.Bool                  // whether any release is pending; lets a claim skip the mutex
 
 	mu      sync.Mutex // guards the field below
 	pending map[processlog.ID]int
@@ -31,28 +31,28 @@ type List struct {
 
 // Config is what releases need of the engine. All fields are required.
 type Config struct {
-	Release  func(ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error) // sends one statement
-	Saw      func(err error)                                                                  // takes the result of the releases
-	Offer    func(entries []processlog.QueueEntry)                                            // offers entries to all processes
-	Wait     func(d time.Duration) bool                                                       // returns false if the engine is closed before d has passed
-	Pause    func(failures int) time.Duration                                                 // before the next try
-	Refusals *refusals.List
-	Longest  time.Duration // a run of the batcher begins no try after this time
+	Release     func(ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error) // sends one statement
+	NoteResult  func(err error)                                                                  // takes the result of the releases
+	Offer       func(entries []processlog.QueueEntry)                                            // offers entries to all processes
+	Wait        func(d time.Duration) bool                                                       // returns false if the engine is closed before d has passed
+	Pause       func(failures int) time.Duration                                                 // before the next try
+	Refusals    *refusals.List
+	MaxDuration time.Duration // a run of the batcher begins no try after this time
 }
 
 // release is an entry that one claim or insert may have leased.
 type release struct {
-	entry   processlog.QueueEntry
-	offered bool // offer the entry to all processes once it is released
-	token   processlog.Token
-	failed  int       // number of failed tries
-	rests   time.Time // no try before this time, because the database refused the release
+	entry       processlog.QueueEntry
+	offerAfter  bool // offer the entry to all processes once it is released
+	token       processlog.Token
+	failures    int       // number of failed tries
+	pausedUntil time.Time // no try before this time, because the database refused the release
 }
 
 func releasesOf(token processlog.Token, offered bool, entries []processlog.QueueEntry) []release {
 	list := make([]release, len(entries))
 	for i, e := range entries {
-		list[i] = release{entry: e, token: token, offered: offered}
+		list[i] = release{entry: e, token: token, offerAfter: offered}
 	}
 	return list
 }
@@ -64,42 +64,42 @@ func New(cfg Config) *List {
 	return d
 }
 
-// Without removes entries with a pending release from want. A new claim would give them another token, and the lost
+// WithoutPending removes entries with a pending release from want. A new claim would give them another token, and the lost
 // lease could no longer be released. The result pending holds the removed entries, due after the duration in.
-func (d *List) Without(want []processlog.Wanted, in time.Duration) (rest []processlog.Wanted, pending []processlog.Scheduled) {
-	if !d.some.Load() {
-		return want, nil
+func (d *List) WithoutPending(wanted []processlog.Wanted, in time.Duration) (others []processlog.Wanted, pending []processlog.Scheduled) {
+	if !d.anyPending.Load() {
+		return wanted, nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	rest = slices.DeleteFunc(slices.Clone(want), func(w processlog.Wanted) bool {
-		out := d.pending[w.ID] > 0
-		if out {
+	others = slices.DeleteFunc(slices.Clone(wanted), func(w processlog.Wanted) bool {
+		isPending := d.pending[w.ID] > 0
+		if isPending {
 			pending = append(pending, processlog.Scheduled{ID: w.ID, In: in})
 		}
-		return out
+		return isPending
 	})
-	return rest, pending
+	return others, pending
 }
 
 // Release gives leases back, and then offers the entries to all processes. The first try runs in the caller's goroutine. If
 // the database cannot release a lease now, its entry is offered after a later try succeeds.
 func (d *List) Release(token processlog.Token, entries ...processlog.QueueEntry) {
-	d.first(releasesOf(token, true, entries))
+	d.releaseNow(releasesOf(token, true, entries))
 }
 
 // ReleaseUnknown gives back the leases that a failed claim may have taken. It offers no entry.
-func (d *List) ReleaseUnknown(token processlog.Token, want []processlog.Wanted) {
-	entries := make([]processlog.QueueEntry, len(want))
-	for i, w := range want {
+func (d *List) ReleaseUnknown(token processlog.Token, wanted []processlog.Wanted) {
+	entries := make([]processlog.QueueEntry, len(wanted))
+	for i, w := range wanted {
 		entries[i].ID = w.ID
 	}
-	d.first(releasesOf(token, false, entries))
+	d.releaseNow(releasesOf(token, false, entries))
 }
 
-// Later does the same as Release, but leaves the first try to the batcher. Callers use it when the database has just failed to
+// ReleaseLater does the same as Release, but leaves the first try to the batcher. Callers use it when the database has just failed to
 // answer.
-func (d *List) Later(token processlog.Token, entries ...processlog.QueueEntry) {
+func (d *List) ReleaseLater(token processlog.Token, entries ...processlog.QueueEntry) {
 	d.addPending(releasesOf(token, true, entries))
 }
 
@@ -111,7 +111,7 @@ func (d *List) addPending(list []release) {
 	for _, r := range list {
 		d.pending[r.entry.ID]++
 	}
-	d.some.Store(len(d.pending) > 0)
+	d.anyPending.Store(len(d.pending) > 0)
 	d.mu.Unlock()
 	d.Batcher.Add(list...)
 }
@@ -119,7 +119,7 @@ func (d *List) addPending(list []release) {
 // donePending forgets releases that the batcher has done.
 func (d *List) donePending(list []release) {
 	for _, r := range list {
-		d.Refusals.Taken(refusals.Release, "", r.entry.ID)
+		d.Refusals.Accepted(refusals.Release, "", r.entry.ID)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,25 +128,25 @@ func (d *List) donePending(list []release) {
 			delete(d.pending, r.entry.ID)
 		}
 	}
-	d.some.Store(len(d.pending) > 0)
+	d.anyPending.Store(len(d.pending) > 0)
 }
 
-// first tries to give leases back in the caller's goroutine. It leaves the leases that it could not give back to the batcher.
-func (d *List) first(list []release) {
+// releaseNow tries to give leases back in the caller's goroutine. It leaves the leases that it could not give back to the batcher.
+func (d *List) releaseNow(list []release) {
 	if len(list) == 0 {
 		return
 	}
-	done, left, err := d.try(list)
-	d.Saw(err)
+	done, left, err := d.releaseOnce(list)
+	d.NoteResult(err)
 	d.offer(done)
 	d.addPending(left)
 }
 
-// try sends one statement for releases of one token. It returns the releases that are done, and those that are left. err
+// releaseOnce sends one statement for releases of one token. It returns the releases that are done, and those that are left. err
 // is nil if only refused releases are left, because those are reported by their ids.
 //
 // A row that another process has claimed since has another token and keeps its lease. Its release is done.
-func (d *List) try(list []release) (done, left []release, err error) {
+func (d *List) releaseOnce(list []release) (done, left []release, err error) {
 	ids := make([]processlog.ID, len(list))
 	for i, r := range list {
 		ids[i] = r.entry.ID
@@ -159,8 +159,8 @@ func (d *List) try(list []release) (done, left []release, err error) {
 			done = append(done, r)
 			continue
 		}
-		if r.failed++; refused {
-			r.rests = time.Now().Add(refusals.Pause(r.failed))
+		if r.failures++; refused {
+			r.pausedUntil = time.Now().Add(refusals.Pause(r.failures))
 		}
 		left = append(left, r)
 	}
@@ -172,7 +172,7 @@ func (d *List) try(list []release) (done, left []release, err error) {
 
 // offer offers the released entries to all processes. All releases of one list are offered, or none.
 func (d *List) offer(list []release) {
-	if len(list) == 0 || !list[0].offered {
+	if len(list) == 0 || !list[0].offerAfter {
 		return
 	}
 	failpoint.Reach(failpoint.ClaimReleased)
@@ -186,35 +186,35 @@ func (d *List) offer(list []release) {
 // releaseAll tries each pending release once, except those that rest. Releases that fail go to the end of the list. One
 // row may stay locked or refused for any time, and the other releases do not wait for it.
 func (d *List) releaseAll(batch []release) {
-	var left, last []release // last holds the releases of a statement that the database has not answered
-	var why error
-	began := time.Now()
+	var left, unanswered []release // last holds the releases of a statement that the database has not answered
+	var lastErr error
+	startedAt := time.Now()
 	for _, list := range grouped.Each(batch, func(r release) processlog.Token { return r.token }) {
-		due := slices.DeleteFunc(slices.Clone(list), func(r release) bool { return began.Before(r.rests) })
+		due := slices.DeleteFunc(slices.Clone(list), func(r release) bool { return startedAt.Before(r.pausedUntil) })
 		// Stop waiting for locks in this run after Longest. After an error the database may answer nothing.
-		if len(due) == 0 || last != nil || time.Since(began) > d.Longest {
+		if len(due) == 0 || unanswered != nil || time.Since(startedAt) > d.MaxDuration {
 			left = append(left, list...)
 			continue
 		}
-		left = append(left, slices.DeleteFunc(list, func(r release) bool { return !began.Before(r.rests) })...)
-		done, again, err := d.try(due)
+		left = append(left, slices.DeleteFunc(list, func(r release) bool { return !startedAt.Before(r.pausedUntil) })...)
+		done, undone, err := d.releaseOnce(due)
 		d.donePending(done)
 		d.offer(done)
 		switch {
 		case err == nil:
-			left = append(left, again...)
+			left = append(left, undone...)
 			continue
 		case err == processlog.ErrBusy:
-			left = append(left, again...)
+			left = append(left, undone...)
 		default:
-			last = again // The database does not answer, perhaps only for this statement.
+			unanswered = undone // The database does not answer, perhaps only for this statement.
 		}
-		why = err
+		lastErr = err
 	}
-	d.Saw(why)
-	left = append(left, last...)
+	d.NoteResult(lastErr)
+	left = append(left, unanswered...)
 	// Wait returns false after Close. Nothing is added then, and the leases end by themselves and count as lost.
-	if len(left) > 0 && d.Wait(d.Pause(max(1, left[len(left)-1].failed))) {
+	if len(left) > 0 && d.Wait(d.Pause(max(1, left[len(left)-1].failures))) {
 		d.Batcher.Add(left...)
 	}
 }

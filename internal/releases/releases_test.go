@@ -29,12 +29,12 @@ func TestWhatIsGivenBackAtLastIsOfferedToWhoeverIsFree(t *testing.T) {
 				}
 				return processlog.Unreleased{}, nil
 			},
-			Saw:      func(error) {},
-			Offer:    func(entries []processlog.QueueEntry) { offered = append(offered, entries...) },
-			Wait:     func(pause time.Duration) bool { time.Sleep(pause); return true },
-			Pause:    func(int) time.Duration { return time.Second },
-			Refusals: refusals.New(problems.New(log, func(error) uint16 { return 0 }, open), log, open),
-			Longest:  time.Minute,
+			NoteResult:  func(error) {},
+			Offer:       func(entries []processlog.QueueEntry) { offered = append(offered, entries...) },
+			Wait:        func(pause time.Duration) bool { time.Sleep(pause); return true },
+			Pause:       func(int) time.Duration { return time.Second },
+			Refusals:    refusals.New(problems.New(log, func(error) uint16 { return 0 }, open), log, open),
+			MaxDuration: time.Minute,
 		})
 		entries := make([]processlog.QueueEntry, 500)
 		for i := range entries {

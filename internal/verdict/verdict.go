@@ -12,7 +12,7 @@ import (
 )
 
 // A verdict of the function Soon waits for at least soon, and for at most twice as long.
-const soon = 100 * time.Millisecond
+const minSoonDelay = 100 * time.Millisecond
 
 // Kind is what a handler asks for.
 type Kind int
@@ -29,10 +29,10 @@ const (
 
 // Verdict is a handler's error, with what the error asks for.
 type Verdict struct {
-	Kind  Kind
-	After time.Duration // time until the next attempt; ≤ 0: the type's schedule decides
-	Ours  bool          // whether the library made the verdict, because its database or this process has failed
-	Free  bool          // whether Free has made the verdict
+	Kind      Kind
+	After     time.Duration // time until the next attempt; ≤ 0: the type's schedule decides
+	ByLibrary bool          // whether the library made the verdict, because its database or this process has failed
+	NoMaxWait bool          // whether Free has made the verdict
 
 	Undecodable bool // whether Undecodable has made the verdict
 	NotCalled   bool // whether NotCalled has made the verdict
@@ -49,7 +49,7 @@ func (v *Verdict) Unwrap() error { return v.err }
 // NoReason replaces an empty error text. An empty LastError means that no attempt has failed.
 const NoReason = "compensator: no reason given"
 
-func orUnnamed(err error) error {
+func orNoReason(err error) error {
 	if err == nil {
 		return errors.New(NoReason)
 	}
@@ -57,36 +57,38 @@ func orUnnamed(err error) error {
 }
 
 // Permanent, RetryAfter, Snooze and Unavailable do the same as the functions of these names in the root package.
-func Permanent(err error) error { return &Verdict{Kind: KindPermanent, err: orUnnamed(err)} }
+func Permanent(err error) error { return &Verdict{Kind: KindPermanent, err: orNoReason(err)} }
 
 func RetryAfter(d time.Duration, err error) error {
-	return &Verdict{Kind: KindRetryAfter, After: d, err: orUnnamed(err)}
+	return &Verdict{Kind: KindRetryAfter, After: d, err: orNoReason(err)}
 }
 
 func Snooze(d time.Duration) error {
 	return &Verdict{Kind: KindSnooze, After: d, err: fmt.Errorf("compensator: snoozed for %v", d)}
 }
 
-func Unavailable(err error) error { return &Verdict{Kind: KindUnavailable, err: orUnnamed(err)} }
+func Unavailable(err error) error { return &Verdict{Kind: KindUnavailable, err: orNoReason(err)} }
 
-// Ours returns an Unavailable that the library makes, and not a handler.
-func Ours(err error) error { return &Verdict{Kind: KindUnavailable, Ours: true, err: orUnnamed(err)} }
+// LibraryUnavailable returns an Unavailable that the library makes, and not a handler.
+func LibraryUnavailable(err error) error {
+	return &Verdict{Kind: KindUnavailable, ByLibrary: true, err: orNoReason(err)}
+}
 
-// NotCalled returns an Ours for an attempt that ended before its handler was called.
+// NotCalled does the same as LibraryUnavailable for an attempt that ended before its handler was called.
 func NotCalled(err error) error {
-	return &Verdict{Kind: KindUnavailable, Ours: true, NotCalled: true, err: orUnnamed(err)}
+	return &Verdict{Kind: KindUnavailable, ByLibrary: true, NotCalled: true, err: orNoReason(err)}
 }
 
-// Soon returns a verdict of the library for an entry that has no fault. The entry is soon due again, here or in another
+// RetrySoon returns a verdict of the library for an entry that has no fault. The entry is soon due again, here or in another
 // process.
-func Soon(err error) error {
-	return &Verdict{Kind: KindSnooze, After: soon + jitter.N(soon), Ours: true, err: err}
+func RetrySoon(err error) error {
+	return &Verdict{Kind: KindSnooze, After: minSoonDelay + jitter.N(minSoonDelay), ByLibrary: true, err: err}
 }
 
-// Free returns a verdict with which the library, and not the handler, asks to wait. MaxWait does not limit such a wait.
-func Free(err error) error {
+// LibraryWait returns a verdict with which the library, and not the handler, asks to wait. MaxWait does not limit such a wait.
+func LibraryWait(err error) error {
 	v := *Of(err)
-	v.Free, v.err = true, err
+	v.NoMaxWait, v.err = true, err
 	return &v
 }
 
@@ -94,11 +96,11 @@ func Free(err error) error {
 // version of the code. So the error costs no attempt until MaxWait is over. A breaker does not count it, because no
 // call was made.
 func Undecodable(err error) error {
-	return &Verdict{Kind: KindUnavailable, Undecodable: true, err: orUnnamed(err)}
+	return &Verdict{Kind: KindUnavailable, Undecodable: true, err: orNoReason(err)}
 }
 
-// Observed does the same as VerdictOf in the root package.
-func Observed(err error) observe.Verdict {
+// ForObserver does the same as VerdictOf in the root package.
+func ForObserver(err error) observe.Verdict {
 	if err == nil {
 		return observe.Success
 	}
@@ -106,7 +108,7 @@ func Observed(err error) observe.Verdict {
 	case KindPermanent:
 		return observe.Permanent
 	case KindSnooze:
-		if v.Ours {
+		if v.ByLibrary {
 			return observe.Unavailable
 		}
 		return observe.Snooze
@@ -120,17 +122,17 @@ func Observed(err error) observe.Verdict {
 // the time of RetryAfter. err may be an error of user code that was not copied.
 func Of(err error) *Verdict {
 	if err == nil {
-		return &plain // each success passes here
+		return &noVerdict // each success passes here
 	}
 	v := verdictIn(err)
 	if v == nil {
-		return &plain
+		return &noVerdict
 	}
 	if v.Kind != KindRetryAfter {
 		return v
 	}
-	if within := verdictIn(v.err); within != nil && within.Kind == KindUnavailable {
-		return &Verdict{Kind: KindUnavailable, After: v.After, Ours: within.Ours, Undecodable: within.Undecodable, err: v.err}
+	if inner := verdictIn(v.err); inner != nil && inner.Kind == KindUnavailable {
+		return &Verdict{Kind: KindUnavailable, After: v.After, ByLibrary: inner.ByLibrary, Undecodable: inner.Undecodable, err: v.err}
 	}
 	return v
 }
@@ -147,16 +149,16 @@ func verdictIn(err error) *Verdict {
 	return v
 }
 
-// plain is the verdict of an error that asks for nothing.
-var plain Verdict
+// noVerdict is the verdict of an error that asks for nothing.
+var noVerdict Verdict
 
-// ServersOwn marks an error that comes from a condition of the database. whole says whether it is a condition of the
+// ServerCaused marks an error that comes from a condition of the database. whole says whether it is a condition of the
 // whole server.
 //
 // A condition of the whole server never spends an attempt. Any other condition spends none either, until it has come as
 // often in a row as the entry has attempts. The next one counts: if the entry's own handler always causes the
 // condition, the entry must reach a person.
-func ServersOwn(err error, whole bool) error {
+func ServerCaused(err error, whole bool) error {
 	if verdictIn(err) != nil {
 		return err // the handler has said what it asks for
 	}
@@ -177,8 +179,8 @@ type Judgement struct {
 func JudgementOf(err error) Judgement {
 	v := Of(err)
 	return Judgement{
-		Verdict:  Observed(err),
-		Library:  v.Ours || v.Kind == KindServerFault || v.Kind == KindServerDown,
-		Uncalled: v.Free || v.Undecodable,
+		Verdict:  ForObserver(err),
+		Library:  v.ByLibrary || v.Kind == KindServerFault || v.Kind == KindServerDown,
+		Uncalled: v.NoMaxWait || v.Undecodable,
 	}
 }

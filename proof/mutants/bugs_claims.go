@@ -49,11 +49,11 @@ func claiming() []mutant {
 			name: "queue-before-database", breaks: "G10",
 			what: "The queue forgets an entry before the database has stored its outcome.",
 			edits: []edit{
-				{"Engine.settleUnder",
+				{"Engine.settleWithToken",
 					`$batch, $results, $asked := $writeOutcomes($token, $batch, $failed)`,
 					`for _, o := range $batch {
-	if o.a.token != 0 {
-		e.source.Settle(o.a.Type.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.a.token, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)})
+	if o.attempt.queueToken != 0 {
+		e.source.Settle(o.attempt.Type.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.attempt.queueToken, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)})
 	}
 }
 $batch, $results, $asked := $writeOutcomes($token, $batch, $failed)`},
@@ -117,7 +117,7 @@ if !$await($grace, &$batcher, &$prompt, &$slow) {`,
 					`$grace := time.NewTimer(max($stopTimeout/3, $stopGrace))
 if false {`},
 				{"Engine.Drain",
-					`_ = $await($grace, $drainLast...)`,
+					`_ = $await($grace, $batchersAtDrainEnd...)`,
 					`_ = $grace`},
 			},
 			sees: tests("TestRunReturnsOnlyOnceOutcomesAreStored").and(simulation, "1000"),
@@ -127,7 +127,7 @@ if false {`},
 			what: "A handler starts after Run's context has ended.",
 			edits: []edit{
 				{"Engine.startCalls", `$run, _ := $contexts()`, `_, $run := $contexts()`},
-				{"Engine.HeldUp", `case $stopping():`, `case false:`},
+				{"Engine.TooLate", `case $stopping():`, `case false:`},
 			},
 			sees: tests("TestNoHandlerStartsOnceRunsContextHasEnded", "TestNoTransactionalHandlerStartsOnceRunsContextHasEnded").and(simulation, "300"),
 		},
@@ -136,8 +136,8 @@ if false {`},
 			what: "A handler that stops when Run stops loses an attempt.",
 			edits: []edit{
 				{"engine.interrupted",
-					`return $toldToStop($cause) && ($toldToStop($err) || errors.Is($err, context.Canceled))`,
-					`return $toldToStop($cause) && !errors.Is($cause, processlog.ErrStopping) && ($toldToStop($err) || errors.Is($err, context.Canceled))`},
+					`return $isStopCause($cause) && ($isStopCause($err) || errors.Is($err, context.Canceled))`,
+					`return $isStopCause($cause) && !errors.Is($cause, processlog.ErrStopping) && ($isStopCause($err) || errors.Is($err, context.Canceled))`},
 			},
 			sees: tests("TestHandlersThatObeyTheStopSpendNothing"),
 		},
@@ -186,7 +186,7 @@ if false {`},
 			name: "debts-forgotten", breaks: "G16",
 			what: "A lease that could not be given back is forgotten, and counts as a crash when it ends.",
 			edits: []edit{
-				{"releases.List.first", `d.addPending(left)`, `_ = left`},
+				{"releases.List.releaseNow", `d.addPending(left)`, `_ = left`},
 			},
 			sees: tests("TestClaimsOfUnknownEndCostNoDelivery"),
 		},
@@ -208,7 +208,7 @@ if false {`},
 			name: "stuck-claimed-here", breaks: "G16",
 			what: "A process runs an entry again although one of its handlers is stuck on it.",
 			edits: []edit{
-				{"picker.mayHave", `case $stuck, $deliveryCount == $crashBudget:`, `case $deliveryCount == $crashBudget:`},
+				{"picker.mayClaim", `case $stuck, $deliveryCount == $crashBudget:`, `case $deliveryCount == $crashBudget:`},
 				{"holdings.admit",
 					`if $err() != nil || $held[$holding()] != nil || $after($leaseEnd) {`,
 					`if $err() != nil || $held[$holding()] != nil && !$held[$holding()].stuck || $after($leaseEnd) {`},
@@ -257,8 +257,8 @@ case $oneWriter && $usesTx && $lease > $enough:`},
 			what: "A claim takes an entry of another type when the queue names it under this one.",
 			edits: []edit{
 				{"picker.accept",
-					`if $businessType != $name || $Paused() || $state == processlog.Compensating && !$compensates() || !$mayHave($row) {`,
-					`if $Paused() || $state == processlog.Compensating && !$compensates() || !$mayHave($row) {`},
+					`if $businessType != $name || $Paused() || $state == processlog.Compensating && !$compensates() || !$mayClaim($row) {`,
+					`if $Paused() || $state == processlog.Compensating && !$compensates() || !$mayClaim($row) {`},
 			},
 			sees: selection{}.and(simulation, "2000"),
 		},

@@ -29,7 +29,7 @@ func surviving() []mutant {
 			name: "credits-leak", breaks: "G14",
 			what: "A transaction that rolls back does not give its reserved slots back.",
 			edits: []edit{
-				{"claimSchedule.cancel", `$reservation.$use(0)`, ``},
+				{"claimSchedule.cancelReservation", `$reservation.$use(0)`, ``},
 			},
 			sees: tests("TestAbandonedTransactionsKeepNoSlots"),
 		},
@@ -57,7 +57,7 @@ func surviving() []mutant {
 			name: "loss-noticed-but-claims-go-on", breaks: "G19",
 			what: "A process that a loss shall stop goes on claiming.",
 			edits: []edit{
-				{"Engine.claimOnly",
+				{"Engine.claimRows",
 					`if $err := $held(); $err != nil {
 	return $claimed{}, $err
 }`,
@@ -83,7 +83,7 @@ func surviving() []mutant {
 					`if $stops {
 	$Claimed, $Hold = $verify, $Lost
 }`,
-					`w.Claimed, w.Hold = d.verifyClaimed, d.Lost`},
+					`w.Claimed, w.HoldReason = d.verifyClaimed, d.Lost`},
 			},
 			sees: tests("TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported"),
 		},
@@ -91,7 +91,7 @@ func surviving() []mutant {
 			name: "claims-trusted", breaks: "G19",
 			what: "Claimed entries start without the check that the database still has what this process saw.",
 			edits: []edit{
-				{"Engine.claimOnly",
+				{"Engine.claimRows",
 					`if $err == nil {
 	$err = $sawClaimed($mine, $asked)`,
 					`if $err == nil {

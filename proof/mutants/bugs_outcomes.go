@@ -142,7 +142,7 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			edits: []edit{
 				{"Transactions.resultOfCommit",
 					`case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`,
-					`return engine.Result{Settled: true}
+					`return engine.Result{Stored: true}
 case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`},
 			},
 			sees:    tests("TestLostCommitOfAHandlerIsRepeatedWithinItsLease"),
@@ -162,7 +162,7 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			name: "exhausted-early", breaks: "G7",
 			what: "An entry is exhausted one failure too early.",
 			edits: []edit{
-				{"Type.failed", `case $processCount >= $maxAttempts($row):`, `case $processCount+1 >= $maxAttempts($row):`},
+				{"Type.countHandlerFailure", `case $processCount >= $maxAttempts($row):`, `case $processCount+1 >= $maxAttempts($row):`},
 			},
 			sees:    tests("TestSuccessIsNeverCompensated", "TestEntrysOwnMaxAttemptsIsItsBudget").and(simulation, "300"),
 			inModel: "m:exhaust-early",
@@ -192,7 +192,7 @@ $after = $backoff($v, max(1, $attempt()-1))`},
 			name: "wait-counts-at-once", breaks: "G7",
 			what: "For a type with MaxWait every wait counts as a failure from the first one on.",
 			edits: []edit{
-				{"Type.HadItsTime",
+				{"Type.PastMaxWait",
 					`func ($t *$type) $hadItsTime($row *processlog.Row) bool { return $maxWait > 0 && $age() >= $maxWait }`,
 					`func ($t *$type) $hadItsTime($row *processlog.Row) bool { return $maxWait > 0 }`},
 			},
@@ -227,7 +227,7 @@ case $verdicts == nil:`},
 			name: "success-not-absorbed", breaks: "G8",
 			what: "A success that arrives after its lease has ended is dropped.",
 			edits: []edit{
-				{"engine.succeeded",
+				{"engine.successOutcome",
 					`$to, $endedBy, $absorb = processlog.Succeeded, processlog.EndedByHandler, true`,
 					`$to, $endedBy, $absorb = processlog.Succeeded, processlog.EndedByHandler, row.State == processlog.Compensating`},
 			},
@@ -263,7 +263,7 @@ if false {`},
 			name: "holder-claims-again", breaks: "G8",
 			what: "A process claims again an entry that it still runs or whose outcome it still holds.",
 			edits: []edit{
-				{"picker.mayHave",
+				{"picker.mayClaim",
 					`case $held != nil && !$stuck, $stuck && min(-$leaseLeft, -$dueIn) < $lease:`,
 					`case $held != nil && $stuck && min(-$leaseLeft, -$dueIn) < $lease:`},
 				{"holdings.admit",
@@ -277,7 +277,7 @@ if false {`},
 			name: "outcome-waits-while-leases-end", breaks: "G8",
 			what: "An entry is dead-lettered when its third lease ends, although a living process may hold its success.",
 			edits: []edit{
-				{"picker.mayHave", `case $deliveryCount > $crashBudget:`, `case $deliveryCount >= $crashBudget:`},
+				{"picker.mayClaim", `case $deliveryCount > $crashBudget:`, `case $deliveryCount >= $crashBudget:`},
 				{"Engine.attemptsOf", `if $lost > $crashBudget {`, `if $lost >= $crashBudget {`},
 			},
 			sees: tests("TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess").and(simulation, "300"),
@@ -286,7 +286,7 @@ if false {`},
 			name: "stop-leaves-the-refused", breaks: "G15",
 			what: "Run returns while an outcome that a trigger refused rests, although the database would take it now.",
 			edits: []edit{
-				{"Engine.offerRefused", `for $refusals.OutcomesWait($before) {`, `for false && $refusals.OutcomesWait($before) {`},
+				{"Engine.retryRefusedAtStop", `for $refusals.OutcomesUnanswered($before) {`, `for false && $refusals.OutcomesUnanswered($before) {`},
 			},
 			sees: tests("TestRunStoresOutcomesThatTheDatabaseTakesAgain"),
 		},
@@ -323,7 +323,7 @@ $lastWait = waitErr.took`,
 			edits: []edit{
 				{"Engine.Finish",
 					`switch {`,
-					`if s.outcome.To == processlog.Compensating && a.Row.State != processlog.Compensating && a.Type.Undo != nil {
+					`if done.outcome.To == processlog.Compensating && a.Row.State != processlog.Compensating && a.Type.Undo != nil {
 	_ = a.Type.Undo(e.Work, &a.Row)
 }
 switch {`},
@@ -368,7 +368,7 @@ case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:
 			name: "crash-compensated", breaks: "G12",
 			what: "An entry that killed its process is compensated although its type did not ask for that.",
 			edits: []edit{
-				{"Type.crashed",
+				{"Type.crashOutcome",
 					`if $compensateCrashed && $compensates() && $state != processlog.Compensating {`,
 					`if $compensates() && $state != processlog.Compensating {`},
 			},

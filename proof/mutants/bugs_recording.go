@@ -21,7 +21,7 @@ func recording() []mutant {
 					`*Base
 highest processlog.ID`},
 				{"Engine.ReadWindow",
-					`$sawRound($ctx, $err)
+					`$reportRead($ctx, $err)
 return $found, $err`,
 					`mark := e.highest
 for _, f := range $found {

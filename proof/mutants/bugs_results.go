@@ -24,7 +24,7 @@ func resulting() []mutant {
 			name: "outcome-without-its-result", breaks: "G38",
 			what: "The outcome of a success has no result, so callers learn that there is none.",
 			edits: []edit{
-				{"engine.succeeded", `o.To, o.EndedBy, o.Absorb, o.Result = processlog.Succeeded, processlog.EndedByHandler, true, row.Result`,
+				{"engine.successOutcome", `o.To, o.EndedBy, o.Absorb, o.Result = processlog.Succeeded, processlog.EndedByHandler, true, row.Result`,
 					`o.To, o.EndedBy, o.Absorb = processlog.Succeeded, processlog.EndedByHandler, true`},
 			},
 			sees: tests("TestResultIsStoredWithItsSuccess").and(simulation, "300"),
@@ -115,8 +115,8 @@ err := handler(a.Context(), func() (Transaction, error) { return t.tx, nil }, &a
 			name: "then-commits-without-success", breaks: "G40",
 			what: "The writes of then stay although the entry had moved on.",
 			edits: []edit{
-				{"attemptTx.storeSuccess", `return engine.Result{Err: $err, Moved: $err == errEntryChanged}`, `_ = t.tx.Commit()
-return engine.Result{Err: err, Moved: err == errEntryChanged}`},
+				{"attemptTx.storeSuccess", `return engine.Result{Err: $err, MovedOn: $err == errEntryChanged}`, `_ = t.tx.Commit()
+return engine.Result{Err: err, MovedOn: err == errEntryChanged}`},
 			},
 			sees: tests("TestCallThatLostItsEntryHasNoEffect").and(simulation, "300"),
 		},

@@ -14,7 +14,7 @@ import (
 // Attach makes the engine store a failed attempt in the transaction of each outcome that is not a success. instance
 // names this process. scrub removes confidential data from an error's text.
 func Attach(e *engine.Engine, instance string, scrub func(text string) string) {
-	e.Settle(func(s *engine.Settlement) {
+	e.AttachSettlement(func(s *engine.Settlement) {
 		s.Failed = func(a *engine.Attempt, result engine.Result, o processlog.Outcome) *processlog.FailedAttempt {
 			v := verdictOf(&a.Row, result, &o)
 			if v == "" {
@@ -27,7 +27,7 @@ func Attach(e *engine.Engine, instance string, scrub func(text string) string) {
 			return &processlog.FailedAttempt{
 				Epoch: a.Row.Epoch, Number: a.Row.Attempt(), Compensating: a.Row.State == processlog.Compensating, Verdict: v, TimedOut: o.TimedOut,
 				LostLeases: engine.LostLeases(&a.Row), Instance: instance, DueAt: a.Row.NextAt, StartedAt: a.Row.NextAt.Add(-a.Row.DueIn),
-				Trace: traceOf(a), Took: a.Took().Truncate(time.Millisecond), Error: processlog.FitError(scrub(errText)),
+				Trace: traceOf(a), Took: a.Elapsed().Truncate(time.Millisecond), Error: processlog.FitError(scrub(errText)),
 			}
 		}
 	})

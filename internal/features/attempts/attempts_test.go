@@ -29,7 +29,7 @@ func TestVerdictOfAFailedAttempt(t *testing.T) {
 		"compensation fails":       {row: processlog.Row{State: processlog.Compensating}, result: engine.Result{Err: failure}, o: processlog.Outcome{CompensateCount: 1, To: processlog.Compensating}, want: processlog.AttemptFailed},
 		"compensation exhausted":   {row: processlog.Row{State: processlog.Compensating}, result: engine.Result{Err: failure}, o: processlog.Outcome{CompensateCount: 1, To: processlog.Dead}, want: processlog.AttemptExhausted},
 		"unavailable":              {result: engine.Result{Err: verdict.Unavailable(failure)}, o: processlog.Outcome{To: processlog.Pending}, want: processlog.AttemptWaits},
-		"server down":              {result: engine.Result{Err: verdict.ServersOwn(failure, true)}, o: processlog.Outcome{To: processlog.Pending}, want: processlog.AttemptWaits},
+		"server down":              {result: engine.Result{Err: verdict.ServerCaused(failure, true)}, o: processlog.Outcome{To: processlog.Pending}, want: processlog.AttemptWaits},
 		"snooze":                   {result: engine.Result{Err: verdict.Snooze(0)}, o: processlog.Outcome{To: processlog.Pending}, want: ""},
 		"snooze after its timeout": {result: engine.Result{Err: verdict.Snooze(0)}, o: processlog.Outcome{To: processlog.Pending, TimedOut: true}, want: processlog.AttemptWaits},
 		"snooze after MaxWait":     {result: engine.Result{Err: verdict.Snooze(0)}, o: processlog.Outcome{ProcessCount: 1, To: processlog.Retrying}, want: processlog.AttemptFailed},

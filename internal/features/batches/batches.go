@@ -39,7 +39,7 @@ type Batches struct {
 // New makes the batches of an engine.
 func New(e *engine.Engine) *Batches {
 	b := &Batches{e: e, timedOut: make(map[*engine.Attempt]struct{})}
-	e.Settle(func(s *engine.Settlement) {
+	e.AttachSettlement(func(s *engine.Settlement) {
 		s.Prepare = func(a *engine.Attempt, o *processlog.Outcome) {
 			if a.Type.Grouped() && b.takeTimedOut(a) {
 				markTimedOut(a, o)
@@ -59,7 +59,7 @@ func (b *Batches) Attach(t *engine.Type, s Settings) {
 	t.Run = func(ctx context.Context, row *processlog.Row) error {
 		return singleVerdict(s.call(ctx, []*processlog.Row{row}))
 	}
-	t.Group(&batchCalls{settings: s, lingerState: lingerState{wait: s.Wait, batchSize: s.Size}, b: b, e: b.e, t: t})
+	t.AttachGrouping(&batchCalls{settings: s, lingerState: lingerState{wait: s.Wait, batchSize: s.Size}, b: b, e: b.e, t: t})
 }
 
 // batchCalls makes the handler calls of one type. It implements engine.Grouping.
@@ -77,19 +77,19 @@ func (c *batchCalls) Seats() int { return max(1, c.batchSize) }
 
 // Company returns which entries may share a call with an entry that has lost the given number of leases. A compensation
 // always runs alone. Suspects do not share a call with entries that have lost no lease.
-func (c *batchCalls) Company(state processlog.State, lost int) engine.Company {
+func (c *batchCalls) SharingClass(state processlog.State, lost int) engine.SharingClass {
 	switch {
 	case state == processlog.Compensating, lost >= aloneAfter:
-		return engine.Alone
+		return engine.NotShared
 	case lost >= engine.SuspectAfter:
-		return engine.WithSuspects
+		return engine.SharedWithSuspects
 	}
-	return engine.WithOthers
+	return engine.SharedWithOthers
 }
 
 // Start begins one call for several attempts.
 func (c *batchCalls) Start(batch []*engine.Attempt) {
-	c.t.Joined(batch)
+	c.t.SharedCallBegins(batch)
 	go c.runBatch(batch)
 }
 
@@ -105,7 +105,7 @@ func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 	// function handles all entries in these cases too.
 	defer func() {
 		timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout)
-		c.t.CallEnded(batch, verdicts, complete, context.Cause(ctx))
+		c.t.SharedCallEnded(batch, verdicts, complete, context.Cause(ctx))
 		cancel()
 		if complete {
 			engine.ShareSlot(batch, 1) // The first settled entry frees the slot of the call.
@@ -129,7 +129,7 @@ func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 	rows := make([]*processlog.Row, len(batch))
 	for i, a := range batch {
 		rows[i] = &a.Row
-		engine.Tell(c.e.Base, c.e.Observer.AttemptStarted, a.Event(nil))
+		engine.NotifyObserver(c.e.Base, c.e.Observer.AttemptStarted, a.Event(nil))
 	}
 	failpoint.Reach(failpoint.BatchStarted)
 	if called = !c.e.Stopping(); called {
@@ -176,16 +176,16 @@ func (c *batchCalls) rerunAlone(a *engine.Attempt, timedOut bool) {
 	if timedOut {
 		c.b.noteTimeout(a)
 	}
-	if cause := c.e.Over(a); cause != nil {
+	if cause := c.e.SecondCallError(a); cause != nil {
 		c.e.Finish(a, engine.Result{Err: cause, Cause: cause})
 		return
 	}
-	if !c.t.Readmit(a) {
-		c.e.Finish(a, engine.Result{Err: verdict.Soon(errNotAdmitted)}) // A handler was called under this lease, so settle the entry instead of giving it back (G4, one history).
+	if !c.t.AdmitAlone(a) {
+		c.e.Finish(a, engine.Result{Err: verdict.RetrySoon(errNotAdmitted)}) // A handler was called under this lease, so settle the entry instead of giving it back (G4, one history).
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
-	engine.Tell(c.e.Base, c.e.Observer.AttemptEnded, a.Event(errNoVerdict))
+	engine.NotifyObserver(c.e.Base, c.e.Observer.AttemptEnded, a.Event(errNoVerdict))
 	c.e.RunAlone(a)
 }
 

@@ -31,12 +31,12 @@ func TestEntryThatFailsAloneAfterALateBatchSaysSo(t *testing.T) {
 func TestEntryRunsAloneBeforeItsLastLease(t *testing.T) {
 	c := &batchCalls{lingerState: lingerState{batchSize: 8}}
 	shared := 0 // calls that an entry shares although each of them crashes
-	for c.Company(processlog.Pending, shared) != engine.Alone {
+	for c.SharingClass(processlog.Pending, shared) != engine.NotShared {
 		shared++
 	}
-	require.LessOrEqual(t, shared, engine.MostSharedLosses)
-	require.Equal(t, engine.Alone, c.Company(processlog.Retrying, engine.MostSharedLosses))
-	require.Equal(t, engine.Alone, c.Company(processlog.Compensating, 0))
+	require.LessOrEqual(t, shared, engine.MaxSharedLosses)
+	require.Equal(t, engine.NotShared, c.SharingClass(processlog.Retrying, engine.MaxSharedLosses))
+	require.Equal(t, engine.NotShared, c.SharingClass(processlog.Compensating, 0))
 }
 
 func TestBatchOfOneEntryTakesOneVerdict(t *testing.T) {

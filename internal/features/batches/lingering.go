@@ -29,11 +29,11 @@ type lingerState struct {
 }
 
 // Wait returns how long an entry lingers at most.
-func (l *lingerState) Wait() time.Duration { return l.wait }
+func (l *lingerState) Linger() time.Duration { return l.wait }
 
 // Due counts a due entry. If enough due entries have arrived for a full batch, Due returns true and lets the
 // next look begin at once.
-func (l *lingerState) Due() bool {
+func (l *lingerState) EntryDue() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dueReports++; l.dueReports < l.batchSize {
@@ -44,7 +44,7 @@ func (l *lingerState) Due() bool {
 }
 
 // More lets the next look begin at once, because the last claim may have left due entries behind.
-func (l *lingerState) More() {
+func (l *lingerState) ClaimFull() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nextLook = time.Time{}
@@ -86,7 +86,7 @@ func (c *batchCalls) Look(now time.Time) (look func() time.Duration, nextLook ti
 // full batch at each look.
 func (c *batchCalls) remainingWait() time.Duration {
 	dueCount, wait := 0, processlog.Never
-	heldIDs := c.e.HeldFree(c.t)
+	heldIDs := c.e.HeldWithEndedLease(c.t)
 	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying} { // compensations run alone
 		page, err := c.scanDue(state, c.batchSize+len(heldIDs))
 		if err != nil {

@@ -77,19 +77,19 @@ func Attach(e *engine.Engine, t *engine.Type, s Settings) *Breaker {
 		Settings: s, businessType: t.Name, calls: make(map[*engine.Attempt]*call),
 		// Wake the scanner, which sleeps until the next entry is due and does not know about the new pause.
 		notifyOpened: func(open observe.OpenBreaker) {
-			e.Problems.Complain("the breaker of "+open.BusinessType+" has opened: its entries wait here", open.Err, "probe_at", open.ProbeAt)
-			engine.Tell(e.Base, e.Observer.BreakerOpened, open)
+			e.Problems.LogLimited("the breaker of "+open.BusinessType+" has opened: its entries wait here", open.Err, "probe_at", open.ProbeAt)
+			engine.NotifyObserver(e.Base, e.Observer.BreakerOpened, open)
 			e.Wake()
 		},
 		notifyClosed: func(open observe.OpenBreaker) {
 			e.Log.Info("compensator: a breaker has closed: its entries run again", "type", open.BusinessType, "after", time.Since(open.Since).Round(time.Millisecond))
-			engine.Tell(e.Base, e.Observer.BreakerClosed, open)
+			engine.NotifyObserver(e.Base, e.Observer.BreakerClosed, open)
 			e.Wake()
 		},
 	}
-	t.Admit(func(a *engine.Admission) {
-		a.Room, a.RoomAt, a.Admit, a.Joined, a.Readmit = b.room, b.probeAt, b.admit, b.shareCall, b.readmit
-		a.CallEnded, a.Ended, a.Stuck, a.RunBegins = b.callEnded, b.attemptEnded, b.handlerStuck, b.reset
+	t.AttachAdmission(func(a *engine.Admission) {
+		a.CallsAllowed, a.MoreCallsAt, a.Admit, a.SharedCallBegins, a.AdmitAlone = b.room, b.probeAt, b.admit, b.shareCall, b.readmit
+		a.SharedCallEnded, a.AttemptEnded, a.Stuck, a.RunBegins = b.callEnded, b.attemptEnded, b.handlerStuck, b.reset
 	})
 	return b
 }
@@ -285,7 +285,7 @@ func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 // discountOverdue returns reportUp instead of reportDown if an attempt's entry is older than its MaxWait. From then on, an
 // outage of the dependency counts as a failure of the entry, and an open breaker would delay the entry's end.
 func (r report) discountOverdue(attempts ...*engine.Attempt) report {
-	if r == reportDown && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.HadItsTime(&a.Row) }) {
+	if r == reportDown && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.PastMaxWait(&a.Row) }) {
 		return reportUp
 	}
 	return r

@@ -199,7 +199,7 @@ func TestProbeThatMakesNoCallGivesWayAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testBreaker) {
 		b.call(t, errDown, errDown, errDown, errDown)
 		<-time.After(time.Until(b.Current().ProbeAt))
-		b.call(t, verdict.Free(verdict.Unavailable(errors.New("content of a newer version"))), verdict.Free(verdict.Snooze(time.Minute)))
+		b.call(t, verdict.LibraryWait(verdict.Unavailable(errors.New("content of a newer version"))), verdict.LibraryWait(verdict.Snooze(time.Minute)))
 		require.Len(t, b.openEvents, 1)
 		require.Empty(t, b.closeEvents)
 		b.call(t, nil)
@@ -234,7 +234,7 @@ func TestRunBeginsWithEveryBreakerClosed(t *testing.T) {
 	b.call(t, errDown, errDown, errDown, errDown)
 	require.Equal(t, "refund", b.Current().BusinessType)
 	require.NoError(t, b.e.Start(t.Context()))
-	defer b.e.End()
+	defer b.e.RunEnded()
 	require.Nil(t, b.Current())
 	require.Empty(t, b.closeEvents, "nobody has tried")
 	b.attemptEnded(a, engine.Result{Err: errDown})
@@ -264,8 +264,8 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 		{errDown, processlog.ErrLeaseLost, reportNothing},
 		{errDown, processlog.ErrCancelled, reportNothing},
 		{fmt.Errorf("record: %w", processlog.ErrHistoryLost), nil, reportNothing},
-		{verdict.Free(verdict.Unavailable(errors.New("content of a newer version"))), nil, reportUncalled},
-		{verdict.Free(verdict.Snooze(time.Minute)), processlog.ErrCancelled, reportUncalled},
+		{verdict.LibraryWait(verdict.Unavailable(errors.New("content of a newer version"))), nil, reportUncalled},
+		{verdict.LibraryWait(verdict.Snooze(time.Minute)), processlog.ErrCancelled, reportUncalled},
 	} {
 		require.Equal(t, c.want, reportOf(c.err, c.cause), "%v, %v", c.err, c.cause)
 	}

@@ -9,7 +9,7 @@ import (
 // Attach makes the engine store a case in the transaction of each outcome that makes its entry dead. The function draft
 // returns the case.
 func Attach(e *engine.Engine, draft func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft) {
-	e.Settle(func(s *engine.Settlement) {
+	e.AttachSettlement(func(s *engine.Settlement) {
 		s.Prepare = func(a *engine.Attempt, o *processlog.Outcome) {
 			if o.To == processlog.Dead {
 				o.Case = draft(&a.Row, o)

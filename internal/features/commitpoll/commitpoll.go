@@ -261,7 +261,7 @@ func (p *Poller) readIDs(keys []processlog.IdempotencyKey) map[processlog.Idempo
 	ctx, cancel := p.e.Statement()
 	defer cancel()
 	ids, err := p.e.Store.IDs(ctx, nil, keys)
-	p.e.Saw(engine.ProblemReadBack, err)
+	p.e.NoteResult(engine.ProblemReadBack, err)
 	return ids
 }
 
@@ -274,7 +274,7 @@ func (p *Poller) readTokens(ids []processlog.ID) map[processlog.ID]processlog.To
 	ctx, cancel := p.e.Statement()
 	defer cancel()
 	versions, err := p.e.Store.Versions(ctx, slices.Compact(ids))
-	p.e.Saw(engine.ProblemReadBack, err)
+	p.e.NoteResult(engine.ProblemReadBack, err)
 	tokens := make(map[processlog.ID]processlog.Token, len(versions))
 	for _, v := range versions {
 		tokens[v.ID] = v.Token

@@ -36,7 +36,7 @@ func Watch(ctx context.Context, e *engine.Engine) {
 	if !ok {
 		return
 	}
-	for engine.Rest(ctx, search(ctx, e, finder)) {
+	for engine.Sleep(ctx, search(ctx, e, finder)) {
 	}
 }
 
@@ -52,9 +52,9 @@ func search(ctx context.Context, e *engine.Engine, finder processlog.InvalidRowF
 	case err != nil && ctx.Err() == nil: // A search that used up its time costs the server a lot, so do not repeat it soon.
 		pause = e.ReconcileInterval
 	}
-	e.Saw(problemSearch, err)
+	e.NoteResult(problemSearch, err)
 	if err == nil {
-		e.Saw(problemRows, describe(found))
+		e.NoteResult(problemRows, describe(found))
 	}
 	return pause
 }

@@ -126,12 +126,12 @@ func (l *Limits) attach(t *engine.Type, s Settings) {
 	lt.limit = processlog.StartLimit{Name: s.Name, Interval: s.Interval, Burst: s.Burst, Concurrent: s.Concurrent, Keyed: s.Key != nil, Key: lt.keyOf(s)}
 	lt.inForce = lt.limit
 	lt.gate.open = s.Key != nil
-	t.ClaimBy(lt.claim)
-	t.Admit(func(a *engine.Admission) {
-		a.Room, a.RoomAt, a.Admit, a.Ended = lt.room, lt.roomAt, lt.admit, lt.ended
+	t.AttachClaimer(lt.claim)
+	t.AttachAdmission(func(a *engine.Admission) {
+		a.CallsAllowed, a.MoreCallsAt, a.Admit, a.AttemptEnded = lt.room, lt.roomAt, lt.admit, lt.ended
 	})
 	if len(l.types) == 0 { // A program without limits pays nothing when it stores an outcome.
-		l.e.Settle(func(s *engine.Settlement) {
+		l.e.AttachSettlement(func(s *engine.Settlement) {
 			s.Stored = func(a *engine.Attempt, _ processlog.State, _ bool) { l.over(a) }
 			s.Dropped, s.GivenBack = l.over, l.over
 		})
@@ -185,7 +185,7 @@ func (lt *limited) keyOf(settings Settings) func(row *processlog.Row) (string, b
 		key, limited, err := settings.KeyOf(row)
 		if err != nil {
 			// Without its key, it is unknown which limit applies to this entry.
-			lt.e.Problems.Complain(problemKey, err, "type", lt.t.Name, "entry", row.ID)
+			lt.e.Problems.LogLimited(problemKey, err, "type", lt.t.Name, "entry", row.ID)
 		}
 		return key, limited, err == nil
 	}
@@ -410,7 +410,7 @@ func (l *Limits) giveBack(batch []unused) {
 		limit.Interval = of.interval
 		err := l.e.Store.ReturnStarts(ctx, limit, starts)
 		cancel()
-		l.e.Saw(problemReturn, err)
+		l.e.NoteResult(problemReturn, err)
 		if err == nil {
 			of.limit.returned(starts)
 		}

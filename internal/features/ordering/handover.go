@@ -19,7 +19,7 @@ type handover struct {
 	nextEntries   []nextEntry
 	frontAttempts []*engine.Attempt // attempts of the entries in front of nextEntries, in the same order
 	claimDone     chan struct{}     // closed once claimedRows is set
-	claimedRows   engine.Known
+	claimedRows   engine.ClaimedByID
 
 	mu          sync.Mutex             // guards endedFronts
 	endedFronts map[processlog.ID]bool // entries in front that have ended
@@ -120,7 +120,7 @@ func (o *Ordering) startAhead(batch []*handover) {
 	for _, h := range batch {
 		<-h.claimDone
 		claimedIDs := idsOf(h.claimedRows.Mine)
-		o.e.RunKnown(h.claimedRows)
+		o.e.RunClaimed(h.claimedRows)
 		for _, e := range h.nextEntries {
 			switch {
 			case !h.hasEnded(e.front.ID):

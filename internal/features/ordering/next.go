@@ -84,7 +84,7 @@ func (o *Ordering) sawAdvance(businessType string, err error) error {
 		o.e.Refusals.Note(problemRefusedWake, businessType, refused.Refusals)
 		err = nil
 	}
-	o.e.Saw(problemRead, err)
+	o.e.NoteResult(problemRead, err)
 	return err
 }
 
@@ -99,7 +99,7 @@ func (o *Ordering) deletePositions(batch []processlog.Position) {
 		ctx, cancel := o.e.Statement()
 		err := o.e.Store.Forget(ctx, batch)
 		cancel()
-		o.e.Saw(problemRead, err)
+		o.e.NoteResult(problemRead, err)
 		if err == nil || failures == maxAdvanceTries || !o.e.Wait(engine.Backoff(failures)) {
 			return
 		}
@@ -136,7 +136,7 @@ func (o *Ordering) findSuccessor(e nextEntry) {
 // enqueue tells the engine's source that an entry is due now, because no other entry blocks it any more.
 func (o *Ordering) enqueue(businessType string, id processlog.ID) {
 	o.e.Move(businessType, id, 0)
-	if o.e.Reach() == engine.ReachNone {
+	if o.e.SourceScope() == engine.ScopeNone {
 		o.sweepOf(businessType).restart()
 		o.e.Expect(businessType, 0) // As long as the source answers, the source itself wakes the scanner.
 	}
@@ -147,7 +147,7 @@ func (o *Ordering) claimNext(batch []nextEntry) {
 	for name, entries := range grouped.Each(batch, func(e nextEntry) string { return e.businessType }) {
 		known, tried := o.claimKnown(name, entries)
 		claimedIDs := idsOf(known.Mine)
-		o.e.RunKnown(known)
+		o.e.RunClaimed(known)
 		for i, e := range entries {
 			switch {
 			case claimedIDs[e.id]:
@@ -161,12 +161,12 @@ func (o *Ordering) claimNext(batch []nextEntry) {
 	}
 }
 
-func (o *Ordering) claimKnown(businessType string, entries []nextEntry) (known engine.Known, tried int) {
+func (o *Ordering) claimKnown(businessType string, entries []nextEntry) (known engine.ClaimedByID, tried int) {
 	ids := make([]processlog.ID, len(entries))
 	for i, e := range entries {
 		ids[i] = e.id
 	}
-	known, tried = o.e.ClaimKnown(businessType, ids)
+	known, tried = o.e.ClaimByID(businessType, ids)
 	if tried > 0 {
 		failpoint.Reach(failpoint.OrderingFollowed)
 	}

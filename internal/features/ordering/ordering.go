@@ -96,9 +96,9 @@ func New(e *engine.Engine) *Ordering {
 	o.handoversToStart.Max, o.handoversToStart.Workers, o.handoversToStart.Flush = 1, 2, o.startAhead
 	e.AwaitClaims(&o.handoversToClaim, &o.handoversToStart)
 	e.AwaitInDrain(&o.toClaim, &o.toAdvance, &o.toDelete)
-	e.Record(o.recordPositions)
-	e.Settle(func(s *engine.Settlement) {
-		s.Ordered, s.Prompt, s.Storing, s.Stored, s.GivenBack, s.Moved = o.Ordered, o.waitsForOutcome, o.beginHandovers, o.outcomeStored, o.leaseGivenBack, o.endedByPerson
+	e.AttachRecorder(o.recordPositions)
+	e.AttachSettlement(func(s *engine.Settlement) {
+		s.Ordered, s.IsAwaited, s.Storing, s.Stored, s.GivenBack, s.Moved = o.Ordered, o.waitsForOutcome, o.beginHandovers, o.outcomeStored, o.leaseGivenBack, o.endedByPerson
 		s.Dropped = func(a *engine.Attempt) { o.positions.take(a) }
 	})
 	return o
@@ -110,7 +110,7 @@ func (o *Ordering) Serialize(ctx context.Context, businessType string, s Serial)
 	if _, err := o.e.Store.KeyStates(ctx, businessType, nil, processlog.Token{}, false); err != nil {
 		return err
 	}
-	if o.e.Named(businessType) != nil {
+	if o.e.TypeNamed(businessType) != nil {
 		return nil
 	}
 	o.mu.Lock()
@@ -126,13 +126,13 @@ func (o *Ordering) Attach(t *engine.Type) {
 		return
 	}
 	sweep := o.sweepOf(t.Name)
-	t.Order(engine.Order{
+	t.AttachOrder(engine.Order{
 		Blocked: func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error) {
 			return o.blocked(ctx, t.Name, ids)
 		},
-		Find:      func(ctx context.Context) ([]processlog.ID, bool, error) { return sweep.readNext(ctx, o, t.Name) },
-		FindAgain: sweep.restart,
-		Reason:    o.reason,
+		Find:         func(ctx context.Context) ([]processlog.ID, bool, error) { return sweep.readNext(ctx, o, t.Name) },
+		ContinueFind: sweep.restart,
+		BlockReason:  o.reason,
 		Separate: func(attempts []*engine.Attempt) ([]*engine.Attempt, []*engine.Attempt, func() error) {
 			return o.separate(t, attempts)
 		},
@@ -229,7 +229,7 @@ func (o *Ordering) blocked(ctx context.Context, businessType string, ids []proce
 		return nil, nil
 	}
 	blocked, err := o.e.Store.Blocked(ctx, businessType, ids, !s.PassDead)
-	o.e.Saw(problemRead, err)
+	o.e.NoteResult(problemRead, err)
 	return blocked, err
 }
 
@@ -249,7 +249,7 @@ func (o *Ordering) separate(t *engine.Type, attempts []*engine.Attempt) (first, 
 		p, err := position(s, &a.Row)
 		switch {
 		case err != nil: // without its key, it is unknown which entries it must wait for
-			o.e.Fail(a, verdict.Free(verdict.Unavailable(err)))
+			o.e.FailAttempt(a, verdict.LibraryWait(verdict.Unavailable(err)))
 		case p.Key != "":
 			waiters = append(waiters, waiter{Attempt: a, position: p})
 		default:
@@ -260,7 +260,7 @@ func (o *Ordering) separate(t *engine.Type, attempts []*engine.Attempt) (first, 
 		return first, nil, nil
 	}
 	mayStart, waiting, err := o.checkOrder(s, waiters)
-	o.e.Saw(problemRead, err)
+	o.e.NoteResult(problemRead, err)
 	if err != nil {
 		return first, attemptsOf(waiters), func() error { o.putBack(t, waiters); return err }
 	}
@@ -347,7 +347,7 @@ func (o *Ordering) keyStates(ctx context.Context, s Serial, waiters []waiter) (m
 
 // blockedWait returns how long a blocked entry waits if nothing makes it due earlier.
 func (o *Ordering) blockedWait() time.Duration {
-	if o.e.Reach() != engine.ReachAll {
+	if o.e.SourceScope() != engine.ScopeAll {
 		return o.e.PollInterval
 	}
 	return o.e.ReconcileInterval
@@ -364,7 +364,7 @@ func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 	defer cancel()
 	err := o.e.Store.Block(ctx, blocked, waiting[0].Row.Token)
 	waiting, err = o.withoutRefused(t, waiting, err)
-	o.e.Saw(problemRead, err)
+	o.e.NoteResult(problemRead, err)
 	if err != nil { // Some entries may be blocked in spite of the error.
 		o.putBack(t, waiting)
 	}
@@ -374,7 +374,7 @@ func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 	_ = o.sawAdvance(t.Name, advanceErr)
 	for _, w := range waiting {
 		if err == nil {
-			o.e.Refusals.Taken(refusals.Block, t.Name, w.Row.ID)
+			o.e.Refusals.Accepted(refusals.Block, t.Name, w.Row.ID)
 		}
 		if err == nil && !slices.Contains(next, w.Row.ID) {
 			o.e.OfferAgain(w.Attempt, processlog.DueIn(w.blockedFor))

@@ -36,8 +36,8 @@ func (p *Pauses) Attach(t *engine.Type) {
 	p.mu.Lock()
 	p.paused[t.Name] = paused
 	p.mu.Unlock()
-	t.Admit(func(a *engine.Admission) {
-		a.Room = func() int {
+	t.AttachAdmission(func(a *engine.Admission) {
+		a.CallsAllowed = func() int {
 			if paused.Load() {
 				return 0
 			}
@@ -60,7 +60,7 @@ func (p *Pauses) Look(ctx context.Context) {
 	defer cancel()
 	paused, err := p.read(ctx)
 	if ctx.Err() != context.Canceled {
-		p.e.Saw(problem, err)
+		p.e.NoteResult(problem, err)
 	}
 	known := err == nil || p.known.Load()
 	if err != nil && known {
@@ -84,7 +84,7 @@ func (p *Pauses) Keep(ctx context.Context) {
 		if !p.known.Load() {
 			interval = p.e.PollInterval
 		}
-		if !engine.Rest(ctx, interval+jitter.N(interval/5)) {
+		if !engine.Sleep(ctx, interval+jitter.N(interval/5)) {
 			return
 		}
 		p.Look(ctx)

@@ -39,7 +39,7 @@ func TestNothingRunsBeforeThePausesAreKnown(t *testing.T) {
 		paused, err = answer, fault
 		p.Look(t.Context())
 		admitted, _ := typ.Admitted([]*engine.Attempt{{Type: typ}})
-		require.Equal(t, typ.Paused(), typ.Room() == 0)
+		require.Equal(t, typ.Paused(), typ.CallsAllowed() == 0)
 		require.Equal(t, typ.Paused(), len(admitted) == 0)
 		return !typ.Paused()
 	}
@@ -67,7 +67,7 @@ func TestPausesAreReadAgainSoonUntilTheyAreKnown(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, 3, asked)
-		require.Equal(t, engine.Unlimited, typ.Room())
+		require.Equal(t, engine.Unlimited, typ.CallsAllowed())
 		stop()
 		synctest.Wait()
 	})

@@ -109,7 +109,7 @@ func (c *Calendar) allPeriods() []Period {
 // Run does slots until ctx ends. It returns at once if there are no periods.
 func (c *Calendar) Run(ctx context.Context) {
 	for periods := c.allPeriods(); len(periods) > 0; {
-		if !engine.Rest(ctx, c.runRound(ctx, periods)) {
+		if !engine.Sleep(ctx, c.runRound(ctx, periods)) {
 			return
 		}
 	}
@@ -182,7 +182,7 @@ func (c *Calendar) replaceMark(ctx context.Context, p Period) {
 	defer cancel()
 	created, err := c.e.Store.BeginMark(ctx, p.Name)
 	if ctx.Err() != context.Canceled {
-		c.e.Saw(problemMarks, err)
+		c.e.NoteResult(problemMarks, err)
 	}
 	if created && !p.maintenance() {
 		c.e.Log.Warn("compensator: the mark of a periodic type was deleted, and begins anew: slots that have passed since its last one are not made up for",
@@ -196,7 +196,7 @@ func (c *Calendar) readMarks(ctx context.Context, names []string) (time.Time, ma
 	defer cancel()
 	now, marks, err := c.e.Store.Marks(ctx, names)
 	if ctx.Err() != context.Canceled {
-		c.e.Saw(problemMarks, err)
+		c.e.NoteResult(problemMarks, err)
 	}
 	return now, marks, err
 }

@@ -48,11 +48,11 @@ func New(e *engine.Engine) *Quarantine {
 
 // Attach makes the quarantine decide about the suspects of a type.
 func (q *Quarantine) Attach(t *engine.Type) {
-	t.Admit(func(a *engine.Admission) {
+	t.AttachAdmission(func(a *engine.Admission) {
 		a.Accept = func(row *processlog.Row, lostLeases int) bool {
 			return q.accept(t, suspect{row.ID, row.Epoch}, lostLeases)
 		}
-		a.Left = func(row *processlog.Row, reason engine.Leaving) { q.release(t, suspect{row.ID, row.Epoch}, reason) }
+		a.SuspectDone = func(row *processlog.Row, reason engine.SuspectEnd) { q.release(t, suspect{row.ID, row.Epoch}, reason) }
 	})
 }
 
@@ -72,17 +72,17 @@ func (q *Quarantine) accept(t *engine.Type, s suspect, lostLeases int) bool {
 }
 
 // release gives the place of a suspect back.
-func (q *Quarantine) release(t *engine.Type, s suspect, reason engine.Leaving) {
+func (q *Quarantine) release(t *engine.Type, s suspect, reason engine.SuspectEnd) {
 	q.mu.Lock()
 	lostLeases, found := q.places[s]
 	hasRoom := false
 	if found {
 		delete(q.places, s)
-		hasRoom = q.leaveLocked(t, lostLeases, reason == engine.Ended)
+		hasRoom = q.leaveLocked(t, lostLeases, reason == engine.OutcomeDecided)
 	}
 	q.mu.Unlock()
 	if hasRoom && reason != engine.NotClaimed {
-		q.e.Overflow(t.Name) // Suspects were refused meanwhile.
+		q.e.ExpectBacklog(t.Name) // Suspects were refused meanwhile.
 	}
 }
 

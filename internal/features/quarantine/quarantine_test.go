@@ -32,10 +32,10 @@ func TestPlaceIsGivenBackOnce(t *testing.T) {
 	require.True(t, q.accept(typ, one, 1))
 	require.False(t, q.accept(typ, one, 1), "it has its place already")
 	require.False(t, q.accept(typ, other, 1))
-	q.release(typ, other, engine.Ended)
+	q.release(typ, other, engine.OutcomeDecided)
 	require.False(t, q.accept(typ, other, 1), "the other entry had no place")
 	q.release(typ, one, engine.NotRun)
-	q.release(typ, one, engine.Ended)
+	q.release(typ, one, engine.OutcomeDecided)
 	require.True(t, q.accept(typ, other, 1))
 	require.False(t, q.accept(typ, one, 1))
 }
@@ -75,7 +75,7 @@ func (groupingOf100) Seats() int { return 100 }
 func TestSuspectsOfABatchTypeAreLetInByMoreAndMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		typ := &engine.Type{Concurrency: 4}
-		typ.Group(groupingOf100{})
+		typ.AttachGrouping(groupingOf100{})
 		q := &testQuarantine{Quarantine: New(nil)}
 		enter := func() (n int) {
 			for q.enter(typ, 1) {

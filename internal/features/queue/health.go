@@ -88,7 +88,7 @@ func (h *health) recordResult(err error) {
 		e.Log.Warn("compensator: the queue cannot be used; polling the database", "err", err)
 	}
 	if first {
-		engine.Tell(e.Base, e.Observer.QueueDown, err)
+		engine.NotifyObserver(e.Base, e.Observer.QueueDown, err)
 	}
 }
 
@@ -112,7 +112,7 @@ func (h *health) recordProbe(err error) {
 	e := h.q.e
 	e.Log.Log(e.Work, level, "compensator: the queue answers again", "after", time.Since(downSince).Round(time.Millisecond))
 	if up := e.Observer.QueueUp; up != nil {
-		engine.Tell(e.Base, func(struct{}) { up() }, struct{}{})
+		engine.NotifyObserver(e.Base, func(struct{}) { up() }, struct{}{})
 	}
 }
 
@@ -129,7 +129,7 @@ func (q *Queue) Problem() error { return q.health.lastError() }
 // Ask asks whether the queue answers, and returns at once. The returned function waits for the answer. It waits at most
 // for the queue's share of ctx, and never longer than 2 s. Both times count from the call of Ask. If the queue is known
 // to be down and mayCall returns false, Ask makes no call. It makes none for a queue in this process either.
-func (q *Queue) Ask(ctx context.Context) (answer func() error) {
+func (q *Queue) Ping(ctx context.Context) (answer func() error) {
 	h := q.health
 	if err := h.lastError(); q.local || err != nil && !h.mayCall() {
 		return func() error { return err }

@@ -10,7 +10,7 @@ import (
 const lookAfterLoss = time.Second
 
 // LookSoon implements engine.Source.
-func (q *Queue) LookSoon() {
+func (q *Queue) RequestLook() {
 	select {
 	case q.lookRequests <- struct{}{}:
 	default: // a look is requested already
@@ -23,7 +23,7 @@ func (q *Queue) Look(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-q.e.Scanned():
+	case <-q.e.FirstScanDone():
 	}
 	nextLook := time.Now()
 	timer := time.NewTimer(0)
@@ -54,7 +54,7 @@ func (q *Queue) lookNow(ctx context.Context) (next time.Time) {
 		default:
 		}
 	}
-	next = time.Now().Add(q.e.LookEvery())
+	next = time.Now().Add(q.e.LookInterval())
 	q.lookOnce(ctx)
 	return next
 }
@@ -66,7 +66,7 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	names, notified := q.e.Notified() // Read this before the question, because news that comes meanwhile is newer than the answer.
+	names, notified := q.e.Notifications() // Read this before the question, because news that comes meanwhile is newer than the answer.
 	waits, lostTypes, err := q.Queue.Peek(ctx, names)
 	q.health.recordResult(err)
 	if err != nil {

@@ -95,23 +95,23 @@ func (q *Queue) call() (context.Context, context.CancelFunc) {
 }
 
 // Reach implements engine.Source.
-func (q *Queue) Reach() engine.Reach {
+func (q *Queue) Scope() engine.Scope {
 	switch {
 	case !q.health.usable():
-		return engine.ReachNone
+		return engine.ScopeNone
 	case q.local:
-		return engine.ReachOwn
+		return engine.ScopeOwn
 	}
-	return engine.ReachAll
+	return engine.ScopeAll
 }
 
 // Wants implements engine.Source. The queue keeps no entry beyond its horizon. A queue in this process keeps no entry
 // of a type that does not run here.
-func (q *Queue) Wants(businessType string, in time.Duration) bool {
+func (q *Queue) Accepts(businessType string, in time.Duration) bool {
 	if in > q.Horizon+q.e.ReconcileInterval {
 		return false
 	}
-	return !q.local || q.e.Accepting(businessType) != nil
+	return !q.local || q.e.AcceptingType(businessType) != nil
 }
 
 // Enqueue implements engine.Source.
@@ -130,7 +130,7 @@ func (q *Queue) Enqueue(entries []processlog.QueueEntry) {
 
 // Move implements engine.Source.
 func (q *Queue) Move(entry processlog.QueueEntry) {
-	if q.Wants(entry.BusinessType, entry.In) && !q.rescheduled.Add(entry) {
+	if q.Accepts(entry.BusinessType, entry.In) && !q.rescheduled.Add(entry) {
 		q.health.recordGap() // There are too many entries to keep in memory.
 	}
 }
@@ -192,11 +192,11 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 	}
 	// If this process's scanner can begin a claim, the other processes need not wake.
 	typesToNotify := slices.DeleteFunc(heads, func(businessType string) bool {
-		t := q.e.Accepting(businessType)
+		t := q.e.AcceptingType(businessType)
 		return t != nil && q.e.CanClaim(t)
 	})
 	if len(typesToNotify) > 0 && !q.local {
-		q.e.Saw(problemNotify, q.Queue.Notify(ctx, typesToNotify)) // This is only a hint, because every scanner looks by itself before long.
+		q.e.NoteResult(problemNotify, q.Queue.Notify(ctx, typesToNotify)) // This is only a hint, because every scanner looks by itself before long.
 	}
 	return err
 }
@@ -263,7 +263,7 @@ func (q *Queue) noteLoss(businessTypes []string) {
 	default:
 	}
 	for _, businessType := range businessTypes {
-		q.e.Overflow(businessType)
+		q.e.ExpectBacklog(businessType)
 	}
 	q.e.Wake()
 }

@@ -106,10 +106,10 @@ func (q *peekCounter) Peek(context.Context, []string) (waits []time.Duration, lo
 func TestOneLookServesAllThatWaitsForIt(t *testing.T) {
 	queue := &peekCounter{}
 	q := newQueue(t, queue)
-	q.LookSoon()
+	q.RequestLook()
 	q.noteLoss([]string{"refund"})
 	before := time.Now()
-	require.False(t, q.lookNow(t.Context()).Before(before.Add(q.e.LookEvery())))
+	require.False(t, q.lookNow(t.Context()).Before(before.Add(q.e.LookInterval())))
 	require.Equal(t, 1, queue.peeks)
 	require.Empty(t, q.lookRequests)
 	require.Empty(t, q.lossSignal)

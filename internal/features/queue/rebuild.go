@@ -106,7 +106,7 @@ func (q *Queue) endRebuild(ctx context.Context, b rebuilding, incompleteTypes []
 // Restore runs until ctx ends. When the queue loses entries of a type, Restore puts them back.
 func (q *Queue) Restore(ctx context.Context) {
 	pause := rebuildPause
-	for engine.Rest(ctx, pause) {
+	for engine.Sleep(ctx, pause) {
 		select {
 		case <-ctx.Done():
 			return
@@ -138,7 +138,7 @@ func (q *Queue) rebuildLost(ctx context.Context) bool {
 	var event observe.ReconciledEvent
 	incompleteTypes := q.enqueueAll(ctx, heads, true, &event)
 	event.RebuiltTypes = q.endRebuild(ctx, b, incompleteTypes)
-	engine.Tell(q.e.Base, q.e.Observer.Reconciled, event)
+	engine.NotifyObserver(q.e.Base, q.e.Observer.Reconciled, event)
 	return len(event.RebuiltTypes) > 0
 }
 
@@ -156,7 +156,7 @@ func (q *Queue) beginAndNotify(ctx context.Context, lostTypes []string) rebuildi
 	}
 	b := q.beginRebuild(ctx, lostTypes)
 	if len(b.types) > 0 {
-		q.e.Saw(problemNotify, q.Queue.Notify(ctx, b.types)) // This is only a hint, because every scanner looks by itself before long.
+		q.e.NoteResult(problemNotify, q.Queue.Notify(ctx, b.types)) // This is only a hint, because every scanner looks by itself before long.
 	}
 	return b
 }

@@ -120,10 +120,10 @@ func (r *rounds) probe(ctx context.Context) (isLeader bool) {
 // be enqueued.
 func (q *Queue) enqueueAll(ctx context.Context, heads engine.Heads, rebuild bool, event *observe.ReconciledEvent) (incompleteTypes []string) {
 	for _, head := range heads.List {
-		if q.local && q.e.Named(head.BusinessType) == nil {
+		if q.local && q.e.TypeNamed(head.BusinessType) == nil {
 			continue
 		}
-		n, ok := q.enqueueState(ctx, head, heads.Read, rebuild)
+		n, ok := q.enqueueState(ctx, head, heads.SentAt, rebuild)
 		event.Enqueued += n
 		if !ok {
 			incompleteTypes = append(incompleteTypes, head.BusinessType)

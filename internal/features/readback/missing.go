@@ -18,7 +18,7 @@ const (
 )
 
 // reportUnfound reports entries that were reported as committed and not found.
-func (s *Starter) reportUnfound(unfound []engine.Fresh) {
+func (s *Starter) reportUnfound(unfound []engine.InsertedEntry) {
 	entries := make([]engine.RecordedEntry, len(unfound))
 	for i := range unfound {
 		entries[i] = unfound[i].Recorded()
@@ -40,7 +40,7 @@ func (s *Starter) ReportMissing(unfound []engine.RecordedEntry) {
 	ctx, cancel := s.e.Statement()
 	defer cancel()
 	ids, err := s.idsNow(ctx, keys)
-	s.e.Saw(engine.ProblemReadBack, err)
+	s.e.NoteResult(engine.ProblemReadBack, err)
 	if err != nil {
 		return
 	}
@@ -70,5 +70,5 @@ func (s *Starter) reportMissingEntry(f engine.RecordedEntry) {
 		event.LikelyCause, log = missingWatched, s.e.Log.Debug
 	}
 	log("compensator: an entry that was recorded and told committed is not there", "entry", f.ID, "type", f.BusinessType, "idempotent_id", f.IdempotencyKey, "likely_cause", event.LikelyCause)
-	engine.Tell(s.e.Base, s.e.Observer.EntryMissing, event)
+	engine.NotifyObserver(s.e.Base, s.e.Observer.EntryMissing, event)
 }

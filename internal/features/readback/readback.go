@@ -21,21 +21,21 @@ const waitBound = 100_000
 type Starter struct {
 	e *engine.Engine
 
-	idReads       groupcommit.Batcher[unresolvedEntry] // reads the ids of entries from a bulk insert
-	verifications groupcommit.Batcher[engine.Fresh]    // reads back rows that were inserted with a lease
-	claims        groupcommit.Batcher[claimRequest]    // claims fresh rows by id
+	idReads       groupcommit.Batcher[unresolvedEntry]      // reads the ids of entries from a bulk insert
+	verifications groupcommit.Batcher[engine.InsertedEntry] // reads back rows that were inserted with a lease
+	claims        groupcommit.Batcher[claimRequest]         // claims fresh rows by id
 }
 
 // unresolvedEntry is an entry whose id must still be read from the database by its key.
 type unresolvedEntry struct {
-	engine.Fresh
+	engine.InsertedEntry
 	orphaned    bool // inserted with a lease but without a slot now; its lease is released once its id is known
 	failedReads int  // failed reads of its id
 }
 
 // claimRequest is an entry that is about to be claimed.
 type claimRequest struct {
-	engine.Fresh
+	engine.InsertedEntry
 	hasSlot bool // whether it holds a slot, perhaps for several entries that share one call
 }
 
@@ -54,13 +54,13 @@ func Attach(e *engine.Engine) *Starter {
 // Reserve reserves slots for the drafts that can be inserted with a lease. Such a draft is due at once, and its type
 // runs here.
 func (s *Starter) Reserve(drafts []processlog.Draft) (reservations []engine.Reservation) {
-	if s.e.Behind() {
+	if s.e.OutcomesBacklogged() {
 		return nil
 	}
 	for i := range drafts {
 		d := &drafts[i]
-		t := s.e.Accepting(d.BusinessType)
-		if t == nil || t.Blocks() || d.Done || d.Delay > 0 || t.Wait() > 0 {
+		t := s.e.AcceptingType(d.BusinessType)
+		if t == nil || t.IsOrdered() || d.Done || d.Delay > 0 || t.Linger() > 0 {
 			continue
 		}
 		// An entry inserted with a lease runs alone. Several entries recorded together are claimed together instead, so
@@ -86,13 +86,13 @@ func (s *Starter) Reserve(drafts []processlog.Draft) (reservations []engine.Rese
 //   - Entries inserted with a lease are read back.
 //   - Entries that are due now and get a free slot here are claimed by id.
 //   - All others are enqueued.
-func (s *Starter) Committed(fresh []engine.Fresh) {
+func (s *Starter) Committed(fresh []engine.InsertedEntry) {
 	toEnqueue := fresh[:0]
-	var toVerify []engine.Fresh
+	var toVerify []engine.InsertedEntry
 	var toClaim []claimRequest
 	var calls freshCalls
 	for _, f := range fresh {
-		t := s.e.Accepting(f.BusinessType)
+		t := s.e.AcceptingType(f.BusinessType)
 		switch {
 		case f.Reservation == nil && t == nil, f.Reservation == nil && time.Until(f.Due) > 0:
 			// This process does not run the type, or the entry is not due yet. The queue notifies a process that runs the
@@ -104,7 +104,7 @@ func (s *Starter) Committed(fresh []engine.Fresh) {
 			toVerify = append(toVerify, f)
 		// Claim here only with a free slot, and only if not too many outcomes wait to be stored. Otherwise the queue
 		// offers the entry to all processes.
-		case t.Wait() == 0 && !s.e.Behind():
+		case t.Linger() == 0 && !s.e.OutcomesBacklogged():
 			if seated, slot := calls.takeSeat(t); seated {
 				toClaim = append(toClaim, claimRequest{f, slot})
 			} else {
@@ -116,8 +116,8 @@ func (s *Starter) Committed(fresh []engine.Fresh) {
 	}
 	s.verifications.Add(toVerify...)
 	s.claims.Add(toClaim...)
-	s.e.SawRecorded(toEnqueue)
-	s.Unknown(toEnqueue)
+	s.e.WatchRecorded(toEnqueue)
+	s.CommitUnknown(toEnqueue)
 }
 
 // freshCalls counts the free seats of a call that several entries share.
@@ -140,24 +140,28 @@ func (c *freshCalls) takeSeat(t *engine.Type) (seated, slot bool) {
 }
 
 // Unknown enqueues entries that may have committed.
-func (s *Starter) Unknown(fresh []engine.Fresh) { s.e.EnqueueFresh(fresh, s.resolveOrDrop) }
+func (s *Starter) CommitUnknown(fresh []engine.InsertedEntry) {
+	s.e.EnqueueInserted(fresh, s.resolveOrDrop)
+}
 
-func (s *Starter) resolveOrDrop(f engine.Fresh) {
-	if !s.idReads.Add(unresolvedEntry{Fresh: f}) {
+func (s *Starter) resolveOrDrop(f engine.InsertedEntry) {
+	if !s.idReads.Add(unresolvedEntry{InsertedEntry: f}) {
 		s.cancelReservation(f) // Too many entries wait already. The database has the entry, and the reconciler finds it.
 	}
 }
 
 // cancelReservation releases the reservation of an entry that will not run from here.
-func (s *Starter) cancelReservation(f engine.Fresh) {
+func (s *Starter) cancelReservation(f engine.InsertedEntry) {
 	s.e.CancelReservation(f.BusinessType, f.Reservation)
 }
 
 // releaseLater releases the lease that an entry was inserted with, once the database answers again. No handler has run
 // under the lease, but a lease that expires would count as lost.
-func (s *Starter) releaseLater(f engine.Fresh) { s.e.Releases.Later(f.Token, queueEntry(f)) }
+func (s *Starter) releaseLater(f engine.InsertedEntry) {
+	s.e.Releases.ReleaseLater(f.Token, queueEntry(f))
+}
 
-func queueEntry(f engine.Fresh) processlog.QueueEntry {
+func queueEntry(f engine.InsertedEntry) processlog.QueueEntry {
 	return processlog.QueueEntry{BusinessType: f.BusinessType, ID: f.ID}
 }
 
@@ -170,22 +174,22 @@ func (s *Starter) resolveFresh(batch []unresolvedEntry) {
 	ctx, cancel := s.e.Statement()
 	defer cancel()
 	ids, err := s.e.Store.IDs(ctx, nil, keys)
-	s.e.Saw(engine.ProblemReadBack, err)
+	s.e.NoteResult(engine.ProblemReadBack, err)
 	if err != nil {
 		s.retryUnresolved(batch)
 		return
 	}
-	var found, unfound, orphaned []engine.Fresh
+	var found, unfound, orphaned []engine.InsertedEntry
 	for _, f := range batch {
 		f.ID = ids[f.Key]
 		switch {
 		case f.ID.IsZero():
-			s.cancelReservation(f.Fresh) // If the entry exists, the reconciler finds it.
-			unfound = append(unfound, f.Fresh)
+			s.cancelReservation(f.InsertedEntry) // If the entry exists, the reconciler finds it.
+			unfound = append(unfound, f.InsertedEntry)
 		case f.orphaned:
-			orphaned = append(orphaned, f.Fresh)
+			orphaned = append(orphaned, f.InsertedEntry)
 		default:
-			found = append(found, f.Fresh)
+			found = append(found, f.InsertedEntry)
 		}
 	}
 	failpoint.Reach(failpoint.IDsResolved)
@@ -205,7 +209,7 @@ func (s *Starter) retryUnresolved(batch []unresolvedEntry) {
 	var leased []unresolvedEntry
 	failures := 0
 	for _, f := range batch {
-		s.cancelReservation(f.Fresh)
+		s.cancelReservation(f.InsertedEntry)
 		if f.Reservation == nil && !f.orphaned {
 			continue
 		}
@@ -222,7 +226,7 @@ func (s *Starter) retryUnresolved(batch []unresolvedEntry) {
 // verifyFresh reads back rows that were inserted with a lease. The insert does not prove that the row was committed.
 // The application may have rolled back to a savepoint or ignored a deadlock error. Only rows that exist and are
 // unchanged run.
-func (s *Starter) verifyFresh(batch []engine.Fresh) {
+func (s *Starter) verifyFresh(batch []engine.InsertedEntry) {
 	ids := make([]processlog.ID, len(batch))
 	for i := range batch {
 		ids[i] = batch[i].ID
@@ -233,8 +237,8 @@ func (s *Starter) verifyFresh(batch []engine.Fresh) {
 	// counted).
 	sentAt := time.Now()
 	rows, err := s.e.Store.Load(ctx, ids)
-	s.e.Saw(engine.ProblemReadBack, err)
-	s.e.SawRead(rows, sentAt)
+	s.e.NoteResult(engine.ProblemReadBack, err)
+	s.e.WatchRead(rows, sentAt)
 	failpoint.Reach(failpoint.EntryReadBack)
 	if err != nil {
 		for _, f := range batch {
@@ -247,7 +251,7 @@ func (s *Starter) verifyFresh(batch []engine.Fresh) {
 	for i := range rows {
 		byID[rows[i].ID] = &rows[i]
 	}
-	var unfound []engine.Fresh
+	var unfound []engine.InsertedEntry
 	ready := make([]processlog.Row, 0, len(rows))
 	for _, f := range batch {
 		row := byID[f.ID]
@@ -265,20 +269,20 @@ func (s *Starter) verifyFresh(batch []engine.Fresh) {
 // startRows starts rows that hold their slots.
 func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 	for name, group := range grouped.Each(rows, func(row processlog.Row) string { return row.BusinessType }) {
-		t, callSize := s.e.Named(name), len(group)
+		t, callSize := s.e.TypeNamed(name), len(group)
 		if t.Seats() > 1 {
 			callSize = 1 // Each row holds a slot of its own, so the rows share no call.
 		}
 		for chunk := range slices.Chunk(group, callSize) {
-			s.e.RunKnown(engine.Known{Type: t, Mine: chunk, Asked: sentAt})
+			s.e.RunClaimed(engine.ClaimedByID{Type: t, Mine: chunk, SentAt: sentAt})
 		}
 	}
 }
 
 // mayStart reports whether a row that was read back is unchanged and may start now. The parameter sentAt is the time just
 // before the read. A row is claimed again if its lease is too short by now, or if its reservation lapsed.
-func (s *Starter) mayStart(f engine.Fresh, row *processlog.Row, sentAt time.Time) bool {
-	t := s.e.Named(f.BusinessType)
+func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt time.Time) bool {
+	t := s.e.TypeNamed(f.BusinessType)
 	// A write since the INSERT, such as a claim or a cancellation, means that the row is no longer this process's. A
 	// different token means that the id was assigned again to another entry (G2, what was rolled back never runs).
 	if row == nil || row.Version != 0 || row.Token != f.Token || row.State != processlog.Pending {
@@ -289,7 +293,7 @@ func (s *Starter) mayStart(f engine.Fresh, row *processlog.Row, sentAt time.Time
 	// run the entry too (G16, repetitions are counted).
 	inTime := time.Until(sentAt.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := f.Reservation.Use(1); {
-	case !s.e.Accepts(), s.e.Held() != nil:
+	case !s.e.Accepts(), s.e.HoldReason() != nil:
 		// Nothing may start any more (G15, stopping loses nothing; G19, a loss is noticed). Release the lease, because
 		// a lease that ends by itself counts as lost.
 		if slot {
@@ -310,7 +314,7 @@ func (s *Starter) mayStart(f engine.Fresh, row *processlog.Row, sentAt time.Time
 // claimFresh claims committed entries by id, for the slots that they hold.
 func (s *Starter) claimFresh(batch []claimRequest) {
 	for name, list := range grouped.Each(batch, func(f claimRequest) string { return f.BusinessType }) {
-		s.claimType(s.e.Named(name), list)
+		s.claimType(s.e.TypeNamed(name), list)
 	}
 }
 
@@ -330,18 +334,18 @@ func (s *Starter) claimType(t *engine.Type, list []claimRequest) {
 		s.e.FreeSlots(t, calls)
 		return // The entries are enqueued when the earlier entries of their keys end.
 	}
-	claimed, err := s.e.ClaimWanted(t, wanted, calls)
+	claimed, err := s.e.ClaimWithSlots(t, wanted, calls)
 	if err != nil {
 		s.releaseInsertLeases(list)
 		return // The reconciler finds the entries without a lease.
 	}
 	failpoint.Reach(failpoint.FreshClaimed)
-	s.returnSpare(list, claimed.Spare)
-	s.e.RunKnown(claimed)
-	var missing []engine.Fresh
+	s.returnSpare(list, claimed.WithoutCall)
+	s.e.RunClaimed(claimed)
+	var missing []engine.InsertedEntry
 	for _, f := range list {
 		if slices.Contains(claimed.Gone, f.ID) {
-			missing = append(missing, f.Fresh)
+			missing = append(missing, f.InsertedEntry)
 		}
 	}
 	s.reportUnfound(missing)
@@ -350,7 +354,7 @@ func (s *Starter) claimType(t *engine.Type, list []claimRequest) {
 // withoutBlocked leaves out blocked entries. If the check for blocked entries fails, it leaves out none. The dispatcher
 // then finds the blocked entries after the claim.
 func (s *Starter) withoutBlocked(t *engine.Type, list []claimRequest, wanted []processlog.Wanted) ([]claimRequest, []processlog.Wanted) {
-	if !t.Blocks() {
+	if !t.IsOrdered() {
 		return list, wanted
 	}
 	ids := make([]processlog.ID, len(wanted))
@@ -370,7 +374,7 @@ func (s *Starter) withoutBlocked(t *engine.Type, list []claimRequest, wanted []p
 func (s *Starter) releaseInsertLeases(list []claimRequest) {
 	for _, f := range list {
 		if f.Reservation != nil {
-			s.releaseLater(f.Fresh)
+			s.releaseLater(f.InsertedEntry)
 		}
 	}
 }
@@ -382,9 +386,9 @@ func (s *Starter) returnSpare(list []claimRequest, spare []processlog.ID) {
 		switch {
 		case !slices.Contains(spare, f.ID):
 		case f.Reservation != nil:
-			s.e.Releases.Release(f.Token, queueEntry(f.Fresh))
+			s.e.Releases.Release(f.Token, queueEntry(f.InsertedEntry))
 		default:
-			s.e.Enqueue(queueEntry(f.Fresh))
+			s.e.Enqueue(queueEntry(f.InsertedEntry))
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (d *Detector) Accept(ctx context.Context, by processlog.AuditInfo) ([]proce
 	}
 	// Read the record at once, so that its age is known from now on.
 	if _, err := d.readNotes(ctx); ctx.Err() == nil {
-		d.e.Saw(problem, err)
+		d.e.NoteResult(problem, err)
 	}
 	loss := d.openLoss.Load()
 	if loss == nil {

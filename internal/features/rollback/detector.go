@@ -58,10 +58,10 @@ func New(e *engine.Engine, stopOnLoss bool) *Detector {
 
 // Watch attaches the detector to the engine. Call it before anything is recorded or run.
 func (d *Detector) Watch() {
-	d.e.Watch(func(w *engine.Watcher) {
+	d.e.AttachWatcher(func(w *engine.Watcher) {
 		w.Claimed, w.Read, w.Stored, w.Recorded, w.Failed, w.Round = d.rememberClaimed, d.sawRead, d.versions.sawStored, d.sawRecorded, d.checkLater, d.checkInRound
 		if d.stopOnLoss {
-			w.Claimed, w.Hold = d.verifyClaimed, d.Lost
+			w.Claimed, w.HoldReason = d.verifyClaimed, d.Lost
 		}
 	})
 }
@@ -234,7 +234,7 @@ func (d *Detector) checkLocked(ctx context.Context, more []version) error {
 		d.connectionsSeen.Store(opened)
 	}
 	if ctx.Err() == nil { // A caller that gives up says nothing about the database.
-		d.e.Saw(problem, err)
+		d.e.NoteResult(problem, err)
 	}
 	return err
 }

@@ -164,7 +164,7 @@ func (d *Detector) reportLoss(found *loss) {
 	}
 	d.loggedAt = time.Time{}
 	d.logLoss(found)
-	engine.Tell(d.e.Base, d.e.Observer.HistoryLost, &found.LossError)
+	engine.NotifyObserver(d.e.Base, d.e.Observer.HistoryLost, &found.LossError)
 }
 
 // logLoss logs the loss: at most once a minute if the process has stopped, and otherwise at most once an hour.

@@ -18,8 +18,8 @@ func Attempt(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 	if err := e.Start(ctx); err != nil {
 		return err
 	}
-	defer e.End()
-	e.Refuse()
+	defer e.RunEnded()
+	e.StopAccepting()
 	renewCtx, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
 	renewDone := make(chan struct{})
 	go func() {
@@ -43,11 +43,11 @@ func startEntry(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 		return fmt.Errorf("%v: %w", id, processlog.ErrNotFound)
 	}
 	row := &rows[0]
-	t := e.Named(row.BusinessType)
+	t := e.TypeNamed(row.BusinessType)
 	if t == nil {
 		return fmt.Errorf("type %q has no handler here", row.BusinessType)
 	}
-	if err := t.Reason(ctx, row); err != nil {
+	if err := t.BlockReason(ctx, row); err != nil {
 		return err // Check before the claim, so that a blocked entry stays unchanged.
 	}
 	for range 2 { // An entry whose position under its ordering key is not stored yet is put off once, which stores the position. So try twice.
@@ -62,7 +62,7 @@ func startEntry(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 // blocked.
 func claimEntry(e *engine.Engine, t *engine.Type, row *processlog.Row) (blocked bool, err error) {
 	t.Slots().Overdraw(1)
-	claimed, err := e.ClaimWanted(t, []processlog.Wanted{{ID: row.ID}}, 1)
+	claimed, err := e.ClaimWithSlots(t, []processlog.Wanted{{ID: row.ID}}, 1)
 	switch {
 	case err != nil:
 		return false, err
@@ -73,5 +73,5 @@ func claimEntry(e *engine.Engine, t *engine.Type, row *processlog.Row) (blocked 
 	case len(claimed.Mine) == 0:
 		return false, fmt.Errorf("the entry is %v, due in %v and leased for %v", row.State, row.DueIn, max(0, row.LeaseLeft))
 	}
-	return e.RunKnown(claimed) > 0, nil
+	return e.RunClaimed(claimed) > 0, nil
 }

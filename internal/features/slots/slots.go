@@ -30,7 +30,7 @@ type Slots struct {
 
 // Attach bounds the calls of a type by its Concurrency.
 func Attach(t *engine.Type) {
-	t.CountSlots(&Slots{size: t.Concurrency, reservationTimeout: t.Lease / 3, otherLimits: t.Room})
+	t.AttachSlots(&Slots{size: t.Concurrency, reservationTimeout: t.Lease / 3, otherLimits: t.CallsAllowed})
 }
 
 // reservation holds slots that an open transaction has reserved. It lapses after a while, because a transaction that
@@ -157,7 +157,7 @@ func (s *Slots) freeSlotsLocked() int {
 }
 
 // Free returns how many slots Take would give.
-func (s *Slots) Free() int {
+func (s *Slots) Available() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(0, s.freeSlotsLocked())

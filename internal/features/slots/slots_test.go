@@ -23,7 +23,7 @@ func TestSlotsGiveNoMoreThanTheyHave(t *testing.T) {
 	require.Zero(t, s.Take(1))
 	require.Nil(t, s.reserve(1), "no credit on slots that run")
 	s.Release(3)
-	require.Equal(t, 2, s.Free(), "the next new one shall have one")
+	require.Equal(t, 2, s.Available(), "the next new one shall have one")
 	require.Zero(t, s.Take(0))
 }
 
@@ -35,7 +35,7 @@ func TestOpenTransactionsHoldAtMostHalfTheSlots(t *testing.T) {
 		second := s.reserve(4)
 		require.Equal(t, 1, second.n, "half of 10 are 5")
 		require.Nil(t, s.reserve(1))
-		require.Equal(t, 5, s.Free())
+		require.Equal(t, 5, s.Available())
 		require.True(t, first.Use(0))
 		require.Equal(t, 4, s.reserve(9).n)
 	})
@@ -50,9 +50,9 @@ func TestReservationOfATransactionThatStaysOpenLapses(t *testing.T) {
 		<-time.After(recordedShare)
 		require.Equal(t, 4, s.Take(4), "the slots are free for others")
 		require.False(t, c.Use(2), "and the transaction learns that it has none")
-		require.Zero(t, s.Free())
+		require.Zero(t, s.Available())
 		s.Release(4)
-		require.Equal(t, 4, s.Free())
+		require.Equal(t, 4, s.Available())
 	})
 }
 
@@ -172,12 +172,12 @@ func TestSlotsOfALimitedTypeAreForEntriesThatAreDue(t *testing.T) {
 	require.Equal(t, 2, s.Take(2))
 	room = 0
 	require.Zero(t, s.Take(5))
-	require.Zero(t, s.Free())
+	require.Zero(t, s.Available())
 	require.Nil(t, s.Reserve(1), "entries recorded now wait in the queue")
 	require.False(t, s.TakeRecorded())
 	require.True(t, early.Use(1), "an entry recorded before has its slot")
 	room = 1
-	require.Equal(t, 1, s.Free())
+	require.Equal(t, 1, s.Available())
 	require.Nil(t, s.Reserve(1), "the one call is for the entry that has waited longest")
 	require.False(t, s.TakeRecorded())
 	for range 7 {

@@ -67,7 +67,7 @@ func Attach(e *engine.Engine, store Store) *Counter {
 	e.AwaitInClose(c)
 	e.Observer = observe.Observers(observe.Observer{AttemptStarted: c.started, AttemptEnded: c.attemptEnded}, e.Observer)
 	e.CountCommitted(c.recorded)
-	e.Settle(func(s *engine.Settlement) { s.Stored, s.Moved = c.stored, c.moved })
+	e.AttachSettlement(func(s *engine.Settlement) { s.Stored, s.Moved = c.stored, c.moved })
 	return c
 }
 
@@ -139,7 +139,7 @@ func (c *Counter) endMinute() {
 	}
 	c.timer.Stop()
 	if !c.writer.Add(minute{c.at, c.types}) {
-		c.e.Saw(problem, fmt.Errorf("the counts of the minute %s are lost, because those of %d earlier minutes wait", c.at.Format(time.RFC3339), mostMinutes))
+		c.e.NoteResult(problem, fmt.Errorf("the counts of the minute %s are lost, because those of %d earlier minutes wait", c.at.Format(time.RFC3339), mostMinutes))
 	}
 	c.types, c.next = nil, c.at.Add(processlog.StatMinute)
 }
@@ -154,7 +154,7 @@ func (c *Counter) write(minutes []minute) {
 		slices.SortFunc(stats, func(a, b processlog.Stat) int { return strings.Compare(a.BusinessType, b.BusinessType) })
 		for failures := 1; ; failures++ {
 			err := c.try(m.at, stats)
-			c.e.Saw(problem, err)
+			c.e.NoteResult(problem, err)
 			if err == nil {
 				break
 			}

@@ -78,7 +78,7 @@ func (d *Transactions) runInTx(a *engine.Attempt, handler Handler) engine.Result
 	if err != nil {
 		return engine.Result{Err: verdict.NotCalled(err)}
 	}
-	if result, expired := d.e.HeldUp(a); expired { // Begin may have taken long.
+	if result, expired := d.e.TooLate(a); expired { // Begin may have taken long.
 		return result
 	}
 	return t.storeSuccess(handler(a.Context(), tx, &a.Row))
@@ -94,7 +94,7 @@ func (d *Transactions) runCall(a *engine.Attempt, handler CallHandler) engine.Re
 	case t.beginErr != nil && a.Context().Err() != nil: // The call has used up the time, so this must not be free.
 		return engine.Result{Err: fmt.Errorf("the call returned too late: %w", context.Cause(a.Context()))}
 	case t.beginErr != nil:
-		return engine.Result{Err: verdict.Ours(t.beginErr)}
+		return engine.Result{Err: verdict.LibraryUnavailable(t.beginErr)}
 	case t.tx == nil:
 		return engine.Result{Err: usererr.Of(err)}
 	}
@@ -161,7 +161,7 @@ func (t *attemptTx) storeSuccess(err error) engine.Result {
 	if err != nil {
 		// After a timeout the handler is responsible for the error, so do not blame the server.
 		if possible, wholeServer := t.ServersFault(usererr.Safe(err)); possible && ctxErr() == nil {
-			err = verdict.ServersOwn(err, wholeServer)
+			err = verdict.ServerCaused(err, wholeServer)
 		}
 		return engine.Result{Err: usererr.Of(err)}
 	}
@@ -173,7 +173,7 @@ func (t *attemptTx) storeSuccess(err error) engine.Result {
 	}
 	token := processlog.NewToken()
 	if err := t.succeedIn(t.ctx, t.tx, a, token); err != nil {
-		return engine.Result{Err: err, Moved: err == errEntryChanged}
+		return engine.Result{Err: err, MovedOn: err == errEntryChanged}
 	}
 	t.isOpen = false
 	sentAt := time.Now()
@@ -201,7 +201,7 @@ func (d *Transactions) succeedIn(ctx context.Context, tx Transaction, a *engine.
 // serverError classifies the error of the database after a handler has returned nil and its transaction could not commit.
 func (d *Transactions) serverError(err error) error {
 	_, wholeServer := d.ServersFault(err)
-	return verdict.ServersOwn(err, wholeServer)
+	return verdict.ServerCaused(err, wholeServer)
 }
 
 // resultOfCommit finds out how a handler's transaction ended. If the reply to COMMIT was lost, it compares the row's token.
@@ -210,7 +210,7 @@ func (d *Transactions) serverError(err error) error {
 func (d *Transactions) resultOfCommit(a *engine.Attempt, err error, token processlog.Token, sentAt time.Time) engine.Result {
 	if err == nil {
 		failpoint.Reach(failpoint.HandlerCommitted)
-		return engine.Result{Settled: true, Token: token, Asked: sentAt}
+		return engine.Result{Stored: true, Token: token, SentAt: sentAt}
 	}
 	switch {
 	case errors.Is(err, processlog.ErrCommitUnknown):
@@ -226,11 +226,11 @@ func (d *Transactions) resultOfCommit(a *engine.Attempt, err error, token proces
 	row, readErr := d.e.Store.Resolve(ctx, a.Row.ID)
 	switch {
 	case readErr == nil && row.Token == token:
-		return engine.Result{Settled: true, Token: token, Asked: sentAt}
+		return engine.Result{Stored: true, Token: token, SentAt: sentAt}
 	case readErr == nil:
 		return engine.Result{Err: d.serverError(fmt.Errorf("commit: %w", err))}
 	}
 	// The result is unknown. Storing an outcome under the claimed version is safe: if the commit happened, the row has a
 	// later version and the write changes nothing.
-	return engine.Result{Err: verdict.Ours(fmt.Errorf("commit: %w; %w", err, readErr))}
+	return engine.Result{Err: verdict.LibraryUnavailable(fmt.Errorf("commit: %w; %w", err, readErr))}
 }

@@ -47,7 +47,7 @@ func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (e *engine
 		ErrorNumber: func(error) uint16 { return 0 },
 	})
 	t.Cleanup(e.Close)
-	e.Watch(func(w *engine.Watcher) {
+	e.AttachWatcher(func(w *engine.Watcher) {
 		w.Stored = func(_ *processlog.Row, _ *processlog.Outcome, _ processlog.Token, sentAt time.Time) {
 			stored = append(stored, sentAt)
 		}
@@ -59,11 +59,11 @@ func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (e *engine
 	require.NoError(t, e.Register(engine.Type{Name: "close_order", Timeout: time.Minute, Lease: time.Hour, Concurrency: 1, MaxAttempts: 1,
 		Retry: func(int) time.Duration { return time.Hour }}, func(t *engine.Type) { transactions.Attach(t, handler, nil) }))
 	require.NoError(t, e.Start(t.Context()))
-	found, err := e.ClaimWanted(e.Named("close_order"), []processlog.Wanted{{ID: processlog.RowID(1)}}, 1)
+	found, err := e.ClaimWithSlots(e.TypeNamed("close_order"), []processlog.Wanted{{ID: processlog.RowID(1)}}, 1)
 	require.NoError(t, err)
-	e.RunKnown(found)
+	e.RunClaimed(found)
 	_ = e.Drain() // the outcome of an attempt that came too late is not stored
-	e.End()
+	e.RunEnded()
 	return e, stored
 }
 

@@ -73,7 +73,7 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 	w := &Waiting{e: e, startedAt: time.Now(), wakeUp: make(chan struct{}, 1), awaited: make(map[processlog.ID]*awaitedEntry)}
 	w.ctx, w.stop = context.WithCancelCause(e.Work)
 	w.endsToPublish.Max, w.endsToPublish.Workers, w.endsToPublish.Bound, w.endsToPublish.Flush = processlog.MaxRows, 1, maxUnpublished, w.publishEnds
-	e.Settle(func(s *engine.Settlement) {
+	e.AttachSettlement(func(s *engine.Settlement) {
 		s.Stored = func(a *engine.Attempt, to processlog.State, _ bool) {
 			if !to.Terminal() {
 				return
@@ -103,7 +103,7 @@ const problemPublish = "callers in other processes could not be notified of ends
 func (w *Waiting) publishEnds(ids []processlog.ID) {
 	ctx, cancel := context.WithTimeout(w.e.Work, publishTimeout)
 	defer cancel()
-	w.e.Saw(problemPublish, w.publish(ctx, ids))
+	w.e.NoteResult(problemPublish, w.publish(ctx, ids))
 }
 
 // publishTimeout limits one notification, so that a queue without answers does not hold up the next ones forever.
