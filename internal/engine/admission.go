@@ -16,11 +16,11 @@ import (
 // The functions are safe for concurrent use and do not block.
 type Admission struct {
 	// CallsAllowed returns how many calls of the handler may begin now. Unlimited means that the feature does not limit them. While
-	// Room returns less, one claim of the type runs at a time, and it leases at most Room entries. Entries recorded here
+	// CallsAllowed returns less, one claim of the type runs at a time, and it leases at most so many entries. Entries recorded here
 	// then wait behind those that are due.
 	CallsAllowed func() int
 
-	// MoreCallsAt returns the time from which Room may return more although the feature did not call Engine.Wake. The zero time
+	// MoreCallsAt returns the time from which CallsAllowed may return more although the feature did not call Engine.Wake. The zero time
 	// means that there is no such time.
 	MoreCallsAt func() time.Time
 
@@ -41,7 +41,7 @@ type Admission struct {
 	// SharedCallBegins is called before one call of the handler begins for several attempts.
 	SharedCallBegins func(batch []*Attempt)
 
-	// AdmitAlone reports whether an attempt may run alone. If a shared call returned no verdicts, Readmit is called for each of
+	// AdmitAlone reports whether an attempt may run alone. If a shared call returned no verdicts, AdmitAlone is called for each of
 	// its attempts.
 	AdmitAlone func(a *Attempt) bool
 
@@ -69,7 +69,7 @@ const (
 	OutcomeDecided                   // the entry's outcome is stored or dropped
 )
 
-// Unlimited is the Room of a feature that does not limit a type.
+// Unlimited is the result of CallsAllowed of a feature that does not limit a type.
 const Unlimited = math.MaxInt
 
 // allowAll is an Admission that allows everything.
@@ -321,15 +321,15 @@ func (unlimited) Recorded()               {}
 // Grouping makes one call of a type's handler take several entries. A feature attaches it with Type.AttachGrouping at registration.
 // Without a Grouping each entry has its own call.
 //
-// The claim schedule calls Wait, Due, Look and More while it holds its mutex. All methods return at once.
+// The claim schedule calls Linger, EntryDue, Look and ClaimFull while it holds its mutex. All methods return at once.
 type Grouping interface {
 	// Seats returns how many entries one call takes at most.
 	Seats() int
 
-	// SharingClass returns the class of entries with which an entry may share a call, or Alone if the entry must have its
+	// SharingClass returns the class of entries with which an entry may share a call, or NotShared if the entry must have its
 	// own call. Only entries of the same class share a call. lost is how many consecutive leases the entry has lost.
 	//
-	// Company must return Alone for a compensation, and for an entry that has lost MaxSharedLosses leases or more. A
+	// SharingClass must return NotShared for a compensation, and for an entry that has lost MaxSharedLosses leases or more. A
 	// crash counts as a lost lease of every entry in the call. Assume that an entry does not crash the process but
 	// shares calls with one that does. Without this rule, it would use up its crash budget and would be dead-lettered.
 	SharingClass(state processlog.State, lost int) SharingClass
@@ -339,7 +339,7 @@ type Grouping interface {
 	Start(batch []*Attempt)
 
 	// Linger returns how long a due entry may stay unclaimed while it waits for others to share its call. It returns the same
-	// value each time. If it returns 0, Due, Look and More are not called.
+	// value each time. If it returns 0, EntryDue, Look and ClaimFull are not called.
 	Linger() time.Duration
 
 	// EntryDue is called for each entry that is reported as due now. It returns true if the scanner must look at the type now.
@@ -384,7 +384,7 @@ func (t *Type) Seats() int {
 	return t.grouping.Seats()
 }
 
-// sharingClass returns the Company of an entry that has lost the given number of leases.
+// sharingClass returns the SharingClass of an entry that has lost the given number of leases.
 func (t *Type) sharingClass(state processlog.State, lost int) SharingClass {
 	if t.grouping == nil {
 		return NotShared

@@ -158,7 +158,7 @@ type Config struct {
 // All functions are set. They do nothing unless [Engine.AttachWatcher] has replaced them.
 type Watcher struct {
 	// HoldReason returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason why not.
-	// It does not block. The feature calls Engine.Wake when Hold returns nil again.
+	// It does not block. The feature calls Engine.Wake when HoldReason returns nil again.
 	HoldReason func() error
 
 	// Claimed is called with the rows of each claim before any of them starts. asked is when the claim statement was sent.
@@ -220,7 +220,7 @@ func (b *Base) HoldReason() error { return b.watcher.HoldReason() }
 // WatchRead calls Watcher.Read.
 func (b *Base) WatchRead(rows []processlog.Row, asked time.Time) { b.watcher.Read(rows, asked) }
 
-// WatchRecorded calls Watcher.Recorded for the last maxWatchedEntries of fresh.
+// WatchRecorded calls Watcher.Recorded for the last maxWatchedEntries of the entries.
 func (b *Base) WatchRecorded(fresh []InsertedEntry) {
 	for _, f := range fresh[max(0, len(fresh)-maxWatchedEntries):] {
 		b.watcher.Recorded(f.Recorded())

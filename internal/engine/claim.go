@@ -14,8 +14,8 @@ import (
 // are a suspect, an entry with a pending release, and a blocked entry.
 const RefusedRetry = time.Second
 
-// claimedRows is the result of a claim. asked is the time just before the claim statement was sent. The leases began at
-// asked or later, so they are valid at least until asked plus the lease time.
+// claimedRows is the result of a claim. sentAt is the time just before the claim statement was sent. The leases began at
+// sentAt or later, so they are valid at least until sentAt plus the lease time.
 type claimedRows struct {
 	processlog.Claimed
 	sentAt      time.Time
@@ -67,7 +67,7 @@ func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuck
 	found = p.setAsideCounted(found)
 	found.Waiting = append(found.Waiting, pending...)
 	found.Rejected = append(found.Rejected, refused...)
-	// The spare entries could have been claimed, so they do not count as refused.
+	// The entries without a seat could have been claimed, so they do not count as refused.
 	found.Refused = slices.DeleteFunc(found.Refused, func(row processlog.Row) bool { return slices.Contains(p.withoutSeat, row.ID) })
 	return claimedRows{found, sentAt, p.withoutSeat}, nil
 }
@@ -247,8 +247,9 @@ func (e *Engine) ClaimByID(businessType string, ids []processlog.ID) (k ClaimedB
 	return k, tried
 }
 
-// ClaimWithSlots claims entries for a number of calls whose slots the caller holds. It frees the slots that are not needed. Entries
-// that are not due yet, or that must not run here now, go to the source. The caller takes care of the spare ones.
+// ClaimWithSlots claims entries for a number of calls whose slots the caller holds. It frees the slots that are not
+// needed. Entries that are not due yet, or that must not run here now, go to the source. The caller handles the entries in
+// WithoutCall.
 func (e *Engine) ClaimWithSlots(t *Type, want []processlog.Wanted, calls int) (ClaimedByID, error) {
 	found, err := e.claim(t, want, calls)
 	e.FreeSlots(t, calls-t.callsOfRows(found.Mine))

@@ -360,7 +360,7 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 }
 
 // RenewLapsed renews the leases that ended during a shared call that has now returned. The entries can then run alone. If
-// another process has claimed an entry meanwhile, its lease cannot be renewed, and Over reports that.
+// another process has claimed an entry meanwhile, its lease cannot be renewed, and SecondCallError reports that.
 func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 	if lapsed := e.holdings.markLapsed(batch); len(lapsed) > 0 && !e.Stopping() {
 		e.renewAll(t.Lease, lapsed)

@@ -13,9 +13,9 @@ import (
 )
 
 // Recording holds the entries of one Record call. When their transaction has ended, it hands the entries to the
-// Starter. The caller or the connection reports the end by calling Committed, Unknown or RolledBack. If this process
+// Starter. The caller or the connection reports the end by calling Committed, CommitUnknown or RolledBack. If this process
 // cannot see the end, a poller looks for the entries and reports the commit when it finds them. Only the first report
-// has an effect. Set Drafts, and then call Of before any other method.
+// has an effect. Set Drafts, and then call Attach before any other method.
 type Recording struct {
 	Drafts   []processlog.Draft // unique by idempotency key
 	Inserted []processlog.Inserted
@@ -27,7 +27,7 @@ type Recording struct {
 	watched        bool                                                                                // whether this process sees the end of the transaction without a report from the caller
 	commitReported atomic.Bool                                                                         // whether the caller has reported the commit
 	once           sync.Once
-	oneEntry       [1]InsertedEntry // memory for the result of fresh of the usual call, which has one draft
+	oneEntry       [1]InsertedEntry // memory for the result of insertedEntries in the usual call, which has one draft
 }
 
 // Attach attaches the recording to engine e.
@@ -87,7 +87,7 @@ func (r *Recording) NotifyRecorded(ctx context.Context) {
 	}
 }
 
-// PollForCommit starts polling for the commit. Call it if this process does not see the end of the transaction. Unseen does not
+// PollForCommit starts polling for the commit. Call it if this process does not see the end of the transaction. It does not
 // poll if the reconciler will find all entries in time. It drops the contents and headers to save memory, because the
 // poller may keep the recording for a minute after a rollback.
 func (r *Recording) PollForCommit() {
@@ -152,8 +152,8 @@ func (r *Recording) cancelReservations() {
 	}
 }
 
-// insertedEntries returns the entries that were inserted and must run. If atLeast is positive, it moves earlier due times to
-// atLeast from now. fresh releases the reservations of duplicates.
+// insertedEntries returns the entries that were inserted and must run. If minDelay is positive, it moves earlier due times to
+// minDelay from now. It releases the reservations of duplicates.
 func (r *Recording) insertedEntries(minDelay time.Duration) []InsertedEntry {
 	earliest := time.Now().Add(minDelay)
 	list := slices.Grow(r.oneEntry[:0], len(r.Drafts))
@@ -206,8 +206,8 @@ type Starter interface {
 	// Committed takes entries whose transaction has committed. It may reuse the memory of fresh.
 	Committed(fresh []InsertedEntry)
 
-	// CommitUnknown takes entries whose transaction may have committed. It must not claim an entry before Fresh.Due. It may reuse
-	// the memory of fresh.
+	// CommitUnknown takes entries whose transaction may have committed. It must not claim an entry before
+	// InsertedEntry.Due. It may reuse the memory of fresh.
 	CommitUnknown(fresh []InsertedEntry)
 
 	// ReportMissing takes recorded entries whose ids are not in the database. It searches the database for their idempotency
@@ -244,7 +244,7 @@ func (s noStarter) CommitUnknown(fresh []InsertedEntry) {
 }
 
 // EnqueueInserted hands entries to the source if Source.Accepts accepts them. The reconciler enqueues the others in time. For
-// an entry whose id is not known, EnqueueInserted calls unnamed instead.
+// an entry whose id is not known, EnqueueInserted calls withoutID instead.
 func (e *Engine) EnqueueInserted(fresh []InsertedEntry, withoutID func(f InsertedEntry)) {
 	items := make([]processlog.QueueEntry, 0, len(fresh))
 	for _, f := range fresh {

@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// startClaimed starts the rows that one claim has leased. asked is when the claim statement was sent: the leases run
+// startClaimed starts the rows that one claim has leased. sentAt is when the claim statement was sent: the leases run
 // from then. token is the token of the queue's lease, or 0.
 //
 // startClaimed gives back entries that may not start any more, because Run stops or their lease has ended. blocked is
@@ -110,7 +110,7 @@ func (e *Engine) giveUpBlocked(t *Type, calls int, blocked []*Attempt, write fun
 }
 
 // startCalls runs attempts of one type and returns at once. The attempts hold slots for all calls that they need. refused
-// lists the attempts that may not start. spare is the number of calls that are not needed because of them.
+// lists the attempts that may not start. unneeded is the number of calls that are not needed because of them.
 func (e *Engine) startCalls(t *Type, attempts []*Attempt) (refused []*Attempt, unneeded int) {
 	if len(attempts) == 0 {
 		return nil, 0

@@ -269,19 +269,19 @@ const (
 // typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards it. A comment above a group of
 // fields gives the rules that connect them.
 type typeSchedule struct {
-	// claimAt is never before closed. A claim that the database refused sets closed, and a claim without an error resets it.
-	// No event moves due to a time before pace.Next, so claims do not begin transactions at once after each other. After a
-	// claim from the database, the method next takes the earliest time of later. The method begin drops the times of later
-	// that have passed.
-	claimAt       time.Time        // when the next claim is worthwhile; at most 2*peekInterval + wait away
-	laterDueTimes []time.Time      // known future due times that due does not show, sorted, at most maxLaterDueTimes
+	// claimAt is never before pausedUntil. A claim that the database refused sets pausedUntil, and a claim without an error
+	// resets it. No event moves claimAt to a time before pace.Next, so two claims do not begin their transactions directly
+	// after each other. After a claim from the database, scheduleNext uses the earliest of laterDueTimes. claimBegins drops
+	// those of laterDueTimes that have passed.
+	claimAt       time.Time        // when the next claim is worthwhile; at most 2*peekInterval + linger away
+	laterDueTimes []time.Time      // known future due times, sorted, at most maxLaterDueTimes
 	pausedUntil   time.Time        // no claim before this time, because the database refused one; zero if it did not
 	pace          groupcommit.Pace // spaces the claims' transactions
 
 	// Each event that may make claimAt earlier increments notifications. Only Postpone makes claimAt later without a claim.
 	// Postpone does so only if notifications is unchanged since the queue was asked. While runningClaims is above 0,
 	// Postpone does nothing and no look begins.
-	notifications int // number of events that may have made due earlier; the queue's answer is outdated if it has changed since the question
+	notifications int // number of events that may have made claimAt earlier; the queue's answer is outdated if it has changed since the question
 	runningClaims int // number of claims that are running; at most claimsInFlight
 	lostRaces     int // consecutive claims that got nothing because others were faster
 
@@ -364,7 +364,7 @@ func (s *typeSchedule) notify(due time.Time) bool {
 	return s.moveForward(due)
 }
 
-// moveForward moves the next claim forward to due, but not before the time that pace and closed allow. It reports whether
+// moveForward moves the next claim forward to due, but not before the time that pace and pausedUntil allow. It reports whether
 // the next claim is earlier now.
 func (s *typeSchedule) moveForward(due time.Time) bool {
 	if paced := s.pace.Next(); due.Before(paced) {

@@ -81,7 +81,7 @@ func (e *Engine) settlePrompt(batch []settlement) {
 // settleBatch writes outcomes that no entry waits for.
 func (e *Engine) settleBatch(batch []settlement) { e.settleDistinct(batch, func() {}) }
 
-// settleDistinct writes a batch of outcomes. It calls failed when a try fails.
+// settleDistinct writes a batch of outcomes. It calls onFailure when a try fails.
 func (e *Engine) settleDistinct(batch []settlement, onFailure func()) {
 	var repeats []settlement // further outcomes of entries in this batch; they go into the next batch
 	// A statement may name an entry only once. A batch can hold two outcomes of an entry after a manual Requeue. It can
@@ -384,11 +384,11 @@ type Settlement struct {
 	// leases ended with no outcome. Failed returns the failed attempt to store with the outcome, or nil.
 	Failed func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
 
-	// IsAwaited reports whether an entry waits for the outcome of an attempt. A prompt outcome waits less long for other
+	// IsAwaited reports whether an entry waits for the outcome of an attempt. An awaited outcome waits less long for other
 	// outcomes that could be stored by the same statement.
 	IsAwaited func(a *Attempt) bool
 
-	// Storing is called before prompt outcomes are sent to the database. It may return nil. Otherwise the returned function
+	// Storing is called before awaited outcomes are sent to the database. It may return nil. Otherwise the returned function
 	// is called once: when the database has answered, or when the first try has failed.
 	Storing func(batch []Settling) (answered func())
 

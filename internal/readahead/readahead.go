@@ -89,7 +89,7 @@ func (r *List) addRead(found []processlog.ID, more bool) (unrunnable int) {
 	return unrunnable
 }
 
-// handOut gives a claim its Share. The entries stay in the field out until the claim calls Tried.
+// handOut gives a claim its Share. The entries stay in handedOut until the claim calls ClaimEnded.
 func (r *List) handOut(n int, justRead bool) Share {
 	r.mu.Lock()
 	defer r.mu.Unlock()

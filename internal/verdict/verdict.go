@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// A verdict of the function Soon waits for at least soon, and for at most twice as long.
+// A verdict of RetrySoon waits for at least minSoonDelay, and for at most twice as long.
 const minSoonDelay = 100 * time.Millisecond
 
 // Kind is what a handler asks for.
@@ -32,7 +32,7 @@ type Verdict struct {
 	Kind      Kind
 	After     time.Duration // time until the next attempt; ≤ 0: the type's schedule decides
 	ByLibrary bool          // whether the library made the verdict, because its database or this process has failed
-	NoMaxWait bool          // whether Free has made the verdict
+	NoMaxWait bool          // whether LibraryWait has made the verdict
 
 	Undecodable bool // whether Undecodable has made the verdict
 	NotCalled   bool // whether NotCalled has made the verdict

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// An entry that has lost aloneAfter consecutive leases runs alone. The number must not exceed engine.MostSharedLosses.
+// An entry that has lost aloneAfter consecutive leases runs alone. The number must not exceed engine.MaxSharedLosses.
 const aloneAfter = 2
 
 // Settings are the settings of a type whose handler takes several entries.
