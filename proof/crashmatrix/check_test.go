@@ -124,6 +124,7 @@ func (w *world) checkCounts() {
 	w.t.Helper()
 	store, err := compensator.OpenStore(w.t.Context(), w.db, compensator.DefaultTable)
 	require.NoError(w.t, err)
+	defer func() { require.NoError(w.t, store.Close()) }()
 	require.Equal(w.t, *kills*countedRows, w.counted())
 	for _, fold := range []processlog.StatFold{processlog.FoldInstances, processlog.FoldHours} {
 		for n := 1; n > 0; {

@@ -78,6 +78,30 @@ func operating() []mutant {
 			sees: tests("TestEachFailedAttemptIsKeptForPeople").and(simulation, "300"),
 		},
 		{
+			name: "folded-counts-stay", breaks: "G43",
+			what: "Folded rows of statistics are added to others, but are not deleted.",
+			edits: []edit{
+				{"sqlstore.Store.FoldStats", `_, err = tx.ExecContext($ctx, s.sql(statsFolded, "keys", strings.Join($keys, " OR ")))`, `_ = $keys`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/FoldingKeepsEveryCount"),
+		},
+		{
+			name: "written-minute-is-forgotten", breaks: "G43",
+			what: "The table does not remember which minute a process has written last.",
+			edits: []edit{
+				{"sqlstore.Store.WriteStats", `first+len(chunk) == len($stats)`, `first < 0`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/CountsWrittenTwiceCountOnce"),
+		},
+		{
+			name: "stored-minute-begins-again", breaks: "G43",
+			what: "If the database's clock is set back, a process counts a minute again that it has stored.",
+			edits: []edit{
+				{"Counter.beginMinute", `if c.at.Before(c.next) {`, `if false {`},
+			},
+			sees: tests("TestNoMinuteIsStoredTwiceIfTheDatabasesClockIsSetBack"),
+		},
+		{
 			name: "errors-of-attempts-survive-erasure", breaks: "G42",
 			what: "The errors of an entry's failed attempts stay when a person erases the entry.",
 			edits: []edit{

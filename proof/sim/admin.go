@@ -251,16 +251,8 @@ func (s *gatedStore) AttemptsOf(ctx context.Context, id compensator.EntryID) (at
 	return attempts, err
 }
 
-func (s *gatedStore) StatsClock(ctx context.Context) (now time.Time, err error) {
-	err = s.from.step(ctx, classRead, "clock of statistics", "", func() (err error) {
-		now, err = s.store.StatsClock(ctx)
-		return err
-	})
-	return now, err
-}
-
-func (s *gatedStore) WriteStats(ctx context.Context, instance string, at time.Time, stats []processlog.Stat) error {
-	return s.from.step(ctx, classWrite, "write statistics", "", func() error { return s.store.WriteStats(ctx, instance, at, stats) })
+func (s *gatedStore) StatsClock(ctx context.Context) (time.Time, error) {
+	return s.store.StatsClock(ctx)
 }
 
 func (s *gatedStore) FoldStats(ctx context.Context, fold processlog.StatFold, age time.Duration, limit int) (n int, err error) {

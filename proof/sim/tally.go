@@ -60,6 +60,7 @@ const (
 	sawResumed
 	sawCases
 	sawFailedAttempts
+	sawCountedMinutes
 	sawAdminActions
 	sawUncheckedActions
 	sawWaitedOut
@@ -110,6 +111,7 @@ var sightNames = [sights]string{
 	sawPutBack: "entries put back as blocked", sawWoken: "entries made due when they were unblocked",
 	sawCases:            "cases that opened",
 	sawFailedAttempts:   "failed attempts that were kept",
+	sawCountedMinutes:   "minutes whose counts were stored",
 	sawAdminActions:     "entries changed through package admin",
 	sawUncheckedActions: "entries changed by a person who had not checked",
 	sawWaitedOut:        "waits that counted because MaxWait was over",

@@ -118,6 +118,7 @@ func newWorld(seed uint64) *world {
 	w.drawOrdering()
 	w.drawBreakers()
 	w.drawAdmin()
+	w.drawStatistics()
 	w.drawMaxWait()
 	w.drawMessages()
 	w.drawPauses()
@@ -307,6 +308,7 @@ func (w *world) script() {
 	w.everyResult()
 	w.outlive()
 	w.end()
+	w.everyCount()
 	if !w.oracle.failed.Load() {
 		w.oracle.atRest()
 	}
