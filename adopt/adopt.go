@@ -37,7 +37,7 @@ func Open(c *compensator.Compensator, cfg Config) (*Import, error) {
 // Once do. They also consume AUTO_INCREMENT numbers of the log. If rows of different pages share an idempotency key,
 // DryRun counts each of these rows as recorded. Its errors are those of Once.
 func (im *Import) DryRun(ctx context.Context) (*Report, error) {
-	return im.pass(ctx, true, map[string]bool{})
+	return im.runPass(ctx, true, map[string]bool{})
 }
 
 // Once makes one pass through the table. If Once returns an error, the report counts the rows that were committed
@@ -47,7 +47,7 @@ func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 // If Config does not fit the table, the error is a *compensator.FieldError. With StopAtRefusal it may be a *Refusal.
 // Any other error comes from Record or from the database.
 func (im *Import) Once(ctx context.Context) (*Report, error) {
-	return im.pass(ctx, false, map[string]bool{})
+	return im.runPass(ctx, false, map[string]bool{})
 }
 
 // Run makes one pass after the other until ctx ends, and then returns nil. It logs errors of the database and tries
@@ -65,18 +65,18 @@ func (im *Import) Run(ctx context.Context) error {
 	defer im.running.Store(false)
 	named := make(map[string]bool) // refused rows that Run has already logged
 	for failures := 0; ; {
-		report, err := im.pass(ctx, false, named)
+		report, err := im.runPass(ctx, false, named)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case final(err):
+		case isFinal(err):
 			return err
 		case err != nil:
 			failures++
 			im.cfg.Logger.Warn("adopt: a pass failed and will be repeated", "import", im.cfg.Name, "err", err)
 		default:
 			failures = 0
-			im.tell(report)
+			im.reportProgress(report)
 		}
 		if !pause(ctx, im.cfg.Every<<min(failures, 5)) {
 			return nil
@@ -84,14 +84,14 @@ func (im *Import) Run(ctx context.Context) error {
 	}
 }
 
-// final reports whether every further pass would fail with the same error as this one.
-func final(err error) bool {
+// isFinal reports whether every further pass would fail with the same error as this one.
+func isFinal(err error) bool {
 	var refusal *Refusal
 	var field *compensator.FieldError
 	return errors.Is(err, compensator.ErrClosed) || errors.As(err, &refusal) || errors.As(err, &field)
 }
 
-func (im *Import) tell(r *Report) {
+func (im *Import) reportProgress(r *Report) {
 	if recorded := total(r.Recorded); recorded > 0 {
 		im.cfg.Logger.Info("adopt: rows became entries", "import", im.cfg.Name, "recorded", recorded, "known", total(r.Known),
 			"skipped", total(r.Skipped), "refused", total(r.Refused), "busy", r.Busy)
@@ -105,15 +105,15 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// pass goes through the table once. It logs each refused row that is not yet in the map named, and adds the row to that
+// runPass goes through the table once. It logs each refused row that is not yet in the map named, and adds the row to that
 // map.
-func (im *Import) pass(ctx context.Context, dry bool, named map[string]bool) (*Report, error) {
+func (im *Import) runPass(ctx context.Context, dry bool, named map[string]bool) (*Report, error) {
 	report := newReport()
-	for after := (*key)(nil); ; {
-		began := time.Now()
-		t := &turn{Import: im, dry: dry, after: after}
-		err := t.run(ctx)
-		if refused(err) {
+	for lastKey := (*key)(nil); ; {
+		startedAt := time.Now()
+		t := &pageRun{Import: im, dry: dry, afterKey: lastKey}
+		err := t.runPage(ctx)
+		if isRefusal(err) {
 			err = im.oneByOne(ctx, t, report, named)
 		} else if err == nil {
 			im.count(report, t.tally, named)
@@ -121,8 +121,8 @@ func (im *Import) pass(ctx context.Context, dry bool, named map[string]bool) (*R
 		if err != nil || len(t.keys) < im.cfg.Page {
 			return report, err
 		}
-		after = &t.keys[len(t.keys)-1]
-		if !pause(ctx, max(im.cfg.Rest, time.Since(began))) {
+		lastKey = &t.keys[len(t.keys)-1]
+		if !pause(ctx, max(im.cfg.Rest, time.Since(startedAt))) {
 			return report, context.Cause(ctx)
 		}
 	}
@@ -130,11 +130,11 @@ func (im *Import) pass(ctx context.Context, dry bool, named map[string]bool) (*R
 
 // oneByOne handles a page after Record has refused an entry. A refused entry rolls back the whole page. So oneByOne
 // runs each row of the page in a separate transaction.
-func (im *Import) oneByOne(ctx context.Context, page *turn, report *Report, named map[string]bool) error {
+func (im *Import) oneByOne(ctx context.Context, page *pageRun, report *Report, named map[string]bool) error {
 	for i := range page.keys {
-		t := &turn{Import: im, dry: page.dry, only: page.keys[i : i+1]}
-		err := t.run(ctx)
-		if refused(err) {
+		t := &pageRun{Import: im, dry: page.dry, onlyKeys: page.keys[i : i+1]}
+		err := t.runPage(ctx)
+		if isRefusal(err) {
 			refusal := &Refusal{Key: page.keys[i].text, BusinessType: t.entries[0].BusinessType, Err: err}
 			if im.cfg.StopAtRefusal {
 				return refusal
@@ -168,22 +168,22 @@ func (im *Import) count(report, tally *Report, named map[string]bool) {
 	}
 }
 
-// refused reports whether err means that Record will never accept an entry.
-func refused(err error) bool {
+// isRefusal reports whether err means that Record will never accept an entry.
+func isRefusal(err error) bool {
 	var refusal *Refusal
 	var field *compensator.FieldError
-	var other *compensator.OtherTypeError
+	var otherType *compensator.OtherTypeError
 	switch {
 	case errors.As(err, &refusal):
 		return false // Return the *Refusal unchanged, because it already names its row.
-	case errors.As(err, &other), errors.Is(err, compensator.ErrOtherContent):
+	case errors.As(err, &otherType), errors.Is(err, compensator.ErrOtherContent):
 		return true
 	}
-	return errors.As(err, &field) && !ours[field.Field]
+	return errors.As(err, &field) && !ownTables[field.Field]
 }
 
-// ours lists the fields of a *compensator.FieldError that belong to the Import itself, not to the entry of a row.
-var ours = map[string]bool{"tx": true, "Key": true, "Take": true}
+// ownTables lists the fields of a *compensator.FieldError that belong to the Import itself, not to the entry of a row.
+var ownTables = map[string]bool{"tx": true, "Key": true, "Take": true}
 
 // pause waits for d. It returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {

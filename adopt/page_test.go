@@ -149,7 +149,7 @@ func TestPageImportsAnOldTable(t *testing.T) {
 		}
 	}
 	require.Len(t, statements, 3)
-	oldTable, takeFirst, left := statements[0], statements[1], statements[2]
+	oldTable, takeFirst, remaining := statements[0], statements[1], statements[2]
 
 	w := harness.NewWorld(t).WithRedis()
 	w.Exec("DROP TABLE common_process_log")
@@ -226,7 +226,7 @@ func TestPageImportsAnOldTable(t *testing.T) {
 	}))
 	assert.Equal(t, 100, w.Count("(SELECT DISTINCT what FROM effects) AS d"), "each once")
 	rest := 0
-	require.NoError(t, w.DB.QueryRow(left).Scan(&rest))
+	require.NoError(t, w.DB.QueryRow(remaining).Scan(&rest))
 	assert.Equal(t, 5, rest, "two reports and the refused rows")
 }
 

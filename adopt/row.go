@@ -24,11 +24,11 @@ func (r *Row) Scan(dest ...any) error { return r.rows.Scan(append([]any{new(any)
 
 // Skip returns an error. Config.Map returns this error to leave a row to the old system. The report counts the row
 // under reason, so use only a few different reasons.
-func Skip(reason string) error { return &skipped{reason} }
+func Skip(reason string) error { return &skippedRow{reason} }
 
-type skipped struct{ reason string }
+type skippedRow struct{ reason string }
 
-func (s *skipped) Error() string { return "skipped: " + s.reason }
+func (s *skippedRow) Error() string { return "skipped: " + s.reason }
 
 // key is a row's key, in the form that the driver accepts as an argument.
 type key struct {

@@ -14,18 +14,18 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// turn handles one page of rows in one transaction. If the field "only" is set, the page holds the rows with these
-// keys. Otherwise it holds the next rows after the key in the field "after".
-type turn struct {
+// pageRun handles one page of rows in one transaction. If the field onlyKeys is set, the page holds the rows with these
+// keys. Otherwise it holds the next rows after the key in the field afterKey.
+type pageRun struct {
 	*Import
-	dry   bool
-	after *key
-	only  []key
+	dry      bool
+	afterKey *key
+	onlyKeys []key
 
-	keys    []key // keys of the rows that Where found
-	tally   *Report
-	taken   []key // keys of the rows that become entries, in the order of the field entries
-	entries []compensator.NewEntry
+	keys      []key // keys of the rows that Where found
+	tally     *Report
+	takenKeys []key // keys of the rows that become entries, in the order of the field entries
+	entries   []compensator.NewEntry
 }
 
 // longest is the maximum duration of a transaction. The rows of the old table are locked for that time at most.
@@ -34,7 +34,7 @@ const longest = 30 * time.Second
 // errDry rolls back the transaction of a DryRun.
 var errDry = errors.New("adopt: dry run")
 
-func (t *turn) run(ctx context.Context) error {
+func (t *pageRun) runPage(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	err := t.c.InTx(ctx, t.work)
@@ -44,7 +44,7 @@ func (t *turn) run(ctx context.Context) error {
 		return nil
 	case errors.As(err, &refusal):
 		return refusal
-	case refused(err):
+	case isRefusal(err):
 		return err
 	case err != nil:
 		return fmt.Errorf("adopt: %w", err)
@@ -53,9 +53,9 @@ func (t *turn) run(ctx context.Context) error {
 	return nil
 }
 
-func (t *turn) work(ctx context.Context, tx *compensator.ScopedTx) (err error) {
+func (t *pageRun) work(ctx context.Context, tx *compensator.ScopedTx) (err error) {
 	t.tally = newReport()
-	if t.keys = t.only; t.keys == nil {
+	if t.keys = t.onlyKeys; t.keys == nil {
 		if t.keys, err = t.page(ctx, tx); err != nil {
 			return err
 		}
@@ -64,10 +64,10 @@ func (t *turn) work(ctx context.Context, tx *compensator.ScopedTx) (err error) {
 	if len(t.keys) == 0 {
 		return nil
 	}
-	if err := t.read(ctx, tx); err != nil {
+	if err := t.readRows(ctx, tx); err != nil {
 		return err
 	}
-	if err := t.record(ctx, tx); err != nil {
+	if err := t.recordRows(ctx, tx); err != nil {
 		return err
 	}
 	if t.dry {
@@ -79,10 +79,10 @@ func (t *turn) work(ctx context.Context, tx *compensator.ScopedTx) (err error) {
 
 // page reads the keys of the next rows. It locks no rows. So a row that another transaction has locked does not delay
 // the other rows.
-func (t *turn) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, error) {
+func (t *pageRun) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, error) {
 	from, args := "", []any(nil)
-	if t.after != nil {
-		from, args = t.key+" > ? AND ", []any{t.after.value}
+	if t.afterKey != nil {
+		from, args = t.key+" > ? AND ", []any{t.afterKey.value}
 	}
 	rows, err := tx.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s(%s) ORDER BY %s LIMIT %d",
 		t.key, t.table, from, t.cfg.Where, t.key, t.cfg.Page), args...)
@@ -118,10 +118,10 @@ func scanKey(rows *sql.Rows, more int) (key, error) {
 	return keyOf(value, types[0])
 }
 
-// read locks the rows of the page and maps each row. It skips rows that Where no longer finds, and rows that another
+// readRows locks the rows of the page and maps each row. It skips rows that Where no longer finds, and rows that another
 // transaction has locked. It selects rows by their keys, because locks on a range of keys would delay concurrent
 // inserts.
-func (t *turn) read(ctx context.Context, tx *compensator.ScopedTx) error {
+func (t *pageRun) readRows(ctx context.Context, tx *compensator.ScopedTx) error {
 	lock, err := t.lock(ctx, tx)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (t *turn) read(ctx context.Context, tx *compensator.ScopedTx) error {
 		if err != nil {
 			return err
 		}
-		if err := t.take(k, rows); err != nil {
+		if err := t.takeRow(k, rows); err != nil {
 			return err
 		}
 	}
@@ -149,7 +149,7 @@ func (t *turn) read(ctx context.Context, tx *compensator.ScopedTx) error {
 
 // lock returns the locking clause for a SELECT. On SQLite it is empty, because the transaction has locked the whole
 // database and SQLite has no such clause.
-func (t *turn) lock(ctx context.Context, tx *compensator.ScopedTx) (string, error) {
+func (t *pageRun) lock(ctx context.Context, tx *compensator.ScopedTx) (string, error) {
 	if lock := t.locks.Load(); lock != nil {
 		return *lock, nil
 	}
@@ -166,10 +166,10 @@ func (t *turn) lock(ctx context.Context, tx *compensator.ScopedTx) (string, erro
 	return lock, nil
 }
 
-// take maps a row. It adds the row's entry to t.entries, or counts the row as skipped or refused.
-func (t *turn) take(k key, rows *sql.Rows) error {
+// takeRow maps a row. It adds the row's entry to t.entries, or counts the row as skipped or refused.
+func (t *pageRun) takeRow(k key, rows *sql.Rows) error {
 	entry, err := t.entry(&Row{Key: k.text, rows: rows})
-	var skip *skipped
+	var skip *skippedRow
 	switch {
 	case errors.As(err, &skip):
 		t.tally.Skipped[skip.reason]++
@@ -184,13 +184,13 @@ func (t *turn) take(k key, rows *sql.Rows) error {
 		if entry.IdempotencyKey == "" {
 			entry.IdempotencyKey = t.idempotencyKey(k.text)
 		}
-		t.taken, t.entries = append(t.taken, k), append(t.entries, entry)
+		t.takenKeys, t.entries = append(t.takenKeys, k), append(t.entries, entry)
 	}
 	return nil
 }
 
 // entry calls Config.Map and converts a panic into an error.
-func (t *turn) entry(row *Row) (entry compensator.NewEntry, err error) {
+func (t *pageRun) entry(row *Row) (entry compensator.NewEntry, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
@@ -200,8 +200,8 @@ func (t *turn) entry(row *Row) (entry compensator.NewEntry, err error) {
 	return entry, usererr.Of(err)
 }
 
-// record records the entries and updates the old rows as Take says.
-func (t *turn) record(ctx context.Context, tx *compensator.ScopedTx) error {
+// recordRows records the entries and updates the old rows as Take says.
+func (t *pageRun) recordRows(ctx context.Context, tx *compensator.ScopedTx) error {
 	if len(t.entries) == 0 {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (t *turn) record(ctx context.Context, tx *compensator.ScopedTx) error {
 	if t.cfg.Take == "" {
 		return nil
 	}
-	in, args := list(t.taken)
+	in, args := list(t.takenKeys)
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE %s IN (%s)", t.table, t.cfg.Take, t.key, in), args...); err != nil {
 		return fmt.Errorf("take rows from %s: %w", t.table, err)
 	}
@@ -228,14 +228,14 @@ func (t *turn) record(ctx context.Context, tx *compensator.ScopedTx) error {
 
 // checkTaken checks that Config.Where no longer finds the rows that Config.Take has updated. Otherwise the old system
 // and the library would both run these rows.
-func (t *turn) checkTaken(ctx context.Context, tx *compensator.ScopedTx, in string, args []any) error {
-	var left int
-	err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE %s IN (%s) AND (%s)", t.table, t.key, in, t.cfg.Where), args...).Scan(&left)
+func (t *pageRun) checkTaken(ctx context.Context, tx *compensator.ScopedTx, in string, args []any) error {
+	var remaining int
+	err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE %s IN (%s) AND (%s)", t.table, t.key, in, t.cfg.Where), args...).Scan(&remaining)
 	if err != nil {
 		return fmt.Errorf("check the rows taken from %s: %w", t.table, err)
 	}
-	if left > 0 {
-		return &compensator.FieldError{Field: "Take", Reason: fmt.Sprintf("Where still finds %d of %d rows after Take", left, len(args))}
+	if remaining > 0 {
+		return &compensator.FieldError{Field: "Take", Reason: fmt.Sprintf("Where still finds %d of %d rows after Take", remaining, len(args))}
 	}
 	return nil
 }

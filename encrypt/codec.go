@@ -40,17 +40,17 @@ var ErrGarbled = errors.New("encrypt: the content is not what was sealed")
 
 // Codec seals and opens contents. Create it with New. It is safe for concurrent use, and may serve several types.
 type Codec struct {
-	inner  compensator.Codec
-	plain  bool
-	newest *sealer
-	byID   map[string]*sealer
+	inner        compensator.Codec
+	acceptsPlain bool
+	newest       *sealer
+	byID         map[string]*sealer
 }
 
 var _ compensator.SealingCodec = (*Codec)(nil)
 
 // New returns a Codec. If a field of cfg is invalid, or Keys is empty, the error is a *compensator.FieldError.
 func New(cfg Config) (*Codec, error) {
-	c := &Codec{inner: cfg.Inner, plain: cfg.ReadPlain, byID: make(map[string]*sealer)}
+	c := &Codec{inner: cfg.Inner, acceptsPlain: cfg.ReadPlain, byID: make(map[string]*sealer)}
 	if c.inner == nil {
 		c.inner = compensator.JSON
 	}
@@ -96,7 +96,7 @@ func (c *Codec) Seal(content []byte, businessType, idempotencyKey string) ([]byt
 // Open decrypts the output of Seal. It returns only the errors ErrUnknownKey and ErrGarbled.
 func (c *Codec) Open(content []byte, businessType, idempotencyKey string) ([]byte, error) {
 	id, _, sealed := cut(content)
-	if !sealed && c.plain && !strings.HasPrefix(string(content), mark) {
+	if !sealed && c.acceptsPlain && !strings.HasPrefix(string(content), mark) {
 		return content, nil
 	}
 	if !sealed {
@@ -106,11 +106,11 @@ func (c *Codec) Open(content []byte, businessType, idempotencyKey string) ([]byt
 	if s == nil {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownKey, id)
 	}
-	plain, err := s.open(content, businessType, idempotencyKey)
+	plaintext, err := s.open(content, businessType, idempotencyKey)
 	if err != nil {
 		return nil, fmt.Errorf("%w: key %q", ErrGarbled, id)
 	}
-	return plain, nil
+	return plaintext, nil
 }
 
 // mark starts sealed content. No JSON and no text starts with it.
@@ -118,16 +118,16 @@ const mark = "\x00cs\x01"
 
 // cut splits sealed content into the id of its key and the rest. Sealed content consists of the mark, the length of the
 // id, the id, the nonce, and the ciphertext. The rest holds the nonce and the ciphertext.
-func cut(data []byte) (id string, rest []byte, sealed bool) {
+func cut(data []byte) (id string, remainder []byte, sealed bool) {
 	if len(data) <= len(mark) || string(data[:len(mark)]) != mark {
 		return "", nil, false
 	}
 	n := int(data[len(mark)])
-	rest = data[len(mark)+1:]
-	if n == 0 || len(rest) < n {
+	remainder = data[len(mark)+1:]
+	if n == 0 || len(remainder) < n {
 		return "", nil, false
 	}
-	return string(rest[:n]), rest[n:], true
+	return string(remainder[:n]), remainder[n:], true
 }
 
 // sealer seals and opens with one key.
@@ -138,8 +138,8 @@ type sealer struct {
 }
 
 func newSealer(key Key) (*sealer, error) {
-	derive := func(what string) ([]byte, error) {
-		return hkdf.Key(sha256.New, key.Secret, nil, "compensator/encrypt "+what, 32)
+	derive := func(purpose string) ([]byte, error) {
+		return hkdf.Key(sha256.New, key.Secret, nil, "compensator/encrypt "+purpose, 32)
 	}
 	content, err := derive("content")
 	if err != nil {
@@ -164,33 +164,33 @@ func newSealer(key Key) (*sealer, error) {
 // seal computes the nonce from everything that it seals. It uses no random nonce. So an event that is recorded twice
 // has the same content, and the receipt can compare contents. Two different contents have the same nonce no more often
 // than with random nonces.
-func (s *sealer) seal(plain []byte, businessType, idempotencyKey string) []byte {
-	bound := s.bound(businessType, idempotencyKey)
+func (s *sealer) seal(plaintext []byte, businessType, idempotencyKey string) []byte {
+	associated := s.associatedData(businessType, idempotencyKey)
 	mac := hmac.New(sha256.New, s.nonce)
-	mac.Write(bound)
-	mac.Write(plain)
+	mac.Write(associated)
+	mac.Write(plaintext)
 	nonce := mac.Sum(nil)[:s.aead.NonceSize()]
-	out := make([]byte, 0, len(s.head)+len(nonce)+len(plain)+s.aead.Overhead())
-	out = append(append(out, s.head...), nonce...)
-	return s.aead.Seal(out, nonce, plain, bound)
+	buffer := make([]byte, 0, len(s.head)+len(nonce)+len(plaintext)+s.aead.Overhead())
+	buffer = append(append(buffer, s.head...), nonce...)
+	return s.aead.Seal(buffer, nonce, plaintext, associated)
 }
 
 func (s *sealer) open(data []byte, businessType, idempotencyKey string) ([]byte, error) {
-	_, rest, _ := cut(data)
-	if len(rest) < s.aead.NonceSize() {
+	_, remainder, _ := cut(data)
+	if len(remainder) < s.aead.NonceSize() {
 		return nil, ErrGarbled
 	}
-	nonce, ciphertext := rest[:s.aead.NonceSize()], rest[s.aead.NonceSize():]
-	return s.aead.Open(nil, nonce, ciphertext, s.bound(businessType, idempotencyKey))
+	nonce, ciphertext := remainder[:s.aead.NonceSize()], remainder[s.aead.NonceSize():]
+	return s.aead.Open(nil, nonce, ciphertext, s.associatedData(businessType, idempotencyKey))
 }
 
-// bound returns the additional data that binds the content to its entry. The length of each part comes before the part,
+// associatedData returns the additional data that binds the content to its entry. The length of each part comes before the part,
 // because otherwise two different pairs of type and key could have the same data.
-func (s *sealer) bound(businessType, idempotencyKey string) []byte {
-	out := append([]byte(nil), s.head...)
+func (s *sealer) associatedData(businessType, idempotencyKey string) []byte {
+	buffer := append([]byte(nil), s.head...)
 	for _, part := range []string{businessType, idempotencyKey} {
-		out = binary.BigEndian.AppendUint32(out, uint32(len(part)))
-		out = append(out, part...)
+		buffer = binary.BigEndian.AppendUint32(buffer, uint32(len(part)))
+		buffer = append(buffer, part...)
 	}
-	return out
+	return buffer
 }

@@ -24,9 +24,9 @@ func ExamplePostJSON() {
 	defer payments.Close()
 
 	pay := func(ctx context.Context, key string, cents int) error { // in a handler, key is Entry.CallKey
-		var answer struct{ Paid bool }
-		err := httpcall.PostJSON(ctx, payments.Client(), payments.URL, key, map[string]int{"cents": cents}, &answer)
-		fmt.Println(compensator.VerdictOf(err), answer.Paid)
+		var response struct{ Paid bool }
+		err := httpcall.PostJSON(ctx, payments.Client(), payments.URL, key, map[string]int{"cents": cents}, &response)
+		fmt.Println(compensator.VerdictOf(err), response.Paid)
 		return err
 	}
 	_ = pay(context.Background(), "42-0", 12900)

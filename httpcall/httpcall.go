@@ -62,30 +62,30 @@ func Do(client *http.Client, request *http.Request, key string) (*http.Response,
 		request.Header.Set(KeyHeader, key)
 	}
 	follower := following{cmp.Or(client, http.DefaultClient), ""}
-	answer, err := follower.do(request)
+	response, err := follower.do(request)
 	if err != nil {
-		return nil, unanswered(request, answer, err)
+		return nil, unanswered(request, response, err)
 	}
-	if err := Outcome(answer); err != nil {
-		if follower.refused != "" {
-			err = fmt.Errorf("%w: a redirect to %s that would become a GET", err, follower.refused)
+	if err := Outcome(response); err != nil {
+		if follower.refusedTarget != "" {
+			err = fmt.Errorf("%w: a redirect to %s that would become a GET", err, follower.refusedTarget)
 		}
-		return nil, errors.Join(err, answer.Body.Close())
+		return nil, errors.Join(err, response.Body.Close())
 	}
-	return answer, nil
+	return response, nil
 }
 
 // following makes one request with the user's client. It stops at a redirect that would change the method of the
 // request.
 type following struct {
-	client  *http.Client
-	refused string // host of the redirect that would have changed the method
+	client        *http.Client
+	refusedTarget string // host of the redirect that would have changed the method
 }
 
 func (f *following) do(request *http.Request) (*http.Response, error) {
-	keeping := *f.client
-	keeping.CheckRedirect = f.check
-	return keeping.Do(request)
+	client := *f.client
+	client.CheckRedirect = f.check
+	return client.Do(request)
 }
 
 // check calls the client's CheckRedirect first, because that function may set the method of the next request back.
@@ -98,7 +98,7 @@ func (f *following) check(next *http.Request, via []*http.Request) error {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	}
 	if cmp.Or(next.Method, http.MethodGet) != cmp.Or(via[0].Method, http.MethodGet) { // An empty method means GET.
-		f.refused = next.URL.Host
+		f.refusedTarget = next.URL.Host
 		return http.ErrUseLastResponse
 	}
 	return nil
@@ -125,18 +125,18 @@ func addressed(request *http.Request) error {
 
 // unanswered converts the error of a call without a usable answer.
 func unanswered(request *http.Request, redirect *http.Response, err error) error {
-	var about *url.Error
-	if usererr.As(err, &about) {
-		err = about.Err // Unwrap the error, because a url.Error contains the URL with its query.
+	var urlErr *url.Error
+	if usererr.As(err, &urlErr) {
+		err = urlErr.Err // Unwrap the error, because a url.Error contains the URL with its query.
 	}
 	var noAddress *net.AddrError // For example, net returns an AddrError for an invalid port.
 	counts := redirect != nil || // net/http returns the redirect as the answer if CheckRedirect has stopped it.
 		usererr.As(err, &noAddress)
 	// net/http has no error values for these cases, so compare the texts.
-	switch said := usererr.Text(err); {
-	case strings.HasPrefix(said, "unsupported protocol scheme"), strings.HasPrefix(said, "http: no Host in request URL"):
+	switch text := usererr.Text(err); {
+	case strings.HasPrefix(text, "unsupported protocol scheme"), strings.HasPrefix(text, "http: no Host in request URL"):
 		counts = true
-	case strings.HasPrefix(said, "failed to parse Location header"):
+	case strings.HasPrefix(text, "failed to parse Location header"):
 		err, counts = errors.New("redirected to what is no address"), true // Replace the error, because its text contains the whole address with the query.
 	}
 	err = fmt.Errorf("%s %s: %w", request.Method, request.URL.Host, err)
@@ -161,23 +161,23 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 // The error wraps an *Error. If a service gives a status another meaning, the handler can read the *Error and return,
 // for example, Permanent or nil. If the status is not 2xx, Outcome reads up to 4 KiB of the body. It does not read
 // the body of a 101. It does not close the body. The body may be nil.
-func Outcome(answer *http.Response) error {
-	if answer.StatusCode/100 == 2 {
+func Outcome(response *http.Response) error {
+	if response.StatusCode/100 == 2 {
 		return nil
 	}
-	err := &Error{StatusCode: answer.StatusCode, Header: answer.Header, text: answer.Status}
-	if asked := answer.Request; asked != nil && asked.URL != nil {
-		err.text = asked.Method + " " + asked.URL.Host + ": " + err.text
+	err := &Error{StatusCode: response.StatusCode, Header: response.Header, text: response.Status}
+	if requestedWait := response.Request; requestedWait != nil && requestedWait.URL != nil {
+		err.text = requestedWait.Method + " " + requestedWait.URL.Host + ": " + err.text
 	}
-	if answer.Body != nil && answer.StatusCode/100 != 1 { // Do not read the body of a 101. It is the connection, which ends only when the service closes it.
-		err.Body, _ = io.ReadAll(io.LimitReader(answer.Body, maxBody)) // Ignore the error and use the part that could be read.
+	if response.Body != nil && response.StatusCode/100 != 1 { // Do not read the body of a 101. It is the connection, which ends only when the service closes it.
+		err.Body, _ = io.ReadAll(io.LimitReader(response.Body, maxBody)) // Ignore the error and use the part that could be read.
 	}
-	switch answer.StatusCode {
+	switch response.StatusCode {
 	case http.StatusUnprocessableEntity:
 		return compensator.Permanent(err)
 	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusTooManyRequests,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		if wait := retryAfter(answer.Header.Get("Retry-After")); wait > 0 {
+		if wait := retryAfter(response.Header.Get("Retry-After")); wait > 0 {
 			return compensator.RetryAfter(min(wait, longestWait), compensator.Unavailable(err))
 		}
 		return compensator.Unavailable(err)

@@ -37,15 +37,15 @@ func call(t *testing.T, ctx context.Context, url string, timeout time.Duration) 
 	require.NoError(t, err)
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	answer, err := Do(&http.Client{Transport: transport, Timeout: timeout}, request, "0-0")
+	response, err := Do(&http.Client{Transport: transport, Timeout: timeout}, request, "0-0")
 	if err != nil {
-		require.Nil(t, answer)
+		require.Nil(t, response)
 		require.NotContains(t, err.Error(), "secret")
 		require.Contains(t, err.Error(), "POST "+request.URL.Host+": ")
 		return "", err
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
 	return string(body), nil
 }
@@ -92,12 +92,12 @@ func TestAnswerBecomesAnOutcome(t *testing.T) {
 				require.True(t, c.status == 204 || len(body) == 5000)
 				return
 			}
-			var answer *Error
-			require.ErrorAs(t, err, &answer)
-			require.Equal(t, c.status, answer.StatusCode)
-			require.Equal(t, c.after, answer.Header.Get("Retry-After"))
+			var response *Error
+			require.ErrorAs(t, err, &response)
+			require.Equal(t, c.status, response.StatusCode)
+			require.Equal(t, c.after, response.Header.Get("Retry-After"))
 			if c.status != 304 {
-				require.Equal(t, strings.Repeat("b", maxBody), string(answer.Body))
+				require.Equal(t, strings.Repeat("b", maxBody), string(response.Body))
 			}
 			require.NotContains(t, err.Error(), "bbb")
 			require.Contains(t, err.Error(), http.StatusText(c.status))
@@ -129,9 +129,9 @@ func TestKeyGoesWithTheCall(t *testing.T) {
 	for _, key := range []string{e.CallKey(), "shop-" + e.CallKey() + "-fee", ""} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, bank.URL, nil)
 		require.NoError(t, err)
-		answer, err := Do(bank.Client(), request, key)
+		response, err := Do(bank.Client(), request, key)
 		require.NoError(t, err)
-		require.NoError(t, answer.Body.Close())
+		require.NoError(t, response.Body.Close())
 	}
 	require.Equal(t, [][]string{{"0-2"}, {"shop-0-2-fee"}, nil}, keys)
 }
@@ -143,9 +143,9 @@ func TestRequestWithoutHeadersIsSent(t *testing.T) {
 	defer bank.Close()
 	to, err := url.Parse(bank.URL)
 	require.NoError(t, err)
-	answer, err := Do(bank.Client(), &http.Request{Method: http.MethodGet, URL: to}, "0-0")
+	response, err := Do(bank.Client(), &http.Request{Method: http.MethodGet, URL: to}, "0-0")
 	require.NoError(t, err)
-	require.NoError(t, answer.Body.Close())
+	require.NoError(t, response.Body.Close())
 	require.Equal(t, "0-0", key)
 }
 
@@ -273,11 +273,11 @@ func TestRedirectThatWouldMakeAGetOfACallIsNotFollowed(t *testing.T) {
 				require.NoError(t, err)
 				request.Header.Set("Answer", strconv.Itoa(code))
 				request.Method = method // A request that was built without http.NewRequest may have an empty method.
-				answer, err := Do(client, request, "0-0")
+				response, err := Do(client, request, "0-0")
 				follows := code > 303 || method == "GET" || method == "HEAD" || method == ""
 				require.Equal(t, follows, err == nil, "%d %s: %v", code, method, err)
 				if follows {
-					require.NoError(t, answer.Body.Close())
+					require.NoError(t, response.Body.Close())
 					require.Len(t, seen, 1)
 					require.Equal(t, cmp.Or(method, "GET"), strings.Fields(seen[0])[0])
 					continue
@@ -381,8 +381,8 @@ func TestAnswerWithoutABodyIsRead(t *testing.T) {
 func TestAnswerOfAnotherClientIsRead(t *testing.T) {
 	t.Parallel()
 	err := Outcome(&http.Response{StatusCode: 409, Status: "409 Conflict", Body: io.NopCloser(strings.NewReader("in progress"))})
-	var answer *Error
-	require.ErrorAs(t, err, &answer)
+	var response *Error
+	require.ErrorAs(t, err, &response)
 	assert.Equal(t, "409 Conflict", err.Error())
-	assert.Equal(t, "in progress", string(answer.Body))
+	assert.Equal(t, "in progress", string(response.Body))
 }

@@ -31,17 +31,17 @@ func PostJSON(ctx context.Context, client *http.Client, address, key string, v, 
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
-	answer, err := Do(client, request, key)
+	response, err := Do(client, request, key)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err == nil && into != nil {
 		err = json.Unmarshal(text, into)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: read the answer, %s: %w", request.Method, request.URL.Host, answer.Status, err)
+		return fmt.Errorf("%s %s: read the answer, %s: %w", request.Method, request.URL.Host, response.Status, err)
 	}
 	return nil
 }
@@ -53,12 +53,12 @@ var errNoAddress = errors.New("the address is none")
 // withoutAddress removes the address, and every part of it, from err. Each part may hold a secret, and errors are
 // stored.
 func withoutAddress(err error) error {
-	var about *url.Error
-	if !usererr.As(err, &about) {
+	var urlErr *url.Error
+	if !usererr.As(err, &urlErr) {
 		return err
 	}
-	if strings.Contains(about.Err.Error(), `"`) { // The text quotes a part of the address, for example a wrong port in http://user:secret/.
+	if strings.Contains(urlErr.Err.Error(), `"`) { // The text quotes a part of the address, for example a wrong port in http://user:secret/.
 		return errNoAddress
 	}
-	return about.Err
+	return urlErr.Err
 }

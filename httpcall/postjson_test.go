@@ -20,13 +20,13 @@ import (
 func TestJSONIsPostedAndItsAnswerRead(t *testing.T) {
 	t.Parallel()
 	type charge struct{ Cents int }
-	answer := make(chan string, 1)
+	response := make(chan string, 1)
 	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, []string{"POST", "application/json", "application/json", "0-0"}, []string{r.Method, r.Header.Get("Content-Type"), r.Header.Get("Accept"), r.Header.Get(KeyHeader)})
 		var got charge
 		assert.NoError(t, json.NewDecoder(r.Body).Decode(&got))
 		assert.Equal(t, charge{100}, got)
-		text := <-answer
+		text := <-response
 		if text == "422" {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 		}
@@ -34,7 +34,7 @@ func TestJSONIsPostedAndItsAnswerRead(t *testing.T) {
 	}))
 	defer bank.Close()
 	post := func(text string, into any) error {
-		answer <- text
+		response <- text
 		return PostJSON(t.Context(), bank.Client(), bank.URL+"/charges", "0-0", charge{100}, into)
 	}
 	var got struct{ ID string }

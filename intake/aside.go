@@ -54,17 +54,17 @@ func (in *Intake) encode(it *item) (err error) {
 			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
-	kept := *it.message
-	kept.SetAside, kept.dense = it.reason, it.dense
-	if it.entry.Content, err = in.cfg.Aside.Codec.Marshal(kept); err != nil {
-		return failure("encode message "+kept.ID, usererr.Of(err))
+	copied := *it.message
+	copied.SetAside, copied.dense = it.reason, it.dense
+	if it.entry.Content, err = in.cfg.Aside.Codec.Marshal(copied); err != nil {
+		return failure("encode message "+copied.ID, usererr.Of(err))
 	}
 	return nil
 }
 
-// again is the handler of Config.Type. It processes the message of one entry in the same way as the method take
+// retry is the handler of Config.Type. It processes the message of one entry in the same way as the method take
 // processes the messages of a batch.
-func (in *Intake) again(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
+func (in *Intake) retry(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
 	m.Entry = e
 	if m.SetAside != "" && e.Epoch == 0 { // Epoch is above 0 after a person has requeued the entry. Then Config.Entry and Config.Work run.
 		return compensator.Permanent(errors.New(m.SetAside))
@@ -75,13 +75,13 @@ func (in *Intake) again(ctx context.Context, tx *compensator.ScopedTx, e *compen
 	}
 	entry.IdempotencyKey = idempotencyKey(in.name, m.ID, "again") // The key of the message itself is in use already, because entry e has it.
 	receipt, err := in.c.Record(ctx, tx, entry)
-	if refused(err) {
+	if isRefusal(err) {
 		return compensator.Permanent(err)
 	}
 	if err != nil || receipt.Duplicate() {
 		return err
 	}
-	return in.call(ctx, tx, []*Message{&m})
+	return in.callHandler(ctx, tx, []*Message{&m})
 }
 
 // entry calls Config.Entry. A panic counts as an error, so the message is set aside.
@@ -96,24 +96,24 @@ func (in *Intake) entry(m *Message) (entry compensator.NewEntry, err error) {
 	return entry, usererr.Of(err)
 }
 
-// call runs Config.Work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error.
+// callHandler runs Config.Work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error.
 // So a message that makes Work panic stops neither the process nor Run.
-func (in *Intake) call(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) error {
+func (in *Intake) callHandler(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) error {
 	if in.cfg.Work == nil {
 		return nil
 	}
-	ended := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		err := error(new(compensator.PanicError)) // This error stays if Work calls runtime.Goexit, because then no other error is set.
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
 			}
-			ended <- err
+			result <- err
 		}()
 		err = usererr.Of(in.cfg.Work(ctx, tx, messages))
 	}()
-	return <-ended
+	return <-result
 }
 
 // work calls Config.Work. It returns a *workError in two cases: Work failed while the transaction still accepts writes,
@@ -122,7 +122,7 @@ func (in *Intake) work(ctx context.Context, tx *compensator.ScopedTx, messages [
 	if len(messages) == 0 {
 		return nil
 	}
-	err := in.call(ctx, tx, messages)
+	err := in.callHandler(ctx, tx, messages)
 	if err == nil {
 		return nil
 	}

@@ -15,12 +15,12 @@ import (
 
 // item is a message together with the log entry that will hold it.
 type item struct {
-	message *Message
-	entry   compensator.NewEntry
-	kind    kind
-	reason  string // why the message is set aside
-	dense   bool
-	settled bool
+	message   *Message
+	entry     compensator.NewEntry
+	kind      kind
+	reason    string // why the message is set aside
+	dense     bool
+	isSettled bool
 }
 
 // condense sets dense and discards the encoded content. So the next encode produces fewer bytes for the message.
@@ -42,30 +42,30 @@ type batch struct {
 	fatal error
 }
 
-// take settles a batch and acknowledges it. An error ends Run.
-func (in *Intake) take(works context.Context, messages []Message) error {
+// processBatch settles a batch and acknowledges it. An error ends Run.
+func (in *Intake) processBatch(works context.Context, messages []Message) error {
 	b := &batch{Intake: in, event: SettledEvent{Source: in.name, Messages: len(messages)}}
-	began := time.Now()
+	startedAt := time.Now()
 	items := make([]*item, len(messages))
 	for i := range messages {
 		items[i] = in.prepare(&messages[i])
 	}
 	b.settle(works, items)
-	var done, left []Message
+	var settledMessages, unsettled []Message
 	for i, it := range items {
-		if it.settled {
-			done = append(done, messages[i])
+		if it.isSettled {
+			settledMessages = append(settledMessages, messages[i])
 		} else {
-			left = append(left, messages[i])
+			unsettled = append(unsettled, messages[i])
 		}
 	}
-	b.event.Took = time.Since(began)
+	b.event.Took = time.Since(startedAt)
 	in.counts.add(&b.event)
 	notify(in, in.cfg.Observer.Settled, b.event)
 	failpoint.Reach(failpoint.MessagesSettled)
-	in.acknowledge(works, done)
-	if len(left) > b.event.Refused {
-		in.release(works, left)
+	in.acknowledge(works, settledMessages)
+	if len(unsettled) > b.event.Refused {
+		in.release(works, unsettled)
 	}
 	return b.fatal
 }
@@ -89,33 +89,33 @@ func (in *Intake) prepare(m *Message) *item {
 // settle retries until all items are in the log, or ctx ends.
 func (b *batch) settle(ctx context.Context, items []*item) {
 	for failures := 0; len(items) > 0 && ctx.Err() == nil && b.fatal == nil; {
-		err := b.try(ctx, items)
+		err := b.recordItems(ctx, items)
 		var work *workError
 		switch {
 		case err == nil, ctx.Err() != nil:
 			return
 		case serverDown(err):
 			failures++
-			b.waits(len(items), err)
+			b.waitAfter(len(items), err)
 			pause(ctx, failures)
 			continue
-		case errors.As(err, &work), refused(err): // This case must come before the check for ErrClosed, because Work may return the ErrClosed of another log.
+		case errors.As(err, &work), isRefusal(err): // This case must come before the check for ErrClosed, because Work may return the ErrClosed of another log.
 			b.blame(ctx, items, err)
 			return
 		case errors.Is(err, compensator.ErrClosed):
 			b.fatal = err
 			return
 		}
-		rest := b.without(items, knownElsewhere(err))
-		if len(rest) == len(items) {
+		unsettled := b.without(items, knownElsewhere(err))
+		if len(unsettled) == len(items) {
 			failures++
-			b.waits(len(items), err)
+			b.waitAfter(len(items), err)
 			if failures >= failuresUntilSuspect && b.suspect(ctx, items) {
 				return
 			}
 			pause(ctx, failures)
 		}
-		items = rest
+		items = unsettled
 	}
 }
 
@@ -135,17 +135,17 @@ func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	case it.kind != meant || !b.proved(ctx):
 		return false
 	}
-	switch err := b.try(ctx, items); {
+	switch err := b.recordItems(ctx, items); {
 	case err == nil:
 		return true
 	case serverDown(err) || !b.proved(ctx):
 		return false
 	}
 	set := b.aside(it.message, failed, "")
-	err := b.try(ctx, []*item{set})
-	if refused(err) {
+	err := b.recordItems(ctx, []*item{set})
+	if isRefusal(err) {
 		set.condense()
-		err = b.try(ctx, []*item{set})
+		err = b.recordItems(ctx, []*item{set})
 	}
 	if err != nil {
 		return false
@@ -155,22 +155,22 @@ func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	return true
 }
 
-// refused reports whether err says that Record will never accept an entry.
-func refused(err error) bool {
+// isRefusal reports whether err says that Record will never accept an entry.
+func isRefusal(err error) bool {
 	var field *compensator.FieldError
 	return errors.As(err, &field) || errors.Is(err, compensator.ErrOtherContent)
 }
 
-// without counts an item as a duplicate if its key is in the map known. It returns the other items.
-func (b *batch) without(items []*item, known map[compensator.IdempotencyKey]bool) (rest []*item) {
+// without counts an item as a duplicate if its key is in the map existing. It returns the other items.
+func (b *batch) without(items []*item, existing map[compensator.IdempotencyKey]bool) (remaining []*item) {
 	for _, it := range items {
-		if it.settled = known[it.entry.IdempotencyKey]; it.settled {
+		if it.isSettled = existing[it.entry.IdempotencyKey]; it.isSettled {
 			b.event.Duplicates++
 		} else {
-			rest = append(rest, it)
+			remaining = append(remaining, it)
 		}
 	}
-	return rest
+	return remaining
 }
 
 // blame finds the message that caused err, and handles it separately from the other items.
@@ -192,10 +192,10 @@ func (b *batch) blame(ctx context.Context, items []*item, err error) {
 }
 
 func (b *batch) halve(ctx context.Context, items []*item) {
-	half := len(items) / 2
-	b.settle(ctx, items[:half])
+	middle := len(items) / 2
+	b.settle(ctx, items[:middle])
 	failpoint.Reach(failpoint.BatchHalved)
-	b.settle(ctx, items[half:])
+	b.settle(ctx, items[middle:])
 }
 
 // condemn sets aside a message that failed alone in a transaction.
@@ -222,19 +222,19 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	failpoint.Reach(failpoint.AsideSettled)
 }
 
-// try runs transactions until one of them has a known result. If the answer to COMMIT is lost, try runs another one.
-func (b *batch) try(works context.Context, items []*item) error {
+// recordItems runs transactions until one of them has a known result. If the answer to COMMIT is lost, try runs another one.
+func (b *batch) recordItems(works context.Context, items []*item) error {
 	for failures := 0; ; failures++ {
-		again, err := b.once(works, items)
-		if !again || !pause(works, failures) {
+		retryNow, err := b.recordOnce(works, items)
+		if !retryNow || !pause(works, failures) {
 			return err
 		}
 	}
 }
 
-// once runs one transaction. If again is true, the answer to COMMIT was lost, and the caller must run another
+// recordOnce runs one transaction. If retryNow is true, the answer to COMMIT was lost, and the caller must run another
 // transaction, which finds out whether the entries exist.
-func (b *batch) once(works context.Context, items []*item) (again bool, err error) {
+func (b *batch) recordOnce(works context.Context, items []*item) (retryNow bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(works, b.cfg.Timeout, errSlow)
 	defer cancel()
 	entries := make([]compensator.NewEntry, len(items))
@@ -249,7 +249,7 @@ func (b *batch) once(works context.Context, items []*item) (again bool, err erro
 		if receipt, err = b.c.Record(ctx, tx, entries...); err != nil {
 			return err
 		}
-		if err = b.work(ctx, tx, fresh(items, receipt)); err != nil {
+		if err = b.work(ctx, tx, freshItems(items, receipt)); err != nil {
 			return err
 		}
 		failpoint.Reach(failpoint.MessagesWritten)
@@ -263,14 +263,14 @@ func (b *batch) once(works context.Context, items []*item) (again bool, err erro
 		return false, err
 	}
 	for i, it := range items {
-		b.settled(it, receipt.Entries[i].Duplicate)
+		b.recordSettled(it, receipt.Entries[i].Duplicate)
 	}
 	return false, nil
 }
 
-// settled counts an item that is in the log.
-func (b *batch) settled(it *item, duplicate bool) {
-	it.settled = true
+// recordSettled counts an item that is in the log.
+func (b *batch) recordSettled(it *item, duplicate bool) {
+	it.isSettled = true
 	switch {
 	case duplicate:
 		b.event.Duplicates++
@@ -283,8 +283,8 @@ func (b *batch) settled(it *item, duplicate bool) {
 	}
 }
 
-// fresh returns the messages whose entries are new. Config.Work gets only these messages.
-func fresh(items []*item, receipt *compensator.Receipt) (messages []*Message) {
+// freshItems returns the messages whose entries are new. Config.Work gets only these messages.
+func freshItems(items []*item, receipt *compensator.Receipt) (messages []*Message) {
 	for i, it := range items {
 		if it.kind == meant && !receipt.Entries[i].Duplicate {
 			messages = append(messages, it.message)
@@ -308,7 +308,7 @@ func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator
 		if err == nil || errors.Is(err, compensator.ErrNotFound) {
 			return true
 		}
-		b.waits(len(items), err)
+		b.waitAfter(len(items), err)
 		if !pause(ctx, failures) {
 			return false
 		}
@@ -324,7 +324,7 @@ func (in *Intake) acknowledge(ctx context.Context, done []Message) {
 			failpoint.Reach(failpoint.MessagesAcknowledged)
 			return
 		}
-		in.waits(len(done), failure("acknowledge to "+in.name, err))
+		in.waitAfter(len(done), failure("acknowledge to "+in.name, err))
 		if failures == 3 || !pause(ctx, failures) {
 			return
 		}

@@ -48,12 +48,12 @@ func failure(operation string, err error) error { return fmt.Errorf("intake: %s:
 // knownElsewhere returns the idempotency keys in an error of Record that already belong to entries of another type.
 // Each such key means that the message was recorded before: as a message set aside, or as the entry of Config.Entry.
 func knownElsewhere(err error) map[compensator.IdempotencyKey]bool {
-	known := make(map[compensator.IdempotencyKey]bool)
+	existing := make(map[compensator.IdempotencyKey]bool)
 	var walk func(error)
 	walk = func(err error) {
 		switch e := err.(type) {
 		case *compensator.OtherTypeError:
-			known[e.IdempotencyKey] = true
+			existing[e.IdempotencyKey] = true
 		case interface{ Unwrap() []error }:
 			for _, inner := range e.Unwrap() {
 				walk(inner)
@@ -63,5 +63,5 @@ func knownElsewhere(err error) map[compensator.IdempotencyKey]bool {
 		}
 	}
 	walk(err)
-	return known
+	return existing
 }

@@ -15,13 +15,13 @@ import (
 // group is the Source of a stream. One goroutine calls all methods except Measure, which is safe for concurrent use.
 type group struct {
 	Stream
-	drawn bool // whether the consumer's name is generated and unique
-	log   *slog.Logger
+	nameDrawn bool // whether the consumer's name is generated and unique
+	log       *slog.Logger
 
-	made          bool      // whether the group exists, as far as this process knows
-	own           bool      // whether this consumer may have pending messages
-	after         string    // id up to which this consumer's pending messages have been checked
-	looked        time.Time // time of the last search that found no pending messages of other consumers
+	isCreated     bool      // whether the group exists, as far as this process knows
+	isOwn         bool      // whether this consumer may have pending messages
+	lastID        string    // id up to which this consumer's pending messages have been checked
+	lastTakeover  time.Time // time of the last search that found no pending messages of other consumers
 	cleanupFailed bool      // whether the last call of tidy failed
 }
 
@@ -47,54 +47,54 @@ func (g *group) Next(ctx context.Context, max int) ([]Message, error) {
 	if err := g.make(ctx); err != nil {
 		return nil, err
 	}
-	messages, err := g.next(ctx, int64(max))
+	messages, err := g.nextMessages(ctx, int64(max))
 	if err != nil {
 		g.recheckPending()
 	}
 	if err != nil && strings.HasPrefix(err.Error(), "NOGROUP") {
 		g.log.Warn("intake: the consumer group does not exist and is created again", "stream", g.Stream.Stream, "group", g.Group)
-		g.made, err = false, nil
+		g.isCreated, err = false, nil
 	}
 	return messages, err
 }
 
-func (g *group) next(ctx context.Context, max int64) ([]Message, error) {
-	if g.own {
+func (g *group) nextMessages(ctx context.Context, max int64) ([]Message, error) {
+	if g.isOwn {
 		if left, err := g.leftByMe(ctx, max); err != nil || len(left) > 0 {
 			return left, err
 		}
-		g.own = false
+		g.isOwn = false
 	}
-	if g.looked.IsZero() || time.Since(g.looked) >= g.Idle/4 {
+	if g.lastTakeover.IsZero() || time.Since(g.lastTakeover) >= g.Idle/4 {
 		if left, err := g.leftByOthers(ctx, max); err != nil || len(left) > 0 {
 			return left, err
 		}
-		g.looked = time.Now()
+		g.lastTakeover = time.Now()
 		g.tidy(ctx)
 	}
-	return g.read(ctx, max)
+	return g.readMessages(ctx, max)
 }
 
 // recheckPending makes Next look again at the pending messages of this consumer. It is called after an error. The
 // answer of Redis may have been lost after Redis assigned messages to this consumer.
-func (g *group) recheckPending() { g.own, g.after = true, "" }
+func (g *group) recheckPending() { g.isOwn, g.lastID = true, "" }
 
 // make creates the group if it does not exist. Redis then redelivers messages that a lost group had acknowledged. The
 // Intake finds their entries in the log.
 func (g *group) make(ctx context.Context) error {
-	if g.made {
+	if g.isCreated {
 		return nil
 	}
 	err := g.Redis.XGroupCreateMkStream(ctx, g.Stream.Stream, g.Group, "0").Err()
 	if err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
 		return fmt.Errorf("create group %s: %w", g.Group, err)
 	}
-	g.made = true
+	g.isCreated = true
 	return nil
 }
 
-// read waits for new messages, for at most Stream.Block.
-func (g *group) read(ctx context.Context, max int64) ([]Message, error) {
+// readMessages waits for new messages, for at most Stream.Block.
+func (g *group) readMessages(ctx context.Context, max int64) ([]Message, error) {
 	streams, err := g.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: g.Group, Consumer: g.Consumer, Streams: []string{g.Stream.Stream, ">"}, Count: max, Block: g.Block,
 	}).Result()

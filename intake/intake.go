@@ -40,7 +40,7 @@ func Open(ctx context.Context, c *compensator.Compensator, source Source, cfg Co
 		return nil, err
 	}
 	in := &Intake{c: c, source: source, cfg: cfg, name: source.Name(), err: errNotRunning}
-	if _, err := compensator.HandleTx(ctx, c, cfg.Type, in.again, &cfg.Aside); err != nil {
+	if _, err := compensator.HandleTx(ctx, c, cfg.Type, in.retry, &cfg.Aside); err != nil {
 		return nil, err
 	}
 	return in, nil
@@ -101,7 +101,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	err := in.loop(ctx, works)
 	stop()
 	<-measured
-	in.leave(ctx)
+	in.leaveGroup(ctx)
 	in.set(errNotRunning)
 	return err
 }
@@ -140,20 +140,20 @@ func (in *Intake) loop(ctx, works context.Context) error {
 		err = usererr.Safe(err)
 		if len(messages) > 0 {
 			failpoint.Reach(failpoint.MessagesRead)
-			if fatal := in.take(works, messages); fatal != nil {
+			if fatal := in.processBatch(works, messages); fatal != nil {
 				return fatal
 			}
 		}
 		if err == nil {
 			failures = 0
-			in.well()
+			in.isHealthy()
 			continue
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		failures++
-		in.waits(0, failure("next messages of "+in.name, err))
+		in.waitAfter(0, failure("next messages of "+in.name, err))
 		pause(ctx, failures)
 	}
 	return nil
@@ -174,7 +174,7 @@ func (in *Intake) prove(ctx context.Context) error {
 		case errors.Is(err, compensator.ErrClosed):
 			return err
 		case ctx.Err() == nil:
-			in.waits(0, err)
+			in.waitAfter(0, err)
 			pause(ctx, failures)
 		}
 	}
@@ -195,15 +195,15 @@ func (in *Intake) trial(ctx context.Context) error {
 
 func (in *Intake) proved(ctx context.Context) bool { return errors.Is(in.trial(ctx), errProof) }
 
-// The method waits tells the observer why the Intake waits. It logs only the first report after a success.
-func (in *Intake) waits(messages int, err error) {
+// waitAfter tells the observer why the Intake waits. It logs only the first report after a success.
+func (in *Intake) waitAfter(messages int, err error) {
 	if in.set(err) {
 		in.cfg.Logger.Warn("intake: no messages are taken until the error has passed", "source", in.name, "messages", messages, "err", err)
 	}
 	notify(in, in.cfg.Observer.Waiting, WaitingEvent{Source: in.name, Messages: messages, Err: err})
 }
 
-func (in *Intake) well() {
+func (in *Intake) isHealthy() {
 	if in.set(nil) {
 		in.cfg.Logger.Info("intake: taking messages", "source", in.name)
 	}
@@ -231,14 +231,14 @@ func (in *Intake) measure(ctx context.Context) {
 // leaveTimeout limits the calls that Run makes to a source after the context of Run has ended.
 const leaveTimeout = 2 * time.Second
 
-func (in *Intake) leave(ctx context.Context) {
+func (in *Intake) leaveGroup(ctx context.Context) {
 	l, ok := in.source.(leaver)
 	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
-	if err := l.leave(ctx); err != nil {
+	if err := l.leaveGroup(ctx); err != nil {
 		in.cfg.Logger.Debug("intake: the source could not end its consumer", "source", in.name, "err", err)
 	}
 }

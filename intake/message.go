@@ -57,9 +57,9 @@ func MessageOf(e *compensator.Entry) (*Message, error) {
 	return m, nil
 }
 
-// stored is the JSON form of a Message. JSON cannot hold invalid UTF-8, so such fields are stored in Binary as base64.
+// storedMessage is the JSON form of a Message. JSON cannot hold invalid UTF-8, so such fields are stored in Binary as base64.
 // For a dense message, Binary also holds the fields that are shorter in base64.
-type stored struct {
+type storedMessage struct {
 	ID         string            `json:"id,omitempty"`
 	RawID      []byte            `json:"raw_id,omitempty"`
 	Fields     map[string]string `json:"fields,omitempty"`
@@ -72,7 +72,7 @@ type stored struct {
 
 // MarshalJSON encodes all fields except Value and Entry.
 func (m Message) MarshalJSON() ([]byte, error) {
-	s := stored{Body: m.Body, Deliveries: m.Deliveries, Lost: m.Lost, SetAside: m.SetAside}
+	s := storedMessage{Body: m.Body, Deliveries: m.Deliveries, Lost: m.Lost, SetAside: m.SetAside}
 	if s.ID = m.ID; !utf8.ValidString(m.ID) {
 		s.ID, s.RawID = "", []byte(m.ID)
 	}
@@ -103,7 +103,7 @@ func swells(texts ...string) bool {
 
 // UnmarshalJSON decodes the result of MarshalJSON.
 func (m *Message) UnmarshalJSON(text []byte) error {
-	var s stored
+	var s storedMessage
 	if err := json.Unmarshal(text, &s); err != nil {
 		return err
 	}

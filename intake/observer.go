@@ -57,7 +57,7 @@ func notify[E any](in *Intake, observe func(E), event E) {
 }
 
 type counters struct {
-	batches, messages, recorded, duplicates, failed, aside, refused atomic.Int64
+	batches, messages, recorded, duplicates, failed, aside, isRefusal atomic.Int64
 }
 
 func (c *counters) add(e *SettledEvent) {
@@ -67,12 +67,12 @@ func (c *counters) add(e *SettledEvent) {
 	c.duplicates.Add(int64(e.Duplicates))
 	c.failed.Add(int64(e.Failed))
 	c.aside.Add(int64(e.SetAside))
-	c.refused.Add(int64(e.Refused))
+	c.isRefusal.Add(int64(e.Refused))
 }
 
 func (c *counters) stats(b Backlog) Stats {
 	return Stats{
 		Backlog: b, Batches: c.batches.Load(), Messages: c.messages.Load(), Recorded: c.recorded.Load(),
-		Duplicates: c.duplicates.Load(), Failed: c.failed.Load(), SetAside: c.aside.Load(), Refused: c.refused.Load(),
+		Duplicates: c.duplicates.Load(), Failed: c.failed.Load(), SetAside: c.aside.Load(), Refused: c.isRefusal.Load(),
 	}
 }

@@ -105,7 +105,7 @@ func (r *rig) openSoon(c *compensator.Compensator, s Stream, idle time.Duration,
 func openSoon(c *compensator.Compensator, s Stream, idle time.Duration, cfg Config) (*Intake, error) {
 	drawn := s.Consumer == ""
 	s.Idle = idle
-	return Open(context.Background(), c, &group{Stream: s.withDefaults(), drawn: drawn, log: cfg.Logger, own: true}, cfg)
+	return Open(context.Background(), c, &group{Stream: s.withDefaults(), nameDrawn: drawn, log: cfg.Logger, isOwn: true}, cfg)
 }
 
 // start runs an Intake until the test ends or the returned function is called.
@@ -148,8 +148,8 @@ func (r *rig) addRaw(values ...string) string {
 	return id
 }
 
-// settled waits until the group has received and acknowledged all messages.
-func (r *rig) settled(group string) {
+// recordSettled waits until the group has received and acknowledged all messages.
+func (r *rig) recordSettled(group string) {
 	r.T.Helper()
 	r.Eventually(func() bool { return r.atRest(group) }, "group %s has acknowledged everything", group)
 }

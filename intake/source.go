@@ -44,5 +44,5 @@ type releaser interface {
 
 // leaver is a Source that is notified when Run ends.
 type leaver interface {
-	leave(ctx context.Context) error
+	leaveGroup(ctx context.Context) error
 }

@@ -114,7 +114,7 @@ func (s *measured) Ack(context.Context, []Message) error { return nil }
 
 func (s *measured) Measure(context.Context) (Backlog, error) { return Backlog{Lag: 1}, nil }
 
-func (s *measured) leave(context.Context) error { s.left = true; return nil }
+func (s *measured) leaveGroup(context.Context) error { s.left = true; return nil }
 
 // TestIntakeOfAClosedCompensatorEnds closes the Compensator while Run's context is alive and the source is being
 // measured.
@@ -176,7 +176,7 @@ func TestSlowBatchIsHalved(t *testing.T) {
 	cfg.Observer.Waiting = func(WaitingEvent) { waited.Add(1) }
 	r.add(1, 20)
 	r.start(r.open(c, r.spec(), cfg))
-	r.settled("shop")
+	r.recordSettled("shop")
 	r.requireBooks(20, 0)
 	assert.Zero(t, waited.Load())
 }

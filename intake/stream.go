@@ -82,5 +82,5 @@ func (s Stream) Open(ctx context.Context, c *compensator.Compensator, cfg Config
 	if err := errors.Join(s.validate(cfg.Timeout), cfg.validate()); err != nil {
 		return nil, err
 	}
-	return Open(ctx, c, &group{Stream: s, drawn: drawn, log: cfg.Logger, own: true}, cfg)
+	return Open(ctx, c, &group{Stream: s, nameDrawn: drawn, log: cfg.Logger, isOwn: true}, cfg)
 }

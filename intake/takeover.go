@@ -20,8 +20,8 @@ const aloneFrom = 2
 func (g *group) leftByMe(ctx context.Context, max int64) ([]Message, error) {
 	for {
 		start := "-"
-		if g.after != "" {
-			start = "(" + g.after
+		if g.lastID != "" {
+			start = "(" + g.lastID
 		}
 		found, err := g.Redis.XPendingExt(ctx, &redis.XPendingExtArgs{
 			Stream: g.Stream.Stream, Group: g.Group, Consumer: g.Consumer, Start: start, End: "+", Count: max,
@@ -29,9 +29,9 @@ func (g *group) leftByMe(ctx context.Context, max int64) ([]Message, error) {
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
-		chosen := together(found)
-		g.after = chosen[len(chosen)-1].ID
-		if messages, err := g.claim(ctx, chosen, 0); err != nil || len(messages) > 0 {
+		chosen := claimableIDs(found)
+		g.lastID = chosen[len(chosen)-1].ID
+		if messages, err := g.claimMessages(ctx, chosen, 0); err != nil || len(messages) > 0 {
 			return messages, err
 		}
 	}
@@ -47,15 +47,15 @@ func (g *group) leftByOthers(ctx context.Context, max int64) ([]Message, error) 
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
-		if messages, err := g.claim(ctx, together(found), g.Idle); err != nil || len(messages) > 0 {
+		if messages, err := g.claimMessages(ctx, claimableIDs(found), g.Idle); err != nil || len(messages) > 0 {
 			return messages, err
 		}
 	}
 }
 
-// together returns the messages that may be taken in one batch. A message with aloneFrom deliveries forms a batch
+// claimableIDs returns the messages that may be taken in one batch. A message with aloneFrom deliveries forms a batch
 // alone.
-func together(found []redis.XPendingExt) []redis.XPendingExt {
+func claimableIDs(found []redis.XPendingExt) []redis.XPendingExt {
 	for i := range found {
 		if found[i].RetryCount >= aloneFrom {
 			return found[:max(i, 1)]
@@ -64,9 +64,9 @@ func together(found []redis.XPendingExt) []redis.XPendingExt {
 	return found
 }
 
-// claim assigns messages to this consumer and counts the delivery. It returns fewer messages if other consumers were
+// claimMessages assigns messages to this consumer and counts the delivery. It returns fewer messages if other consumers were
 // faster.
-func (g *group) claim(ctx context.Context, chosen []redis.XPendingExt, idle time.Duration) ([]Message, error) {
+func (g *group) claimMessages(ctx context.Context, chosen []redis.XPendingExt, idle time.Duration) ([]Message, error) {
 	args := &redis.XClaimArgs{Stream: g.Stream.Stream, Group: g.Group, Consumer: g.Consumer, MinIdle: idle}
 	for i := range chosen {
 		args.Messages = append(args.Messages, chosen[i].ID)
@@ -87,11 +87,11 @@ func (g *group) claim(ctx context.Context, chosen []redis.XPendingExt, idle time
 			messages = append(messages, newMessage(m, p.RetryCount+1))
 			continue
 		}
-		there, err := g.Redis.XRangeN(ctx, g.Stream.Stream, p.ID, p.ID, 1).Result()
+		exists, err := g.Redis.XRangeN(ctx, g.Stream.Stream, p.ID, p.ID, 1).Result()
 		if err != nil {
 			return messages, err
 		}
-		if len(there) == 0 { // The producer deleted the message while it was pending. XCLAIM has removed it from the pending list.
+		if len(exists) == 0 { // The producer deleted the message while it was pending. XCLAIM has removed it from the pending list.
 			messages = append(messages, Message{ID: p.ID, Deliveries: int(p.RetryCount), Lost: true})
 		}
 	}
@@ -143,24 +143,24 @@ func (g *group) forgetGone(ctx context.Context) error {
 	for i := range consumers {
 		consumer := &consumers[i]
 		if consumer.Name != g.Consumer && consumer.Pending == 0 && consumer.Idle >= goneAfter*g.Idle {
-			err = errors.Join(err, g.forget(ctx, consumer.Name))
+			err = errors.Join(err, g.deleteConsumer(ctx, consumer.Name))
 		}
 	}
 	return err
 }
 
-// forget removes a consumer if the consumer has no pending messages at this moment. Otherwise the removal would delete
+// deleteConsumer removes a consumer if the consumer has no pending messages at this moment. Otherwise the removal would delete
 // the pending messages from the group.
-func (g *group) forget(ctx context.Context, consumer string) error {
+func (g *group) deleteConsumer(ctx context.Context, consumer string) error {
 	return forget.Run(ctx, g.Redis, []string{g.Stream.Stream}, g.Group, consumer).Err()
 }
 
-// leave removes this consumer from the group if its name was generated, because no other process will use that name.
-func (g *group) leave(ctx context.Context) error {
-	g.made, g.looked = false, time.Time{}
+// leaveGroup removes this consumer from the group if its name was generated, because no other process will use that name.
+func (g *group) leaveGroup(ctx context.Context) error {
+	g.isCreated, g.lastTakeover = false, time.Time{}
 	g.recheckPending()
-	if !g.drawn {
+	if !g.nameDrawn {
 		return nil
 	}
-	return g.forget(ctx, g.Consumer)
+	return g.deleteConsumer(ctx, g.Consumer)
 }

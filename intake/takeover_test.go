@@ -40,7 +40,7 @@ func TestMessagesOfADeadConsumerAreTakenOverAndItsNameRemoved(t *testing.T) {
 	r.add(1, 150)
 	r.given("dead", 100)
 	r.start(r.openSoon(c, r.spec(), 200*time.Millisecond, testConfig()))
-	r.settled("shop")
+	r.recordSettled("shop")
 	r.requireBooks(150, 0)
 	r.Eventually(func() bool {
 		consumers, err := r.rdb.XInfoConsumers(t.Context(), r.stream, "shop").Result()
@@ -106,7 +106,7 @@ func TestConsumerThatHasMessagesIsNotRemoved(t *testing.T) {
 	r.add(1, 10)
 	r.given("quiet", 10)
 	g := &group{Stream: r.spec()}
-	require.NoError(t, g.forget(t.Context(), "quiet"))
+	require.NoError(t, g.deleteConsumer(t.Context(), "quiet"))
 	pending, err := r.rdb.XPending(t.Context(), r.stream, "shop").Result()
 	require.NoError(t, err)
 	assert.EqualValues(t, 10, pending.Count)
@@ -131,7 +131,7 @@ func TestOwnMessagesComeBeforeNewOnes(t *testing.T) {
 	spec := r.spec()
 	spec.Consumer = "me"
 	r.start(r.open(c, spec, cfg))
-	r.settled("shop")
+	r.recordSettled("shop")
 	mu.Lock()
 	defer mu.Unlock()
 	assert.Equal(t, []string{"10 delivered 2", "20 delivered 1"}, order)
@@ -162,7 +162,7 @@ func TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot(t *testing.T) {
 	}
 	in := r.open(c, r.spec(), cfg)
 	r.start(in)
-	r.settled("shop")
+	r.recordSettled("shop")
 	r.requireBooks(2, 1)
 	mu.Lock()
 	assert.Equal(t, []int{1, 1}, sizes, "suspects are taken one by one")
@@ -184,7 +184,7 @@ func TestMessageThatIsInTheLogIsOnlyAcknowledged(t *testing.T) {
 	r.add(1, 100)
 	in := r.open(c, r.spec(), testConfig())
 	stop := r.start(in)
-	r.settled("shop")
+	r.recordSettled("shop")
 	stop()
 	require.NoError(t, r.rdb.XGroupDestroy(t.Context(), r.stream, "shop").Err())
 	r.given("dead", 60)
@@ -194,7 +194,7 @@ func TestMessageThatIsInTheLogIsOnlyAcknowledged(t *testing.T) {
 		r.age("dead", all[i].ID, 1+8*(i/30))
 	}
 	r.start(in)
-	r.settled("shop")
+	r.recordSettled("shop")
 	r.requireBooks(100, 0)
 	stats, err := in.Stats(t.Context())
 	require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestDeletedMessageIsToldByAnEntryThatWaitsForAPerson(t *testing.T) {
 	require.NoError(t, r.rdb.XDel(t.Context(), r.stream, all[1].ID).Err())
 	in := r.open(c, r.spec(), testConfig())
 	r.start(in)
-	r.settled("shop")
+	r.recordSettled("shop")
 	r.requireBooks(2, 1)
 	e, err := c.Get(t.Context(), in.IdempotencyKey(&Message{ID: all[1].ID}))
 	require.NoError(t, err)
@@ -253,7 +253,7 @@ func TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged(t *testing.T) {
 	}
 	in := r.openSoon(c, spec, 40*time.Millisecond, cfg)
 	r.start(in)
-	r.settled("shop")
+	r.recordSettled("shop")
 	length := func() int64 { return r.rdb.XLen(t.Context(), r.stream).Val() }
 	awaitRounds := func() { // A round takes place every Idle/4.
 		for len(rounds) > 0 {

@@ -78,30 +78,30 @@ type Config struct {
 //
 // Several Runs may run at the same time, each with its own servers and logs.
 func Run(ctx context.Context, cfg Config, logs ...Log) error {
-	kept := context.WithoutCancel(ctx)
+	values := context.WithoutCancel(ctx)
 	cfg.Servers, cfg.Inside = slices.Clone(cfg.Servers), slices.Clone(cfg.Inside) // Clone the slices, because listen changes their elements.
 	err := cfg.validate(logs)
 	if err == nil {
-		err = cfg.listen(kept)
+		err = cfg.listen(values)
 	}
 	if err != nil {
 		cfg.hangUp()
 		return err
 	}
-	life, end := context.WithCancel(ctx)
-	defer end()
-	receiving, stopReceiving := context.WithCancel(kept)
+	life, cancel := context.WithCancel(ctx)
+	defer cancel()
+	receiving, stopReceiving := context.WithCancel(values)
 	defer stopReceiving()
-	working, stopWorking := context.WithCancel(kept)
+	working, stopWorking := context.WithCancel(values)
 	defer stopWorking()
 
 	work := make([]*part, len(logs))
 	for i, log := range logs {
-		work[i] = start(end, nameOf(i, logs), func() error { return log.Run(working) })
+		work[i] = start(cancel, nameOf(i, logs), func() error { return log.Run(working) })
 	}
-	inside, outside := serveAll(end, cfg.Inside), serveAll(end, cfg.Servers)
+	innerParts, outerParts := serveAll(cancel, cfg.Inside), serveAll(cancel, cfg.Servers)
 	for i, consume := range cfg.Consumers {
-		outside = append(outside, start(end, fmt.Sprintf("consumer %d of %d", i+1, len(cfg.Consumers)), func() error {
+		outerParts = append(outerParts, start(cancel, fmt.Sprintf("consumer %d of %d", i+1, len(cfg.Consumers)), func() error {
 			err := consume(receiving)
 			if receiving.Err() != nil && usererr.Is(err, receiving.Err()) {
 				return nil // Run has asked the consumer to stop, so this error is expected.
@@ -112,13 +112,13 @@ func Run(ctx context.Context, cfg Config, logs ...Log) error {
 
 	<-life.Done()
 	stopReceiving()
-	err = stop(kept, cfg.stopTimeout(), outside)
+	err = stop(values, cfg.stopTimeout(), outerParts)
 	stopWorking()
 	for _, w := range work {
-		<-w.done // Wait without a limit, because the Run of a log limits its own stop.
+		<-w.finished // Wait without a limit, because the Run of a log limits its own stop.
 		err = errors.Join(err, w.failure())
 	}
-	return errors.Join(err, stop(kept, insideStop, inside))
+	return errors.Join(err, stop(values, insideStop, innerParts))
 }
 
 // nameOf returns how errors call a log: by its name if it has one, and by its position otherwise.
@@ -163,7 +163,7 @@ func (cfg Config) validate(logs []Log) error {
 		refuse(log == nil, "log %d of %d is nil", i+1, len(logs))
 	}
 	refuse(cfg.StopTimeout < 0, "StopTimeout: %v is less than 0", cfg.StopTimeout)
-	first := map[*http.Server]string{} // where in cfg each server is listed first, to find servers that are listed twice
+	firstUse := map[*http.Server]string{} // where in cfg each server is listed first, to find servers that are listed twice
 	for i, s := range slices.Concat(cfg.Servers, cfg.Inside) {
 		field := fmt.Sprintf("Servers[%d]", i)
 		if i >= len(cfg.Servers) {
@@ -173,9 +173,9 @@ func (cfg Config) validate(logs []Log) error {
 		if s.Server == nil {
 			continue
 		}
-		other, twice := first[s.Server]
-		refuse(twice, "%s is the Server of %s", field, other)
-		first[s.Server] = cmp.Or(other, field)
+		otherName, isDuplicate := firstUse[s.Server]
+		refuse(isDuplicate, "%s is the Server of %s", field, otherName)
+		firstUse[s.Server] = cmp.Or(otherName, field)
 		refuse(!s.certified(), "%s: its TLSConfig has no certificate, none of Certificates, GetCertificate and GetConfigForClient"+
 			" (net/http leaves such a one in a Server that has served: a Server serves once)", field)
 	}
@@ -187,18 +187,18 @@ func (cfg Config) validate(logs []Log) error {
 
 // part is a server, a consumer or a log. It runs until it is asked to stop.
 type part struct {
-	name   string
-	server *http.Server // nil if the part stops when its context ends
-	done   chan struct{}
-	err    error // error of the part; may be read after done is closed
+	name     string
+	server   *http.Server // nil if the part stops when its context ends
+	finished chan struct{}
+	err      error // error of the part; may be read after finished is closed
 }
 
 // start runs a part in a goroutine, and calls end when the part has returned.
 func start(end func(), name string, run func() error) *part {
-	p := &part{name: name, done: make(chan struct{})}
+	p := &part{name: name, finished: make(chan struct{})}
 	go func() {
 		defer end()
-		defer close(p.done)
+		defer close(p.finished)
 		p.err = run()
 	}()
 	return p
@@ -214,34 +214,34 @@ func (p *part) failure() error {
 
 // The method stop asks a part to stop and waits for it until ctx ends. ctx has a deadline.
 func (p *part) stop(ctx context.Context) error {
-	told := make(chan error, 1)
-	go func() { told <- p.tell(ctx) }()
-	late := ctx
+	notified := make(chan error, 1)
+	go func() { notified <- p.requestStop(ctx) }()
+	lateCtx := ctx
 	if p.server != nil { // Requests may run until the deadline of ctx. Then their connections are closed.
 		deadline, _ := ctx.Deadline()
-		after, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(cutOff))
+		graceCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(cutOff))
 		defer cancel()
-		late = after
+		lateCtx = graceCtx
 	}
 	select {
-	case err := <-told:
+	case err := <-notified:
 		return err
-	case <-late.Done():
-		return fmt.Errorf("serve: %s has not ended: %w", p.name, late.Err())
+	case <-lateCtx.Done():
+		return fmt.Errorf("serve: %s has not ended: %w", p.name, lateCtx.Err())
 	}
 }
 
-// The method tell shuts the server of a part down and waits for the part. If ctx ends first, it closes the connections.
+// requestStop shuts the server of a part down and waits for the part. If ctx ends first, it closes the connections.
 // Shutdown and Close wait for Serve to return, whatever their context says. Serve calls the user's code, so both may
 // take longer than ctx.
-func (p *part) tell(ctx context.Context) (err error) {
+func (p *part) requestStop(ctx context.Context) (err error) {
 	if p.server != nil {
 		if err = p.server.Shutdown(ctx); err != nil {
 			_ = p.server.Close()
 			err = fmt.Errorf("serve: requests at %s were cut off: %w", p.name, err)
 		}
 	}
-	<-p.done // For a server, this is closed soon, because the server has closed its listener.
+	<-p.finished // For a server, this is closed soon, because the server has closed its listener.
 	return errors.Join(p.failure(), err)
 }
 
@@ -250,11 +250,11 @@ func stop(ctx context.Context, timeout time.Duration, parts []*part) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	errs := make([]error, len(parts))
-	var all sync.WaitGroup
+	var running sync.WaitGroup
 	for i, p := range parts {
-		all.Go(func() { errs[i] = p.stop(ctx) })
+		running.Go(func() { errs[i] = p.stop(ctx) })
 	}
-	all.Wait()
+	running.Wait()
 	return errors.Join(errs...)
 }
 
@@ -265,9 +265,9 @@ func (cfg Config) listen(ctx context.Context) (err error) {
 			if s.Listener != nil {
 				continue
 			}
-			l, failed := new(net.ListenConfig).Listen(ctx, "tcp", s.addr())
-			if failed != nil {
-				err = errors.Join(err, fmt.Errorf("serve: %w", failed))
+			l, listenErr := new(net.ListenConfig).Listen(ctx, "tcp", s.addr())
+			if listenErr != nil {
+				err = errors.Join(err, fmt.Errorf("serve: %w", listenErr))
 				continue
 			}
 			servers[i].Listener = l
@@ -287,8 +287,8 @@ func (cfg Config) hangUp() {
 
 // certified reports whether the server has what it needs: no TLS, or a TLSConfig with certificates.
 func (s Server) certified() bool {
-	own := s.TLSConfig
-	return own == nil || len(own.Certificates) > 0 || own.GetCertificate != nil || own.GetConfigForClient != nil
+	ownConfig := s.TLSConfig
+	return ownConfig == nil || len(ownConfig.Certificates) > 0 || ownConfig.GetCertificate != nil || ownConfig.GetConfigForClient != nil
 }
 
 func (s Server) addr() string {

@@ -23,12 +23,12 @@ type Batcher[T any] struct {
 	Flush   func(batch []T)
 	Pace    Pace // pauses between flushes that are not full
 
-	mu      sync.Mutex // guards the fields below
-	waiting []T
-	running int
-	flushed int           // number of items in the latest flush
-	idle    chan struct{} // closed when no item waits and no flush runs; nil if Done was not called
-	full    chan struct{} // closed when a full batch waits; nil if no worker pauses
+	mu             sync.Mutex // guards the fields below
+	queued         []T
+	workersRunning int
+	flushed        int           // number of items in the latest flush
+	idle           chan struct{} // closed when no item waits and no flush runs; nil if Done was not called
+	fullSignal     chan struct{} // closed when a full batch waits; nil if no worker pauses
 }
 
 // Add adds items and returns at once. If the waiting items would then exceed Bound, Add adds no item and returns false.
@@ -36,19 +36,19 @@ func (b *Batcher[T]) Add(items ...T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// Add all items or none, so that the caller can treat them alike.
-	if b.Bound > 0 && len(b.waiting)+len(items) > b.Bound {
+	if b.Bound > 0 && len(b.queued)+len(items) > b.Bound {
 		return false
 	}
-	if b.waiting == nil {
-		b.waiting = make([]T, 0, max(len(items), b.flushed)) // Expect as many items as in the latest flush.
+	if b.queued == nil {
+		b.queued = make([]T, 0, max(len(items), b.flushed)) // Expect as many items as in the latest flush.
 	}
-	b.waiting = append(b.waiting, items...)
-	if b.full != nil && len(b.waiting) >= b.Max {
-		close(b.full)
-		b.full = nil
+	b.queued = append(b.queued, items...)
+	if b.fullSignal != nil && len(b.queued) >= b.Max {
+		close(b.fullSignal)
+		b.fullSignal = nil
 	}
-	if len(b.waiting) > 0 && b.running < b.Workers {
-		b.running++
+	if len(b.queued) > 0 && b.workersRunning < b.Workers {
+		b.workersRunning++
 		go b.work()
 	}
 	return true
@@ -59,17 +59,17 @@ func (b *Batcher[T]) work() {
 		// Take the batch last, so that it includes the items that arrive during gather and keepPace.
 		b.gather()
 		b.keepPace()
-		batch := b.next()
+		batch := b.takeBatch()
 		if batch == nil {
 			return
 		}
 		began := time.Now()
 		b.Flush(batch)
-		b.ended(time.Since(began))
+		b.recordDuration(time.Since(began))
 	}
 }
 
-func (b *Batcher[T]) ended(took time.Duration) {
+func (b *Batcher[T]) recordDuration(took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.Pace.End(took)
@@ -85,66 +85,66 @@ const mostYields = 16
 // gather yields to goroutines that are about to add items. It does not sleep. Without gather, when hundreds of handlers
 // return together, the first item would form a batch alone.
 func (b *Batcher[T]) gather() {
-	before := b.Size()
+	sizeBefore := b.Size()
 	for range mostYields {
 		Yield()
-		now := b.Size()
-		if now == before || now >= b.Max {
+		sizeNow := b.Size()
+		if sizeNow == sizeBefore || sizeNow >= b.Max {
 			return
 		}
-		before = now
+		sizeBefore = sizeNow
 	}
 }
 
 // keepPace waits until Pace allows the next flush. A batch that becomes full ends the wait.
 func (b *Batcher[T]) keepPace() {
 	for {
-		early, full := b.early()
-		if early <= 0 {
+		wait, fullSignal := b.untilPace()
+		if wait <= 0 {
 			return
 		}
-		timer := time.NewTimer(early)
+		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-full:
+		case <-fullSignal:
 			timer.Stop()
 		}
 	}
 }
 
-// early returns how long a flush must still wait, and a channel that is closed when the batch is full. A full batch
+// untilPace returns how long a flush must still wait, and a channel that is closed when the batch is full. A full batch
 // does not wait.
-func (b *Batcher[T]) early() (time.Duration, <-chan struct{}) {
+func (b *Batcher[T]) untilPace() (time.Duration, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 || len(b.waiting) >= b.Max {
+	if len(b.queued) == 0 || len(b.queued) >= b.Max {
 		return 0, nil
 	}
-	early := time.Until(b.Pace.Next())
-	if early > 0 && b.full == nil {
-		b.full = make(chan struct{})
+	wait := time.Until(b.Pace.Next())
+	if wait > 0 && b.fullSignal == nil {
+		b.fullSignal = make(chan struct{})
 	}
-	return early, b.full
+	return wait, b.fullSignal
 }
 
-// The method next takes the next batch. If nothing waits, it returns nil and the worker ends.
-func (b *Batcher[T]) next() []T {
+// takeBatch takes the next batch. If nothing waits, it returns nil and the worker ends.
+func (b *Batcher[T]) takeBatch() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 {
-		b.running--
-		if b.running == 0 && b.idle != nil {
+	if len(b.queued) == 0 {
+		b.workersRunning--
+		if b.workersRunning == 0 && b.idle != nil {
 			close(b.idle)
 			b.idle = nil
 		}
 		return nil
 	}
-	n := min(len(b.waiting), b.Max)
+	n := min(len(b.queued), b.Max)
 	b.flushed = n
 	b.Pace.Begin(time.Now()) // The mutex also guards Pace. Begin comes before Flush, because Pace counts from the start of a flush.
-	batch := b.waiting[:n:n]
-	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
-		b.waiting = nil // An idle Batcher must not keep references to flushed items.
+	batch := b.queued[:n:n]
+	if b.queued = b.queued[n:]; len(b.queued) == 0 {
+		b.queued = nil // An idle Batcher must not keep references to flushed items.
 	}
 	return batch
 }
@@ -153,14 +153,14 @@ func (b *Batcher[T]) next() []T {
 func (b *Batcher[T]) Size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.waiting)
+	return len(b.queued)
 }
 
 // Quiet reports whether nothing waits and nothing is being flushed.
 func (b *Batcher[T]) Quiet() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.running == 0
+	return b.workersRunning == 0
 }
 
 // Done returns a channel that is closed when nothing waits and nothing is being flushed.
@@ -171,7 +171,7 @@ func (b *Batcher[T]) Done() <-chan struct{} {
 		return b.idle
 	}
 	idle := make(chan struct{})
-	if b.running == 0 {
+	if b.workersRunning == 0 {
 		close(idle)
 	} else {
 		b.idle = idle

@@ -197,7 +197,7 @@ func TestIdleBatcherKeepsNothingThatPassedThroughIt(t *testing.T) {
 	b := &Batcher[*int]{Max: 10, Workers: 1, Flush: func([]*int) {}}
 	b.Add(make([]*int, 25)...)
 	<-b.Done()
-	require.Zero(t, cap(b.waiting))
+	require.Zero(t, cap(b.queued))
 }
 
 func TestBatcherBeginsNoMoreOftenThanItsLeastPace(t *testing.T) {

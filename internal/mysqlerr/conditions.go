@@ -212,20 +212,20 @@ var conditions = map[uint16]condition{
 // Blames says whether the statement or the server caused an error. It returns Statement for an error that no server
 // sent, unless the connection broke.
 func Blames(err error) Blame {
-	answer := answer(err)
-	if answer == nil {
+	serverErr := answer(err)
+	if serverErr == nil {
 		if IsBroken(err) {
 			return Doubtful // A statement of great size or duration may break the connection each time.
 		}
 		return Statement
 	}
-	blame := conditions[answer.Number].blame
+	blame := conditions[serverErr.Number].blame
 	switch {
-	case preventsWrites(answer):
+	case preventsWrites(serverErr):
 		return Server
-	case answer.Number == tableFull && strings.Contains(answer.Message, "#sql"):
+	case serverErr.Number == tableFull && strings.Contains(serverErr.Message, "#sql"):
 		return Doubtful // The missing table is a temporary table of the statement itself.
-	case blame == Doubtful && answer.Number <= lastOfFiles && outOfSystem(answer.Message):
+	case blame == Doubtful && serverErr.Number <= lastOfFiles && outOfSystem(serverErr.Message):
 		return Server
 	}
 	return blame

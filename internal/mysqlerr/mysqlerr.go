@@ -42,17 +42,17 @@ func answer(err error) *mysql.MySQLError {
 	if err == nil {
 		return nil // Return early, because the code below allocates.
 	}
-	var answer *mysql.MySQLError
-	if !errors.As(err, &answer) {
+	var serverErr *mysql.MySQLError
+	if !errors.As(err, &serverErr) {
 		return nil
 	}
-	return answer
+	return serverErr
 }
 
 // Number returns the server's number for an error. It returns 0 for an error that no server sent.
 func Number(err error) uint16 {
-	if answer := answer(err); answer != nil {
-		return answer.Number
+	if serverErr := answer(err); serverErr != nil {
+		return serverErr.Number
 	}
 	return 0
 }
@@ -60,13 +60,13 @@ func Number(err error) uint16 {
 // IsReadOnly reports whether the server accepts no writes, like a former primary after a switchover. Such a server
 // still answers reads, from data that is soon out of date. So the connection must not be used again.
 func IsReadOnly(err error) bool {
-	answer := answer(err)
-	return answer != nil && (answer.Number == ReadOnlyTx || answer.Number == ReadOnly || preventsWrites(answer))
+	serverErr := answer(err)
+	return serverErr != nil && (serverErr.Number == ReadOnlyTx || serverErr.Number == ReadOnly || preventsWrites(serverErr))
 }
 
 // preventsWrites reports whether an option of the server prevents every write, and not only one statement.
-func preventsWrites(answer *mysql.MySQLError) bool {
-	return answer.Number == Prevented && (strings.Contains(answer.Message, "read-only") || strings.Contains(answer.Message, "read_only"))
+func preventsWrites(serverErr *mysql.MySQLError) bool {
+	return serverErr.Number == Prevented && (strings.Contains(serverErr.Message, "read-only") || strings.Contains(serverErr.Message, "read_only"))
 }
 
 // IsServers reports whether an error is, or may be, caused by the condition of the server or of the connection. In that

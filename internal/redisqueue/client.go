@@ -26,8 +26,8 @@ const leastConns = 2
 // The client never sends a single command twice, because a claim script whose reply got lost would lease a second
 // batch. It may send a pipeline twice: on a cluster go-redis repeats a pipeline whose connection has failed. So scripts
 // in a pipeline must be safe to repeat.
-func ownRedisClient(theirs redis.UniversalClient) (redis.UniversalClient, error) {
-	switch c := theirs.(type) {
+func ownRedisClient(userClient redis.UniversalClient) (redis.UniversalClient, error) {
+	switch c := userClient.(type) {
 	case *redis.Client: // also a failover client, whose dialer asks the sentinels
 		if c != nil {
 			opt := *c.Options()
@@ -47,19 +47,19 @@ func ownRedisClient(theirs redis.UniversalClient) (redis.UniversalClient, error)
 	}
 	return nil, &processlog.FieldError{
 		Field:  "Redis",
-		Reason: fmt.Sprintf("need a *redis.Client or a *redis.ClusterClient, not nil; got %T", theirs),
+		Reason: fmt.Sprintf("need a *redis.Client or a *redis.ClusterClient, not nil; got %T", userClient),
 	}
 }
 
 // refuseCap returns an error if MaxActiveConns is too low for the queue.
-func refuseCap(most int) error {
-	if most <= 0 || most >= leastConns {
+func refuseCap(maximum int) error {
+	if maximum <= 0 || maximum >= leastConns {
 		return nil
 	}
 	return &processlog.FieldError{
 		Field: "Redis",
 		Reason: fmt.Sprintf("its MaxActiveConns is %d, but the library needs at least %d for its own client: one for commands, and one to listen",
-			most, leastConns),
+			maximum, leastConns),
 	}
 }
 
@@ -114,9 +114,9 @@ func lifetime(client redis.UniversalClient) time.Duration {
 }
 
 // withTimeout caps a timeout at redisTimeout. In the options of an open client, zero or less means "no timeout".
-func withTimeout(theirs time.Duration) time.Duration {
-	if theirs > 0 && theirs < redisTimeout {
-		return theirs
+func withTimeout(userTimeout time.Duration) time.Duration {
+	if userTimeout > 0 && userTimeout < redisTimeout {
+		return userTimeout
 	}
 	return redisTimeout
 }

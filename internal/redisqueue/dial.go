@@ -31,14 +31,14 @@ var unfit = [][]byte{
 }
 
 // era counts how often all connections became stale. A connection that was dialled in an earlier era is stale.
-type era struct{ now atomic.Int64 }
+type era struct{ current atomic.Int64 }
 
 // watch wraps a dialer. At the first reply in unfit all connections become stale. go-redis itself gives up only the one
 // connection, and only if the reply begins with READONLY. Before version 7 Redis wraps the error of a command inside a
 // script as "ERR Error running script …".
 func (e *era) watch(dial redisDialer) redisDialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		connectedAt := e.now.Load() // Read the era before the dial, because a dial in progress may lead to the old server, too.
+		connectedAt := e.current.Load() // Read the era before the dial, because a dial in progress may lead to the old server, too.
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -56,13 +56,13 @@ type eraConn struct {
 
 var errStale = errors.New("redis: the server is no longer the primary: dial again")
 
-func (c *eraConn) stale() bool { return c.era.now.Load() > c.connectedAt }
+func (c *eraConn) isStale() bool { return c.era.current.Load() > c.connectedAt }
 
 func (c *eraConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	for _, answer := range unfit {
 		if bytes.Contains(b[:n], answer) {
-			c.era.now.CompareAndSwap(c.connectedAt, c.connectedAt+1)
+			c.era.current.CompareAndSwap(c.connectedAt, c.connectedAt+1)
 			break
 		}
 	}
@@ -72,7 +72,7 @@ func (c *eraConn) Read(b []byte) (int, error) {
 // Write sends nothing over a stale connection. Because of the error, go-redis closes the connection. SyscallConn finds
 // most stale connections earlier.
 func (c *eraConn) Write(b []byte) (int, error) {
-	if c.stale() {
+	if c.isStale() {
 		return 0, errStale
 	}
 	return c.Conn.Write(b)
@@ -81,7 +81,7 @@ func (c *eraConn) Write(b []byte) (int, error) {
 // SyscallConn returns an error for a stale connection. go-redis calls it before it takes an idle connection out of its
 // pool. After the error go-redis closes this connection and takes another one, so no command fails.
 func (c *eraConn) SyscallConn() (syscall.RawConn, error) {
-	if c.stale() {
+	if c.isStale() {
 		return nil, errStale
 	}
 	if conn, ok := c.Conn.(syscall.Conn); ok {

@@ -50,9 +50,9 @@ func (k redisKeys) tag(n uint32) string {
 	return "{" + k.prefix + ":v1:" + strconv.FormatUint(uint64(n), 10) + "}"
 }
 
-// due returns the key of the zset with a type's due and leased entries. The 0 in it is the partition. So far there is
+// dueKey returns the key of the zset with a type's due and leased entries. The 0 in it is the partition. So far there is
 // only one partition.
-func (k redisKeys) due(businessType string) string {
+func (k redisKeys) dueKey(businessType string) string {
 	return k.tag(k.tagOf(businessType)) + ":" + businessType + ":0:due"
 }
 
@@ -60,7 +60,7 @@ func (k redisKeys) due(businessType string) string {
 func wholeMark(dueKey string) string { return "whole " + dueKey }
 
 // rebuildMark returns the member of a due zset that names the process which rebuilds the type.
-func rebuildMark(who, dueKey string) string { return "rebuild " + who + " " + dueKey }
+func rebuildMark(token, dueKey string) string { return "rebuild " + token + " " + dueKey }
 
 // rebuilder returns the name that a rebuildMark has for the process with that token.
 func rebuilder(token processlog.Token) string { return hex.EncodeToString(token[:]) }

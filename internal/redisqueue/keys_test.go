@@ -16,17 +16,17 @@ import (
 func TestRedisKeysAreSpeltAsStored(t *testing.T) {
 	single, err := newKeys("shop", 1)
 	require.NoError(t, err)
-	assert.Equal(t, "{shop:v1:0}:sync_user:0:due", single.due("sync_user"))
+	assert.Equal(t, "{shop:v1:0}:sync_user:0:due", single.dueKey("sync_user"))
 	assert.Equal(t, "{shop:v1:0}:owner", single.owner(0))
 	assert.Equal(t, "{shop:v1:0}:lead", single.lead())
 	assert.Equal(t, "shop:v1:wake", single.wake())
-	assert.Equal(t, "whole {shop:v1:0}:sync_user:0:due", wholeMark(single.due("sync_user")))
+	assert.Equal(t, "whole {shop:v1:0}:sync_user:0:due", wholeMark(single.dueKey("sync_user")))
 	assert.Equal(t, "rebuild 0107"+strings.Repeat("0", 28)+" k", rebuildMark(rebuilder(processlog.Token{1, 7}), "k"))
 
 	cluster, err := newKeys("shop", clusterTags)
 	require.NoError(t, err)
-	assert.Equal(t, "{shop:v1:6}:sync_user:0:due", cluster.due("sync_user"))
-	assert.Equal(t, "{shop:v1:6}:订单}{:0:due", cluster.due("订单}{"))
+	assert.Equal(t, "{shop:v1:6}:sync_user:0:due", cluster.dueKey("sync_user"))
+	assert.Equal(t, "{shop:v1:6}:订单}{:0:due", cluster.dueKey("订单}{"))
 	assert.Equal(t, "{shop:v1:15}:owner", cluster.owner(15))
 }
 
@@ -48,7 +48,7 @@ func TestRedisKeysOfDifferentMeaningNeverCoincide(t *testing.T) {
 		require.NoError(t, err)
 		meant := map[string]string{"owner": k.owner(0), "lead": k.lead(), "wake": k.wake()}
 		for _, businessType := range []string{"x", "x:0", "x:0:due", "epoch", "lead", "owner", "}:epoch", "0", "}", "{x}", "v1:wake"} {
-			meant["due "+businessType] = k.due(businessType)
+			meant["due "+businessType] = k.dueKey(businessType)
 		}
 		for meaning, key := range meant {
 			assert.Empty(t, seen[key], "%s of %s has the same name %s", meaning, prefix, key)
@@ -103,8 +103,8 @@ func FuzzRedisKeys(f *testing.F) {
 			require.ErrorAs(t, err, new(*processlog.FieldError))
 			return
 		}
-		require.Equal(t, one == other, k.due(one) == k.due(other))
-		for _, key := range []string{k.due(one), k.owner(k.tagOf(one))} {
+		require.Equal(t, one == other, k.dueKey(one) == k.dueKey(other))
+		for _, key := range []string{k.dueKey(one), k.owner(k.tagOf(one))} {
 			_, inner, found := strings.Cut(key, "{")
 			require.True(t, found)
 			inner, _, found = strings.Cut(inner, "}")
@@ -112,7 +112,7 @@ func FuzzRedisKeys(f *testing.F) {
 			require.Equal(t, k.tag(k.tagOf(one)), "{"+inner+"}", "a script's keys live together")
 		}
 		for _, ours := range []string{k.owner(k.tagOf(one)), k.lead(), k.wake()} {
-			require.NotEqual(t, ours, k.due(one))
+			require.NotEqual(t, ours, k.dueKey(one))
 		}
 	})
 }

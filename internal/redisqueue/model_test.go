@@ -187,12 +187,12 @@ func drawEnqueue(t *rapid.T) enqueueCommand {
 }
 
 func (c enqueueCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
-	newHeads, lost, err := m.sides[side][c.Process].Enqueue(m.ctx, c.Items, c.Rules)
+	newHeads, lostTypes, err := m.sides[side][c.Process].Enqueue(m.ctx, c.Items, c.Rules)
 	left := &processlog.LeftOutError{}
 	if err != nil {
 		assert.ErrorAs(m, err, &left)
 	}
-	return [][]string{append([]string{}, newHeads...), append([]string{}, lost...), append([]string{}, left.BusinessTypes...)}, nil
+	return [][]string{append([]string{}, newHeads...), append([]string{}, lostTypes...), append([]string{}, left.BusinessTypes...)}, nil
 }
 
 // queueClaimCommand claims entries.
@@ -265,9 +265,9 @@ func (c askCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	q := m.sides[side][c.Process]
 	leads, err := q.Lead(m.ctx, c.Period)
 	assert.NoError(m, err)
-	waits, lost, err := q.Peek(m.ctx, append([]string{"none"}, queueTypes...))
+	waits, lostTypes, err := q.Peek(m.ctx, append([]string{"none"}, queueTypes...))
 	assert.NoError(m, err)
-	return []any{leads, q.Check(m.ctx, c.Fingerprint) == nil, lost}, waits
+	return []any{leads, q.Check(m.ctx, c.Fingerprint) == nil, lostTypes}, waits
 }
 
 // rebuildCommand begins or ends a rebuild of types.

@@ -23,7 +23,7 @@ func (q *Queue) Notify(ctx context.Context, businessTypes []string) error {
 		pipe.Publish(ctx, q.keys.wake(), businessType)
 	}
 	_, err := pipe.Exec(ctx)
-	return wrapQueueError("notify", q.failed(ctx, err))
+	return wrapQueueError("notify", q.wrapError(ctx, err))
 }
 
 const (
@@ -52,7 +52,7 @@ func (q *Queue) Listen(ctx context.Context, wake func(businessType string)) {
 			pause.Reset(0)
 			continue
 		}
-		if err := q.failed(ctx, err); ctx.Err() == nil {
+		if err := q.wrapError(ctx, err); ctx.Err() == nil {
 			report.Send(ctx, report.Listen, err)
 		}
 		pause.Reset(listenPause)
@@ -76,23 +76,23 @@ func (q *Queue) listenOnce(ctx context.Context, wake func(businessType string)) 
 			<-closed
 		}
 	}()
-	began, life := time.Now(), lifetime(q.client)
-	for asked := false; ; {
-		if life > 0 && time.Since(began) >= max(life, listenLeast) {
+	startedAt, life := time.Now(), lifetime(q.client)
+	for pinged := false; ; {
+		if life > 0 && time.Since(startedAt) >= max(life, listenLeast) {
 			return errOutlived
 		}
 		message, err := subscription.ReceiveTimeout(ctx, listenSilence)
 		var network net.Error
 		switch {
 		case err == nil:
-			asked = false
+			pinged = false
 			report.Send(ctx, report.Listen, nil)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		// Silence may mean that there is nothing to send, or that the connection is dead. Ping once. If the server is
 		// still silent after the ping, the subscription ends.
-		case errors.As(err, &network) && network.Timeout() && !asked:
-			asked = true
+		case errors.As(err, &network) && network.Timeout() && !pinged:
+			pinged = true
 			if err := subscription.Ping(ctx); err != nil {
 				return fmt.Errorf("listen: %w", err)
 			}

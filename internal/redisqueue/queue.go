@@ -56,19 +56,19 @@ var (
 
 // Open returns a Queue. It does not connect yet.
 func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
-	own, err := ownRedisClient(client)
+	ownClient, err := ownRedisClient(client)
 	if err != nil {
 		return nil, err
 	}
 	tags := uint32(1)
-	if _, cluster := own.(*redis.ClusterClient); cluster {
+	if _, cluster := ownClient.(*redis.ClusterClient); cluster {
 		tags = clusterTags
 	}
 	k, err := newKeys(prefix, tags)
 	if err != nil {
-		return nil, errors.Join(err, own.Close())
+		return nil, errors.Join(err, ownClient.Close())
 	}
-	return &Queue{client: own, keys: k, instance: rand.Text()}, nil
+	return &Queue{client: ownClient, keys: k, instance: rand.Text()}, nil
 }
 
 // maxScriptMembers is the maximum number of entries in one script. Redis serves no other client while a script runs.
@@ -138,7 +138,7 @@ func (q *Queue) checkVersion(ctx context.Context) error {
 	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "unknown command"):
 		return nil
 	case err != nil:
-		return q.failed(ctx, err)
+		return q.wrapError(ctx, err)
 	}
 	err = checkRedisVersion(info)
 	q.knownVersion.Store(err == nil)
@@ -155,34 +155,34 @@ func checkRedisVersion(info string) error {
 	return nil
 }
 
-func (q *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lost []string, err error) {
+func (q *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lostTypes []string, err error) {
 	calls, types := q.queueEntries(items, rules)
 	replies, err := q.run(ctx, calls)
-	left := &processlog.LeftOutError{}
+	leftOut := &processlog.LeftOutError{}
 	for i, reply := range replies {
 		// A failed call has a nil reply, so the reply does not say whether the type is lost.
 		answer, _ := reply.(int64)
 		newHeads = addIf(answer&1 != 0, newHeads, types[i])
-		lost = addIf(answer&2 != 0, lost, types[i])
-		left.BusinessTypes = addIf(answer&(4|8) != 0, left.BusinessTypes, types[i])
+		lostTypes = addIf(answer&2 != 0, lostTypes, types[i])
+		leftOut.BusinessTypes = addIf(answer&(4|8) != 0, leftOut.BusinessTypes, types[i])
 		switch {
 		case answer&4 != 0:
-			left.Reason = "OOM: Redis is at its maxmemory"
+			leftOut.Reason = "OOM: Redis is at its maxmemory"
 		case answer&8 != 0:
-			left.Reason = "WRONGTYPE: " + q.keys.due(types[i]) + " holds a value of another type"
+			leftOut.Reason = "WRONGTYPE: " + q.keys.dueKey(types[i]) + " holds a value of another type"
 		}
 	}
-	if err == nil && len(left.BusinessTypes) > 0 {
-		err = left
+	if err == nil && len(leftOut.BusinessTypes) > 0 {
+		err = leftOut
 	}
-	return newHeads, lost, wrapQueueError("enqueue", err)
+	return newHeads, lostTypes, wrapQueueError("enqueue", err)
 }
 
 // queueEntries returns the calls that enqueue items, and the type of each call.
 func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.EnqueueRules) (calls []scriptCall, types []string) {
 	for businessType, entries := range grouped.Each(items, func(a processlog.QueueEntry) string { return a.BusinessType }) {
 		for chunk := range slices.Chunk(entries, maxScriptMembers) {
-			key := q.keys.due(businessType)
+			key := q.keys.dueKey(businessType)
 			args := make([]any, 0, 5+2*len(chunk))
 			args = append(args, wholeMark(key), rebuildMark("nobody", key),
 				processlog.Remaining(rules.MaxLease), max(0, rules.Limit), processlog.Remaining(rules.Near))
@@ -217,7 +217,7 @@ func addIf(condition bool, types []string, businessType string) []string {
 // Claim leases at most 1,000 entries, even if the limit is higher.
 func (q *Queue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
 	limit = min(max(limit, 0), maxScriptMembers)
-	key := q.keys.due(businessType)
+	key := q.keys.dueKey(businessType)
 	replies, err := q.run(ctx, []scriptCall{{claimScript, key, []any{wholeMark(key), limit, max(1, processlog.Remaining(lease))}}})
 	if err != nil {
 		return processlog.Leased{}, wrapQueueError("claim "+businessType, err)
@@ -250,7 +250,7 @@ func readLeased(reply any) (leased processlog.Leased, ok bool) {
 
 func (q *Queue) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
 	var calls []scriptCall
-	key := q.keys.due(businessType)
+	key := q.keys.dueKey(businessType)
 	for chunk := range slices.Chunk(items, maxScriptMembers) {
 		args := make([]any, 0, 1+3*len(chunk))
 		args = append(args, wholeMark(key))
@@ -269,7 +269,7 @@ func (q *Queue) Settle(ctx context.Context, businessType string, items []process
 	return wrapQueueError("settle "+businessType, err)
 }
 
-func (q *Queue) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
+func (q *Queue) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lostTypes []string, err error) {
 	answers, err := q.askEach(ctx, peekScript, businessTypes, func(key string) []any { return []any{wholeMark(key)} })
 	if err != nil {
 		return nil, nil, wrapQueueError("peek", err)
@@ -285,14 +285,14 @@ func (q *Queue) Peek(ctx context.Context, businessTypes []string) (waits []time.
 			return nil, nil, fmt.Errorf("peek: unexpected answer %v", answer)
 		}
 		waits[i] = wait
-		lost = addIf(answer[1] == int64(1), lost, businessType)
+		lostTypes = addIf(answer[1] == int64(1), lostTypes, businessType)
 	}
-	return waits, lost, nil
+	return waits, lostTypes, nil
 }
 
 // Inspect implements processlog.QueueInspector.
 func (q *Queue) Inspect(ctx context.Context, businessType string, id processlog.ID) (processlog.Queued, error) {
-	key := q.keys.due(businessType)
+	key := q.keys.dueKey(businessType)
 	replies, err := q.run(ctx, []scriptCall{{inspectScript, key, []any{wholeMark(key), id.String()}}})
 	if err != nil {
 		return processlog.Queued{}, wrapQueueError("inspect "+businessType, err)
@@ -305,14 +305,14 @@ func (q *Queue) Inspect(ctx context.Context, businessType string, id processlog.
 	return processlog.Queued{Has: parts[0] == int64(1), In: time.Duration(wait) * time.Millisecond, Lost: parts[2] == int64(1)}, nil
 }
 
-func (q *Queue) Rebuild(ctx context.Context, businessTypes []string, token processlog.Token, period time.Duration) (mine []string, err error) {
+func (q *Queue) Rebuild(ctx context.Context, businessTypes []string, token processlog.Token, period time.Duration) (rebuildTypes []string, err error) {
 	answers, err := q.askEach(ctx, rebuildScript, businessTypes, func(key string) []any {
 		return []any{wholeMark(key), rebuildMark(rebuilder(token), key), max(1, processlog.Remaining(period))}
 	})
 	return typesAnswered(businessTypes, answers), wrapQueueError("rebuild", err)
 }
 
-func (q *Queue) Rebuilt(ctx context.Context, businessTypes []string, token processlog.Token) (whole []string, err error) {
+func (q *Queue) Rebuilt(ctx context.Context, businessTypes []string, token processlog.Token) (completeTypes []string, err error) {
 	answers, err := q.askEach(ctx, rebuiltScript, businessTypes, func(key string) []any {
 		return []any{wholeMark(key), rebuildMark(rebuilder(token), key)}
 	})
@@ -331,7 +331,7 @@ func typesAnswered(businessTypes []string, answers []any) (types []string) {
 func (q *Queue) askEach(ctx context.Context, script *redis.Script, businessTypes []string, args func(key string) []any) ([]any, error) {
 	calls := make([]scriptCall, len(businessTypes))
 	for i, businessType := range businessTypes {
-		key := q.keys.due(businessType)
+		key := q.keys.dueKey(businessType)
 		calls[i] = scriptCall{script, key, args(key)}
 	}
 	answers, err := q.run(ctx, calls)

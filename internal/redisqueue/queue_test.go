@@ -113,17 +113,17 @@ func makeWhole(t *testing.T, q processlog.Queue, businessTypes ...string) {
 	t.Helper()
 	_, err := q.Rebuild(t.Context(), businessTypes, processlog.Token{9}, time.Hour)
 	require.NoError(t, err)
-	whole, err := q.Rebuilt(t.Context(), businessTypes, processlog.Token{9})
+	completeTypes, err := q.Rebuilt(t.Context(), businessTypes, processlog.Token{9})
 	require.NoError(t, err)
-	require.Equal(t, businessTypes, whole)
+	require.Equal(t, businessTypes, completeTypes)
 }
 
 // lostOf returns which of the types the queue has lost.
 func lostOf(t *testing.T, q processlog.Queue, businessTypes ...string) []string {
 	t.Helper()
-	_, lost, err := q.Peek(t.Context(), businessTypes)
+	_, lostTypes, err := q.Peek(t.Context(), businessTypes)
 	require.NoError(t, err)
-	return lost
+	return lostTypes
 }
 
 // Failure: F42
@@ -161,14 +161,14 @@ func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
 	q, _, client := ownQueue(t)
 	first, second, third := processlog.Token{1}, processlog.Token{2}, processlog.Token{3}
 	rebuild := func(token processlog.Token, period time.Duration) bool {
-		mine, err := q.Rebuild(t.Context(), []string{"order"}, token, period)
+		rebuildTypes, err := q.Rebuild(t.Context(), []string{"order"}, token, period)
 		require.NoError(t, err)
-		return len(mine) == 1
+		return len(rebuildTypes) == 1
 	}
 	rebuilt := func(token processlog.Token) bool {
-		whole, err := q.Rebuilt(t.Context(), []string{"order"}, token)
+		completeTypes, err := q.Rebuilt(t.Context(), []string{"order"}, token)
 		require.NoError(t, err)
-		return len(whole) == 1
+		return len(completeTypes) == 1
 	}
 	require.True(t, rebuild(first, time.Hour))
 	mustEnqueue(t, q, due("order", 1))
@@ -202,17 +202,17 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t, "--maxmemory-policy", "noeviction")
 	require.NoError(t, q.Check(t.Context(), "database"))
-	mine, err := q.Rebuild(t.Context(), []string{"order"}, processlog.Token{1}, time.Hour)
+	rebuildTypes, err := q.Rebuild(t.Context(), []string{"order"}, processlog.Token{1}, time.Hour)
 	require.NoError(t, err)
-	require.Len(t, mine, 1)
+	require.Len(t, rebuildTypes, 1)
 	mustEnqueue(t, q, dueRows("order", 300))
 	_, err = q.Lead(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 
-	_, lost, err := q.Enqueue(t.Context(), append(due("order", 7, 1000), due("stock", 1)...), processlog.EnqueueRules{MaxLease: time.Hour})
+	_, lostTypes, err := q.Enqueue(t.Context(), append(due("order", 7, 1000), due("stock", 1)...), processlog.EnqueueRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, err, "OOM")
-	assert.Equal(t, []string{"order", "stock"}, lost, "the loss of the left-out entry is reported")
+	assert.Equal(t, []string{"order", "stock"}, lostTypes, "the loss of the left-out entry is reported")
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 200), true)))
 	left := mustClaim(t, q, "order", 200)
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(left, false)))
@@ -226,14 +226,14 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	assert.LessOrEqual(t, waits[0], 31*time.Minute)
 	assert.EqualValues(t, 100, client.ZCount(t.Context(), q.DueKey("order"), "-inf", "4e15").Val())
 	rebuild := func(token processlog.Token) []string {
-		mine, err := q.Rebuild(t.Context(), []string{"order", "user"}, token, time.Hour)
+		rebuildTypes, err := q.Rebuild(t.Context(), []string{"order", "user"}, token, time.Hour)
 		require.NoError(t, err)
-		return mine
+		return rebuildTypes
 	}
 	rebuilt := func(token processlog.Token) []string {
-		whole, err := q.Rebuilt(t.Context(), []string{"order", "user"}, token)
+		completeTypes, err := q.Rebuilt(t.Context(), []string{"order", "user"}, token)
 		require.NoError(t, err)
-		return whole
+		return completeTypes
 	}
 	assert.Empty(t, rebuilt(processlog.Token{1}), "a rebuild that began before an entry was left out cannot mark the type as whole")
 	assert.Equal(t, []string{"user"}, rebuild(processlog.Token{2}), "no new rebuild begins for a while")
@@ -264,26 +264,26 @@ func TestRenamedZsetSaysNothingOfTheTypeWhoseKeyItHas(t *testing.T) {
 		_, err = q.Rebuilt(t.Context(), both[i:i+1], processlog.Token{1})
 		require.NoError(t, err)
 	}
-	lost := func() []string {
-		_, lost, err := q.Peek(t.Context(), both)
+	lostTypes := func() []string {
+		_, lostTypes, err := q.Peek(t.Context(), both)
 		require.NoError(t, err)
-		return lost
+		return lostTypes
 	}
-	require.Empty(t, lost())
+	require.Empty(t, lostTypes())
 	require.NoError(t, client.Rename(t.Context(), q.DueKey("stock"), q.DueKey("order")).Err())
-	assert.Equal(t, both, lost())
+	assert.Equal(t, both, lostTypes())
 	_, enqueued, err := q.Enqueue(t.Context(), due("order", 3), processlog.EnqueueRules{MaxLease: time.Hour})
 	require.NoError(t, err)
 	assert.Equal(t, both[:1], enqueued)
 	assert.True(t, mustClaim(t, q, "order", 1).Lost)
 
-	mine, err := q.Rebuild(t.Context(), both, processlog.Token{2}, time.Hour)
+	rebuildTypes, err := q.Rebuild(t.Context(), both, processlog.Token{2}, time.Hour)
 	require.NoError(t, err)
-	assert.Equal(t, both, mine)
+	assert.Equal(t, both, rebuildTypes)
 	require.NoError(t, client.Rename(t.Context(), q.DueKey("stock"), q.DueKey("order")).Err())
-	whole, err := q.Rebuilt(t.Context(), both, processlog.Token{2})
+	completeTypes, err := q.Rebuilt(t.Context(), both, processlog.Token{2})
 	require.NoError(t, err)
-	assert.Empty(t, whole, "another type's mark says as little")
+	assert.Empty(t, completeTypes, "another type's mark says as little")
 }
 
 // Failure: F43
@@ -361,20 +361,20 @@ func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
 	for _, key := range []string{q.DueKey("order"), q.OwnerKey(0)} {
 		require.NoError(t, client.RPush(t.Context(), key, "somebody else's").Err())
 	}
-	_, lost, errs := q.Enqueue(t.Context(), due("order", 1), processlog.EnqueueRules{MaxLease: time.Hour})
+	_, lostTypes, errs := q.Enqueue(t.Context(), due("order", 1), processlog.EnqueueRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, errs, "WRONGTYPE")
-	assert.Equal(t, []string{"order"}, lost)
+	assert.Equal(t, []string{"order"}, lostTypes)
 	assert.True(t, mustClaim(t, q, "order", 1).Lost)
 	assert.ErrorContains(t, q.Check(t.Context(), "database"), "WRONGTYPE")
 	err := q.Settle(t.Context(), "order", []processlog.QueueOutcome{{ID: processlog.RowID(1), Token: 1, Remove: true}})
 	assert.NoError(t, err, "no entry has this token")
 	for _, token := range []processlog.Token{{1}, {2}} {
-		mine, err := q.Rebuild(t.Context(), []string{"order", "stock"}, token, time.Millisecond)
+		rebuildTypes, err := q.Rebuild(t.Context(), []string{"order", "stock"}, token, time.Millisecond)
 		assert.NoError(t, err)
-		assert.NotContains(t, mine, "order", "a key with another type of value is not rebuilt")
-		whole, err := q.Rebuilt(t.Context(), []string{"order"}, token)
+		assert.NotContains(t, rebuildTypes, "order", "a key with another type of value is not rebuilt")
+		completeTypes, err := q.Rebuilt(t.Context(), []string{"order"}, token)
 		assert.NoError(t, err)
-		assert.Empty(t, whole)
+		assert.Empty(t, completeTypes)
 	}
 	for _, key := range []string{q.DueKey("order"), q.OwnerKey(0)} {
 		assert.Equal(t, []string{"somebody else's"}, client.LRange(t.Context(), key, 0, -1).Val())
@@ -396,12 +396,12 @@ func TestRedisQueueFailsForOneTypeWithoutFailingTheOthers(t *testing.T) {
 	assert.Equal(t, []string{"order"}, left.BusinessTypes)
 	assert.Contains(t, left.Reason, "WRONGTYPE")
 	assert.Equal(t, []string{"stock"}, newHeads)
-	whole, err := q.Rebuilt(t.Context(), []string{"order", "stock"}, processlog.Token{1})
+	completeTypes, err := q.Rebuilt(t.Context(), []string{"order", "stock"}, processlog.Token{1})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"stock"}, whole)
-	waits, lost, err := q.Peek(t.Context(), []string{"order", "stock"})
+	assert.Equal(t, []string{"stock"}, completeTypes)
+	waits, lostTypes, err := q.Peek(t.Context(), []string{"order", "stock"})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"order"}, lost)
+	assert.Equal(t, []string{"order"}, lostTypes)
 	assert.Equal(t, []time.Duration{processlog.Never, 0}, waits)
 }
 
@@ -455,9 +455,9 @@ func TestRedisQueueDoesWithTheLeastRights(t *testing.T) {
 	assert.NoError(t, q.Check(t.Context(), "database"))
 	_, err = q.Lead(t.Context(), time.Second)
 	assert.NoError(t, err)
-	mine, err := q.Rebuild(t.Context(), []string{"order"}, processlog.Token{1}, time.Second)
+	rebuildTypes, err := q.Rebuild(t.Context(), []string{"order"}, processlog.Token{1}, time.Second)
 	assert.NoError(t, err)
-	_, err = q.Rebuilt(t.Context(), mine, processlog.Token{1})
+	_, err = q.Rebuilt(t.Context(), rebuildTypes, processlog.Token{1})
 	assert.NoError(t, err)
 	assert.ErrorContains(t, sameQueue(t, restricted, "forbidden").Check(t.Context(), "database"), "NOPERM")
 }

@@ -30,16 +30,16 @@ func (q *Queue) run(ctx context.Context, calls []scriptCall) ([]any, error) {
 	}
 	if len(calls) == 1 {
 		reply, err := calls[0].script.Run(ctx, q.client, []string{calls[0].key}, calls[0].args...).Result()
-		return []any{reply}, q.failed(ctx, err)
+		return []any{reply}, q.wrapError(ctx, err)
 	}
 	var replies []any
 	var errs []error
 	for chunk := range slices.Chunk(calls, maxPipeline) {
-		some, err := q.pipeline(ctx, chunk)
-		replies = append(replies, some...)
+		chunkReplies, err := q.pipeline(ctx, chunk)
+		replies = append(replies, chunkReplies...)
 		errs = append(errs, err)
 	}
-	return replies, q.failed(ctx, errors.Join(errs...))
+	return replies, q.wrapError(ctx, errors.Join(errs...))
 }
 
 // pipeline sends scripts by their hash. After a restart, a failover or SCRIPT FLUSH a server may not know a hash. Then
@@ -47,14 +47,14 @@ func (q *Queue) run(ctx context.Context, calls []scriptCall) ([]any, error) {
 func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) ([]any, error) {
 	cmds := q.sendAll(ctx, calls, (*redis.Script).EvalSha)
 	var unknown []int
-	var again []scriptCall
+	var unloaded []scriptCall
 	for i, cmd := range cmds {
 		if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-			unknown, again = append(unknown, i), append(again, calls[i])
+			unknown, unloaded = append(unknown, i), append(unloaded, calls[i])
 		}
 	}
 	// The script has not run, so this second sending repeats nothing.
-	for i, cmd := range q.sendAll(ctx, again, (*redis.Script).Eval) {
+	for i, cmd := range q.sendAll(ctx, unloaded, (*redis.Script).Eval) {
 		cmds[unknown[i]] = cmd
 	}
 	replies := make([]any, len(cmds))
@@ -85,9 +85,9 @@ func (q *Queue) sendAll(ctx context.Context, calls []scriptCall, eval evalScript
 	return cmds
 }
 
-// failed prepares an error for the caller. In a cluster it also reloads the slot map. Without this reload, the client
+// wrapError prepares an error for the caller. In a cluster it also reloads the slot map. Without this reload, the client
 // would dial a dead node for seconds.
-func (q *Queue) failed(ctx context.Context, err error) error {
+func (q *Queue) wrapError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}

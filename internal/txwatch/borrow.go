@@ -30,14 +30,14 @@ func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	borrowed := &borrowed{back: make(chan error), over: make(chan struct{})}
+	borrowed := &borrowed{returned: make(chan error), finished: make(chan struct{})}
 	inner := make(chan driver.Conn)
 	go func() {
-		defer close(borrowed.over)
+		defer close(borrowed.finished)
 		defer conn.Close()
 		_ = conn.Raw(func(driverConn any) error { // Ignore the result of Raw, because it is the error that the method end has passed to the goroutine.
 			inner <- driverConn.(driver.Conn)
-			return <-borrowed.back
+			return <-borrowed.returned
 		})
 	}()
 	return &watchedConn{inner: <-inner, borrowed: borrowed}, nil
@@ -46,8 +46,8 @@ func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 // borrowed is a connection that was borrowed from the user's pool. database/sql allows the use of a driver's connection
 // only inside a call of Raw. So a goroutine stays inside Raw until the connection is given back.
 type borrowed struct {
-	back chan error
-	over chan struct{} // closed when the pool has the connection again
+	returned chan error
+	finished chan struct{} // closed when the pool has the connection again
 }
 
 // The method end gives the connection back. If its argument is false, the pool closes the connection.
@@ -56,9 +56,9 @@ func (l *borrowed) end(sound bool) {
 	if !sound {
 		verdict = driver.ErrBadConn
 	}
-	l.back <- verdict
+	l.returned <- verdict
 	// Wait until the pool has the connection again, because the pool may have only this connection.
-	<-l.over
+	<-l.finished
 }
 
 // ThrowAway closes a borrowed connection of the user's pool.

@@ -51,8 +51,8 @@ func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (drive
 		return nil, driver.ErrBadConn // Nothing was sent, so database/sql may try another connection.
 	}
 	// Treat the transaction as one of the service. If Store.Begin has begun the transaction, a Question says so later.
-	c.touched, c.ours = true, nil
-	c.begun(err)
+	c.touched, c.recordingTx = true, nil
+	c.afterBegin(err)
 	if err != nil {
 		return nil, err
 	}
@@ -65,14 +65,14 @@ func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driv
 		return driver.ResultNoRows, nil
 	}
 	kind := kindOf(query)
-	if err := c.before(ctx, kind); err != nil {
+	if err := c.beforeStatement(ctx, kind); err != nil {
 		return nil, err
 	}
 	result, err := connExec(ctx, c.inner, query, args)
 	if err == driver.ErrSkip {
 		return nil, err // Nothing was sent, so database/sql prepares the statement instead and runs it through watchedStmt.
 	}
-	if err = c.after(kind, query, err); err != nil {
+	if err = c.afterStatement(kind, query, err); err != nil {
 		return nil, err
 	}
 	return result, nil
@@ -84,14 +84,14 @@ func (c *watchedConn) QueryContext(ctx context.Context, query string, args []dri
 		return noRows{}, nil
 	}
 	kind := kindOf(query)
-	if err := c.before(ctx, kind); err != nil {
+	if err := c.beforeStatement(ctx, kind); err != nil {
 		return nil, err
 	}
 	rows, err := connQuery(ctx, c.inner, answering(query), args)
 	if err == driver.ErrSkip {
 		return nil, err
 	}
-	if err = c.after(kind, query, err); err != nil {
+	if err = c.afterStatement(kind, query, err); err != nil {
 		return nil, err
 	}
 	return c.watchRows(rows), nil
@@ -108,7 +108,7 @@ func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.
 	if unfilled(ctx) != nil {
 		return stmt, nil
 	}
-	if err := c.lost(stmt.kind); err != nil {
+	if err := c.beforeLoss(stmt.kind); err != nil {
 		return nil, err
 	}
 	if err := stmt.prepare(ctx); err != nil {
@@ -172,21 +172,21 @@ func (c *watchedConn) IsValid() bool {
 func (c *watchedConn) Close() error {
 	if c.borrowed != nil {
 		c.borrowed.end(!c.discard && c.state == txClosed)
-		c.end(c.dropped())
+		c.end(c.afterDrop())
 		return nil
 	}
 	if c.place != nil {
 		c.connector.forget(c.place) // A second Close has no effect here, because the element is in no list any more.
 	}
 	err := c.inner.Close()
-	c.end(c.dropped())
+	c.end(c.afterDrop())
 	return err
 }
 
-// The method before returns an error for a statement whose transaction is over. It also refuses a COMMIT that was sent
+// beforeStatement returns an error for a statement whose transaction is over. It also refuses a COMMIT that was sent
 // as text, under the same conditions as watchedDriverTx.Commit, and sends a ROLLBACK instead. It refuses an XA commit
 // or prepare too, but sends no ROLLBACK for it, because the XA coordinator must roll back on all servers.
-func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
+func (c *watchedConn) beforeStatement(ctx context.Context, kind sqlKind) error {
 	c.touched = true
 	// Always let a ROLLBACK pass. It does no harm in any state, and the caller needs it if the server does not answer.
 	if c.mustKnow() && kind != sqlRollback {
@@ -194,13 +194,13 @@ func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
 			return fmt.Errorf("compensator: ask whether the transaction is still open: %w", err)
 		}
 	}
-	if err := c.lost(kind); err != nil {
+	if err := c.beforeLoss(kind); err != nil {
 		return err
 	}
 	switch kind {
 	case sqlCommit, sqlCommitChain:
 		if refusal := c.refusal(); refusal != nil {
-			return c.refused(refusal, c.send(ctx, "ROLLBACK"))
+			return c.afterRefusal(refusal, c.send(ctx, "ROLLBACK"))
 		}
 	case sqlXAPrepare, sqlXACommit:
 		return c.refusal()
@@ -220,7 +220,7 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	}
 	e.watched, e.Connector = c.current(), c.connector
 	if e.Ours {
-		c.ours = e.watched
+		c.recordingTx = e.watched
 	}
 	// If it is unknown whether the transaction is open, treat it as closed, because outside a transaction an entry would
 	// be committed by itself (G2).

@@ -30,15 +30,15 @@ import (
 type Connector struct {
 	inner driver.Connector
 
-	mu     sync.Mutex // guards the fields below
-	living list.List  // open connections, each as a *living; the oldest is first
-	last   time.Time  // time at which the youngest of the closed connections was opened
+	mu      sync.Mutex // guards the fields below
+	living  list.List  // open connections, each as a *living; the oldest is first
+	lastLog time.Time  // time at which the youngest of the closed connections was opened
 }
 
 // living is an open connection of a Connector.
 type living struct {
-	opened time.Time
-	out    atomic.Int64 // age of the connection in ns when the pool last handed it out; -1 if the connection is in the pool
+	opened       time.Time
+	handedOutAge atomic.Int64 // age of the connection in ns when the pool last handed it out; -1 if the connection is in the pool
 }
 
 // heldAfter is how long a connection must be in use before it counts as held. A service may hold a connection for as
@@ -48,13 +48,13 @@ const heldAfter = 10 * time.Second
 
 // held reports whether the connection has been in use longer than heldAfter.
 func (l *living) held() bool {
-	out := l.out.Load()
-	return out >= 0 && time.Since(l.opened)-time.Duration(out) > heldAfter
+	age := l.handedOutAge.Load()
+	return age >= 0 && time.Since(l.opened)-time.Duration(age) > heldAfter
 }
 
 // handedOut records that the pool has handed the connection out. putBack records that the pool has it again.
-func (l *living) handedOut() { l.out.Store(int64(time.Since(l.opened))) }
-func (l *living) putBack()   { l.out.Store(-1) }
+func (l *living) handedOut() { l.handedOutAge.Store(int64(time.Since(l.opened))) }
+func (l *living) putBack()   { l.handedOutAge.Store(-1) }
 
 var (
 	_ driver.Connector = (*Connector)(nil)
@@ -89,8 +89,8 @@ func (c *Connector) watch(conn driver.Conn) *watchedConn {
 func (c *Connector) forget(place *list.Element) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if opened := place.Value.(*living).opened; opened.After(c.last) {
-		c.last = opened
+	if opened := place.Value.(*living).opened; opened.After(c.lastLog) {
+		c.lastLog = opened
 	}
 	c.living.Remove(place)
 }
@@ -106,7 +106,7 @@ func (c *Connector) Oldest() (opened time.Time, open bool) {
 			return l.opened, true
 		}
 	}
-	return c.last, false
+	return c.lastLog, false
 }
 
 func (c *Connector) Driver() driver.Driver { return Driver{c} }

@@ -34,7 +34,7 @@ const sqliteBadToken = "unrecognized token"
 // With autocommit=0 a savepoint always survives. So if a transaction was open before the state became doubtful,
 // askServer also sends DoubtBegun and calls askAutocommit.
 func (c *watchedConn) askServer(ctx context.Context) error {
-	wasOpen := c.ours != nil || c.urgent
+	wasOpen := c.recordingTx != nil || c.urgent
 	if wasOpen && mysqlerr.IsInsideTransaction(c.send(ctx, DoubtBegun)) {
 		c.proven(true)
 		return nil
@@ -54,7 +54,7 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 	case strings.Contains(err.Error(), sqliteBadToken):
 		return c.askSQLite(ctx)
 	default:
-		c.failed(err)
+		c.afterError(err)
 		return err
 	}
 	return nil

@@ -215,14 +215,14 @@ func TestConnectorOfADriverIsWhatTheDriverMakesOrOpensByName(t *testing.T) {
 	_, err = ConnectorOf(new(mysql.MySQLDriver), "no DSN")
 	require.Error(t, err)
 
-	old, err := ConnectorOf(namedDriver{"shop.db": new(oldConn)}, "shop.db")
+	older, err := ConnectorOf(namedDriver{"shop.db": new(oldConn)}, "shop.db")
 	require.NoError(t, err)
-	db := sql.OpenDB(Wrap(old))
+	db := sql.OpenDB(Wrap(older))
 	defer db.Close()
 	require.NoError(t, db.PingContext(t.Context()))
 	found, err := Find(t.Context(), db)
 	require.NoError(t, err)
-	assert.Equal(t, old, found.Inner())
+	assert.Equal(t, older, found.Inner())
 }
 
 // namedDriver opens connections by name, and has no connectors.

@@ -39,10 +39,10 @@ func executes(conn driver.Conn) bool {
 }
 
 func connExec(ctx context.Context, conn driver.Conn, query string, args []driver.NamedValue) (driver.Result, error) {
-	if with, ok := conn.(driver.ExecerContext); ok {
-		return with.ExecContext(ctx, query, args)
+	if newer, ok := conn.(driver.ExecerContext); ok {
+		return newer.ExecContext(ctx, query, args)
 	}
-	old, ok := conn.(execer)
+	older, ok := conn.(execer)
 	if !ok {
 		return nil, driver.ErrSkip
 	}
@@ -50,14 +50,14 @@ func connExec(ctx context.Context, conn driver.Conn, query string, args []driver
 	if err != nil {
 		return nil, err
 	}
-	return old.Exec(query, values)
+	return older.Exec(query, values)
 }
 
 func connQuery(ctx context.Context, conn driver.Conn, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if with, ok := conn.(driver.QueryerContext); ok {
-		return with.QueryContext(ctx, query, args)
+	if newer, ok := conn.(driver.QueryerContext); ok {
+		return newer.QueryContext(ctx, query, args)
 	}
-	old, ok := conn.(queryer)
+	older, ok := conn.(queryer)
 	if !ok {
 		return nil, driver.ErrSkip
 	}
@@ -65,12 +65,12 @@ func connQuery(ctx context.Context, conn driver.Conn, query string, args []drive
 	if err != nil {
 		return nil, err
 	}
-	return old.Query(query, values)
+	return older.Query(query, values)
 }
 
 func connPrepare(ctx context.Context, conn driver.Conn, query string) (driver.Stmt, error) {
-	if with, ok := conn.(driver.ConnPrepareContext); ok {
-		return with.PrepareContext(ctx, query)
+	if newer, ok := conn.(driver.ConnPrepareContext); ok {
+		return newer.PrepareContext(ctx, query)
 	}
 	stmt, err := conn.Prepare(query)
 	if err == nil && ctx.Err() != nil {
@@ -81,8 +81,8 @@ func connPrepare(ctx context.Context, conn driver.Conn, query string) (driver.St
 }
 
 func connBegin(ctx context.Context, conn driver.Conn, opts driver.TxOptions) (driver.Tx, error) {
-	if with, ok := conn.(driver.ConnBeginTx); ok {
-		return with.BeginTx(ctx, opts)
+	if newer, ok := conn.(driver.ConnBeginTx); ok {
+		return newer.BeginTx(ctx, opts)
 	}
 	if sql.IsolationLevel(opts.Isolation) != sql.LevelDefault {
 		return nil, errors.New("sql: driver does not support non-default isolation level")
@@ -99,8 +99,8 @@ func connBegin(ctx context.Context, conn driver.Conn, opts driver.TxOptions) (dr
 }
 
 func stmtExec(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) (driver.Result, error) {
-	if with, ok := stmt.(driver.StmtExecContext); ok {
-		return with.ExecContext(ctx, args)
+	if newer, ok := stmt.(driver.StmtExecContext); ok {
+		return newer.ExecContext(ctx, args)
 	}
 	values, err := unnamed(ctx, args)
 	if err != nil {
@@ -110,8 +110,8 @@ func stmtExec(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) (
 }
 
 func stmtQuery(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
-	if with, ok := stmt.(driver.StmtQueryContext); ok {
-		return with.QueryContext(ctx, args)
+	if newer, ok := stmt.(driver.StmtQueryContext); ok {
+		return newer.QueryContext(ctx, args)
 	}
 	values, err := unnamed(ctx, args)
 	if err != nil {
@@ -144,8 +144,8 @@ func named(values []driver.Value) []driver.NamedValue {
 // ConnectorOf returns the connector that sql.Open would use for a driver and a name. It also works for drivers that are
 // older than driver.DriverContext.
 func ConnectorOf(d driver.Driver, name string) (driver.Connector, error) {
-	if with, ok := d.(driver.DriverContext); ok {
-		return with.OpenConnector(name)
+	if newer, ok := d.(driver.DriverContext); ok {
+		return newer.OpenConnector(name)
 	}
 	return opener{d, name}, nil
 }

@@ -102,8 +102,8 @@ func Retryable(err error) bool {
 		return lostAgainstOthers[number] != ""
 	}
 	// Compare texts, because SQLite's drivers have only the error text in common.
-	said := SQLiteAnswer(err)
-	return said != nil && (strings.Contains(said.Error(), "database is locked") || strings.Contains(said.Error(), "table is locked"))
+	serverErr := SQLiteAnswer(err)
+	return serverErr != nil && (strings.Contains(serverErr.Error(), "database is locked") || strings.Contains(serverErr.Error(), "table is locked"))
 }
 
 // SQLiteAnswer returns the error in the tree of err whose type belongs to a SQLite driver, or nil. So an error of the
@@ -125,8 +125,8 @@ func SQLiteAnswer(err error) error {
 		return SQLiteAnswer(err.Unwrap())
 	case interface{ Unwrap() []error }:
 		for _, one := range err.Unwrap() {
-			if said := SQLiteAnswer(one); said != nil {
-				return said
+			if serverErr := SQLiteAnswer(one); serverErr != nil {
+				return serverErr
 			}
 		}
 	}

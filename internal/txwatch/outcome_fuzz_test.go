@@ -139,15 +139,15 @@ func stepError(number byte) error {
 func watchedStep(watch *txWatch, step byte, text string, err error) {
 	switch step % 13 {
 	case 0:
-		_ = watch.after(kindOf(text), text, err)
+		_ = watch.afterStatement(kindOf(text), text, err)
 	case 1:
-		watch.begun(err)
+		watch.afterBegin(err)
 	case 2:
 		_ = watch.committed(err, Classify(err))
 	case 3:
-		watch.failed(err)
+		watch.afterError(err)
 	case 4:
-		watch.end(watch.dropped())
+		watch.end(watch.afterDrop())
 	case 5:
 		watch.doubt()
 	case 6:
@@ -161,6 +161,6 @@ func watchedStep(watch *txWatch, step byte, text string, err error) {
 	default:
 		texts := [...]string{"XA START 'x'", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'"}
 		known := texts[step%13-9]
-		_ = watch.after(kindOf(known), known, err)
+		_ = watch.afterStatement(kindOf(known), known, err)
 	}
 }

@@ -33,15 +33,15 @@ func (c *watchedConn) watchRows(rows driver.Rows) driver.Rows {
 	return &watchedRows{inner: rows, conn: c}
 }
 
-func (r *watchedRows) failed(err error) error {
+func (r *watchedRows) afterError(err error) error {
 	if err != nil && err != io.EOF {
-		r.conn.failed(err)
+		r.conn.afterError(err)
 	}
 	return err
 }
 
 func (r *watchedRows) Columns() []string              { return r.inner.Columns() }
-func (r *watchedRows) Next(dest []driver.Value) error { return r.failed(r.inner.Next(dest)) }
+func (r *watchedRows) Next(dest []driver.Value) error { return r.afterError(r.inner.Next(dest)) }
 
 // Close closes the rows. After that the connection can run the next statement.
 func (r *watchedRows) Close() error {
@@ -49,7 +49,7 @@ func (r *watchedRows) Close() error {
 		r.closed = true
 		r.conn.reading--
 	}
-	return r.failed(r.inner.Close())
+	return r.afterError(r.inner.Close())
 }
 
 func (r *watchedRows) HasNextResultSet() bool {
@@ -59,7 +59,7 @@ func (r *watchedRows) HasNextResultSet() bool {
 
 func (r *watchedRows) NextResultSet() error {
 	if sets, ok := r.inner.(driver.RowsNextResultSet); ok {
-		return r.failed(sets.NextResultSet())
+		return r.afterError(sets.NextResultSet())
 	}
 	return io.EOF
 }

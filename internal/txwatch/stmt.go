@@ -28,7 +28,7 @@ func (s *watchedStmt) prepare(ctx context.Context) error {
 		return busy
 	}
 	if err != nil {
-		s.conn.failed(err)
+		s.conn.afterError(err)
 		return err
 	}
 	s.inner = inner
@@ -37,7 +37,7 @@ func (s *watchedStmt) prepare(ctx context.Context) error {
 
 // ready prepares the inner statement if there is none. It returns an error if the statement must not run.
 func (s *watchedStmt) ready(ctx context.Context) error {
-	if err := s.conn.before(ctx, s.kind); err != nil {
+	if err := s.conn.beforeStatement(ctx, s.kind); err != nil {
 		return err
 	}
 	if s.inner != nil {
@@ -55,7 +55,7 @@ func (s *watchedStmt) ExecContext(ctx context.Context, args []driver.NamedValue)
 		return nil, err
 	}
 	result, err := stmtExec(ctx, s.inner, args)
-	if err = s.conn.after(s.kind, s.query, err); err != nil {
+	if err = s.conn.afterStatement(s.kind, s.query, err); err != nil {
 		return nil, err
 	}
 	return result, nil
@@ -70,7 +70,7 @@ func (s *watchedStmt) QueryContext(ctx context.Context, args []driver.NamedValue
 		return nil, err
 	}
 	rows, err := stmtQuery(ctx, s.inner, args)
-	if err = s.conn.after(s.kind, s.query, err); err != nil {
+	if err = s.conn.afterStatement(s.kind, s.query, err); err != nil {
 		return nil, err
 	}
 	return s.conn.watchRows(rows), nil

@@ -18,8 +18,8 @@ import (
 type Tx struct {
 	mu         sync.Mutex // guards the fields below
 	state      error      // nil as long as statements run inside the transaction
-	ended      bool
-	outcome    Outcome // result of the transaction; valid once ended is true
+	hasEnded   bool
+	outcome    Outcome // result of the transaction; valid once hasEnded is true
 	hooks      []func(Outcome)
 	tainted    error
 	savepoints []string // names of the savepoints set since Taint, as written in the statements
@@ -27,7 +27,7 @@ type Tx struct {
 
 // noTransaction returns the Tx of a connection on which no transaction is open.
 func noTransaction() *Tx {
-	return &Tx{state: processlog.ErrNoTransaction, ended: true, outcome: RolledBack}
+	return &Tx{state: processlog.ErrNoTransaction, hasEnded: true, outcome: RolledBack}
 }
 
 // Err returns nil while the transaction is open. After that it returns an error that wraps
@@ -43,7 +43,7 @@ func (w *Tx) Err() error {
 // block. A panic in hook is logged and stopped.
 func (w *Tx) OnEnd(hook func(Outcome)) {
 	w.mu.Lock()
-	ended, outcome := w.ended, w.outcome
+	ended, outcome := w.hasEnded, w.outcome
 	if !ended {
 		w.hooks = append(w.hooks, hook)
 	}
@@ -70,11 +70,11 @@ func (w *Tx) Refusal() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.tainted != nil && w.ended:
+	case w.tainted != nil && w.hasEnded:
 		return fmt.Errorf("%w: %w (%w)", processlog.ErrNotRecorded, w.tainted, w.state)
 	case w.tainted != nil:
 		return fmt.Errorf("%w: %w", processlog.ErrNotRecorded, w.tainted)
-	case w.ended:
+	case w.hasEnded:
 		return w.state
 	}
 	return nil
@@ -88,7 +88,7 @@ func (w *Tx) FullyWatched() bool { return true }
 func (w *Tx) Over() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.ended {
+	if !w.hasEnded {
 		return nil
 	}
 	return w.state
@@ -98,7 +98,7 @@ func (w *Tx) Over() error {
 func (w *Tx) WasCommitted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.ended && w.outcome == Committed
+	return w.hasEnded && w.outcome == Committed
 }
 
 // suspend makes Err return err from now on. A nil err ends the suspension. After the transaction has ended, suspend
@@ -106,7 +106,7 @@ func (w *Tx) WasCommitted() bool {
 func (w *Tx) suspend(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.ended {
+	if !w.hasEnded {
 		w.state = err
 	}
 }
@@ -116,11 +116,11 @@ func (w *Tx) end(outcome Outcome) { w.finish(outcome, processlog.ErrNoTransactio
 
 func (w *Tx) finish(outcome Outcome, state error) {
 	w.mu.Lock()
-	if w.ended {
+	if w.hasEnded {
 		w.mu.Unlock()
 		return
 	}
-	w.ended, w.outcome, w.state = true, outcome, state
+	w.hasEnded, w.outcome, w.state = true, outcome, state
 	hooks := w.hooks
 	w.hooks = nil
 	w.mu.Unlock()
@@ -138,7 +138,7 @@ func runHook(hook func(Outcome), outcome Outcome) {
 	hook(outcome)
 }
 
-// savepoint records that a savepoint was set, and back records a rollback to a savepoint. Both are needed only after
+// savepoint records that a savepoint was set, and afterRollbackTo records a rollback to a savepoint. Both are needed only after
 // Taint. A server compares names by a collation: é equals e, and ß equals s. So a name with non-ASCII letters may equal
 // any other name.
 func (w *Tx) savepoint(name string) {
@@ -149,7 +149,7 @@ func (w *Tx) savepoint(name string) {
 	}
 }
 
-func (w *Tx) back(name string) {
+func (w *Tx) afterRollbackTo(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, later := range w.savepoints {
@@ -176,9 +176,9 @@ func (t *watchedDriverTx) Commit() error {
 	if t.conn.mustKnow() {
 		_ = t.conn.askServer(context.Background()) // Ignore the error. If the server does not answer, the COMMIT fails too and returns an error.
 	}
-	t.conn.ours = nil
+	t.conn.recordingTx = nil
 	if refusal := t.conn.refusal(); refusal != nil {
-		return t.conn.refused(refusal, t.inner.Rollback())
+		return t.conn.afterRefusal(refusal, t.inner.Rollback())
 	}
 	failpoint.Reach(failpoint.CommitNext)
 	err := t.inner.Commit()
@@ -188,10 +188,10 @@ func (t *watchedDriverTx) Commit() error {
 
 func (t *watchedDriverTx) Rollback() error {
 	err := t.inner.Rollback()
-	t.conn.ours = nil
+	t.conn.recordingTx = nil
 	if err != nil && t.conn.state == txOpen {
 		t.conn.discard = true // The transaction may still be open. Only the end of the connection certainly ends it.
 	}
-	t.conn.end(t.conn.dropped())
+	t.conn.end(t.conn.afterDrop())
 	return err
 }

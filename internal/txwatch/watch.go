@@ -41,10 +41,10 @@ type txWatch struct {
 	unended bool // whether a COMMIT failed and no statement has ended its transaction since
 	// suspect is true if only an error made the state doubtful. If no transaction is open in this case, the server has
 	// rolled it back.
-	suspect bool
-	reading int // number of open rows
-	watched *Tx // state of the open transaction for entries; nil until an entry asks for it
-	ours    *Tx // transaction that the library began on this connection; it stays set after the end of the transaction
+	suspect     bool
+	reading     int // number of open rows
+	currentTx   *Tx // state of the open transaction for entries; nil until an entry asks for it
+	recordingTx *Tx // transaction that the library began on this connection; it stays set after the end of the transaction
 }
 
 // current returns the transaction in which an entry enlists.
@@ -52,18 +52,18 @@ func (t *txWatch) current() *Tx {
 	if t.state == txClosed {
 		return noTransaction()
 	}
-	if t.watched != nil {
-		return t.watched
+	if t.currentTx != nil {
+		return t.currentTx
 	}
 	// This is the first entry of the transaction. Create its Tx in the present state.
-	t.watched = new(Tx)
+	t.currentTx = new(Tx)
 	switch t.state {
 	case txAborted:
-		t.watched.abort()
+		t.currentTx.abort()
 	case txDoubtful, txDetached:
-		t.watched.suspend(processlog.ErrNoTransaction)
+		t.currentTx.suspend(processlog.ErrNoTransaction)
 	}
-	return t.watched
+	return t.currentTx
 }
 
 // mustKnow reports whether the server must be asked for the state before a statement is sent. Without the answer, a
@@ -71,18 +71,18 @@ func (t *txWatch) current() *Tx {
 // needed only if the transaction has entries and an error made the state doubtful. If the service's own statements made
 // the state doubtful, the service is responsible.
 func (t *txWatch) mustKnow() bool {
-	return t.state == txDoubtful && (t.ours != nil || t.urgent && t.watched != nil)
+	return t.state == txDoubtful && (t.recordingTx != nil || t.urgent && t.currentTx != nil)
 }
 
-// lost returns an error if a statement must not be sent because its transaction has ended. Otherwise it returns nil.
-func (t *txWatch) lost(kind sqlKind) error {
+// beforeLoss returns an error if a statement must not be sent because its transaction has ended. Otherwise it returns nil.
+func (t *txWatch) beforeLoss(kind sqlKind) error {
 	switch {
-	case t.ours != nil:
-		return t.ours.Over()
+	case t.recordingTx != nil:
+		return t.recordingTx.Over()
 	// In an aborted transaction of the service, refuse statements that would be committed by themselves. Let statements
 	// pass that begin or end a transaction or set a savepoint.
-	case t.state == txAborted && t.watched != nil && (kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL):
-		return t.watched.Err()
+	case t.state == txAborted && t.currentTx != nil && (kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL):
+		return t.currentTx.Err()
 	}
 	return nil
 }
@@ -91,22 +91,22 @@ func (t *txWatch) lost(kind sqlKind) error {
 // it returns nil.
 func (t *txWatch) doomed() error {
 	// If the transaction has ended, it cannot be committed without its entry any more.
-	if t.watched == nil || t.watched.Over() != nil {
+	if t.currentTx == nil || t.currentTx.Over() != nil {
 		return nil
 	}
-	return t.watched.Refusal()
+	return t.currentTx.Refusal()
 }
 
 func (t *txWatch) refusal() error {
-	if t.watched == nil {
+	if t.currentTx == nil {
 		return nil
 	}
-	return t.watched.Refusal()
+	return t.currentTx.Refusal()
 }
 
-// begun updates the state after a statement that begins a transaction. Such a statement also commits a transaction that
+// afterBegin updates the state after a statement that begins a transaction. Such a statement also commits a transaction that
 // was open before.
-func (t *txWatch) begun(err error) {
+func (t *txWatch) afterBegin(err error) {
 	t.committedImplicitly(err)
 	t.discard = t.discard || unfit(err)
 	if err == nil {
@@ -121,7 +121,7 @@ func (t *txWatch) committedImplicitly(err error) {
 	case t.state == txClosed:
 	case err == nil && t.state == txOpen:
 		// Log the error, because no caller gets it from Commit. The entries are committed, and run.
-		if t.watched != nil {
+		if t.currentTx != nil {
 			warnConnector(errImplicitCommit)
 		}
 		t.end(Committed)
@@ -136,7 +136,7 @@ func (t *txWatch) committedImplicitly(err error) {
 // committed updates the state after a COMMIT with the given outcome. It returns the error for the caller.
 func (t *txWatch) committed(err error, outcome Outcome) error {
 	t.discard = t.discard || unfit(err)
-	enlisted := t.watched != nil // Read watched before the method end sets it to nil.
+	enlisted := t.currentTx != nil // Read currentTx before the method end sets it to nil.
 	t.end(outcome)
 	if enlisted && outcome == Unknown {
 		return fmt.Errorf("%w: %w", processlog.ErrCommitUnknown, err)
@@ -144,8 +144,8 @@ func (t *txWatch) committed(err error, outcome Outcome) error {
 	return err
 }
 
-// refused updates the state after a ROLLBACK that was sent in place of a COMMIT. It returns the error for the caller.
-func (t *txWatch) refused(refusal, rollback error) error {
+// afterRefusal updates the state after a ROLLBACK that was sent in place of a COMMIT. It returns the error for the caller.
+func (t *txWatch) afterRefusal(refusal, rollback error) error {
 	aborted := t.state == txAborted
 	t.end(RolledBack)
 	if rollback == nil || aborted {
@@ -155,8 +155,8 @@ func (t *txWatch) refused(refusal, rollback error) error {
 	return fmt.Errorf("%w (rollback: %w)", refusal, rollback)
 }
 
-// dropped returns the outcome of the transaction after a rollback, or after its connection was closed.
-func (t *txWatch) dropped() Outcome {
+// afterDrop returns the outcome of the transaction after a rollback, or after its connection was closed.
+func (t *txWatch) afterDrop() Outcome {
 	// The outcome is unknown: a procedure may have committed the transaction, or XA PREPARE may have kept it. If only an
 	// error made the state doubtful, the transaction was certainly rolled back.
 	if t.state == txDoubtful && !t.suspect || t.state == txDetached {
@@ -171,8 +171,8 @@ func (t *txWatch) end(outcome Outcome) {
 	if t.implicit {
 		t.state = txDoubtful
 	}
-	if w := t.watched; w != nil {
-		t.watched = nil
+	if w := t.currentTx; w != nil {
+		t.currentTx = nil
 		w.end(outcome)
 	}
 }
@@ -180,7 +180,7 @@ func (t *txWatch) end(outcome Outcome) {
 // reset updates the state when the pool hands out the connection. A transaction that was begun by a BEGIN in a text,
 // and that nobody ended, is still open on the server. The next user of the connection decides what happens to it.
 func (t *txWatch) reset() {
-	t.ours = nil
+	t.recordingTx = nil
 	switch t.state {
 	case txClosed:
 	case txAborted:
@@ -199,9 +199,9 @@ func unfit(err error) bool { return mysqlerr.IsReadOnly(err) || errors.Is(err, d
 // same session again and again, so all attempts of an entry could fail in it.
 func perhapsElsewhere(err error) bool { return mysqlerr.Number(err) == mysqlerr.NoSuchTable }
 
-// failed updates the state after a statement has returned err.
-func (t *txWatch) failed(err error) {
-	t.discard = t.discard || unfit(err) || t.ours != nil && perhapsElsewhere(err)
+// afterError updates the state after a statement has returned err.
+func (t *txWatch) afterError(err error) {
+	t.discard = t.discard || unfit(err) || t.recordingTx != nil && perhapsElsewhere(err)
 	if t.state == txClosed {
 		return
 	}
@@ -219,8 +219,8 @@ func (t *txWatch) failed(err error) {
 
 func (t *txWatch) aborted() {
 	t.state, t.suspect, t.urgent = txAborted, false, false
-	if t.watched != nil {
-		t.watched.abort()
+	if t.currentTx != nil {
+		t.currentTx.abort()
 	}
 }
 
@@ -230,8 +230,8 @@ func (t *txWatch) doubt() {
 		return
 	}
 	t.state, t.suspect = txDoubtful, false
-	if t.watched != nil {
-		t.watched.suspend(processlog.ErrNoTransaction)
+	if t.currentTx != nil {
+		t.currentTx.suspend(processlog.ErrNoTransaction)
 	}
 }
 
@@ -241,9 +241,9 @@ func (t *txWatch) proven(open bool) {
 	case !open && t.suspect:
 		t.aborted()
 		return
-	case !open && t.urgent && t.watched != nil: // The next statement is still meant for this transaction, so mark the transaction as aborted. Because of the mark, the method lost refuses the statement.
+	case !open && t.urgent && t.currentTx != nil: // The next statement is still meant for this transaction, so mark the transaction as aborted. Because of the mark, the method lost refuses the statement.
 		t.state, t.urgent = txAborted, false
-		t.watched.end(Unknown)
+		t.currentTx.end(Unknown)
 		return
 	case !open:
 		// The server says that no transaction is open. This is certain with any value of autocommit.
@@ -252,8 +252,8 @@ func (t *txWatch) proven(open bool) {
 		return
 	}
 	t.state, t.suspect, t.urgent = txOpen, false, false
-	if t.watched != nil {
-		t.watched.suspend(nil)
+	if t.currentTx != nil {
+		t.currentTx.suspend(nil)
 	}
 }
 
@@ -269,20 +269,20 @@ func (t *txWatch) busy(err error) error {
 	return nil
 }
 
-// The method after updates the state after a statement that was sent as text. It returns the error for the caller.
-func (t *txWatch) after(kind sqlKind, query string, err error) error {
+// afterStatement updates the state after a statement that was sent as text. It returns the error for the caller.
+func (t *txWatch) afterStatement(kind sqlKind, query string, err error) error {
 	if busy := t.busy(err); busy != nil {
 		return busy
 	}
 	if kind == sqlPlain {
 		if err != nil {
-			t.failed(err)
+			t.afterError(err)
 		}
 		return err
 	}
 	switch kind {
 	case sqlBegin:
-		t.begun(err)
+		t.afterBegin(err)
 	case sqlDDL:
 		t.committedImplicitly(err)
 	case sqlCommit, sqlCommitChain:
@@ -297,7 +297,7 @@ func (t *txWatch) after(kind sqlKind, query string, err error) error {
 		// Keep implicit true, because this function does not parse whether autocommit was switched on or off.
 		t.implicit = t.implicit || kind == sqlAutocommit
 		if err != nil {
-			t.failed(err)
+			t.afterError(err)
 		}
 		t.doubt() // The statement itself may have ended the transaction, so suspect becomes false. The state stays urgent.
 	}
@@ -325,7 +325,7 @@ func (t *txWatch) afterRollback(chain bool, err error) {
 		t.doubt() // The ROLLBACK returned an error, but may have taken effect.
 		return
 	}
-	t.end(t.dropped())
+	t.end(t.afterDrop())
 	if chain {
 		t.state = txOpen
 	}
@@ -334,12 +334,12 @@ func (t *txWatch) afterRollback(chain bool, err error) {
 func (t *txWatch) afterSavepoint(kind sqlKind, query string, err error) {
 	switch {
 	case err != nil:
-		t.failed(err)
-	case t.watched == nil:
+		t.afterError(err)
+	case t.currentTx == nil:
 	case kind == sqlSavepoint:
-		t.watched.savepoint(savepointName(query))
+		t.currentTx.savepoint(savepointName(query))
 	default:
-		t.watched.back(savepointName(query))
+		t.currentTx.afterRollbackTo(savepointName(query))
 	}
 }
 
@@ -349,15 +349,15 @@ func (t *txWatch) afterSavepoint(kind sqlKind, query string, err error) {
 func (t *txWatch) afterXA(kind sqlKind, err error) error {
 	switch {
 	case kind == sqlXAStart:
-		t.begun(err)
+		t.afterBegin(err)
 	case kind == sqlXACommit && t.state == txDetached:
 		return t.committed(err, Classify(err))
 	case err != nil:
-		t.failed(err)
+		t.afterError(err)
 	case kind == sqlXAEnd && t.state != txClosed:
 		t.state = txDetached
-		if t.watched != nil {
-			t.watched.suspend(processlog.ErrNoTransaction)
+		if t.currentTx != nil {
+			t.currentTx.suspend(processlog.ErrNoTransaction)
 		}
 	case kind == sqlXARollback && (t.state == txDetached || t.state == txAborted):
 		t.end(RolledBack)

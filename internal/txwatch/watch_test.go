@@ -22,7 +22,7 @@ var (
 // watchedFor returns the watch of a connection with an open transaction, in which an entry is enlisted.
 func watchedFor() (*txWatch, *Tx, *outcomes) {
 	t, got := new(txWatch), new(outcomes)
-	t.begun(nil)
+	t.afterBegin(nil)
 	w := t.current()
 	w.OnEnd(got.add)
 	return t, w, got
@@ -34,26 +34,26 @@ func TestErrorsThatEndTheTransaction(t *testing.T) {
 		1614: txAborted, 3101: txAborted, 1205: txDoubtful, 1062: txOpen, 1064: txOpen, 1317: txOpen,
 	} {
 		watch := txWatch{state: txOpen}
-		watch.failed(&mysql.MySQLError{Number: number})
+		watch.afterError(&mysql.MySQLError{Number: number})
 		assert.Equal(t, want, watch.state, "after error %d", number)
 	}
 	watch := txWatch{state: txOpen}
-	watch.failed(mysql.ErrInvalidConn)
+	watch.afterError(mysql.ErrInvalidConn)
 	assert.Equal(t, txOpen, watch.state, "a lost connection is decided by what ends the transaction")
 }
 
 func TestErrorsOutsideTransactionsLeaveNoTrace(t *testing.T) {
 	var watch txWatch
-	watch.failed(errDeadlockSeen)
-	watch.failed(errTimeoutSeen)
+	watch.afterError(errDeadlockSeen)
+	watch.afterError(errTimeoutSeen)
 	assert.Equal(t, txWatch{}, watch)
 }
 
 func TestAbortedTransactionStaysAbortedUntilItsEnd(t *testing.T) {
 	watch, w, got := watchedFor()
-	watch.failed(errDeadlockSeen)
-	watch.failed(errTimeoutSeen)
-	watch.after(sqlDoubt, "CALL p()", nil)
+	watch.afterError(errDeadlockSeen)
+	watch.afterError(errTimeoutSeen)
+	watch.afterStatement(sqlDoubt, "CALL p()", nil)
 	assert.Equal(t, txAborted, watch.state)
 	assert.ErrorIs(t, w.Err(), processlog.ErrTxAborted)
 	require.ErrorIs(t, watch.refusal(), processlog.ErrTxAborted)
@@ -62,16 +62,16 @@ func TestAbortedTransactionStaysAbortedUntilItsEnd(t *testing.T) {
 
 func TestNewTransactionAfterAnAbortedOneIsClean(t *testing.T) {
 	for name, next := range map[string]func(*txWatch){
-		"begin":     func(watch *txWatch) { watch.begun(nil) },
-		"DDL":       func(watch *txWatch) { watch.after(sqlDDL, "", nil); watch.begun(nil) },
-		"pool":      func(watch *txWatch) { watch.reset(); watch.begun(nil) },
-		"ROLLBACK":  func(watch *txWatch) { watch.after(sqlRollback, "", nil); watch.begun(nil) },
-		"AND CHAIN": func(watch *txWatch) { watch.after(sqlRollbackChain, "", nil) },
+		"begin":     func(watch *txWatch) { watch.afterBegin(nil) },
+		"DDL":       func(watch *txWatch) { watch.afterStatement(sqlDDL, "", nil); watch.afterBegin(nil) },
+		"pool":      func(watch *txWatch) { watch.reset(); watch.afterBegin(nil) },
+		"ROLLBACK":  func(watch *txWatch) { watch.afterStatement(sqlRollback, "", nil); watch.afterBegin(nil) },
+		"AND CHAIN": func(watch *txWatch) { watch.afterStatement(sqlRollbackChain, "", nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			warnings := collectWarnings(t)
 			watch, _, got := watchedFor()
-			watch.failed(errDeadlockSeen)
+			watch.afterError(errDeadlockSeen)
 			next(watch)
 			assert.Equal(t, txOpen, watch.state)
 			require.NoError(t, watch.refusal())
@@ -86,7 +86,7 @@ func TestRefusalNamesEveryReason(t *testing.T) {
 	watch, w, _ := watchedFor()
 	reason := errors.New("too long")
 	w.Taint(reason)
-	watch.failed(errDeadlockSeen)
+	watch.afterError(errDeadlockSeen)
 	for _, want := range []error{processlog.ErrNotRecorded, processlog.ErrTxAborted, reason} {
 		require.ErrorIs(t, watch.refusal(), want)
 	}
@@ -94,16 +94,16 @@ func TestRefusalNamesEveryReason(t *testing.T) {
 
 func TestDoubtfulTransactionEndsUnknown(t *testing.T) {
 	for name, end := range map[string]func(*txWatch){
-		"rolled back": func(watch *txWatch) { watch.end(watch.dropped()) },
-		"ROLLBACK":    func(watch *txWatch) { watch.after(sqlRollback, "", nil) },
+		"rolled back": func(watch *txWatch) { watch.end(watch.afterDrop()) },
+		"ROLLBACK":    func(watch *txWatch) { watch.afterStatement(sqlRollback, "", nil) },
 		"pool":        func(watch *txWatch) { watch.reset() },
-		"begin":       func(watch *txWatch) { watch.begun(nil) },
-		"DDL":         func(watch *txWatch) { watch.after(sqlDDL, "", nil) },
+		"begin":       func(watch *txWatch) { watch.afterBegin(nil) },
+		"DDL":         func(watch *txWatch) { watch.afterStatement(sqlDDL, "", nil) },
 		"proven":      func(watch *txWatch) { watch.proven(false) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			watch, _, got := watchedFor()
-			watch.after(sqlDoubt, "CALL p()", nil)
+			watch.afterStatement(sqlDoubt, "CALL p()", nil)
 			end(watch)
 			assert.Equal(t, outcomes{Unknown}, *got)
 		})
@@ -112,12 +112,12 @@ func TestDoubtfulTransactionEndsUnknown(t *testing.T) {
 
 func TestDetachedTransactionIsNotTakenForOpen(t *testing.T) {
 	watch, w, got := watchedFor()
-	watch.after(sqlXAEnd, "", nil)
-	watch.after(sqlDoubt, "CALL p()", errOther)
+	watch.afterStatement(sqlXAEnd, "", nil)
+	watch.afterStatement(sqlDoubt, "CALL p()", errOther)
 	assert.Equal(t, txDetached, watch.state)
 	assert.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
 	assert.ErrorIs(t, watch.current().Err(), processlog.ErrNoTransaction)
-	watch.begun(nil)
+	watch.afterBegin(nil)
 	assert.Equal(t, outcomes{Unknown}, *got, "prepared, and for others to commit")
 }
 
@@ -147,14 +147,14 @@ func TestErrorOfAnotherKindOfServerIsADoubt(t *testing.T) {
 		driver.ErrBadConn:                      false,
 		&mysql.MySQLError{Number: 1064}:        false,
 	} {
-		w := txWatch{state: txOpen, watched: new(Tx)}
-		w.failed(err)
+		w := txWatch{state: txOpen, currentTx: new(Tx)}
+		w.afterError(err)
 		assert.Equal(t, doubt, w.mustKnow(), err)
 	}
 }
 
 func TestProcedureThatSucceedsCostsItsCallersTransactionNothing(t *testing.T) {
-	w := txWatch{state: txOpen, watched: new(Tx)}
-	require.NoError(t, w.after(sqlDoubt, "CALL p()", nil))
+	w := txWatch{state: txOpen, currentTx: new(Tx)}
+	require.NoError(t, w.afterStatement(sqlDoubt, "CALL p()", nil))
 	assert.False(t, w.mustKnow())
 }

@@ -20,12 +20,12 @@ func Logger(l *slog.Logger) *slog.Logger {
 
 type guarded struct {
 	slog.Handler
-	once *sync.Once
+	panicked *sync.Once
 }
 
 func (g guarded) survive() {
 	if p := recover(); p != nil {
-		g.once.Do(func() {
+		g.panicked.Do(func() {
 			fmt.Fprintf(os.Stderr, "compensator: the logger panicked, so log lines are lost: %s\n", PanicText(p))
 		})
 	}
@@ -41,9 +41,9 @@ func (g guarded) Handle(ctx context.Context, r slog.Record) (err error) {
 	defer g.survive()
 	defer func() {
 		if p := recover(); p != nil {
-			bare := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-			bare.AddAttrs(slog.String("attributes_lost", PanicText(p)))
-			err = g.Handler.Handle(ctx, bare)
+			withoutAttrs := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+			withoutAttrs.AddAttrs(slog.String("attributes_lost", PanicText(p)))
+			err = g.Handler.Handle(ctx, withoutAttrs)
 		}
 	}()
 	return g.Handler.Handle(ctx, r)
@@ -52,11 +52,11 @@ func (g guarded) Handle(ctx context.Context, r slog.Record) (err error) {
 func (g guarded) WithAttrs(attrs []slog.Attr) (h slog.Handler) {
 	h = g // if WithAttrs panics, lines continue without the attributes
 	defer g.survive()
-	return guarded{g.Handler.WithAttrs(attrs), g.once}
+	return guarded{g.Handler.WithAttrs(attrs), g.panicked}
 }
 
 func (g guarded) WithGroup(name string) (h slog.Handler) {
 	h = g
 	defer g.survive()
-	return guarded{g.Handler.WithGroup(name), g.once}
+	return guarded{g.Handler.WithGroup(name), g.panicked}
 }

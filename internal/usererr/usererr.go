@@ -95,7 +95,7 @@ func Is(err, target error) bool {
 		return err == target
 	}
 	comparable := reflect.TypeOf(target).Comparable()
-	w := walk{left: mostNodes, look: func(err error) bool {
+	w := walk{stepsLeft: mostNodes, look: func(err error) bool {
 		if comparable && err == target {
 			return true
 		}
@@ -112,7 +112,7 @@ func As(err error, target any) bool {
 		return false
 	}
 	to := reflect.ValueOf(target).Elem()
-	w := walk{left: mostNodes, look: func(err error) bool {
+	w := walk{stepsLeft: mostNodes, look: func(err error) bool {
 		if reflect.TypeOf(err).AssignableTo(to.Type()) {
 			to.Set(reflect.ValueOf(err))
 			return true
@@ -133,7 +133,7 @@ var nobody = error(&probed{})
 // probe reports whether it could visit a whole tree and call the methods of each error.
 func probe(err error) bool {
 	var to *probed
-	w := walk{left: mostNodes, look: func(err error) bool {
+	w := walk{stepsLeft: mostNodes, look: func(err error) bool {
 		if x, ok := err.(interface{ Is(error) bool }); ok {
 			x.Is(nobody)
 		}
@@ -143,20 +143,20 @@ func probe(err error) bool {
 		return false
 	}}
 	w.visit(err)
-	return !w.broken
+	return !w.incomplete
 }
 
 // walk visits a tree of errors in the same order as package errors.
 type walk struct {
-	look   func(error) bool
-	left   int  // how many more errors may be visited
-	broken bool // a method has panicked, or the tree is larger than mostNodes
+	look       func(error) bool
+	stepsLeft  int  // how many more errors may be visited
+	incomplete bool // a method has panicked, or the tree is larger than mostNodes
 }
 
 func (w *walk) visit(err error) (found bool) {
 	for err != nil {
-		if w.left--; w.left < 0 {
-			w.broken = true
+		if w.stepsLeft--; w.stepsLeft < 0 {
+			w.incomplete = true
 			return false
 		}
 		if w.safely(func() { found = w.look(err) }); found {
@@ -185,7 +185,7 @@ func (w *walk) visit(err error) (found bool) {
 func (w *walk) safely(ask func()) {
 	defer func() {
 		if recover() != nil {
-			w.broken = true
+			w.incomplete = true
 		}
 	}()
 	ask()

@@ -112,12 +112,12 @@ if row == nil {
 			name: "statements-after-a-rollback", breaks: "G2",
 			what: "A transaction that the server rolled back takes more statements, and each commits by itself.",
 			edits: []edit{
-				{"txWatch.lost",
+				{"txWatch.beforeLoss",
 					`case $ours != nil:
 return $over()`,
 					`case $ours != nil:
 return nil`},
-				{"txWatch.lost",
+				{"txWatch.beforeLoss",
 					`case $state == $txAborted && $watched != nil && ($kind == $sqlPlain || $kind == $sqlDoubt || $kind == $sqlDDL):`,
 					`case $state == $txAborted && $watched != nil && false:`},
 			},

@@ -25,8 +25,8 @@ const (
 	interval = 10 * time.Minute
 	timeout  = time.Minute // time limit of a search; some servers read many rows during a search
 
-	atMost = 100 // maximum number of rows that one search returns
-	named  = 3   // number of rows that are named for each reason
+	maxRows   = 100 // maximum number of rows that one search returns
+	rowsNamed = 3   // number of rows that are named for each reason
 )
 
 // Watch searches the log for invalid rows until ctx ends: at once, and then every ten minutes. A search that fails is repeated
@@ -45,7 +45,7 @@ func search(ctx context.Context, e *engine.Engine, finder processlog.InvalidRowF
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	pause = interval + jitter.N(interval/5)
-	found, err := finder.InvalidRows(ctx, atMost)
+	found, err := finder.InvalidRows(ctx, maxRows)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return 0 // Run has ended
@@ -67,7 +67,7 @@ func describe(found []processlog.InvalidRow) error {
 	var lines []string
 	for why, rows := range grouped.Each(found, func(row processlog.InvalidRow) string { return row.Why }) {
 		var names []string
-		for _, row := range rows[:min(named, len(rows))] {
+		for _, row := range rows[:min(rowsNamed, len(rows))] {
 			names = append(names, fmt.Sprintf("entry %s of type %q", row.ID, row.BusinessType))
 		}
 		if more := len(rows) - len(names); more > 0 {
