@@ -305,7 +305,7 @@ func (x *explainer) notDue(blocked bool) {
 	x.because(r)
 }
 
-// limited adds that the limit of the type allows no start. It asks the database, because the limit holds over all processes.
+// limited adds a reason if the limit of the type allows no start now. It asks the database, because the limit holds over all processes.
 func (x *explainer) limited(ctx context.Context) error {
 	if x.row.DueIn > 0 || x.local.Known && x.local.Limit == "" {
 		return nil
@@ -374,7 +374,7 @@ func (x *explainer) holders(ctx context.Context, holders []processlog.PermitHold
 	}
 }
 
-// behindBatch adds the batch that must end before the entry's handler is called.
+// behindBatch adds a reason if the entry is a follow-up that waits for the end of a batch.
 func (x *explainer) behindBatch(ctx context.Context) error {
 	if x.local.AfterBatch == "" {
 		return nil

@@ -30,8 +30,8 @@ func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 	return typ
 }
 
-// attempted records an entry and makes one attempt that counts. On a slow machine the time of an attempt may be over
-// before the handler begins. Such an attempt does not count, and attempted makes another one.
+// attempted records an entry, and makes attempts until one of them counts. On a slow machine an attempt may time out before
+// its handler begins, and does not count then.
 func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key string) compensator.Entry {
 	t.Helper()
 	e := compensatortest.Call(t, b.c, typ, payment{Order: order}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)})

@@ -62,7 +62,7 @@ func (in *Intake) encode(it *item) (err error) {
 	return nil
 }
 
-// retry is the handler of Config.Type. It processes the message of one entry in the same way as the method take
+// retry is the handler of Config.Type. It processes the message of one entry in the same way as processBatch
 // processes the messages of a batch.
 func (in *Intake) retry(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
 	m.Entry = e

@@ -117,8 +117,8 @@ const goneAfter = 10
 
 var (
 	//go:embed lua/forget.lua
-	forgetSource string
-	forget       = redis.NewScript(forgetSource)
+	forgetSource       string
+	deleteIdleConsumer = redis.NewScript(forgetSource)
 
 	//go:embed lua/trim.lua
 	trimSource string
@@ -149,10 +149,10 @@ func (g *group) forgetGone(ctx context.Context) error {
 	return err
 }
 
-// deleteConsumer removes a consumer if the consumer has no pending messages at this moment. Otherwise the removal would delete
-// the pending messages from the group.
+// deleteConsumer removes a consumer that has no pending messages. XGROUP DELCONSUMER also deletes pending messages, so a
+// script checks first that there are none.
 func (g *group) deleteConsumer(ctx context.Context, consumer string) error {
-	return forget.Run(ctx, g.Redis, []string{g.Stream.Stream}, g.Group, consumer).Err()
+	return deleteIdleConsumer.Run(ctx, g.Redis, []string{g.Stream.Stream}, g.Group, consumer).Err()
 }
 
 // leaveGroup removes this consumer from the group if its name was generated, because no other process will use that name.

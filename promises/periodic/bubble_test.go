@@ -37,7 +37,7 @@ func (s *marksStore) Marks(ctx context.Context, businessTypes []string) (time.Ti
 
 var _ processlog.Store = (*marksStore)(nil)
 
-// slow makes the other loops of a process rare, so that hours in the bubble are cheap.
+// slow returns a Config whose loops poll only every ten seconds, so that hours in the bubble cost little CPU time.
 func slow(store processlog.Store) compensator.Config {
 	return compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler), PollInterval: 10 * time.Second}
 }

@@ -92,7 +92,7 @@ $settle($works, $items)`},
 			name: "intake-culprit-dropped", breaks: "G22",
 			what: "A message that fails alone is acknowledged without an entry.",
 			edits: []edit{
-				{"batch.condemn", `$settle($ctx, []*$item{$it})`, `it.settled = true`},
+				{"batch.condemn", `$settle($ctx, []*$item{$it})`, `it.isSettled = true`},
 			},
 			sees: tests("TestMessageThatFailsForAWhileIsDoneByTheLog", "TestPoisonIsSetAsideAsItCameAndHoldsUpNobody", "TestNoSeedLosesOrDoublesAMessage").and(crash, "aside-settled,streamed"),
 		},
@@ -173,7 +173,7 @@ now = $read`},
 			edits: []edit{
 				{"pageRun.takeRow",
 					`default:`,
-					`t.taken = append(t.taken, k)
+					`t.takenKeys = append(t.takenKeys, k)
 default:`},
 			},
 			sees: tests("TestBadRowIsNamedAndHoldsUpNoOther"),

@@ -112,7 +112,7 @@ func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) erro
 	return n.think(o)
 }
 
-// done says that the work of a message was done in an epoch of its entry.
+// done identifies the epoch of an entry in which the work of its message was done.
 type done struct {
 	id    compensator.EntryID
 	epoch uint32

@@ -150,8 +150,8 @@ const (
 	placesReset = 10 * time.Second
 )
 
-// fewOf returns the first and the largest number of places for suspects of a type.
-func fewOf(t *engine.Type) (first, maximum int) {
+// placeLimits returns the first and the largest number of places for suspects of a type.
+func placeLimits(t *engine.Type) (first, maximum int) {
 	maximum = t.Concurrency * t.Seats()
 	first = int(math.Ceil(math.Sqrt(float64(maximum))))
 	if !t.Grouped() {
@@ -162,7 +162,7 @@ func fewOf(t *engine.Type) (first, maximum int) {
 
 // takePlace occupies a place, if one is free.
 func (f *typePlaces) takePlace(t *engine.Type) bool {
-	first, _ := fewOf(t)
+	first, _ := placeLimits(t)
 	if f.limit == 0 || f.taken == 0 && time.Since(f.releasedAt) > placesReset {
 		f.limit, f.endedCount, f.refusing = first, 0, false
 	}
@@ -190,7 +190,7 @@ func (f *typePlaces) leave(t *engine.Type, ended bool) (hasRoom bool) {
 		f.endedCount++
 	}
 	if f.endedCount >= f.limit {
-		_, maximum := fewOf(t)
+		_, maximum := placeLimits(t)
 		f.limit, f.endedCount = min(f.limit*placesGrowth, maximum), 0
 	}
 	return hasRoom

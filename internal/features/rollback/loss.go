@@ -82,8 +82,8 @@ func (d *Detector) withoutPurgeable(ctx context.Context, lost []version, found m
 // noType is a name that no business type has.
 const noType = " "
 
-// clockBy returns the time on the database's clock when v was seen. If v has no such time, clockBy computes it from the
-// version that has one and was seen at the nearest time.
+// clockBy returns the database's time at which v was seen. If v has no databaseTime, clockBy takes the version that has a
+// databaseTime and was seen nearest to v. It adds the time between the two to that databaseTime.
 func (v *version) clockBy(all []version) (databaseTime int64, known bool) {
 	if v.databaseTime != 0 {
 		return v.databaseTime, true
