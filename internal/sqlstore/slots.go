@@ -80,8 +80,9 @@ func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType str
 	return moved, nil
 }
 
+// lockMark reads a text, because in some sessions the driver cannot parse numbers. Nobody reads the text.
 const (
-	lockMark = "SELECT slot FROM {slots} WHERE business_type={type} AND slot={from} LIMIT 1{lock now}"
+	lockMark = "SELECT business_type FROM {slots} WHERE business_type={type} AND slot={from} LIMIT 1{lock now}"
 	moveMark = "UPDATE {slots} SET slot={to} WHERE business_type={type} AND slot={from}"
 )
 

@@ -227,6 +227,33 @@ func TestEntriesAreRightWhateverASessionIsSetTo(t *testing.T) {
 	}
 }
 
+// TestMarkIsMovedWhateverResultsAreConvertedTo moves a mark in a session that reads numbers with two bytes a letter. The
+// rounds of Keep and of cases move their marks in sessions of the user's pool.
+// Failure: F33
+func TestMarkIsMovedWhateverResultsAreConvertedTo(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	defer store.Close()
+	begun, err := store.BeginMark(t.Context(), "mark")
+	require.NoError(t, err)
+	require.True(t, begun)
+	_, marks, err := store.Marks(t.Context(), []string{"mark"})
+	require.NoError(t, err)
+	for _, pool := range harness.Pools {
+		db := w.Open(pool(harness.WithParams(t, w.DSN, map[string]string{"interpolateParams": "true"})))
+		w.InTx(db, func(tx *sql.Tx) {
+			_, err := tx.Exec("SET character_set_results=utf16")
+			require.NoError(t, err)
+			moved, err := store.MoveMark(t.Context(), tx, "mark", marks["mark"], marks["mark"].Add(time.Minute))
+			require.NoError(t, err)
+			require.True(t, moved)
+		})
+		marks["mark"] = marks["mark"].Add(time.Minute)
+	}
+}
+
 // TestNewNamesASessionVariableThatBreaksStatements sets each variable in the DSN. New's error must name it.
 // Failure: F33
 func TestNewNamesASessionVariableThatBreaksStatements(t *testing.T) {
