@@ -239,12 +239,12 @@ const (
 // keepCases makes this process take part in the rounds.
 func (c *Compensator) keepCases(ctx context.Context) error {
 	store, thorough := c.store.(processlog.Operations), true
-	return c.maintenance(ctx, casesMark, caseEvery, problemCases, func(ctx context.Context, slot, end time.Time) error {
+	return c.maintenance(ctx, casesMark, caseEvery, problemCases, func(ctx context.Context, slot, _ time.Time) error {
 		since := caseRecent
 		if thorough || slot.Truncate(caseThorough).Equal(slot) {
 			since = 0
 		}
-		err := c.caseRound(ctx, store, since, end)
+		err := c.caseRound(ctx, store, since)
 		thorough = thorough && err != nil
 		return err
 	})
@@ -289,8 +289,8 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 
 // caseRound closes the cases of entries that a program has completed or cancelled, and opens missing ones. If since is
 // 0, it looks at all dead entries and also deletes cases that were closed more than caseKept ago.
-func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, since time.Duration, end time.Time) error {
-	ctx, cancel := context.WithDeadline(ctx, end)
+func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, since time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, keepFor) // A round may begin late, and two rounds at the same time do no harm.
 	defer cancel()
 	steps := []func() (int, error){
 		func() (int, error) { return store.CloseCases(ctx, caseStep) },

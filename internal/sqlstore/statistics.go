@@ -33,17 +33,15 @@ const (
 	statsFold   = "INSERT INTO {stat} (instance, `at`, business_type, {counts}) VALUES {rows}{again}"
 	statsFolded = "{DELETE FROM stat} WHERE {keys}"
 
-	statsForget = "{DELETE FROM stat} WHERE instance IN ({empty},{backlog}) AND `at`<{now}-{age}"
+	statsForget = "{DELETE FROM stat} WHERE instance={empty} AND `at`<{now}-{age}"
 	// statsForgetProcesses deletes the marks of processes that have written nothing for a day. A row with counts is never
 	// deleted before it is folded.
 	statsForgetProcesses = "{DELETE FROM stat} WHERE instance>={processes} AND `at`=0 AND last_at<{now}-86400000"
 )
 
-// The instances of rows that belong to no process. Names of processes begin with a letter or a digit, and sort after both.
 const (
-	statsFoldedBy  = ""
-	statsBacklog   = " backlog"
-	statsProcesses = "0"
+	statsFoldedBy  = ""  // instance of the rows in which the counts of all processes are added up
+	statsProcesses = "0" // Names of processes begin with a digit or a letter, so they sort from here on.
 )
 
 // statsAtOnce is how many rows of statistics one statement writes. SQLite joins at most 500 SELECTs.
@@ -267,7 +265,7 @@ func (s *Store) foldInto(sums map[statKey]*processlog.StatCounts) string {
 // ForgetStats implements Operations.
 func (s *Store) ForgetStats(ctx context.Context, age time.Duration) error {
 	for _, query := range []string{
-		s.sql(statsForget, "backlog", s.d.text(statsBacklog), "age", signed(age.Milliseconds())),
+		s.sql(statsForget, "age", signed(age.Milliseconds())),
 		s.sql(statsForgetProcesses, "processes", s.d.text(statsProcesses)),
 	} {
 		if _, err := s.writePool().ExecContext(ctx, query); err != nil {

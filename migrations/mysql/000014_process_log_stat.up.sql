@@ -37,9 +37,5 @@ CREATE TABLE IF NOT EXISTS `common_process_log_stat` (
   `late_5m`       BIGINT NOT NULL DEFAULT 0,
   `late_1h`       BIGINT NOT NULL DEFAULT 0,
   `late_more`     BIGINT NOT NULL DEFAULT 0,
-  `open_pending`  BIGINT NOT NULL DEFAULT 0 COMMENT 'of the instance backlog: entries in this state at the time at',
-  `open_retrying` BIGINT NOT NULL DEFAULT 0 COMMENT 'of the instance backlog: entries in this state at the time at',
-  `open_compensating` BIGINT NOT NULL DEFAULT 0 COMMENT 'of the instance backlog: entries in this state at the time at',
-  `open_dead`     BIGINT NOT NULL DEFAULT 0 COMMENT 'of the instance backlog: entries in this state at the time at',
   PRIMARY KEY (`instance`, `at`, `business_type`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC;

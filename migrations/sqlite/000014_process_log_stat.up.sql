@@ -35,9 +35,5 @@ CREATE TABLE IF NOT EXISTS `common_process_log_stat` (
   `late_5m`       INTEGER NOT NULL DEFAULT 0,
   `late_1h`       INTEGER NOT NULL DEFAULT 0,
   `late_more`     INTEGER NOT NULL DEFAULT 0,
-  `open_pending`  INTEGER NOT NULL DEFAULT 0,
-  `open_retrying` INTEGER NOT NULL DEFAULT 0,
-  `open_compensating` INTEGER NOT NULL DEFAULT 0,
-  `open_dead`     INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (`instance`, `at`, `business_type`)
 ) WITHOUT ROWID;

@@ -641,3 +641,33 @@ func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 		stopOther()
 	})
 }
+
+// The process that opens missing cases may start when the time of a missed round is long over.
+func TestRoundOfCasesThatBeginsLateStillOpensThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		run := func(on *compensator.Operations) (orders *compensator.Type[harness.Order], c *compensator.Compensator, stop func()) {
+			c, err := compensator.New(t.Context(), compensator.Config{Store: store, Operations: on, Logger: discard})
+			require.NoError(t, err)
+			orders, _ = harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.Failing)
+			end := compensatortest.Run(t, c)
+			return orders, c, func() { end(); require.NoError(t, c.Close()) }
+		}
+		with := operated(compensator.Config{}).Operations
+		_, _, stop := run(with)
+		time.Sleep(4 * time.Minute) // The rounds have begun.
+		stop()
+		orders, c, stop := run(nil)
+		id := record(t, c, store, orders, "dead")
+		synctest.Wait()
+		stop()
+		require.Empty(t, cases(t, store, id))
+		time.Sleep(time.Until(time.Now().Truncate(3 * time.Minute).Add(8 * time.Minute))) // two minutes after the time of a round
+		_, c, stop = run(with)
+		time.Sleep(30 * time.Second)
+		require.Len(t, cases(t, store, id), 1)
+		require.Empty(t, c.Health(t.Context()).Problems)
+		stop()
+	})
+}
