@@ -161,23 +161,23 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 // The error wraps an *Error. If a service gives a status another meaning, the handler can read the *Error and return,
 // for example, Permanent or nil. If the status is not 2xx, Outcome reads up to 4 KiB of the body. It does not read
 // the body of a 101. It does not close the body. The body may be nil.
-func Outcome(response *http.Response) error {
-	if response.StatusCode/100 == 2 {
+func Outcome(answer *http.Response) error {
+	if answer.StatusCode/100 == 2 {
 		return nil
 	}
-	err := &Error{StatusCode: response.StatusCode, Header: response.Header, text: response.Status}
-	if requestedWait := response.Request; requestedWait != nil && requestedWait.URL != nil {
+	err := &Error{StatusCode: answer.StatusCode, Header: answer.Header, text: answer.Status}
+	if requestedWait := answer.Request; requestedWait != nil && requestedWait.URL != nil {
 		err.text = requestedWait.Method + " " + requestedWait.URL.Host + ": " + err.text
 	}
-	if response.Body != nil && response.StatusCode/100 != 1 { // Do not read the body of a 101. It is the connection, which ends only when the service closes it.
-		err.Body, _ = io.ReadAll(io.LimitReader(response.Body, maxBody)) // Ignore the error and use the part that could be read.
+	if answer.Body != nil && answer.StatusCode/100 != 1 { // Do not read the body of a 101. It is the connection, which ends only when the service closes it.
+		err.Body, _ = io.ReadAll(io.LimitReader(answer.Body, maxBody)) // Ignore the error and use the part that could be read.
 	}
-	switch response.StatusCode {
+	switch answer.StatusCode {
 	case http.StatusUnprocessableEntity:
 		return compensator.Permanent(err)
 	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusTooManyRequests,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		if wait := retryAfter(response.Header.Get("Retry-After")); wait > 0 {
+		if wait := retryAfter(answer.Header.Get("Retry-After")); wait > 0 {
 			return compensator.RetryAfter(min(wait, longestWait), compensator.Unavailable(err))
 		}
 		return compensator.Unavailable(err)
