@@ -198,6 +198,9 @@ func (w *world) admitOne(r *request) {
 	if until := r.from.paused(); ready.Before(until) {
 		ready = until.Add(w.latency())
 	}
+	for slices.ContainsFunc(w.gate.pending, func(other *request) bool { return other.ready.Equal(ready) }) {
+		ready = ready.Add(1) // The runtime would choose the order of two steps at the same instant.
+	}
 	w.gate.pending = append(w.gate.pending, r)
 	r.readyAt(ready)
 	w.awaitAnswer(r)
