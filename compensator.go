@@ -26,12 +26,12 @@ type Compensator struct {
 	queue     processlog.Queue
 	connector *txwatch.Connector // the connector that Config.DB was opened on, which sees commits; nil if there is none
 
-	fingerprint string   // identifies the log, as the store reports it
-	homes       sync.Map // keys are other sources whose transactions reach the same log, each a *txwatch.Connector or a *Compensator
+	fingerprint    string   // identifies the log, as the store reports it
+	sameLogSources sync.Map // keys are other sources whose transactions reach the same log, each a *txwatch.Connector or a *Compensator
 
-	types  *registry
-	inPool poolShares
-	kept   kept
+	types      *registry
+	poolShares poolShares
+	purging    purgeState
 
 	features *features.Set
 	// engine runs the entries. It belongs to features, which closes it.
@@ -52,12 +52,12 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if cfg.Name != "" {
 		logger = logger.With("log", cfg.Name)
 	}
-	c := &Compensator{cfg: cfg, log: logger, types: newRegistry(), kept: kept{begin: make(chan struct{}, 1)}}
+	c := &Compensator{cfg: cfg, log: logger, types: newRegistry(), purging: purgeState{startToken: make(chan struct{}, 1)}}
 	queueAnswers, err := c.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.features = features.New(ctx, c.engineConfig(), features.Config{Paused: c.paused(), CaseOf: c.caseOf(), ScrubAttempt: c.scrubAttempt(), Stats: c.stats(), StopOnLoss: c.cfg.StopOnLoss, IgnoreLoss: c.cfg.IgnoreLoss, Queue: features.Queue{
+	c.features = features.New(ctx, c.engineConfig(), features.Config{Paused: c.pausedTypes(), CaseOf: c.caseOf(), ScrubAttempt: c.scrubAttempt(), Stats: c.stats(), StopOnLoss: c.cfg.StopOnLoss, IgnoreLoss: c.cfg.IgnoreLoss, Queue: features.Queue{
 		Queue: c.queue, Down: !queueAnswers, Fingerprint: c.fingerprint, Horizon: c.cfg.Horizon, Limit: c.cfg.QueueLimit,
 	}, Transactions: features.Transactions{Begin: c.beginForHandler, ServersFault: c.serversFault}})
 	c.engine = c.features.Engine
@@ -67,14 +67,14 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 		}
 	}
 	if cfg.Operations != nil { // Start the rounds of cases before the purges. The two run one after the other, and the purges take all the time that is left.
-		if err := c.keepCases(ctx); err != nil {
+		if err := c.startCaseRounds(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}
 	if err := c.keepStats(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	if err := c.maintain(ctx, cfg.Keep); err != nil {
+	if err := c.startPurging(ctx, cfg.Keep); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -119,9 +119,9 @@ func (c *Compensator) openQueue() (processlog.Queue, error) {
 	return openRedisQueue(c.cfg.Redis, c.cfg.Prefix)
 }
 
-// queueCheckMost bounds the time that New waits for the queue. The first answer of a cluster may need several round
+// maxQueueCheck bounds the time that New waits for the queue. The first answer of a cluster may need several round
 // trips.
-const queueCheckMost = 10 * time.Second
+const maxQueueCheck = 10 * time.Second
 
 // checkQueue checks that the queue answers and belongs to this log. It uses only a part of ctx's time (see QueueShare),
 // because New still needs time for the database. New refuses a queue that belongs to another log. New accepts a queue
@@ -130,7 +130,7 @@ func (c *Compensator) checkQueue(ctx context.Context) (answers bool, err error) 
 	if c.queue == nil {
 		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, queueCheckMost))
+	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, maxQueueCheck))
 	defer cancel()
 	err = c.queue.Check(ctx, c.fingerprint)
 	var refused *FieldError
@@ -158,7 +158,7 @@ func (c *Compensator) closeQueue() error {
 
 // serversFault reports whether the server may have caused an error in a handler's transaction. whole reports whether the
 // cause concerns the whole server and not only this transaction. A custom Store may also use MySQL, so its errors are read in the same way.
-func (c *Compensator) serversFault(err error) (may, whole bool) {
+func (c *Compensator) serversFault(err error) (fromServer, wholeServer bool) {
 	judge := mysqlerr.Blames
 	if s, ok := c.store.(*sqlstore.Store); ok {
 		judge = s.Blame

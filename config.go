@@ -131,7 +131,7 @@ func (cfg Config) validate() error {
 		}
 	}
 	atLeast := func(field string, d, least time.Duration) {
-		reason := badSpan(d, least)
+		reason := spanProblem(d, least)
 		refuse(reason != "", field, reason)
 	}
 	refuse(cfg.DB == nil && cfg.Store == nil, "DB", "is missing")
@@ -151,7 +151,7 @@ func (cfg Config) validate() error {
 	atLeast("Horizon", cfg.Horizon, time.Second)
 	atLeast("StopTimeout", cfg.StopTimeout, time.Millisecond)
 	cfg.Operations.problems(refuse)
-	badKeep := badKeep(cfg.Keep)
+	badKeep := keepProblem(cfg.Keep)
 	refuse(badKeep != "", "Keep", badKeep)
 	refuse(cfg.StopOnLoss && cfg.IgnoreLoss, "IgnoreLoss", "contradicts StopOnLoss: set one of them")
 	refuse(cfg.QueueLimit < 1000, "QueueLimit", "is less than 1,000")
@@ -162,8 +162,8 @@ func (cfg Config) validate() error {
 // longestSpan is the longest duration that may be configured. Sums and small multiples of it do not overflow.
 const longestSpan = 10 * 365 * 24 * time.Hour
 
-// badSpan returns what is wrong with a configured duration, or "".
-func badSpan(d, least time.Duration) string {
+// spanProblem returns what is wrong with a configured duration, or "".
+func spanProblem(d, least time.Duration) string {
 	switch {
 	case d < least:
 		return fmt.Sprintf("%v is less than %v", d, least)

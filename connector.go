@@ -74,7 +74,7 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 		return nil, &FieldError{Field: "tx", Reason: fmt.Sprintf("is nil (%T)", tx)}
 	}
 	if s := scopedOf(tx); s != nil {
-		return s.end, s.joins(ctx, c)
+		return s.end, s.checkJoin(ctx, c)
 	}
 	if c.connector == nil {
 		return nil, nil
@@ -89,10 +89,10 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 // inquiry finds out whether an unknown handle, for example of a tracer, belongs to a ScopedTx. A ScopedTx answers when
 // the first statement reaches it, before that statement is sent. The inquiry sends no statement of its own.
 type inquiry struct {
-	c       *Compensator // the Compensator that was called
-	ref     Ref          // the entry to change; nil when the call is Record
-	found   *ScopedTx
-	refused error
+	c        *Compensator // the Compensator that was called
+	ref      Ref          // the entry to change; nil when the call is Record
+	scopedTx *ScopedTx
+	refusal  error
 }
 
 type inquiryKey struct{}
@@ -102,38 +102,38 @@ func (c *Compensator) inquire(ctx context.Context, tx Tx, ref Ref) (context.Cont
 	if _, plain := tx.(*sql.Tx); plain || scopedOf(tx) != nil {
 		return ctx, nil
 	}
-	asked := &inquiry{c: c, ref: ref}
-	return context.WithValue(ctx, inquiryKey{}, asked), asked
+	inquiry := &inquiry{c: c, ref: ref}
+	return context.WithValue(ctx, inquiryKey{}, inquiry), inquiry
 }
 
 // admit returns why a statement that reaches s must not be sent, or nil.
 func (q *inquiry) admit(ctx context.Context, s *ScopedTx) error {
-	if q.found == nil {
-		q.found = s
-		q.refused = cmp.Or(s.joins(ctx, q.c), s.refuseOwn(q.ref))
+	if q.scopedTx == nil {
+		q.scopedTx = s
+		q.refusal = cmp.Or(s.checkJoin(ctx, q.c), s.refuseOwn(q.ref))
 	}
-	return q.refused
+	return q.refusal
 }
 
-// The method or returns the reason why the call was refused. If the call was not refused, it returns err.
-func (q *inquiry) or(err error) error {
-	if q != nil && q.refused != nil {
-		return q.refused
+// refusalOr returns the reason why the call was refused. If the call was not refused, it returns err.
+func (q *inquiry) refusalOr(err error) error {
+	if q != nil && q.refusal != nil {
+		return q.refusal
 	}
 	return err
 }
 
-// The method end returns watch unless watch is nil. It then returns the end of the ScopedTx that the inquiry found.
-func (q *inquiry) end(watch transactionEnd) transactionEnd {
-	if watch == nil && q != nil && q.found != nil {
-		return q.found.end
+// endOr returns watch unless watch is nil. It then returns the end of the ScopedTx that the inquiry found.
+func (q *inquiry) endOr(watch transactionEnd) transactionEnd {
+	if watch == nil && q != nil && q.scopedTx != nil {
+		return q.scopedTx.end
 	}
 	return watch
 }
 
-// naming returns ErrNoTransaction with the type of the handle that has no open transaction, and with the call that
+// describeNoTransaction returns ErrNoTransaction with the type of the handle that has no open transaction, and with the call that
 // would open one.
-func naming(tx Tx, err error) error {
+func describeNoTransaction(tx Tx, err error) error {
 	if !errors.Is(err, ErrNoTransaction) || errors.Is(err, ErrTxAborted) {
 		return err
 	}
@@ -144,8 +144,8 @@ func naming(tx Tx, err error) error {
 	return fmt.Errorf("%w on this %T: it has been committed or rolled back, a statement such as DDL has ended it, or it never had one", err, tx)
 }
 
-// lateProbe bounds the probe that runs after the caller's context has ended.
-const lateProbe = 10 * time.Second
+// lateProbeTimeout bounds the probe that runs after the caller's context has ended.
+const lateProbeTimeout = 10 * time.Second
 
 // watchOf returns the watch that the connection beneath tx keeps of its transaction. It returns nil if no Connector
 // made the connection. It then returns the error of the server's answer to the probe, if any.
@@ -156,7 +156,7 @@ func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	ctx, enlistment := txwatch.Ask(ctx)
 	err := c.store.Probe(ctx, tx)
 	if enlistment.Tx() == nil && ctx.Err() != nil {
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateProbe)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateProbeTimeout)
 		defer cancel()
 		_ = c.store.Probe(late, tx) // the next lines read what the probe found
 	}

@@ -46,10 +46,10 @@ type Entry struct {
 	UpdatedAt time.Time `json:"updated_at"` // time of the last write of the row, by the database's clock
 
 	codec Codec
-	from  *Compensator    // the Compensator that gave this entry to a handler; otherwise nil
+	owner *Compensator    // the Compensator that gave this entry to a handler; otherwise nil
 	row   *processlog.Row // row of the attempt, if a handler has this entry; otherwise nil
 
-	begin func() (*ScopedTx, error) // begins the transaction of a handler of HandleCall; otherwise nil
+	beginTx func() (*ScopedTx, error) // begins the transaction of a handler of HandleCall; otherwise nil
 }
 
 // entryOf converts a row into an Entry. A test checks that it copies every field.
@@ -65,20 +65,20 @@ func entryOf(row *processlog.Row, codec Codec) *Entry {
 	}
 }
 
-// handed converts a row into the copy that a handler gets.
-func (c *Compensator) handed(row *processlog.Row, codec Codec) *Entry {
+// handlerEntry converts a row into the copy that a handler gets.
+func (c *Compensator) handlerEntry(row *processlog.Row, codec Codec) *Entry {
 	e := entryOf(row, codec)
-	e.from, e.row = c, row
+	e.owner, e.row = c, row
 	return e
 }
 
 // Context returns parent with the values that Config.Propagator carried with the entry. The context of a plain handler
 // already has them; the context of a batch does not. If no handler was given this entry, Context returns parent.
 func (e *Entry) Context(parent context.Context) context.Context {
-	if e.from == nil {
+	if e.owner == nil {
 		return parent
 	}
-	return e.from.extract(parent, e.Headers)
+	return e.owner.extract(parent, e.Headers)
 }
 
 // Attempt returns the number of this run in the present epoch. It is 1 for the first run. Only earlier runs with a

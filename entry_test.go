@@ -330,12 +330,12 @@ func FuzzContentRoundTrip(f *testing.F) {
 		entry := parcels.Entry(sent, Options{BusinessID: "42"})
 		if math.IsNaN(weight) || math.IsInf(weight, 0) {
 			var refused *FieldError
-			require.ErrorAs(t, entry.err, &refused)
+			require.ErrorAs(t, entry.encodeErr, &refused)
 			require.Equal(t, "content", refused.Field)
 			require.Empty(t, entry.Content)
 			return
 		}
-		require.NoError(t, entry.err)
+		require.NoError(t, entry.encodeErr)
 		require.Equal(t, "send_parcel", entry.BusinessType)
 		require.Equal(t, "42", entry.BusinessID)
 		var got parcel
@@ -401,7 +401,7 @@ func FuzzFailingCodec(f *testing.F) {
 		handled := engine.Type{Name: "x", Timeout: time.Minute, MaxAttempts: 3, Retry: Fixed(time.Minute)}
 		cfg := &settings{TypeConfig: TypeConfig{Codec: moodyCodec{mood}}}
 		if batch {
-			call := c.batch(typedBatch(func(_ context.Context, items []Item[parcel]) []error {
+			call := c.batchHandler(typedBatch(func(_ context.Context, items []Item[parcel]) []error {
 				ran += len(items)
 				return nil
 			}), cfg)
@@ -409,7 +409,7 @@ func FuzzFailingCodec(f *testing.F) {
 				return errors.Join(call(ctx, []*processlog.Row{row})...)
 			}
 		} else {
-			handled.Run = c.single(typed(func(context.Context, *Entry, parcel) error { ran++; return nil }), cfg)
+			handled.Run = c.singleHandler(typed(func(context.Context, *Entry, parcel) error { ran++; return nil }), cfg)
 		}
 		row := &processlog.Row{ID: processlog.RowID(7), ProcessCount: 1, DeliveryCount: 1, Content: content}
 		var err error
@@ -445,7 +445,7 @@ func FuzzFailingCodec(f *testing.F) {
 // TestEntryNamesWhatItsCodecRefused requires that the error for refused content contains the text of the codec's error.
 func TestEntryNamesWhatItsCodecRefused(t *testing.T) {
 	for mood := byte(1); mood < 4; mood++ {
-		err := (&Type[parcel]{name: "x", codec: moodyCodec{mood}}).Entry(parcel{}, Options{}).err
+		err := (&Type[parcel]{name: "x", codec: moodyCodec{mood}}).Entry(parcel{}, Options{}).encodeErr
 		var refused *FieldError
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, "content", refused.Field)

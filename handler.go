@@ -44,7 +44,9 @@ func Handle[T any](ctx context.Context, c *Compensator, businessType string, han
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, _ *features.TypeSettings, s *settings) { t.Run = c.single(typed(handler), s) })
+	return register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, _ *features.TypeSettings, s *settings) {
+		t.Run = c.singleHandler(typed(handler), s)
+	})
 }
 
 // HandleTx registers a transactional handler. The library commits tx together with the success of the entry, so
@@ -60,7 +62,7 @@ func HandleTx[T any](ctx context.Context, c *Compensator, businessType string, h
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
 	return register[T](ctx, c, businessType, cfg.settings(), func(_ *engine.Type, f *features.TypeSettings, s *settings) {
-		f.RunTx = c.transactional(typedTx(handler), s)
+		f.RunTx = c.txHandler(typedTx(handler), s)
 	})
 }
 
@@ -94,7 +96,7 @@ func HandleBatch[T any](ctx context.Context, c *Compensator, businessType string
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
 	return register[T](ctx, c, businessType, cfg.settings(), func(_ *engine.Type, f *features.TypeSettings, s *settings) {
-		f.Batch = features.Batch{Call: c.batch(typedBatch(handler), s), Size: s.batchSize, Wait: s.batchWait}
+		f.Batch = features.Batch{Call: c.batchHandler(typedBatch(handler), s), Size: s.batchSize, Wait: s.batchWait}
 	})
 }
 
@@ -121,14 +123,14 @@ func Declare[T any](ctx context.Context, c *Compensator, businessType string, cf
 	if err := errors.Join(append(cfg.problems(), validateType(businessType))...); err != nil {
 		return nil, err
 	}
-	if err := c.maintain(ctx, cfg.Keep); err != nil {
+	if err := c.startPurging(ctx, cfg.Keep); err != nil {
 		return nil, err
 	}
 	full := cfg.withDefaults(c.cfg)
 	if err := c.serialize(ctx, businessType, full); err != nil {
 		return nil, err
 	}
-	c.shelve(businessType, cfg.Keep)
+	c.addRetention(businessType, cfg.Keep)
 	return newType[T](c, businessType, full), nil
 }
 
@@ -215,20 +217,20 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 	t, f := engine.Type{Name: businessType}, features.TypeSettings{Breaker: features.Breaker(s.breaker), Limit: s.Limit.settings(c, businessType, s.Codec)}
 	set(&t, &f, &s)
 	if s.compensate != nil {
-		t.Undo = c.single(s.compensate, &s)
+		t.Undo = c.singleHandler(s.compensate, &s)
 	}
 	if s.compensateTx != nil {
-		f.UndoTx = c.transactional(s.compensateTx, &s)
+		f.UndoTx = c.txHandler(s.compensateTx, &s)
 	}
 	if s.afterBatch != nil {
 		t.Ready = c.afterBatch(s.afterBatch, s.Codec)
-		c.types.follow(businessType, s.afterBatch)
+		c.types.addAfterBatch(businessType, s.afterBatch)
 	}
-	share := poolShare{businessType: businessType, wanted: s.concurrency, runs: f.RunTx != nil}
-	c.fitPool(businessType, &s, share.runs, f.UndoTx != nil, f.RunCall != nil)
+	share := poolShare{businessType: businessType, wanted: s.concurrency, heldByHandler: f.RunTx != nil}
+	c.fitPool(businessType, &s, share.heldByHandler, f.UndoTx != nil, f.RunCall != nil)
 	t.MaxAttempts, t.MaxCompensateAttempts, t.CompensateCrashed = s.maxAttempts, s.maxCompensateAttempts, s.compensateCrashed
 	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = s.timeout, s.lease, s.concurrency, s.retry, s.maxWait
-	if err := c.maintain(ctx, s.Keep); err != nil {
+	if err := c.startPurging(ctx, s.Keep); err != nil {
 		return nil, err
 	}
 	if err := c.serialize(ctx, businessType, s.TypeConfig); err != nil {
@@ -240,55 +242,55 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 	if err := c.features.Register(t, f); err != nil {
 		return nil, err
 	}
-	if share.calls = s.concurrency; share.runs || f.UndoTx != nil {
-		c.inPool.add(share)
+	if share.calls = s.concurrency; share.heldByHandler || f.UndoTx != nil {
+		c.poolShares.add(share)
 	}
-	c.shelve(businessType, s.Keep)
-	c.types.handles(businessType, s.Codec)
+	c.addRetention(businessType, s.Keep)
+	c.types.addHandlerCodec(businessType, s.Codec)
 	return newType[T](c, businessType, s.TypeConfig), nil
 }
 
-// single, transactional and batch convert a handler into the function that the engine runs.
-func (c *Compensator) single(handler HandlerFunc, s *settings) func(context.Context, *processlog.Row) error {
+// singleHandler, txHandler and batchHandler convert a handler into the function that the engine runs.
+func (c *Compensator) singleHandler(handler HandlerFunc, s *settings) func(context.Context, *processlog.Row) error {
 	handler, codec := wrap(handler, c.cfg.Middleware, s.middleware), s.Codec
-	return func(ctx context.Context, row *processlog.Row) error { return handler(ctx, c.handed(row, codec)) }
+	return func(ctx context.Context, row *processlog.Row) error { return handler(ctx, c.handlerEntry(row, codec)) }
 }
 
-func (c *Compensator) transactional(handler txHandlerFunc, s *settings) features.TxHandler {
+func (c *Compensator) txHandler(handler txHandlerFunc, s *settings) features.TxHandler {
 	outer, inner, codec := c.cfg.Middleware, s.middleware, s.Codec
 	return func(ctx context.Context, tx features.Transaction, row *processlog.Row) error {
 		scoped := tx.(handlerTx).ScopedTx
-		scoped.handles = row
+		scoped.handledRow = row
 		run := wrap(func(ctx context.Context, e *Entry) error { return handler(ctx, scoped, e) }, outer, inner)
-		e := c.handed(row, codec)
-		return run(ofHandler(c.holding(ctx), e), e)
+		e := c.handlerEntry(row, codec)
+		return run(withHandlerEntry(c.markInTransaction(ctx), e), e)
 	}
 }
 
-// calling converts a handler that begins its transaction late (see HandleCall) into the function that the engine runs.
-func (c *Compensator) calling(handler HandlerFunc, s *settings) features.CallHandler {
+// callHandler converts a handler that begins its transaction late (see HandleCall) into the function that the engine runs.
+func (c *Compensator) callHandler(handler HandlerFunc, s *settings) features.CallHandler {
 	handler, codec := wrap(handler, c.cfg.Middleware, s.middleware), s.Codec
 	return func(ctx context.Context, begin func() (features.Transaction, error), row *processlog.Row) error {
-		e := c.handed(row, codec)
-		e.begin = func() (*ScopedTx, error) {
+		e := c.handlerEntry(row, codec)
+		e.beginTx = func() (*ScopedTx, error) {
 			tx, err := begin()
 			if err != nil {
 				return nil, err
 			}
 			scoped := tx.(handlerTx).ScopedTx
-			scoped.handles = row
+			scoped.handledRow = row
 			return scoped, nil
 		}
-		return handler(ofHandler(ctx, e), e)
+		return handler(withHandlerEntry(ctx, e), e)
 	}
 }
 
-func (c *Compensator) batch(handler BatchFunc, s *settings) func(context.Context, []*processlog.Row) []error {
+func (c *Compensator) batchHandler(handler BatchFunc, s *settings) func(context.Context, []*processlog.Row) []error {
 	handler, codec := wrap(handler, c.cfg.BatchMiddleware, s.batchMiddleware), s.Codec
 	return func(ctx context.Context, rows []*processlog.Row) []error {
 		entries := make([]*Entry, len(rows))
 		for i, row := range rows {
-			entries[i] = c.handed(row, codec)
+			entries[i] = c.handlerEntry(row, codec)
 		}
 		return handler(ctx, entries)
 	}
@@ -318,16 +320,16 @@ type poolShare struct {
 	businessType string
 	calls        int // Concurrency of the type, which fitPool may have lowered
 	wanted       int // Concurrency of the type with a pool that is large enough
-	// runs is true if the handler holds these connections. Otherwise only the compensation does, and compensations
+	// heldByHandler is true if the handler holds these connections. Otherwise only the compensation does, and compensations
 	// rarely run at the same time.
-	runs bool
+	heldByHandler bool
 }
 
 // poolShares holds the shares of all registered types.
 type poolShares struct {
-	mu   sync.Mutex // guards list
-	list []poolShare
-	told sync.Once // makes warnOfPool log only once
+	mu     sync.Mutex // guards list
+	list   []poolShare
+	warned sync.Once // makes warnOfPool log only once
 }
 
 func (p *poolShares) add(share poolShare) {
@@ -346,13 +348,13 @@ func (c *Compensator) warnOfPool() {
 	if size <= 3 {
 		return // The pool has no limit, or is so small that waiting for a connection is intended.
 	}
-	c.inPool.mu.Lock()
-	defer c.inPool.mu.Unlock()
+	c.poolShares.mu.Lock()
+	defer c.poolShares.mu.Unlock()
 	var calls, wanted int
 	var handlers, undoing []string
-	for _, share := range c.inPool.list {
+	for _, share := range c.poolShares.list {
 		text := fmt.Sprintf("%s %d", share.businessType, share.calls)
-		if !share.runs {
+		if !share.heldByHandler {
 			undoing = append(undoing, text)
 			continue
 		}
@@ -365,7 +367,7 @@ func (c *Compensator) warnOfPool() {
 	if len(handlers) <= size-2 {
 		advice = fmt.Sprintf("Concurrency of these types to %d in all, or %s", size-2, advice)
 	}
-	c.inPool.told.Do(func() {
+	c.poolShares.warned.Do(func() {
 		c.log.Warn("compensator: transactional handlers of several types may hold the whole pool: what else wants a connection waits for them",
 			"calls", calls, "max_open_conns", size, "types", strings.Join(handlers, ", "), "compensations_beside_them", strings.Join(undoing, ", "), "set", advice)
 	})
@@ -399,7 +401,7 @@ func (c *Compensator) serialize(ctx context.Context, businessType string, cfg Ty
 	}
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
-	key := func(row *processlog.Row) string { return cfg.Serial(c.handed(row, cfg.Codec)) }
+	key := func(row *processlog.Row) string { return cfg.Serial(c.handlerEntry(row, cfg.Codec)) }
 	return c.features.Serialize(ctx, businessType, features.Serial{Key: key, PassDead: cfg.PassDead})
 }
 
@@ -417,9 +419,9 @@ func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {
 	if cfg.RefuseOtherContent {
 		c.types.refuseOtherContent(name)
 	}
-	c.types.reads(name, cfg.Codec)
-	c.types.sealsBy(name, cfg.Codec)
-	c.types.knows(name, typeFacts{serial: cfg.Serial != nil, passDead: cfg.PassDead, limit: cfg.Limit.settings(c, name, cfg.Codec), decode: func(e *Entry) error {
+	c.types.addDeclaredCodec(name, cfg.Codec)
+	c.types.addSealer(name, cfg.Codec)
+	c.types.addFacts(name, typeFacts{serial: cfg.Serial != nil, passDead: cfg.PassDead, limit: cfg.Limit.settings(c, name, cfg.Codec), decode: func(e *Entry) error {
 		var v T
 		return e.Decode(&v)
 	}})

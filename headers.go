@@ -25,8 +25,8 @@ type Propagator interface {
 
 // headers are the headers of one Record call.
 type headers struct {
-	carried map[string]string // set by the propagator
-	encoded []byte            // JSON for entries that have no Options.Headers
+	propagated map[string]string // set by the propagator
+	encoded    []byte            // JSON for entries that have no Options.Headers
 }
 
 // headers asks the propagator for its headers.
@@ -35,20 +35,20 @@ func (c *Compensator) headers(ctx context.Context) (h headers, err error) {
 	if c.cfg.Propagator == nil {
 		return headers{}, nil
 	}
-	h.carried = c.cfg.Propagator.Inject(ctx)
-	h.encoded, err = encodeHeaders(h.carried)
+	h.propagated = c.cfg.Propagator.Inject(ctx)
+	h.encoded, err = encodeHeaders(h.propagated)
 	return h, err
 }
 
-// The method with returns the JSON to store: the headers of the propagator, together with chosen, the headers of the
+// merge returns the JSON to store: the headers of the propagator, together with chosen, the headers of the
 // entry.
-func (h headers) with(chosen map[string]string) ([]byte, error) {
+func (h headers) merge(chosen map[string]string) ([]byte, error) {
 	if len(chosen) == 0 {
 		return h.encoded, nil
 	}
-	values := make(map[string]string, len(h.carried)+len(chosen))
+	values := make(map[string]string, len(h.propagated)+len(chosen))
 	for name, value := range chosen {
-		if _, taken := h.carried[name]; taken {
+		if _, taken := h.propagated[name]; taken {
 			return nil, refuseHeaders("%q is set by the propagator, too", name)
 		}
 		if name == "" || !utf8.ValidString(name) || !utf8.ValidString(value) {
@@ -56,7 +56,7 @@ func (h headers) with(chosen map[string]string) ([]byte, error) {
 		}
 		values[name] = value
 	}
-	maps.Copy(values, h.carried)
+	maps.Copy(values, h.propagated)
 	return encodeHeaders(values)
 }
 

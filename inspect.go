@@ -187,7 +187,7 @@ func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (En
 // the pause to use for the next entry.
 func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Duration) (time.Duration, error) {
 	for {
-		if !rest(ctx, pause) {
+		if !sleep(ctx, pause) {
 			return 0, context.Cause(ctx)
 		}
 		pause = min(pause*3/2, time.Second)
@@ -199,9 +199,9 @@ func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Durat
 }
 
 // afterBatch returns the check that runs before the handler of a type with AfterBatch.
-func (c *Compensator) afterBatch(of func(e *Entry) string, codec Codec) func(context.Context, *processlog.Row) error {
+func (c *Compensator) afterBatch(batchOf func(e *Entry) string, codec Codec) func(context.Context, *processlog.Row) error {
 	return func(ctx context.Context, row *processlog.Row) error {
-		batchID := of(c.handed(row, codec))
+		batchID := batchOf(c.handlerEntry(row, codec))
 		switch {
 		case batchID == "":
 			return nil
@@ -210,13 +210,13 @@ func (c *Compensator) afterBatch(of func(e *Entry) string, codec Codec) func(con
 		case batchID == strings.TrimRight(row.BatchID, " "): // another program may have written this row with trailing spaces
 			return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q is the entry's own batch: it would wait for itself", batchID)})
 		}
-		return c.behind(ctx, row, batchID)
+		return c.snoozeUntilEnded(ctx, row, batchID)
 	}
 }
 
-// behind returns nil once all entries of a batch have ended. Before that, each call snoozes row for an eighth of its
+// snoozeUntilEnded returns nil once all entries of a batch have ended. Before that, each call snoozes row for an eighth of its
 // age. So the entry runs late by at most an eighth of the time that the batch took.
-func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID string) error {
+func (c *Compensator) snoozeUntilEnded(ctx context.Context, row *processlog.Row, batchID string) error {
 	open, _, err := c.firstOpen(ctx, batchID, "")
 	if err != nil {
 		return Unavailable(fmt.Errorf("look at batch %q: %w", batchID, err))

@@ -29,22 +29,22 @@ const (
 	problemPurge = "ended entries could not be purged"
 )
 
-// badKeep returns what is wrong with a Keep, or "". Other processes may still remember entries that ended less than an
+// keepProblem returns what is wrong with a Keep, or "". Other processes may still remember entries that ended less than an
 // hour ago. A purge of such an entry would look like a rollback of the database.
-func badKeep(keep time.Duration) string {
+func keepProblem(keep time.Duration) string {
 	if keep == 0 {
 		return ""
 	}
-	return badSpan(keep, engine.PurgeNoteAge)
+	return spanProblem(keep, engine.PurgeNoteAge)
 }
 
-// kept holds the retention of every type, and knows whether this process takes part in the purge rounds.
-type kept struct {
-	mu        sync.Mutex  // guards the retention
-	retention []retention // one element for each type and state
+// purgeState holds the retention of every type, and knows whether this process takes part in the purge rounds.
+type purgeState struct {
+	mu         sync.Mutex  // guards the retention
+	retentions []retention // one element for each type and state
 
-	begin chan struct{} // capacity 1; holds a token while a caller starts the rounds
-	begun bool          // whether the rounds were started; only the holder of the token in begin may touch it
+	startToken chan struct{} // capacity 1; holds a token while a caller starts the rounds
+	started    bool          // whether the rounds were started; only the holder of startToken may touch it
 }
 
 // retention is the retention of the ended entries of one type and state.
@@ -54,50 +54,50 @@ type retention struct {
 	keep         time.Duration
 }
 
-// shelve purges the ended entries of a type once they are older than keep. If it is called several times for a type,
+// addRetention purges the ended entries of a type once they are older than keep. If it is called several times for a type,
 // the shortest keep counts.
-func (c *Compensator) shelve(businessType string, keep time.Duration) {
+func (c *Compensator) addRetention(businessType string, keep time.Duration) {
 	if keep <= 0 {
 		return
 	}
-	c.kept.mu.Lock()
-	defer c.kept.mu.Unlock()
-	for _, state := range purged {
-		i := slices.IndexFunc(c.kept.retention, func(s retention) bool { return s.businessType == businessType && s.state == state })
+	c.purging.mu.Lock()
+	defer c.purging.mu.Unlock()
+	for _, state := range purgedStates {
+		i := slices.IndexFunc(c.purging.retentions, func(s retention) bool { return s.businessType == businessType && s.state == state })
 		if i < 0 {
-			c.kept.retention = append(c.kept.retention, retention{businessType, state, keep})
+			c.purging.retentions = append(c.purging.retentions, retention{businessType, state, keep})
 		} else {
-			c.kept.retention[i].keep = min(c.kept.retention[i].keep, keep)
+			c.purging.retentions[i].keep = min(c.purging.retentions[i].keep, keep)
 		}
 	}
 }
 
-// maintain starts the purge rounds in this process if keep is not 0. It reads from the database, and holds no mutex
+// startPurging starts the purge rounds in this process if keep is not 0. It reads from the database, and holds no mutex
 // during the read. If two callers come at once, the second one waits for the first one. It tries again if the first one
 // failed.
-func (c *Compensator) maintain(ctx context.Context, keep time.Duration) error {
+func (c *Compensator) startPurging(ctx context.Context, keep time.Duration) error {
 	if keep <= 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
 	select {
-	case c.kept.begin <- struct{}{}:
+	case c.purging.startToken <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("compensator: wait to take part in purging: %w", ctx.Err())
 	}
-	defer func() { <-c.kept.begin }()
-	if c.kept.begun {
+	defer func() { <-c.purging.startToken }()
+	if c.purging.started {
 		return nil
 	}
-	err := c.maintenance(ctx, keepMark, keepEvery, problemPurge, func(ctx context.Context, _, end time.Time) error { return c.purgeRound(ctx, end) })
-	c.kept.begun = err == nil
+	err := c.startSlotLoop(ctx, keepMark, keepEvery, problemPurge, func(ctx context.Context, _, end time.Time) error { return c.purgeRound(ctx, end) })
+	c.purging.started = err == nil
 	return err
 }
 
-// maintenance starts a loop that does work at regular times, called slots. In each slot one process of all does the
+// startSlotLoop starts a loop that does work at regular times, called slots. In each slot one process of all does the
 // work: the first one that moves the mark in the database to the slot. This process then calls the function round.
-func (c *Compensator) maintenance(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
+func (c *Compensator) startSlotLoop(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	return c.features.Recur(ctx, features.Period{Name: mark, Schedule: Every(every).Next, CatchUp: 1, Problem: problem,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
 			slot := slots[len(slots)-1]
@@ -116,20 +116,20 @@ func (c *Compensator) maintenance(ctx context.Context, mark string, every time.D
 // keeps it in the round. Such a step may have skipped entries that are locked or that foreign keys refer to, and it may
 // not have reached all entries that can be deleted.
 func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
-	c.kept.mu.Lock()
-	first := int(jitter.N(time.Duration(len(c.kept.retention) + 1)))
-	shelves := slices.Concat(c.kept.retention[first:], c.kept.retention[:first])
-	c.kept.mu.Unlock()
+	c.purging.mu.Lock()
+	first := int(jitter.N(time.Duration(len(c.purging.retentions) + 1)))
+	remaining := slices.Concat(c.purging.retentions[first:], c.purging.retentions[:first])
+	c.purging.mu.Unlock()
 	var failed []error
-	for len(shelves) > 0 && time.Now().Before(end) && ctx.Err() == nil {
-		s := shelves[0]
-		shelves = shelves[1:]
+	for len(remaining) > 0 && time.Now().Before(end) && ctx.Err() == nil {
+		s := remaining[0]
+		remaining = remaining[1:]
 		n, err := c.purgeStep(ctx, s, end)
 		if err != nil {
 			failed = append(failed, err)
 		}
 		if n > 0 && (err == nil || errors.As(err, new(*processlog.RefusedError))) {
-			shelves = append(shelves, s)
+			remaining = append(remaining, s)
 		}
 	}
 	return errors.Join(failed...)
@@ -142,10 +142,10 @@ func (c *Compensator) purgeStep(ctx context.Context, s retention, end time.Time)
 	began := time.Now()
 	n, err := c.store.Purge(step, s.businessType, s.state, s.keep, keepStep)
 	if n > 0 {
-		rest(ctx, min(keepRest*time.Since(began), time.Until(end)))
+		sleep(ctx, min(keepRest*time.Since(began), time.Until(end)))
 	}
 	return n, err
 }
 
-// purged are the states in which an entry needs no more attention.
-var purged = []State{Succeeded, Compensated, Cancelled}
+// purgedStates are the states in which an entry needs no more attention.
+var purgedStates = []State{Succeeded, Compensated, Cancelled}

@@ -127,16 +127,16 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change)
 	if err := c.refuseOwn(ctx, ch); err != nil {
 		return processlog.Row{}, err
 	}
-	ctx, asked := c.inquire(ctx, tx, ch.Ref)
+	ctx, inquiry := c.inquire(ctx, tx, ch.Ref)
 	watch, err := c.enlist(ctx, tx)
-	if err = cmp.Or(asked.or(err), scopedOf(tx).refuseOwn(ch.Ref)); err != nil {
-		return processlog.Row{}, naming(tx, err)
+	if err = cmp.Or(inquiry.refusalOr(err), scopedOf(tx).refuseOwn(ch.Ref)); err != nil {
+		return processlog.Row{}, describeNoTransaction(tx, err)
 	}
 	ch.Token = processlog.NewToken()
 	before, err := c.store.Change(ctx, tx, watch != nil && watch.FullyWatched(), ch)
-	watch = asked.end(watch)
-	if err = asked.or(err); err != nil {
-		return before, naming(tx, err)
+	watch = inquiry.endOr(watch)
+	if err = inquiry.refusalOr(err); err != nil {
+		return before, describeNoTransaction(tx, err)
 	}
 	if watch != nil {
 		watch.OnEnd(func(outcome txwatch.Outcome) {

@@ -77,10 +77,10 @@ func (o *Operations) problems(refuse func(bad bool, field, reason string)) {
 	if o == nil {
 		return
 	}
-	bad := badSpan(o.Due, time.Minute)
+	bad := spanProblem(o.Due, time.Minute)
 	refuse(bad != "", "Operations.Due", bad)
 	for _, name := range slices.Sorted(maps.Keys(o.Types)) {
-		bad := badSpan(o.Types[name].Due, time.Minute)
+		bad := spanProblem(o.Types[name].Due, time.Minute)
 		refuse(bad != "", fmt.Sprintf("Operations.Types[%q].Due", name), bad)
 	}
 }
@@ -133,8 +133,8 @@ func (c *Compensator) caseOf() func(row *processlog.Row, o *processlog.Outcome) 
 	}
 }
 
-// paused returns the function that reads which types are paused. It returns nil if no type can be paused.
-func (c *Compensator) paused() func(ctx context.Context) (map[string]bool, error) {
+// pausedTypes returns the function that reads which types are paused. It returns nil if no type can be paused.
+func (c *Compensator) pausedTypes() func(ctx context.Context) (map[string]bool, error) {
 	if c.cfg.Operations == nil {
 		return nil
 	}
@@ -169,43 +169,43 @@ func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError strin
 	return draft
 }
 
-// blacked stands in place of text that must not be shown.
-const blacked = "…"
+// hiddenMark stands in place of text that must not be shown.
+const hiddenMark = "…"
 
-// torn is how many characters are hidden at the end of a text that the log has cut. Half a card number or half a token
+// hiddenTail is how many characters are hidden at the end of a text that the log has cut. Half a card number or half a token
 // would not be recognised as one.
-const torn = 64
+const hiddenTail = 64
 
 // scrub removes from an error's text what people must not see.
 func (c *Compensator) scrub(text string) string {
-	scrubbed := c.byRules(text)
+	scrubbed := c.applyRules(text)
 	if utf8.RuneCountInString(text) != processlog.MaxText {
 		return scrubbed // the text was not cut
 	}
 	runes := []rune(scrubbed)
-	return string(runes[:max(0, len(runes)-torn)]) + blacked
+	return string(runes[:max(0, len(runes)-hiddenTail)]) + hiddenMark
 }
 
-// longest is how many bytes of a handler's error are scrubbed. Such an error may hold megabytes from a remote service.
+// maxScrubbed is how many bytes of a handler's error are scrubbed. Such an error may hold megabytes from a remote service.
 // The log keeps only MaxText characters of it. A scrub of the whole text would delay the outcomes of other entries.
-const longest = 4 * processlog.MaxText
+const maxScrubbed = 4 * processlog.MaxText
 
 // scrubLong is scrub for a text of any length. It removes the end of a text that may have been cut in the middle of a
 // secret.
 func (c *Compensator) scrubLong(text string) string {
-	if len(text) <= longest {
+	if len(text) <= maxScrubbed {
 		return c.scrub(text)
 	}
-	runes := []rune(c.byRules(text[:longest]))
-	kept := string(runes[:max(0, len(runes)-torn)])
-	if space := strings.LastIndexFunc(kept, unicode.IsSpace); space >= 0 { // also drop the last word, because a secret may be longer than the constant `torn`
+	runes := []rune(c.applyRules(text[:maxScrubbed]))
+	kept := string(runes[:max(0, len(runes)-hiddenTail)])
+	if space := strings.LastIndexFunc(kept, unicode.IsSpace); space >= 0 { // also drop the last word, because a secret may be longer than hiddenTail
 		kept = kept[:space]
 	}
-	return kept + blacked
+	return kept + hiddenMark
 }
 
-// byRules removes what the rules of the library and of the service find.
-func (c *Compensator) byRules(text string) (scrubbed string) {
+// applyRules removes what the rules of the library and of the service find.
+func (c *Compensator) applyRules(text string) (scrubbed string) {
 	text = scrub.Text(text)
 	if c.cfg.Operations.Scrub == nil || text == "" {
 		return text
@@ -213,10 +213,10 @@ func (c *Compensator) byRules(text string) (scrubbed string) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.log.Error("compensator: Operations.Scrub panicked", "panic", usererr.PanicText(p))
-			scrubbed = blacked
+			scrubbed = hiddenMark
 		}
 	}()
-	return cmp.Or(c.cfg.Operations.Scrub(text), blacked)
+	return cmp.Or(c.cfg.Operations.Scrub(text), hiddenMark)
 }
 
 // The rounds that maintain cases begin every caseEvery, in one process at a time. They find entries that died without a
@@ -236,10 +236,10 @@ const (
 	problemCases = "cases could not be opened and closed after the fact"
 )
 
-// keepCases makes this process take part in the rounds.
-func (c *Compensator) keepCases(ctx context.Context) error {
+// startCaseRounds makes this process take part in the rounds.
+func (c *Compensator) startCaseRounds(ctx context.Context) error {
 	store, thorough := c.store.(processlog.Operations), true
-	return c.maintenance(ctx, casesMark, caseEvery, problemCases, func(ctx context.Context, slot, _ time.Time) error {
+	return c.startSlotLoop(ctx, casesMark, caseEvery, problemCases, func(ctx context.Context, slot, _ time.Time) error {
 		since := caseRecent
 		if thorough || slot.Truncate(caseThorough).Equal(slot) {
 			since = 0
@@ -270,11 +270,11 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 	if store == nil {
 		return nil
 	}
-	return c.maintenance(ctx, statsMark, statEvery, problemStats, func(ctx context.Context, slot, _ time.Time) error {
+	return c.startSlotLoop(ctx, statsMark, statEvery, problemStats, func(ctx context.Context, slot, _ time.Time) error {
 		ctx, cancel := context.WithTimeout(ctx, keepFor) // A round may begin late, and two rounds at the same time do no harm.
 		defer cancel()
 		fold := func(which processlog.StatFold, age time.Duration) error {
-			return inSteps(func() (int, error) { return store.FoldStats(ctx, which, age, statStep) })
+			return runSteps(func() (int, error) { return store.FoldStats(ctx, which, age, statStep) })
 		}
 		err := fold(processlog.FoldInstances, statInstances)
 		if thorough = thorough || slot.Truncate(processlog.StatHour).Equal(slot); err == nil && thorough {
@@ -289,19 +289,19 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 
 // caseRound closes the cases of entries that a program has completed or cancelled, and opens missing ones. If since is
 // 0, it looks at all dead entries and also deletes cases that were closed more than caseKept ago.
-func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, since time.Duration) error {
+func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, age time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, keepFor) // A round may begin late, and two rounds at the same time do no harm.
 	defer cancel()
 	steps := []func() (int, error){
 		func() (int, error) { return store.CloseCases(ctx, caseStep) },
-		func() (int, error) { return c.openMissing(ctx, store, since) },
+		func() (int, error) { return c.openMissing(ctx, store, age) },
 	}
-	if since == 0 {
+	if age == 0 {
 		steps = append(steps, func() (int, error) { return store.ForgetCases(ctx, caseKept, caseStep) })
 	}
 	var errs []error
 	for _, step := range steps {
-		err := inSteps(step)
+		err := runSteps(step)
 		errs = append(errs, err)
 		if refused := new(processlog.RefusedError); err != nil && !errors.As(err, &refused) {
 			break // A *RefusedError is about single cases, so the other steps go on.
@@ -310,8 +310,8 @@ func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations
 	return errors.Join(errs...)
 }
 
-// inSteps calls step until step handles fewer than caseStep cases.
-func inSteps(step func() (int, error)) error {
+// runSteps calls step until step handles fewer than caseStep cases.
+func runSteps(step func() (int, error)) error {
 	for {
 		if n, err := step(); err != nil || n < caseStep {
 			return err
@@ -339,8 +339,8 @@ func (c *Compensator) openMissing(ctx context.Context, store processlog.Operatio
 
 // amount calls the user's function. It recovers from a panic.
 func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
-	worth := c.cfg.Operations.Types[row.BusinessType].Amount
-	if worth == nil {
+	amountOf := c.cfg.Operations.Types[row.BusinessType].Amount
+	if amountOf == nil {
 		return Amount{}
 	}
 	defer func() {
@@ -349,7 +349,7 @@ func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 			amount = Amount{}
 		}
 	}()
-	amount, err := worth(c.entry(row))
+	amount, err := amountOf(c.entry(row))
 	// Some payment providers write codes in small letters. The table of decimals has capitals.
 	amount.Currency = strings.ToUpper(amount.Currency)
 	switch {

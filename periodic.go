@@ -92,7 +92,7 @@ func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {
 		entries[i] = t.Entry(slot, Options{IdempotencyKey: SlotKey(t.name, slot)})
-		entries[i].slot = true
+		entries[i].forPeriodicSlot = true
 	}
 	receipt, err := t.c.Record(ctx, tx, entries...)
 	if err != nil {

@@ -171,7 +171,7 @@ func (p program) Local(row *processlog.Row) operating.Local {
 	}
 	local.Undecodable = p.undecodable(row, facts)
 	if local.Undecodable == nil {
-		local.AfterBatch = p.followed(row)
+		local.AfterBatch = p.followedBatch(row)
 	}
 	return local
 }
@@ -186,11 +186,11 @@ func (c *Compensator) undecodable(row *processlog.Row, facts typeFacts) (err err
 	return usererr.Of(facts.decode(c.entry(row)))
 }
 
-// followed returns the id of the batch that an entry follows, or "". HandlerConfig.AfterBatch is user code and may panic.
-func (c *Compensator) followed(row *processlog.Row) (batchID string) {
+// followedBatch returns the id of the batch that an entry follows, or "". HandlerConfig.AfterBatch is user code and may panic.
+func (c *Compensator) followedBatch(row *processlog.Row) (batchID string) {
 	defer func() { _ = recover() }()
-	if of := c.types.follows(row.BusinessType); of != nil {
-		batchID = of(c.entry(row))
+	if batchOf := c.types.afterBatchOf(row.BusinessType); batchOf != nil {
+		batchID = batchOf(c.entry(row))
 	}
 	return batchID
 }
@@ -201,7 +201,7 @@ func (p program) Queued(ctx context.Context, row *processlog.Row) (queued proces
 	if !is {
 		return queued, false, p.engine.PingQueue(ctx)()
 	}
-	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, inspectMost))
+	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, maxInspect))
 	defer cancel()
 	if queued, err = inspector.Inspect(ctx, row.BusinessType, row.ID); err != nil {
 		return queued, false, fmt.Errorf("inspect the queue: %w", err)
@@ -209,5 +209,5 @@ func (p program) Queued(ctx context.Context, row *processlog.Row) (queued proces
 	return queued, true, nil
 }
 
-// inspectMost limits the time for which Queued waits for the queue.
-const inspectMost = time.Second
+// maxInspect limits the time for which Queued waits for the queue.
+const maxInspect = time.Second

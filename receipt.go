@@ -41,13 +41,13 @@ func (r *Receipt) Duplicate() bool { return len(r.Entries) > 0 && r.Entries[0].D
 
 func (rec *recording) fillReceipt() {
 	r := &rec.receipt
-	r.rec, r.Entries = rec, slices.Grow(rec.one.entries[:0], len(rec.places))[:len(rec.places)]
-	for i, p := range rec.places {
-		in, draft := &rec.Inserted[p.draft], &rec.Drafts[p.draft]
+	r.rec, r.Entries = rec, slices.Grow(rec.oneEntry.entries[:0], len(rec.positions))[:len(rec.positions)]
+	for i, p := range rec.positions {
+		in, draft := &rec.Inserted[p.draftIndex], &rec.Drafts[p.draftIndex]
 		r.Entries[i] = Recorded{ID: in.ID, IdempotencyKey: draft.IdempotencyKey, Duplicate: in.Duplicate, State: in.State, ContentMatches: in.ContentMatches}
-		if p.repeated {
+		if p.repeatsKey {
 			r.Entries[i].Duplicate = true
-			r.Entries[i].ContentMatches = p.alike && (in.ContentMatches || !in.Duplicate)
+			r.Entries[i].ContentMatches = p.sameContent && (in.ContentMatches || !in.Duplicate)
 		}
 	}
 }
@@ -55,11 +55,11 @@ func (rec *recording) fillReceipt() {
 // refuseOtherEvents returns an error for each idempotency key that belongs to another event.
 func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
 	var problems []error
-	for i, p := range r.rec.places {
-		if !r.Entries[i].Duplicate || entries[i].slot {
+	for i, p := range r.rec.positions {
+		if !r.Entries[i].Duplicate || entries[i].forPeriodicSlot {
 			continue
 		}
-		if err := r.rec.otherEvent(p.draft, &entries[i], &r.Entries[i]); err != nil {
+		if err := r.rec.otherEvent(p.draftIndex, &entries[i], &r.Entries[i]); err != nil {
 			problems = append(problems, nameEntry(i, len(entries), err))
 		}
 	}
@@ -135,8 +135,8 @@ func (r *Receipt) Committed() {
 	}
 }
 
-// ended is called with the end of the transaction. It runs in the goroutine that commits, so it must return quickly.
-func (r *Receipt) ended(outcome txwatch.Outcome) {
+// transactionEnded is called with the end of the transaction. It runs in the goroutine that commits, so it must return quickly.
+func (r *Receipt) transactionEnded(outcome txwatch.Outcome) {
 	switch outcome {
 	case txwatch.Committed:
 		r.rec.Committed()

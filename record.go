@@ -54,9 +54,9 @@ type NewEntry struct {
 	Content      []byte // at most Config.MaxContent bytes. Record copies it
 	Options
 
-	done bool  // the caller of Record does the work itself, so the entry is recorded as succeeded
-	slot bool  // whether the entry is for a slot of a periodic type. If an entry with its key exists, Record then accepts that entry
-	err  error // the error with which Type.Entry failed
+	alreadyDone     bool  // the caller of Record does the work itself, so the entry is recorded as succeeded
+	forPeriodicSlot bool  // whether the entry is for a slot of a periodic type. If an entry with its key exists, Record then accepts that entry
+	encodeErr       error // the error with which Type.Entry failed
 }
 
 // Type records entries of one business type. The compiler checks the type of their content. Its methods are safe for
@@ -78,7 +78,7 @@ func (t *Type[T]) Record(ctx context.Context, tx Tx, v T, opts Options) (*Receip
 // Entry encodes v for a Record of several entries at once. If v cannot be encoded, that Record returns a *FieldError.
 func (t *Type[T]) Entry(v T, opts Options) NewEntry {
 	content, err := t.encode(v)
-	return NewEntry{BusinessType: t.name, Content: content, Options: opts, err: err}
+	return NewEntry{BusinessType: t.name, Content: content, Options: opts, encodeErr: err}
 }
 
 func (t *Type[T]) encode(v T) (content []byte, err error) {
@@ -100,19 +100,19 @@ func (t *Type[T]) encode(v T) (content []byte, err error) {
 // ended without success, Once returns a *StateError. All other errors come from Record: roll back.
 func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (first bool, err error) {
 	entry := t.Entry(v, Options{IdempotencyKey: id})
-	entry.done = true
+	entry.alreadyDone = true
 	if id == "" {
-		entry.err = errors.Join(entry.err, &FieldError{Field: "idempotency key", Reason: "is empty"})
+		entry.encodeErr = errors.Join(entry.encodeErr, &FieldError{Field: "idempotency key", Reason: "is empty"})
 	}
-	allProofs.asksOnce(proofOf{t.c.fingerprint, id})
+	allProofs.noteOnce(proofKey{t.c.fingerprint, id})
 	receipt, err := t.c.Record(ctx, tx, entry)
 	if err != nil {
 		return false, err
 	}
-	switch told := receipt.Entries[0]; {
-	case !told.Duplicate:
+	switch recorded := receipt.Entries[0]; {
+	case !recorded.Duplicate:
 		return true, nil
-	case told.State == Succeeded:
+	case recorded.State == Succeeded:
 		return false, nil
 	}
 	_, err = t.CompleteTx(ctx, tx, id)
@@ -148,23 +148,23 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	if err := rec.RunRecorders(); err != nil {
 		return nil, c.refuse(ctx, tx, err)
 	}
-	ctx, asked := c.inquire(ctx, tx, nil)
+	ctx, inquiry := c.inquire(ctx, tx, nil)
 	watch, err := c.enlist(ctx, tx)
 	if err != nil {
-		return nil, poison(watch, naming(tx, err))
+		return nil, preventCommit(watch, describeNoTransaction(tx, err))
 	}
 	if watch != nil {
 		rec.Reserve() // the library can return the slots only if it sees the end of the transaction
 	}
 	receipt, err := rec.insert(ctx, tx, entries, watch)
-	watch = asked.end(watch)
+	watch = inquiry.endOr(watch)
 	if err != nil {
 		rec.RolledBack()
-		return nil, poison(watch, naming(tx, err))
+		return nil, preventCommit(watch, describeNoTransaction(tx, err))
 	}
 	failpoint.Reach(failpoint.EntryInserted)
 	if watch != nil {
-		watch.OnEnd(receipt.ended)
+		watch.OnEnd(receipt.transactionEnded)
 	} else {
 		rec.PollForCommit()
 	}
@@ -174,17 +174,17 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 
 // refuse refuses entries before anything was sent. It also makes the transaction unable to commit.
 func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
-	ctx, asked := c.inquire(ctx, tx, nil)
+	ctx, inquiry := c.inquire(ctx, tx, nil)
 	watch, _ := c.enlist(ctx, tx)
-	if watch == nil && asked != nil {
+	if watch == nil && inquiry != nil {
 		_ = c.store.Probe(ctx, tx) // find out whether tx is a ScopedTx, because no statement was sent that would have shown it
 	}
-	return poison(asked.end(watch), err)
+	return preventCommit(inquiry.endOr(watch), err)
 }
 
-// poison makes the commit of the transaction fail, because its entry could not be written. It works only if the library
+// preventCommit makes the commit of the transaction fail, because its entry could not be written. It works only if the library
 // sees the end of the transaction.
-func poison(watch transactionEnd, err error) error {
+func preventCommit(watch transactionEnd, err error) error {
 	if watch != nil {
 		watch.Taint(err)
 	}
@@ -194,38 +194,38 @@ func poison(watch transactionEnd, err error) error {
 // recording is one running Record call.
 type recording struct {
 	engine.Recording
-	c       *Compensator
-	places  []place // one for each entry of the call
-	receipt Receipt
+	c         *Compensator
+	positions []entryPosition // one for each entry of the call
+	receipt   Receipt
 
-	one struct { // memory for the usual call, which has one entry
-		places  [1]place
+	oneEntry struct { // memory for the usual call, which has one entry
+		places  [1]entryPosition
 		drafts  [1]processlog.Draft
 		entries [1]Recorded
 	}
 }
 
-// place is where an entry of a Record call is among the drafts.
-type place struct {
-	draft    int  // index in Drafts
-	repeated bool // an earlier entry of this call has the same key
-	alike    bool // that earlier entry has the same content
+// entryPosition says which draft belongs to an entry of a Record call.
+type entryPosition struct {
+	draftIndex  int  // index in Drafts
+	repeatsKey  bool // an earlier entry of this call has the same key
+	sameContent bool // that earlier entry has the same content
 }
 
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
-	carried, err := c.headers(ctx)
+	propagated, err := c.headers(ctx)
 	var problems []error
 	if err != nil {
 		problems = append(problems, err)
 	}
 	rec := &recording{c: c}
-	rec.Drafts = slices.Grow(rec.one.drafts[:0], len(entries))
-	rec.places = slices.Grow(rec.one.places[:0], len(entries))[:len(entries)]
+	rec.Drafts = slices.Grow(rec.oneEntry.drafts[:0], len(entries))
+	rec.positions = slices.Grow(rec.oneEntry.places[:0], len(entries))[:len(entries)]
 	token := processlog.NewToken()
-	seen := make(map[IdempotencyKey]int, len(entries))
+	draftOfKey := make(map[IdempotencyKey]int, len(entries))
 	for i, e := range entries {
 		draft, err := c.draft(e)
-		stored, badHeaders := carried.with(e.Headers)
+		stored, badHeaders := propagated.merge(e.Headers)
 		if err == nil {
 			err = c.seal(&draft)
 		}
@@ -234,12 +234,12 @@ func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*re
 			continue
 		}
 		draft.Headers, draft.Token = stored, token
-		if first, found := seen[draft.IdempotencyKey]; found {
-			rec.places[i] = place{draft: first, repeated: true, alike: bytes.Equal(draft.Content, rec.Drafts[first].Content)}
+		if first, found := draftOfKey[draft.IdempotencyKey]; found {
+			rec.positions[i] = entryPosition{draftIndex: first, repeatsKey: true, sameContent: bytes.Equal(draft.Content, rec.Drafts[first].Content)}
 			continue
 		}
-		seen[draft.IdempotencyKey] = len(rec.Drafts)
-		rec.places[i].draft = len(rec.Drafts)
+		draftOfKey[draft.IdempotencyKey] = len(rec.Drafts)
+		rec.positions[i].draftIndex = len(rec.Drafts)
 		rec.Drafts = append(rec.Drafts, draft)
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -270,11 +270,11 @@ func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
 	if e.IdempotencyKey == "" {
 		e.IdempotencyKey = newIdempotencyKey()
 	}
-	problems := append(e.problems(c.cfg.MaxContent), err, e.err)
+	problems := append(e.problems(c.cfg.MaxContent), err, e.encodeErr)
 	e.Content = append([]byte(nil), e.Content...) // the caller may reuse its buffer before the entry is sent
 	return processlog.Draft{
 		IdempotencyKey: e.IdempotencyKey, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID, BusinessExtID: e.BusinessExtID,
-		UserID: e.UserID, UserName: e.UserName, Content: e.Content, MaxAttempts: e.MaxAttempts, Delay: delay, Done: e.done,
+		UserID: e.UserID, UserName: e.UserName, Content: e.Content, MaxAttempts: e.MaxAttempts, Delay: delay, Done: e.alreadyDone,
 	}, errors.Join(problems...)
 }
 
@@ -299,7 +299,7 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 		{"idempotency key", string(e.IdempotencyKey), processlog.MaxIdempotencyKey}, {"batch id", e.BatchID, processlog.MaxName}, {"business id", e.BusinessID, processlog.MaxName},
 		{"business ext id", e.BusinessExtID, processlog.MaxName}, {"user id", e.UserID, processlog.MaxName}, {"user name", e.UserName, processlog.MaxName},
 	} {
-		if reason := badText(f.value, f.limit); reason != "" {
+		if reason := textProblem(f.value, f.limit); reason != "" {
 			refuse(f.name, reason)
 		}
 	}
@@ -314,7 +314,7 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 
 // seal replaces the content of draft by its sealed form, if the codec of its type seals.
 func (c *Compensator) seal(draft *processlog.Draft) (err error) {
-	codec := c.types.sealing(draft.BusinessType)
+	codec := c.types.sealer(draft.BusinessType)
 	if codec == nil {
 		return nil
 	}
@@ -345,7 +345,7 @@ func (o Options) delay() (time.Duration, error) {
 
 // validateType checks the name of a business type. The name becomes part of Redis keys and log lines.
 func validateType(name string) error {
-	reason := badText(name, processlog.MaxName)
+	reason := textProblem(name, processlog.MaxName)
 	switch {
 	case name == "":
 		reason = "is empty"
@@ -360,7 +360,7 @@ func validateType(name string) error {
 	return nil
 }
 
-func badText(s string, limit int) string {
+func textProblem(s string, limit int) string {
 	switch {
 	case !utf8.ValidString(s):
 		return "is not valid UTF-8"

@@ -41,9 +41,9 @@ func FuzzTexts(f *testing.F) {
 	c := &Compensator{cfg: Config{MaxContent: 100}}
 	f.Fuzz(func(t *testing.T, text string, limit int) {
 		storable := utf8.ValidString(text) && len([]rune(text)) <= limit && strings.IndexByte(text, 0) < 0
-		require.Equal(t, storable, badText(text, limit) == "")
+		require.Equal(t, storable, textProblem(text, limit) == "")
 		if validateType(text) == nil {
-			require.Empty(t, badText(text, processlog.MaxName))
+			require.Empty(t, textProblem(text, processlog.MaxName))
 			runes := []rune(text)
 			require.False(t, unicode.IsSpace(runes[0]) || unicode.IsSpace(runes[len(runes)-1]))
 			require.NotContains(t, text, "\n")
@@ -52,7 +52,7 @@ func FuzzTexts(f *testing.F) {
 			IdempotencyKey: IdempotencyKey(text), BatchID: text, BusinessID: text, BusinessExtID: text, UserID: text, UserName: text,
 		}})
 		padded := strings.HasSuffix(text, " ")
-		name, key := badText(text, processlog.MaxName) == "", badText(text, processlog.MaxIdempotencyKey) == "" && !padded
+		name, key := textProblem(text, processlog.MaxName) == "", textProblem(text, processlog.MaxIdempotencyKey) == "" && !padded
 		for field, accepted := range map[string]bool{
 			"idempotency key": key, "batch id": name && !padded, "business id": name, "business ext id": name, "user id": name, "user name": name, "content": len(text) <= 100,
 		} {
@@ -64,7 +64,7 @@ func FuzzTexts(f *testing.F) {
 			require.Equal(t, []byte(text), append([]byte{}, draft.Content...))
 		}
 		by := processlog.AuditInfo{Actor: text, Reason: "x"}
-		require.Equal(t, text != "" && badText(text, processlog.MaxIdempotencyKey) == "", by.Validate() == nil)
+		require.Equal(t, text != "" && textProblem(text, processlog.MaxIdempotencyKey) == "", by.Validate() == nil)
 	})
 }
 
@@ -103,7 +103,7 @@ func TestDrawnIdsAreAcceptedAndInOrder(t *testing.T) {
 	last := ""
 	for range 2000 {
 		id := newIdempotencyKey()
-		require.Empty(t, badText(string(id), processlog.MaxIdempotencyKey))
+		require.Empty(t, textProblem(string(id), processlog.MaxIdempotencyKey))
 		require.GreaterOrEqual(t, id[:13], last, "by milliseconds")
 		last = string(id[:13])
 	}

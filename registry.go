@@ -8,31 +8,31 @@ import (
 // registry holds the settings of the types of this process that recording and reading need. Declared types are
 // included. Types are added before Run, perhaps while entries are being recorded already.
 type registry struct {
-	mu      sync.RWMutex // guards the fields below
-	codecs  map[string]Codec
-	strict  map[string]bool // types with RefuseOtherContent
-	blurred map[string]bool // types for which the library saw a duplicate with other content
-	sealers map[string]SealingCodec
-	facts   map[string]typeFacts
-	after   map[string]func(e *Entry) string // HandlerConfig.AfterBatch
+	mu            sync.RWMutex // guards the fields below
+	codecs        map[string]Codec
+	refusesOther  map[string]bool // types with RefuseOtherContent
+	reportedOther map[string]bool // types for which the library saw a duplicate with other content
+	sealers       map[string]SealingCodec
+	facts         map[string]typeFacts
+	afterBatch    map[string]func(e *Entry) string // HandlerConfig.AfterBatch
 
-	seals atomic.Bool // at least one type has a SealingCodec
+	anySealer atomic.Bool // at least one type has a SealingCodec
 }
 
 func newRegistry() *registry {
-	return &registry{codecs: make(map[string]Codec), strict: make(map[string]bool), blurred: make(map[string]bool), sealers: make(map[string]SealingCodec),
-		facts: make(map[string]typeFacts), after: make(map[string]func(e *Entry) string)}
+	return &registry{codecs: make(map[string]Codec), refusesOther: make(map[string]bool), reportedOther: make(map[string]bool), sealers: make(map[string]SealingCodec),
+		facts: make(map[string]typeFacts), afterBatch: make(map[string]func(e *Entry) string)}
 }
 
-// handles stores the codec of a type that has a handler in this process.
-func (r *registry) handles(name string, codec Codec) {
+// addHandlerCodec stores the codec of a type that has a handler in this process.
+func (r *registry) addHandlerCodec(name string, codec Codec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.codecs[name] = codec
 }
 
-// reads registers the codec with which this process reads contents of a declared type. The codec of a handler has priority.
-func (r *registry) reads(name string, codec Codec) {
+// addDeclaredCodec registers the codec with which this process reads contents of a declared type. The codec of a handler has priority.
+func (r *registry) addDeclaredCodec(name string, codec Codec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, handled := r.codecs[name]; !handled {
@@ -47,8 +47,8 @@ func (r *registry) codec(name string) Codec {
 	return r.codecs[name]
 }
 
-// sealsBy stores a type's codec if it is a SealingCodec.
-func (r *registry) sealsBy(name string, codec Codec) {
+// addSealer stores a type's codec if it is a SealingCodec.
+func (r *registry) addSealer(name string, codec Codec) {
 	sealing, ok := codec.(SealingCodec)
 	if !ok {
 		return
@@ -56,12 +56,12 @@ func (r *registry) sealsBy(name string, codec Codec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sealers[name] = sealing
-	r.seals.Store(true)
+	r.anySealer.Store(true)
 }
 
-// sealing returns a type's SealingCodec, or nil if its contents are not sealed.
-func (r *registry) sealing(name string) SealingCodec {
-	if r == nil || !r.seals.Load() {
+// sealer returns a type's SealingCodec, or nil if its contents are not sealed.
+func (r *registry) sealer(name string) SealingCodec {
+	if r == nil || !r.anySealer.Load() {
 		return nil
 	}
 	r.mu.RLock()
@@ -73,28 +73,28 @@ func (r *registry) sealing(name string) SealingCodec {
 func (r *registry) refuseOtherContent(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.strict[name] = true
+	r.refusesOther[name] = true
 }
 
 func (r *registry) refusesOtherContent(name string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.strict[name]
+	return r.refusesOther[name]
 }
 
 // firstOtherContent returns true at the first call for each type.
 func (r *registry) firstOtherContent(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.blurred[name] {
+	if r.reportedOther[name] {
 		return false
 	}
-	r.blurred[name] = true
+	r.reportedOther[name] = true
 	return true
 }
 
-// The method knows stores the facts of a type. The facts of a handler replace those of a declaration.
-func (r *registry) knows(name string, facts typeFacts) {
+// addFacts stores the facts of a type. The facts of a handler replace those of a declaration.
+func (r *registry) addFacts(name string, facts typeFacts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.facts[name] = facts
@@ -107,16 +107,16 @@ func (r *registry) factsOf(name string) (facts typeFacts, known bool) {
 	return facts, known
 }
 
-// The method follow stores the AfterBatch of a type.
-func (r *registry) follow(name string, of func(e *Entry) string) {
+// addAfterBatch stores the AfterBatch of a type.
+func (r *registry) addAfterBatch(name string, batchOf func(e *Entry) string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.after[name] = of
+	r.afterBatch[name] = batchOf
 }
 
-// The method follows returns the AfterBatch of a type, or nil.
-func (r *registry) follows(name string) func(e *Entry) string {
+// afterBatchOf returns the AfterBatch of a type, or nil.
+func (r *registry) afterBatchOf(name string) func(e *Entry) string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.after[name]
+	return r.afterBatch[name]
 }

@@ -35,7 +35,7 @@ func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType st
 	return withResult[T, R](register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, f *features.TypeSettings, s *settings) {
 		codec := s.Codec
 		f.PublishEnds = true
-		t.Run = c.single(typed(func(ctx context.Context, e *Entry, v T) error {
+		t.Run = c.singleHandler(typed(func(ctx context.Context, e *Entry, v T) error {
 			result, err := handler(ctx, e, v)
 			if err != nil {
 				return err
@@ -68,19 +68,19 @@ func HandleCall[T, R any](ctx context.Context, c *Compensator, businessType stri
 	return withResult[T, R](register[T](ctx, c, businessType, cfg.settings(), func(_ *engine.Type, f *features.TypeSettings, s *settings) {
 		codec := s.Codec
 		f.PublishEnds = true
-		f.RunCall = c.calling(typed(func(ctx context.Context, e *Entry, v T) error {
+		f.RunCall = c.callHandler(typed(func(ctx context.Context, e *Entry, v T) error {
 			result, err := call(ctx, e, v)
 			if err != nil {
 				return err
 			}
-			if e.begin == nil {
+			if e.beginTx == nil {
 				return errReplaced
 			}
-			tx, err := e.begin()
+			tx, err := e.beginTx()
 			if err != nil {
 				return err
 			}
-			if err := then(c.holding(ctx), tx, e, v, result); err != nil {
+			if err := then(c.markInTransaction(ctx), tx, e, v, result); err != nil {
 				return err
 			}
 			return c.setResult(e, codec, result)

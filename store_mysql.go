@@ -69,7 +69,7 @@ func (c *Compensator) checkServer(s *sqlstore.Store) error {
 // same. sameLog asks the server for that once, and remembers the answer for each from.
 func (c *Compensator) sameLog(ctx context.Context, tx Tx, from any) error {
 	s, ok := c.store.(*sqlstore.Store)
-	if _, known := c.homes.Load(from); known || !ok {
+	if _, known := c.sameLogSources.Load(from); known || !ok {
 		return nil
 	}
 	fingerprint, err := s.FingerprintBy(ctx, tx)
@@ -79,6 +79,6 @@ func (c *Compensator) sameLog(ctx context.Context, tx Tx, from any) error {
 	case fingerprint != c.fingerprint:
 		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another database, whose log has the fingerprint %s, and this one %s", fingerprint, c.fingerprint)}
 	}
-	c.homes.Store(from, true)
+	c.sameLogSources.Store(from, true)
 	return nil
 }

@@ -29,11 +29,11 @@ type ScopedTx struct {
 	c   *Compensator // the Compensator that began this transaction
 	tx  processlog.Transaction
 	end transactionEnd
-	// alone is set if the connections of the Store do not report the ends of transactions. Then end has the same value.
-	// Otherwise alone is nil, and end is what the connection reports.
-	alone *unwatched
+	// unwatched is set if the connections of the Store do not report the ends of transactions. Then end has the same value.
+	// Otherwise unwatched is nil, and end is what the connection reports.
+	unwatched *unwatchedEnd
 
-	handles *processlog.Row // the entry whose handler uses this transaction; nil in InTx
+	handledRow *processlog.Row // the entry whose handler uses this transaction; nil in InTx
 }
 
 var _ Tx = (*ScopedTx)(nil)
@@ -44,7 +44,7 @@ func (s *ScopedTx) ExecContext(ctx context.Context, query string, args ...any) (
 		return nil, err
 	}
 	res, err := s.tx.ExecContext(ctx, query, args...)
-	return res, s.see(err)
+	return res, s.noteError(err)
 }
 
 // QueryContext runs a query. Close its rows before you run the next statement.
@@ -53,7 +53,7 @@ func (s *ScopedTx) QueryContext(ctx context.Context, query string, args ...any) 
 		return nil, err
 	}
 	rows, err := s.tx.QueryContext(ctx, query, args...)
-	return rows, s.see(err)
+	return rows, s.noteError(err)
 }
 
 // QueryRowContext runs a query that returns one row.
@@ -61,11 +61,11 @@ func (s *ScopedTx) QueryRowContext(ctx context.Context, query string, args ...an
 	tx, ok := s.tx.(interface {
 		QueryRowContext(context.Context, string, ...any) *sql.Row
 	})
-	if err := cmp.Or(s.refusal(ctx), unlessKnown(ok, "QueryRowContext")); err != nil {
+	if err := cmp.Or(s.refusal(ctx), missingMethod(ok, "QueryRowContext")); err != nil {
 		return noRow(ctx, err)
 	}
 	row := tx.QueryRowContext(ctx, query, args...)
-	_ = s.see(row.Err()) // row.Scan returns this error
+	_ = s.noteError(row.Err()) // row.Scan returns this error
 	return row
 }
 
@@ -74,11 +74,11 @@ func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 	tx, ok := s.tx.(interface {
 		PrepareContext(context.Context, string) (*sql.Stmt, error)
 	})
-	if err := cmp.Or(s.refusal(ctx), unlessKnown(ok, "PrepareContext")); err != nil {
+	if err := cmp.Or(s.refusal(ctx), missingMethod(ok, "PrepareContext")); err != nil {
 		return nil, err
 	}
 	stmt, err := tx.PrepareContext(ctx, query)
-	return stmt, s.see(err)
+	return stmt, s.noteError(err)
 }
 
 // StmtContext returns stmt for use in this transaction. stmt must be prepared on Config.DB, and Config.DB must have been
@@ -88,16 +88,16 @@ func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	tx, ok := s.tx.(interface {
 		StmtContext(context.Context, *sql.Stmt) *sql.Stmt
 	})
-	if err := unlessKnown(ok, "StmtContext"); err != nil {
+	if err := missingMethod(ok, "StmtContext"); err != nil {
 		panic(err) // Only package sql can put an error into a *sql.Stmt, so StmtContext cannot return this one.
 	}
 	return tx.StmtContext(ctx, stmt)
 }
 
-// unlessKnown returns an error if known is false. known says whether the transaction has the named method of *sql.Tx. A
+// missingMethod returns an error if hasMethod is false. hasMethod says whether the transaction has the named method of *sql.Tx. A
 // transaction of a custom Store may lack the method.
-func unlessKnown(known bool, method string) error {
-	if known {
+func missingMethod(hasMethod bool, method string) error {
+	if hasMethod {
 		return nil
 	}
 	return fmt.Errorf("compensator: Config.Store's transactions have no %s", method)
@@ -105,25 +105,25 @@ func unlessKnown(known bool, method string) error {
 
 // noRow returns a row whose Scan returns err.
 func noRow(ctx context.Context, err error) *sql.Row {
-	db := sql.OpenDB(refusing{err})
+	db := sql.OpenDB(failingConnector{err})
 	defer db.Close()
 	return db.QueryRowContext(ctx, "")
 }
 
-// refusing is a connector whose Connect always returns err.
-type refusing struct{ err error }
+// failingConnector is a connector whose Connect always returns err.
+type failingConnector struct{ err error }
 
-func (r refusing) Connect(context.Context) (driver.Conn, error) { return nil, r.err }
-func (r refusing) Driver() driver.Driver                        { return nil }
+func (r failingConnector) Connect(context.Context) (driver.Conn, error) { return nil, r.err }
+func (r failingConnector) Driver() driver.Driver                        { return nil }
 
 // refusal returns why a statement must not be sent, or nil. One reason is that the transaction has ended. A watched
 // connection reports that by itself. Another reason is an inquiry in ctx that refuses the statement.
 func (s *ScopedTx) refusal(ctx context.Context) error {
-	if s.alone != nil && s.alone.aborted != nil {
-		return s.alone.aborted
+	if s.unwatched != nil && s.unwatched.aborted != nil {
+		return s.unwatched.aborted
 	}
-	if asked, ok := ctx.Value(inquiryKey{}).(*inquiry); ok {
-		return asked.admit(ctx, s)
+	if inquiry, ok := ctx.Value(inquiryKey{}).(*inquiry); ok {
+		return inquiry.admit(ctx, s)
 	}
 	return nil
 }
@@ -131,10 +131,10 @@ func (s *ScopedTx) refusal(ctx context.Context) error {
 // refuseOwn refuses a change of the entry whose handler runs in this transaction. ref may be its id or its idempotency
 // key. A nil ref is not refused.
 func (s *ScopedTx) refuseOwn(ref Ref) error {
-	if s == nil || s.handles == nil {
+	if s == nil || s.handledRow == nil {
 		return nil
 	}
-	return refuseChange(s.handles, ref)
+	return refuseChange(s.handledRow, ref)
 }
 
 // refuseChange returns an error if ref is the id or the idempotency key of the entry whose transactional handler runs.
@@ -147,8 +147,8 @@ func refuseChange(own *processlog.Row, ref Ref) error {
 
 type handlerKey struct{}
 
-// ofHandler marks the context of a transactional handler with its entry, as handed returns it.
-func ofHandler(ctx context.Context, e *Entry) context.Context {
+// withHandlerEntry marks the context of a transactional handler with its entry, as handlerEntry returns it.
+func withHandlerEntry(ctx context.Context, e *Entry) context.Context {
 	return context.WithValue(ctx, handlerKey{}, e)
 }
 
@@ -159,24 +159,24 @@ func (c *Compensator) refuseOwn(ctx context.Context, ch processlog.Change) error
 	if ch.Action != processlog.ActionComplete && ch.Action != processlog.ActionSettleManually {
 		return nil
 	}
-	if e, ok := ctx.Value(handlerKey{}).(*Entry); ok && e.from.fingerprint == c.fingerprint {
+	if e, ok := ctx.Value(handlerKey{}).(*Entry); ok && e.owner.fingerprint == c.fingerprint {
 		return refuseChange(e.row, ch.Ref)
 	}
 	return nil
 }
 
-// The method see remembers an error with which the server ended the transaction. So commit knows this even if the
+// noteError remembers an error with which the server ended the transaction. So commit knows this even if the
 // caller ignores the error.
-func (s *ScopedTx) see(err error) error {
-	if s.alone != nil {
-		s.alone.see(err)
+func (s *ScopedTx) noteError(err error) error {
+	if s.unwatched != nil {
+		s.unwatched.noteError(err)
 	}
 	return err
 }
 
-// joins returns nil if a statement of c may join this transaction. Another Compensator may have begun the transaction.
+// checkJoin returns nil if a statement of c may join this transaction. Another Compensator may have begun the transaction.
 // If it is not certain that the transaction is still open, joins first asks the server.
-func (s *ScopedTx) joins(ctx context.Context, c *Compensator) error {
+func (s *ScopedTx) checkJoin(ctx context.Context, c *Compensator) error {
 	if s.c.fingerprint != c.fingerprint {
 		if _, ours := s.c.store.(*sqlstore.Store); !ours {
 			return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another store, whose log has the fingerprint %s, and this one %s", s.c.fingerprint, c.fingerprint)}
@@ -185,7 +185,7 @@ func (s *ScopedTx) joins(ctx context.Context, c *Compensator) error {
 			return err
 		}
 	}
-	if s.alone == nil {
+	if s.unwatched == nil {
 		ctx, _ := txwatch.Ask(ctx)
 		_ = c.store.Probe(ctx, s) // s.end.Err below reads what the probe found
 	}
@@ -200,8 +200,8 @@ func (s *ScopedTx) commit() error {
 		return refusal
 	}
 	err := s.tx.Commit()
-	if s.alone != nil {
-		return s.alone.committed(err)
+	if s.unwatched != nil {
+		return s.unwatched.committed(err)
 	}
 	if watch := s.end.(*txwatch.Tx); err == nil && !watch.WasCommitted() { // Commit succeeded, but an earlier statement with a lost answer had already ended the transaction.
 		err = ErrNoTransaction
@@ -211,8 +211,8 @@ func (s *ScopedTx) commit() error {
 
 func (s *ScopedTx) rollback() {
 	_ = s.tx.Rollback() // if the rollback fails, package sql closes the connection, and the server rolls back
-	if s.alone != nil {
-		s.alone.tell(txwatch.RolledBack)
+	if s.unwatched != nil {
+		s.unwatched.reportEnd(txwatch.RolledBack)
 	}
 }
 
@@ -228,13 +228,13 @@ func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
 			return &ScopedTx{c: c, tx: tx, end: seen.Watch}, nil
 		}
 	}
-	alone := new(unwatched)
-	return &ScopedTx{c: c, tx: tx, end: alone, alone: alone}, nil
+	unwatched := new(unwatchedEnd)
+	return &ScopedTx{c: c, tx: tx, end: unwatched, unwatched: unwatched}, nil
 }
 
-// holding marks a context whose work runs in a transaction of the library. A store on SQLite needs the mark, because
+// markInTransaction marks a context whose work runs in a transaction of the library. A store on SQLite needs the mark, because
 // its file has only one writer.
-func (c *Compensator) holding(ctx context.Context) context.Context {
+func (c *Compensator) markInTransaction(ctx context.Context) context.Context {
 	if s, ok := c.store.(*sqlstore.Store); ok {
 		return s.Holding(ctx)
 	}
@@ -270,7 +270,7 @@ func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, t
 			tx.rollback()
 		}
 	}()
-	if err := work(c.holding(ctx), tx); err != nil {
+	if err := work(c.markInTransaction(ctx), tx); err != nil {
 		return err
 	}
 	finished = true
@@ -316,13 +316,13 @@ func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, do fu
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotency key of an entry that the transaction records"}
 	}
-	defer allProofs.under(proofOf{c.fingerprint, proof})()
+	defer allProofs.register(proofKey{c.fingerprint, proof})()
 	for try := 1; ; try++ {
-		err := c.certain(ctx, proof, usererr.Safe(do(ctx)))
+		err := c.resolveUnknown(ctx, proof, usererr.Safe(do(ctx)))
 		if !Retryable(err) || try == retryTries {
 			return err
 		}
-		if !rest(ctx, jitter.N(time.Duration(try)*retryPause)) {
+		if !sleep(ctx, jitter.N(time.Duration(try)*retryPause)) {
 			return errors.Join(err, context.Cause(ctx))
 		}
 	}
@@ -333,12 +333,12 @@ func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, do fu
 // transaction of Once committed.
 type proofs struct {
 	mu     sync.Mutex
-	calls  map[proofOf]int  // number of calls under way for each proof; guarded by mu
-	byOnce map[proofOf]bool // proofs with which Once was called; guarded by mu
+	calls  map[proofKey]int  // number of calls under way for each proof; guarded by mu
+	byOnce map[proofKey]bool // proofs with which Once was called; guarded by mu
 }
 
-// proofOf is a proof together with the fingerprint of its log.
-type proofOf struct {
+// proofKey identifies the proof of WithRetry in one log.
+type proofKey struct {
 	fingerprint string
 	id          IdempotencyKey
 }
@@ -347,12 +347,12 @@ type proofOf struct {
 // the same log.
 var allProofs proofs
 
-// The method under registers a WithRetry call with this proof until the returned function is called.
-func (p *proofs) under(proof proofOf) (done func()) {
+// register registers a WithRetry call with this proof until the returned function is called.
+func (p *proofs) register(proof proofKey) (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.calls == nil {
-		p.calls, p.byOnce = make(map[proofOf]int), make(map[proofOf]bool)
+		p.calls, p.byOnce = make(map[proofKey]int), make(map[proofKey]bool)
 	}
 	p.calls[proof]++
 	return func() {
@@ -365,8 +365,8 @@ func (p *proofs) under(proof proofOf) (done func()) {
 	}
 }
 
-// asksOnce records that a transaction called Once with a proof.
-func (p *proofs) asksOnce(proof proofOf) {
+// noteOnce records that a transaction called Once with a proof.
+func (p *proofs) noteOnce(proof proofKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.calls[proof] > 0 {
@@ -375,30 +375,30 @@ func (p *proofs) asksOnce(proof proofOf) {
 }
 
 // proves reports whether entry e shows that the transaction of a call with this proof committed.
-func (p *proofs) proves(proof proofOf, e *Entry) bool {
+func (p *proofs) proves(proof proofKey, e *Entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return e.State == Succeeded || !p.byOnce[proof]
 }
 
-// certain replaces ErrCommitUnknown by the result of Resolve. It returns nil if the transaction committed, and
+// resolveUnknown replaces ErrCommitUnknown by the result of Resolve. It returns nil if the transaction committed, and
 // ErrTxAborted if it did not.
-func (c *Compensator) certain(ctx context.Context, proof IdempotencyKey, err error) error {
+func (c *Compensator) resolveUnknown(ctx context.Context, proof IdempotencyKey, err error) error {
 	if !errors.Is(err, ErrCommitUnknown) {
 		return err
 	}
-	switch e, asked := c.Resolve(ctx, proof); {
-	case asked == nil && allProofs.proves(proofOf{c.fingerprint, proof}, e):
+	switch e, resolveErr := c.Resolve(ctx, proof); {
+	case resolveErr == nil && allProofs.proves(proofKey{c.fingerprint, proof}, e):
 		return nil
-	case asked == nil, errors.Is(asked, ErrNotFound):
+	case resolveErr == nil, errors.Is(resolveErr, ErrNotFound):
 		return fmt.Errorf("%w: %v", ErrTxAborted, err)
 	default:
-		return errors.Join(err, asked)
+		return errors.Join(err, resolveErr)
 	}
 }
 
-// rest waits for d. It returns false if ctx has ended.
-func rest(ctx context.Context, d time.Duration) bool {
+// sleep waits for d. It returns false if ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -419,28 +419,28 @@ type transactionEnd interface {
 	Taint(err error)             // makes the commit fail with err
 }
 
-// unwatched is the end of a library transaction on a Store whose connections report nothing. It does not see an error
+// unwatchedEnd is the end of a library transaction on a Store whose connections report nothing. It does not see an error
 // that occurs while rows are read.
-type unwatched struct {
+type unwatchedEnd struct {
 	hooks   []func(txwatch.Outcome)
 	aborted error // the error with which the server has ended the transaction
 	tainted error // why an entry could not be written
 }
 
-func (u *unwatched) Err() error         { return u.aborted }
-func (u *unwatched) Over() error        { return u.aborted }
-func (u *unwatched) FullyWatched() bool { return false }
-func (u *unwatched) Taint(err error)    { u.tainted = errors.Join(u.tainted, err) }
+func (u *unwatchedEnd) Err() error         { return u.aborted }
+func (u *unwatchedEnd) Over() error        { return u.aborted }
+func (u *unwatchedEnd) FullyWatched() bool { return false }
+func (u *unwatchedEnd) Taint(err error)    { u.tainted = errors.Join(u.tainted, err) }
 
-func (u *unwatched) OnEnd(hook func(txwatch.Outcome)) { u.hooks = append(u.hooks, hook) }
+func (u *unwatchedEnd) OnEnd(hook func(txwatch.Outcome)) { u.hooks = append(u.hooks, hook) }
 
-func (u *unwatched) see(err error) {
+func (u *unwatchedEnd) noteError(err error) {
 	if aborts, _ := txwatch.Aborts(err); aborts {
 		u.aborted = fmt.Errorf("%w: %w", ErrTxAborted, err)
 	}
 }
 
-func (u *unwatched) Refusal() error {
+func (u *unwatchedEnd) Refusal() error {
 	if u.tainted != nil {
 		return fmt.Errorf("%w: %w", ErrNotRecorded, u.tainted)
 	}
@@ -448,16 +448,16 @@ func (u *unwatched) Refusal() error {
 }
 
 // committed records the result of COMMIT and returns the error for the caller.
-func (u *unwatched) committed(err error) error {
+func (u *unwatchedEnd) committed(err error) error {
 	outcome := txwatch.Classify(err)
-	u.tell(outcome)
+	u.reportEnd(outcome)
 	if outcome == txwatch.Unknown && !errors.Is(err, ErrCommitUnknown) {
 		return fmt.Errorf("%w: %w", ErrCommitUnknown, err)
 	}
 	return err
 }
 
-func (u *unwatched) tell(outcome txwatch.Outcome) {
+func (u *unwatchedEnd) reportEnd(outcome txwatch.Outcome) {
 	hooks := u.hooks
 	u.hooks = nil
 	for _, hook := range hooks {

@@ -168,7 +168,7 @@ func (cfg *HandlerConfig[T]) settings() settings {
 		concurrency: cfg.Concurrency, breaker: cfg.Breaker, maxCompensateAttempts: cfg.MaxCompensateAttempts, compensateCrashed: cfg.CompensateCrashed,
 		afterBatch: cfg.AfterBatch, middleware: cfg.Middleware}
 	setDefault(&s.concurrency, 50)
-	s.compensate, s.compensateTx = undoing(cfg.Compensate, cfg.CompensateTx)
+	s.compensate, s.compensateTx = typedCompensations(cfg.Compensate, cfg.CompensateTx)
 	return s
 }
 
@@ -182,12 +182,12 @@ func (cfg *BatchConfig[T]) settings() settings {
 		batchSize: cfg.BatchSize, batchWait: cfg.BatchWait, middleware: cfg.Middleware, batchMiddleware: cfg.BatchMiddleware}
 	setDefault(&s.concurrency, batchConcurrency)
 	setDefault(&s.batchSize, 100)
-	s.compensate, s.compensateTx = undoing(cfg.Compensate, cfg.CompensateTx)
+	s.compensate, s.compensateTx = typedCompensations(cfg.Compensate, cfg.CompensateTx)
 	return s
 }
 
-// undoing returns the two compensations of a type as functions that decode the content themselves.
-func undoing[T any](plain func(context.Context, *Entry, T) error, inTx func(context.Context, *ScopedTx, *Entry, T) error) (undo HandlerFunc, undoTx txHandlerFunc) {
+// typedCompensations returns the two compensations of a type as functions that decode the content themselves.
+func typedCompensations[T any](plain func(context.Context, *Entry, T) error, inTx func(context.Context, *ScopedTx, *Entry, T) error) (undo HandlerFunc, undoTx txHandlerFunc) {
 	if plain != nil {
 		undo = typed(plain)
 	}
@@ -235,7 +235,7 @@ func (b Breaker) validate() (problems []error) {
 	if !(b.Share > 0 && b.Share <= 1) { // also false for NaN
 		problems = append(problems, &FieldError{Field: "Breaker.Share", Reason: fmt.Sprintf("%v is not more than 0 and at most 1", b.Share)})
 	}
-	if reason := badSpan(b.Pause, time.Millisecond); reason != "" {
+	if reason := spanProblem(b.Pause, time.Millisecond); reason != "" {
 		problems = append(problems, &FieldError{Field: "Breaker.Pause", Reason: reason})
 	}
 	return problems
@@ -331,7 +331,7 @@ func (l *Limit) settings(c *Compensator, businessType string, codec Codec) featu
 		s.Burst = max(1, l.Burst)
 	}
 	if key := l.Key; key != nil {
-		s.Key = func(row *processlog.Row) string { return key(c.handed(row, codec)) }
+		s.Key = func(row *processlog.Row) string { return key(c.handlerEntry(row, codec)) }
 	}
 	return s
 }
@@ -359,7 +359,7 @@ func (s settings) withDefaults(of Config) settings {
 
 // problems returns everything that is wrong with a TypeConfig.
 func (cfg TypeConfig) problems() (problems []error) {
-	if reason := badKeep(max(0, cfg.Keep)); reason != "" {
+	if reason := keepProblem(max(0, cfg.Keep)); reason != "" {
 		problems = append(problems, &FieldError{Field: "Keep", Reason: reason})
 	}
 	if cfg.PassDead && cfg.Serial == nil {
@@ -379,7 +379,7 @@ func (s settings) validate() error {
 	atLeastOne("Concurrency", s.concurrency)
 	atLeastOne("MaxCompensateAttempts", s.maxCompensateAttempts)
 	atLeast := func(field string, d, least time.Duration) {
-		if reason := badSpan(d, least); reason != "" {
+		if reason := spanProblem(d, least); reason != "" {
 			problems = append(problems, &FieldError{Field: field, Reason: reason})
 		}
 	}

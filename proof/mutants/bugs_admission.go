@@ -57,7 +57,7 @@ func ordering() []mutant {
 			name: "follow-up-at-once", breaks: "G27",
 			what: "A follow-up of a batch runs before all of the batch has ended.",
 			edits: []edit{
-				{"Compensator.behind", `if !$isZero() {`, `if $isZero() && batchID == "" {`},
+				{"Compensator.snoozeUntilEnded", `if !$isZero() {`, `if $isZero() && batchID == "" {`},
 			},
 			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000").and(crash, "batch-ended"),
 		},

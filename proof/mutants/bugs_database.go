@@ -126,7 +126,7 @@ d.versions.sawRows([]processlog.Row{{ID: r.ID, IdempotencyKey: r.IdempotencyKey,
 			name: "keep-takes-dead", breaks: "G24",
 			what: "Dead entries are purged before any person has seen them.",
 			edits: []edit{
-				{"Compensator.shelve", `for _, $state := range $purged {`, `for _, $state := range append($purged[:3:3], Dead) {`},
+				{"Compensator.addRetention", `for _, $state := range $purged {`, `for _, $state := range append($purged[:3:3], Dead) {`},
 			},
 			sees: tests("TestEndedEntriesArePurgedOnceTheyHaveBeenKept").and(simulation, "1000"),
 		},

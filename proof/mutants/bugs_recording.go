@@ -208,7 +208,7 @@ return processlog.Inserted{
 			name: "lost-commit-is-run-again-unasked", breaks: "G36",
 			what: "WithRetry runs a transaction again after a lost COMMIT without asking whether it happened.",
 			edits: []edit{
-				{"Compensator.certain",
+				{"Compensator.resolveUnknown",
 					`switch $e, $asked := $resolve($ctx, $proof); {`,
 					`switch $e, $asked := new(Entry), ErrNotFound; {`},
 			},
