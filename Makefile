@@ -34,7 +34,7 @@ except = $$($(GO) list ./... | grep -v $(foreach package,$(1),-e '/$(package)$$'
 tests/examples := $(call except,$(scenes))
 tests/internal/integration := $(call except,$(databases))
 tests/proof/chaos := ./history/... ./check/... ./report/...
-tests/bench := -short -skip '^Test(Bench|Scale|Order|Limits|Lease|Delay|Relay|Intake|Admin|Ready|Blocked|Waits)$$' ./...
+tests/bench := -short -skip '^Test(Bench|Scale|Order|Limits|Fair|Lease|Delay|Relay|Intake|Admin|Ready|Blocked|Waits)$$' ./...
 
 .PHONY: help
 help: ## list the targets
@@ -196,8 +196,8 @@ bench-order: ## measure what the order of serial types costs: a backlog of 40 ke
 	cd bench && $(GO) test -count=1 -timeout 30m -run '^TestOrder$$' -v .
 
 .PHONY: bench-limits
-bench-limits: ## measure what a limit costs: 400 entries at 20/s over two processes, and a backlog of 1,000 keys; some minutes; PAIRS=3; build/limits.json
-	cd bench && $(GO) test -count=1 -timeout 30m -run '^TestLimits$$' -v . $(if $(PAIRS),-pairs=$(PAIRS))
+bench-limits: ## measure what a limit costs: 400 entries at 20/s over two processes, and a backlog of 1,000 keys, also with a prototype of fair turns; some minutes; PAIRS=3; build/limits.json
+	cd bench && $(GO) test -count=1 -timeout 30m -run '^Test(Limits|Fair)$$' -v . $(if $(PAIRS),-pairs=$(PAIRS))
 
 .PHONY: bench-wait
 bench-wait: ## measure how soon Wait returns, with Redis and without, here and in another process, three minutes; build/waits.json

@@ -52,7 +52,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if cfg.Name != "" {
 		logger = logger.With("log", cfg.Name)
 	}
-	c := &Compensator{cfg: cfg, log: logger, types: newRegistry(), purging: purgeState{startToken: make(chan struct{}, 1)}}
+	c := &Compensator{cfg: cfg, log: logger, types: newRegistry(), purging: purgeState{startToken: make(chan struct{}, 1), started: make(map[string]bool)}}
 	queueAnswers, err := c.open(ctx)
 	if err != nil {
 		return nil, err

@@ -405,14 +405,18 @@ func (c *Compensator) serialize(ctx context.Context, businessType string, cfg Ty
 	return c.features.Serialize(ctx, businessType, features.Serial{Key: key, PassDead: cfg.PassDead})
 }
 
-// checkLimits returns an error if a type needs the table of limits and it does not exist.
+// checkLimits returns an error if a type needs the table of limits and it does not exist. If the limit has keys, this process also takes
+// part in deleting idle ones.
 func (c *Compensator) checkLimits(ctx context.Context, l *Limit) error {
 	if !l.isSet() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
-	return c.store.CheckLimits(ctx)
+	if err := c.store.CheckLimits(ctx); err != nil {
+		return err
+	}
+	return c.startPurgingLimit(ctx, l)
 }
 
 func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {

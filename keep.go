@@ -25,6 +25,12 @@ const (
 	keepRest  = 4
 	keepMark  = " keep" // cannot be the name of a business type
 
+	// The rounds for limits are maintenance, too. They delete keys that were not granted a start for limitsIdle.
+	limitsMark    = " limits"
+	limitsEvery   = time.Hour
+	limitsIdle    = 24 * time.Hour
+	problemLimits = "keys of limits that are not used could not be deleted"
+
 	// problemPurge is what Health says when a round fails.
 	problemPurge = "ended entries could not be purged"
 )
@@ -43,8 +49,8 @@ type purgeState struct {
 	mu         sync.Mutex  // guards the retention
 	retentions []retention // one element for each type and state
 
-	startToken chan struct{} // capacity 1; holds a token while a caller starts the rounds
-	started    bool          // whether the rounds were started; only the holder of startToken may touch it
+	startToken chan struct{}   // capacity 1; holds a token while a caller starts rounds
+	started    map[string]bool // whether the rounds of a mark were started; only the holder of startToken may touch it
 }
 
 // retention is the retention of the ended entries of one type and state.
@@ -72,13 +78,31 @@ func (c *Compensator) addRetention(businessType string, keep time.Duration) {
 	}
 }
 
-// startPurging starts the purge rounds in this process if keep is not 0. It reads from the database, and holds no mutex
-// during the read. If two callers come at once, the second one waits for the first one. It tries again if the first one
-// failed.
+// startPurging starts the purge rounds in this process if keep is not 0.
 func (c *Compensator) startPurging(ctx context.Context, keep time.Duration) error {
 	if keep <= 0 {
 		return nil
 	}
+	return c.startRounds(ctx, keepMark, keepEvery, problemPurge, func(ctx context.Context, _, end time.Time) error { return c.purgeRound(ctx, end) })
+}
+
+// startPurgingLimit starts the rounds that delete idle keys of limits, if the limit has keys.
+func (c *Compensator) startPurgingLimit(ctx context.Context, l *Limit) error {
+	if l.Key == nil {
+		return nil
+	}
+	return c.startRounds(ctx, limitsMark, limitsEvery, problemLimits, func(ctx context.Context, _, _ time.Time) error {
+		ctx, cancel := context.WithTimeout(ctx, keepFor) // A round may begin late, and two rounds at the same time do no harm.
+		defer cancel()
+		_, err := c.store.PurgeLimitKeys(ctx, limitsIdle)
+		return err
+	})
+}
+
+// startRounds starts the rounds of a mark in this process, if they were not started yet. It reads from the database, and
+// holds no mutex during the read. If two callers come at once, the second one waits for the first one. It tries again if
+// the first one failed.
+func (c *Compensator) startRounds(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
 	select {
@@ -87,11 +111,11 @@ func (c *Compensator) startPurging(ctx context.Context, keep time.Duration) erro
 		return fmt.Errorf("compensator: wait to take part in purging: %w", ctx.Err())
 	}
 	defer func() { <-c.purging.startToken }()
-	if c.purging.started {
+	if c.purging.started[mark] {
 		return nil
 	}
-	err := c.startSlotLoop(ctx, keepMark, keepEvery, problemPurge, func(ctx context.Context, _, end time.Time) error { return c.purgeRound(ctx, end) })
-	c.purging.started = err == nil
+	err := c.startSlotLoop(ctx, mark, every, problem, round)
+	c.purging.started[mark] = err == nil
 	return err
 }
 

@@ -287,7 +287,7 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 	})
 }
 
-// caseRound closes the cases of entries that a program has completed or cancelled, and opens missing ones. If since is
+// caseRound closes the cases of entries that a program has completed or cancelled, and opens missing ones. If age is
 // 0, it looks at all dead entries and also deletes cases that were closed more than caseKept ago.
 func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, age time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, keepFor) // A round may begin late, and two rounds at the same time do no harm.

@@ -293,6 +293,11 @@ func (r Rate) interval() time.Duration {
 	return (r.Per + time.Duration(r.Starts) - 1) / time.Duration(r.Starts)
 }
 
+// values returns the numbers of the limit.
+func (l *Limit) values() processlog.LimitValues {
+	return processlog.LimitValues{Interval: l.Rate.interval(), Burst: l.Burst, Concurrent: l.Concurrent}
+}
+
 // isSet reports whether any field is set.
 func (l *Limit) isSet() bool {
 	return l.Rate != (Rate{}) || l.Burst != 0 || l.Concurrent != 0 || l.Key != nil || l.Of != ""
@@ -312,9 +317,9 @@ func (l *Limit) problems() (problems []error) {
 	refuse(rated && l.Rate.Starts < 1, ".Rate", "%d starts: want at least 1", l.Rate.Starts)
 	refuse(rated && (l.Rate.Per < time.Millisecond || l.Rate.Per > processlog.MaxBurstTime), ".Rate", "is for %v: want 1ms to a year", l.Rate.Per)
 	refuse(!rated && l.Burst != 0, ".Burst", "is for limits with a Rate")
-	refuse(l.Burst < 0 || l.Burst > processlog.MaxBurst, ".Burst", "%d: want 0 to %d", l.Burst, processlog.MaxBurst)
-	refuse(rated && l.Rate.interval() > processlog.MaxBurstTime/time.Duration(max(1, l.Burst)), ".Burst", "%d starts take more than a year", l.Burst)
-	refuse(l.Concurrent < 0 || l.Concurrent > processlog.MaxConcurrent, ".Concurrent", "%d: want 0 to %d", l.Concurrent, processlog.MaxConcurrent)
+	for _, p := range l.values().Problems() {
+		refuse(true, "."+p.Field, "%s", p.Reason)
+	}
 	if l.Of != "" && validateType(l.Of) != nil {
 		refuse(true, ".Of", "%q is not the name of a limit: want 1 to %d characters, as in a business type", l.Of, processlog.MaxName)
 	}

@@ -237,7 +237,7 @@ func (b *bed) standing() string {
 	}
 	settings, err := b.store.Settings(b.t.Context())
 	require.NoError(b.t, err)
-	limits, err := b.store.Limits(b.t.Context())
+	limits, err := b.store.Limits(b.t.Context(), "")
 	require.NoError(b.t, err)
 	var versions []string
 	for _, row := range b.store.Rows() {

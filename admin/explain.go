@@ -321,9 +321,7 @@ func (x *explainer) limited(ctx context.Context) error {
 	if x.local.Known && !x.local.LimitHolds {
 		return nil
 	}
-	k, err := read(ctx, x.d, func(ctx context.Context) (processlog.LimitedKey, error) {
-		return x.d.log.Operations().LimitedKey(ctx, limit, x.local.LimitKey)
-	})
+	k, err := x.d.limitedKey(ctx, limit, x.local.LimitKey)
 	if err != nil {
 		return err
 	}
@@ -341,16 +339,13 @@ func (x *explainer) limited(ctx context.Context) error {
 
 // limit returns the limit of the entry's type, as the database has it.
 func (x *explainer) limit(ctx context.Context) (processlog.StoredLimit, bool, error) {
-	limits, err := read(ctx, x.d, x.d.log.Operations().Limits)
-	if err != nil { // A reader may have no right to the table of limits.
+	limits, err := x.d.readLimits(ctx, x.local.Limit) // "" if the type is unknown here
+	if err != nil {                                   // A reader may have no right to the table of limits.
 		x.because(Reason{Code: "limit_unknown", Text: x.masked(err)})
 		return processlog.StoredLimit{}, false, ctx.Err()
 	}
 	at := slices.IndexFunc(limits, func(l processlog.StoredLimit) bool {
-		if x.local.Known {
-			return l.Name == x.local.Limit
-		}
-		return slices.Contains(l.Types, x.row.BusinessType)
+		return x.local.Known || slices.Contains(l.Types, x.row.BusinessType)
 	})
 	if at < 0 {
 		return processlog.StoredLimit{}, false, nil

@@ -13,12 +13,7 @@ import (
 )
 
 // Limited is a type with entries that the process that serves the Admin knows to wait for a limit (TypeConfig.Limit).
-type Limited struct {
-	Type    string    `json:"type"`             // business type
-	Limit   string    `json:"limit"`            // name of the limit
-	Waiting int       `json:"waiting"`          // entries that are known to wait; more may wait. See observe.LimitedType
-	NextAt  time.Time `json:"next_at,omitzero"` // when the rate allows the next start, by the clock of that process; zero: when an entry that runs has ended
-}
+type Limited = observe.LimitedType
 
 // Limited lists the types with entries that wait for a limit. It needs SeeOverview. It leaves out types that the actor may not see. It
 // sends no query.
@@ -26,13 +21,8 @@ func (d *Admin) Limited(ctx context.Context, a Actor) []Limited {
 	return d.limitedAmong(ctx, d.log.Limited(), d.sight(a, SeeOverview))
 }
 
-func (d *Admin) limitedAmong(ctx context.Context, all []observe.LimitedType, sees *sight) (seen []Limited) {
-	for _, l := range all {
-		if sees.sees(ctx, l.BusinessType) {
-			seen = append(seen, Limited{Type: l.BusinessType, Limit: l.Limit, Waiting: l.Waiting, NextAt: l.NextAt})
-		}
-	}
-	return seen
+func (d *Admin) limitedAmong(ctx context.Context, all []Limited, sees *sight) []Limited {
+	return slices.DeleteFunc(slices.Clone(all), func(l Limited) bool { return !sees.sees(ctx, l.BusinessType) })
 }
 
 // Limit describes a limit on the starts of entries (TypeConfig.Limit). The log knows a limit from its first claim on.
@@ -49,6 +39,9 @@ type Limit struct {
 	Actor   string    `json:"actor,omitempty"`     // the person who made the last change
 	Reason  string    `json:"reason,omitempty"`    // reason that Actor gave
 	At      time.Time `json:"changed_at,omitzero"` // time of the last change, by the database's clock
+
+	UsedUp bool      `json:"used_up"`          // whether no entry may start now; false if Keyed is set
+	FreeAt time.Time `json:"free_at,omitzero"` // if UsedUp is set: when the rate allows the next start, by the clock of this process; zero: when an entry that runs has ended
 }
 
 // Changed reports whether a person's values are in force.
@@ -64,17 +57,43 @@ func Interval(starts int64, per time.Duration) time.Duration {
 
 // Limits lists the limits of the types that the actor may see, sorted by name. It needs SeeOverview.
 func (d *Admin) Limits(ctx context.Context, a Actor) ([]Limit, error) {
-	stored, err := read(ctx, d, d.log.Operations().Limits)
+	stored, err := d.readLimits(ctx, "")
 	sees := d.sight(a, SeeOverview)
 	var limits []Limit
 	for _, l := range stored {
 		types := slices.DeleteFunc(slices.Clone(l.Types), func(name string) bool { return !sees.sees(ctx, name) })
-		if len(types) > 0 {
-			limits = append(limits, Limit{Name: l.Name, Types: types, Keyed: l.Keyed, LimitValues: l.InForce(), Program: l.Program, Person: l.Person,
-				Version: l.Version, Actor: l.Actor, Reason: l.Reason, At: l.At})
+		if len(types) == 0 {
+			continue
 		}
+		limit := Limit{Name: l.Name, Types: types, Keyed: l.Keyed, LimitValues: l.InForce(), Program: l.Program, Person: l.Person,
+			Version: l.Version, Actor: l.Actor, Reason: l.Reason, At: l.At}
+		if !l.Keyed {
+			k, err := d.limitedKey(ctx, l, "")
+			if err != nil {
+				return nil, err
+			}
+			limit.UsedUp = k.Starts == 0 || l.InForce().Concurrent > 0 && len(k.Holders) >= l.InForce().Concurrent
+			if k.Starts == 0 {
+				limit.FreeAt = time.Now().Add(k.Next).UTC()
+			}
+		}
+		limits = append(limits, limit)
 	}
 	return limits, err
+}
+
+// limitedKey reads the state of one key under a limit.
+func (d *Admin) limitedKey(ctx context.Context, limit processlog.StoredLimit, key string) (processlog.LimitedKey, error) {
+	return read(ctx, d, func(ctx context.Context) (processlog.LimitedKey, error) {
+		return d.log.Operations().LimitedKey(ctx, limit, key)
+	})
+}
+
+// readLimits reads one limit, or all of them if name is empty.
+func (d *Admin) readLimits(ctx context.Context, name string) ([]processlog.StoredLimit, error) {
+	return read(ctx, d, func(ctx context.Context) ([]processlog.StoredLimit, error) {
+		return d.log.Operations().Limits(ctx, name)
+	})
 }
 
 // ChangeLimit sets values of a limit in place of the program's own, in all processes. A value of 0 stays the program's own, so
@@ -88,21 +107,20 @@ func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values Lim
 		return ErrReadOnly
 	}
 	reason, err := why.text()
-	if err == nil {
-		err = validLimit(values)
-	}
 	if err != nil {
 		return err
 	}
-	stored, err := read(acting(ctx), d, d.log.Operations().Limits)
+	for _, p := range values.Problems() {
+		return &compensator.FieldError{Field: strings.ToLower(p.Field), Reason: p.Reason}
+	}
+	stored, err := d.readLimits(acting(ctx), seen.Name)
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(stored, func(l processlog.StoredLimit) bool { return l.Name == seen.Name })
-	if at < 0 {
+	if len(stored) == 0 {
 		return fmt.Errorf("limit %q: %w", seen.Name, compensator.ErrNotFound)
 	}
-	limit := stored[at]
+	limit := stored[0]
 	subject := limit.Name + ": " + limitText(values)
 	var ops []processlog.Operation
 	for _, name := range limit.Types {
@@ -114,25 +132,6 @@ func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values Lim
 	limit.Version, limit.Person, limit.Actor, limit.Reason = seen.Version, values, a.ID, reason
 	defer d.acts.Add(1)
 	return d.log.Operations().PutLimit(ctx, limit, ops...)
-}
-
-// validLimit returns a *FieldError for values that no limit may have.
-func validLimit(v LimitValues) error {
-	for _, f := range []struct {
-		field string
-		wrong bool
-		want  string
-	}{
-		{"rate", v.Interval < 0 || v.Interval > processlog.MaxBurstTime, "want one start in at most a year"},
-		{"burst", v.Burst < 0 || v.Burst > processlog.MaxBurst, fmt.Sprintf("want 1 to %d", processlog.MaxBurst)},
-		{"burst", v.Interval > 0 && v.Interval > processlog.MaxBurstTime/time.Duration(max(1, v.Burst)), "takes more than a year at this rate"},
-		{"concurrent", v.Concurrent < 0 || v.Concurrent > processlog.MaxConcurrent, fmt.Sprintf("want 1 to %d", processlog.MaxConcurrent)},
-	} {
-		if f.wrong {
-			return &compensator.FieldError{Field: f.field, Reason: f.want}
-		}
-	}
-	return nil
 }
 
 // limitText describes values for the audit log.

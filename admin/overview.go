@@ -110,7 +110,7 @@ func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	}
 	limited := d.limitedAmong(ctx, health.Limited, sees)
 	for i := range limited {
-		of(limited[i].Type).Limited = &limited[i]
+		of(limited[i].BusinessType).Limited = &limited[i]
 	}
 	if sees.sees(ctx, "") {
 		inFull := d.may(ctx, a, SeeErrors, Subject{})

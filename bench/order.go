@@ -25,6 +25,8 @@ type orderRun struct {
 	Redis   bool          `json:"redis"`
 	Handler time.Duration `json:"handler"` // duration of each handler call
 
+	wrap func(cfg *compensator.Config) // changes the settings of the process that runs the backlog; nil: no change
+
 	Rate   float64 `json:"rate"`   // entries a second
 	Writes float64 `json:"writes"` // rows inserted, updated or deleted per entry, after recording
 }
@@ -74,6 +76,7 @@ func (r orderRun) run(a *arena) orderRun {
 func (r orderRun) record(a *arena) {
 	a.Helper()
 	db := a.watched(2)
+	r.wrap = nil
 	c, client := r.open(a, db, nil)
 	orders, err := compensator.Declare[raw](a.TB.Context(), c, benchType, r.typed())
 	a.must(err)
@@ -109,6 +112,9 @@ func (r orderRun) open(a *arena, db *sql.DB, settled func(observe.SettledEvent))
 	if r.Redis {
 		client = a.client()
 		cfg.Redis = client
+	}
+	if r.wrap != nil {
+		r.wrap(&cfg)
 	}
 	c, err := compensator.New(a.Context(), cfg)
 	a.must(err)

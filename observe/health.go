@@ -99,14 +99,15 @@ func (b OpenBreaker) String() string {
 // LimitedType is a type with entries that wait for a permit of their limit (TypeConfig.Limit). They are due, and cost
 // no attempt.
 type LimitedType struct {
-	BusinessType string // business type of the entries
-	Limit        string // name of the limit
+	BusinessType string `json:"type"`  // business type of the entries
+	Limit        string `json:"limit"` // name of the limit
 	// Waiting is the number of entries that this process has tried to claim, and that got no permit yet. While a limit
 	// without keys is used up, the process claims no entries of the type. So many more entries may wait.
-	Waiting int
-	// NextAt is the time at which the rate allows the first of these entries to start, by the clock of this process.
-	// Another process may use that start. NextAt is zero if the entries wait for the end of running entries instead.
-	NextAt time.Time
+	Waiting int `json:"waiting"`
+	// NextAt is the time in UTC at which the rate allows the first of these entries to start, by the clock of this
+	// process. Another process may use that start. NextAt is zero if the entries wait for the end of running entries
+	// instead.
+	NextAt time.Time `json:"next_at,omitzero"`
 }
 
 // String returns one line with all fields.
@@ -173,12 +174,6 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Probes  int       `json:"failed_probes"`
 		ProbeAt time.Time `json:"probe_at"`
 	}
-	type limited struct {
-		Type    string    `json:"type"`
-		Limit   string    `json:"limit"`
-		Waiting int       `json:"waiting"`
-		NextAt  time.Time `json:"next_at,omitzero"`
-	}
 	health := struct {
 		Ready    bool               `json:"ready"`
 		NotReady string             `json:"not_ready,omitempty"`
@@ -193,11 +188,11 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Unknown  []string           `json:"unknown_types,omitempty"`
 		Stuck    []stuck            `json:"stuck,omitempty"`
 		Breakers []breaker          `json:"open_breakers,omitempty"`
-		Limited  []limited          `json:"limited,omitempty"`
+		Limited  []LimitedType      `json:"limited,omitempty"`
 		Problems []problem          `json:"troubles,omitempty"`
 	}{
 		Ready: h.Ready() == nil, NotReady: text(h.Ready()), Database: text(h.Database), Queue: text(h.Queue), History: text(h.History),
-		Handlers: h.Handlers, Running: h.Running, Oldest: h.OldestOverdue.Seconds(), Type: h.OldestOverdueType, Unknown: h.UnknownTypes,
+		Handlers: h.Handlers, Running: h.Running, Oldest: h.OldestOverdue.Seconds(), Type: h.OldestOverdueType, Unknown: h.UnknownTypes, Limited: h.Limited,
 	}
 	for name, overdue := range h.Overdue {
 		if health.Overdue == nil {
@@ -210,9 +205,6 @@ func (h Health) MarshalJSON() ([]byte, error) {
 	}
 	for _, b := range h.OpenBreakers {
 		health.Breakers = append(health.Breakers, breaker{b.BusinessType, text(b.Err), b.Since.UTC(), b.Probes, b.ProbeAt.UTC()})
-	}
-	for _, l := range h.Limited {
-		health.Limited = append(health.Limited, limited{l.BusinessType, l.Limit, l.Waiting, l.NextAt.UTC()})
 	}
 	for _, t := range h.Problems {
 		health.Problems = append(health.Problems, problem{t.What, t.BusinessType, t.Error, t.Since.UTC(), t.Times})

@@ -107,10 +107,9 @@ type Operations interface {
 	// AuditLog reads the audit log, newest first. It merges changes of entries and operations.
 	AuditLog(ctx context.Context, filter AuditLogFilter) (AuditLogPage, error)
 
-	// Limits reads the limits under which entries were claimed, sorted by name. Its cost does not grow with the number of keys that a
-	// limit has. A log
-	// without the table of limits has none.
-	Limits(ctx context.Context) ([]StoredLimit, error)
+	// Limits reads the limits under which entries were claimed, sorted by name. An empty name selects all limits. The
+	// cost does not grow with the number of keys that a limit has. A log without the table of limits has none.
+	Limits(ctx context.Context, name string) ([]StoredLimit, error)
 
 	// LimitedKey reads the state of one key under a limit of Limits. The key is "" if the limit is not keyed.
 	LimitedKey(ctx context.Context, limit StoredLimit, key string) (LimitedKey, error)

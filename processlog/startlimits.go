@@ -3,6 +3,7 @@ package processlog
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"math/bits"
 	"time"
@@ -42,6 +43,12 @@ type StartLimits interface {
 	//
 	// The Interval of limit must be the one under which the starts were granted: see Claimed.InForce.
 	ReturnStarts(ctx context.Context, limit StartLimit, unused map[string]Unused) error
+
+	// PurgeLimitKeys deletes the rows of keys that were not granted a start for idle, until ctx ends. It leaves a row
+	// whose stored time is in the future, and a row whose permits have not all ended. So a key without a row has the
+	// whole burst free, as its row would say. It leaves the first row of each limit, and rows that other transactions
+	// have locked. It returns the number of deleted rows.
+	PurgeLimitKeys(ctx context.Context, idle time.Duration) (int, error)
 
 	// CheckLimits returns a *FieldError if the table is missing.
 	CheckLimits(ctx context.Context) error
@@ -104,7 +111,7 @@ type Room struct {
 	Starts  int           // starts that the rate allows now; Unbounded: no rate limits them
 	Next    time.Duration // time until the rate allows one more start
 	Permits int           // permits that are free; Unbounded: Concurrent does not limit them
-	Granted int64         // number of starts that the key has been granted so far, including those of this claim
+	Granted int64         // a number that grows with each start that the key is granted. No later row of the key has it again
 }
 
 // Unused counts the starts of one key that one claim got and that never began.
@@ -137,6 +144,20 @@ type LimitValues struct {
 	Interval   time.Duration `json:"interval_ns"` // time between two starts at the full rate; 0: no rate
 	Burst      int           `json:"burst"`       // starts that may follow each other at once; 0 without a rate
 	Concurrent int           `json:"concurrent"`  // entries that may run at once; 0: any number
+}
+
+// Problems returns everything that is wrong with the numbers. The fields are Rate, Burst and Concurrent.
+func (v LimitValues) Problems() (problems []*FieldError) {
+	refuse := func(bad bool, field, format string, args ...any) {
+		if bad {
+			problems = append(problems, &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
+		}
+	}
+	refuse(v.Interval < 0 || v.Interval > MaxBurstTime, "Rate", "has one start in %v: want one in at most a year", v.Interval)
+	refuse(v.Burst < 0 || v.Burst > MaxBurst, "Burst", "%d: want 0 to %d", v.Burst, MaxBurst)
+	refuse(v.Interval > 0 && v.Burst > 1 && v.Interval > MaxBurstTime/time.Duration(v.Burst), "Burst", "%d starts take more than a year", v.Burst)
+	refuse(v.Concurrent < 0 || v.Concurrent > MaxConcurrent, "Concurrent", "%d: want 0 to %d", v.Concurrent, MaxConcurrent)
+	return problems
 }
 
 // Rate returns the Interval as a number of starts in a second, a minute, an hour or a day. If no such number fits, it returns one start

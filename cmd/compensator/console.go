@@ -94,7 +94,7 @@ func (without) Types(context.Context) ([]string, error)                         
 func (without) Settings(context.Context) ([]processlog.Setting, error)              { return nil, nil }
 
 // Limits returns none, because nothing can be changed without the missing tables.
-func (without) Limits(context.Context) ([]processlog.StoredLimit, error) { return nil, nil }
+func (without) Limits(context.Context, string) ([]processlog.StoredLimit, error) { return nil, nil }
 
 // AuditLog reads the changes of one entry. It reads no other records, because these are in the missing tables.
 func (w without) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (processlog.AuditLogPage, error) {

@@ -21,7 +21,7 @@ func (p *program) limits() *cobra.Command {
 				return err
 			}
 			l := listing{kind: "limit", columns: []column{{"name", "LIMIT"}, {"starts", "STARTS"}, {"per_seconds", "IN"}, {"burst", "BURST"}, {"concurrent", "AT ONCE"}, {"keyed", "EACH KEY"},
-				{"business_types", "TYPES"}, {"changed_by", "CHANGED BY"}, {"changed_reason", "WHY"}, {"changed_at", ""}, {"version", ""}}}
+				{"business_types", "TYPES"}, {"used_up", "USED UP"}, {"free_at", "UNTIL"}, {"changed_by", "CHANGED BY"}, {"changed_reason", "WHY"}, {"changed_at", ""}, {"version", ""}}}
 			for _, limit := range limits {
 				starts, per := limit.Rate()
 				var by, why string
@@ -29,10 +29,35 @@ func (p *program) limits() *cobra.Command {
 				if limit.Changed() {
 					by, why, at = limit.Actor, limit.Reason, limit.At
 				}
-				l.rows = append(l.rows, []any{limit.Name, starts, per, limit.Burst, limit.Concurrent, limit.Keyed, strings.Join(limit.Types, ", "), by, why, at, digits(fmt.Sprint(limit.Version))})
+				l.rows = append(l.rows, []any{limit.Name, starts, per, limit.Burst, limit.Concurrent, limit.Keyed, strings.Join(limit.Types, ", "), limit.UsedUp, limit.FreeAt, by, why, at, digits(fmt.Sprint(limit.Version))})
 			}
 			return p.print(l)
 		})
+}
+
+// usedUp returns the limits that allow no start now, by business type. If they cannot be read, usedUp says so and returns none.
+func (p *program) usedUp(ctx context.Context, s *session) map[string]admin.Limit {
+	limits, err := s.Limits(ctx, s.actor)
+	if err != nil {
+		p.say("limits unknown: %v", err)
+	}
+	used := make(map[string]admin.Limit)
+	for _, limit := range limits {
+		for _, name := range limit.Types {
+			if limit.UsedUp {
+				used[name] = limit
+			}
+		}
+	}
+	return used
+}
+
+// untilText says until when a limit is used up.
+func untilText(l admin.Limit) string {
+	if l.FreeAt.IsZero() {
+		return "until an entry has ended"
+	}
+	return "until " + forTable(l.FreeAt)
 }
 
 // limit changes the values of a limit. Values without a flag stay as they are.

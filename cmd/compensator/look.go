@@ -46,9 +46,10 @@ func (p *program) overview() *cobra.Command {
 				return err
 			}
 			l := listing{kind: "overview", columns: []column{{"type", "TYPE"}, {"pending", "PENDING"}, {"retrying", "RETRYING"},
-				{"compensating", "COMPENSATING"}, {"dead", "DEAD"}, {"overdue_seconds", "OVERDUE"}, {"paused_by", "PAUSED BY"}, {"paused_reason", "WHY"}, {"paused_at", ""}}}
+				{"compensating", "COMPENSATING"}, {"dead", "DEAD"}, {"overdue_seconds", "OVERDUE"}, {"paused_by", "PAUSED BY"}, {"paused_reason", "WHY"}, {"paused_at", ""}, {"limited_by", "LIMITED BY"}, {"limited_until", "UNTIL"}}}
+			limits := p.usedUp(ctx, s)
 			for _, t := range found.Types {
-				l.rows = append(l.rows, overviewRow(t))
+				l.rows = append(l.rows, append(overviewRow(t), limits[t.Type].Name, limits[t.Type].FreeAt))
 			}
 			if err := p.print(l); err != nil {
 				return err
@@ -111,6 +112,12 @@ func (p *program) types() *cobra.Command {
 					rows[c.BusinessType], l.rows = row, append(l.rows, row)
 				}
 				rows[c.BusinessType][place[c.State]] = tally{c.N, c.More}
+			}
+			limits := p.usedUp(ctx, s)
+			l.columns = append(l.columns, column{"limited_by", "LIMITED BY"}, column{"limited_until", "UNTIL"})
+			for i, row := range l.rows {
+				limit := limits[row[0].(string)]
+				l.rows[i] = append(rows[row[0].(string)], limit.Name, limit.FreeAt)
 			}
 			slices.SortFunc(l.rows, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
 			return p.print(l)
@@ -501,11 +508,16 @@ func (p *program) health() *cobra.Command {
 				queue = "not asked: if the services use Redis, give --redis"
 			}
 			var oldest time.Duration
-			var paused []string
+			var paused, limited []string
+			limits := p.usedUp(ctx, s)
 			for _, t := range found.Types {
 				if t.Paused != nil { // A person has paused the type, so its overdue entries are no problem.
 					paused = append(paused, t.Type)
 					continue
+				}
+				if limit, used := limits[t.Type]; used && t.Overdue > 0 {
+					limited = append(limited, fmt.Sprintf("%s by %s, %s", t.Type, limit.Name, untilText(limit)))
+					continue // Other entries have just used up the limit, so these entries wait for it.
 				}
 				oldest = max(oldest, t.Overdue)
 				if t.Overdue > timeout {
@@ -513,8 +525,8 @@ func (p *program) health() *cobra.Command {
 				}
 			}
 			problem := strings.Join(problems, "; ")
-			err = p.print(listing{kind: "health", single: true, columns: []column{{"healthy", ""}, {"problem", ""}, {"queue", ""}, {"paused", ""}, {"oldest_overdue_seconds", ""}},
-				rows: [][]any{{problem == "", problem, queue, strings.Join(paused, ", "), oldest}}})
+			err = p.print(listing{kind: "health", single: true, columns: []column{{"healthy", ""}, {"problem", ""}, {"queue", ""}, {"paused", ""}, {"limited", ""}, {"oldest_overdue_seconds", ""}},
+				rows: [][]any{{problem == "", problem, queue, strings.Join(paused, ", "), strings.Join(limited, "; "), oldest}}})
 			if err == nil && problem != "" {
 				err = &exitError{code: codeUnhealthy, printed: true, err: fmt.Errorf("unhealthy: %s", problem)}
 			}

@@ -15,11 +15,12 @@ type limitKey struct{ limit, key string }
 
 // limitRow is the state of one key under a limit. A stored row never changes. Each write stores a new one.
 type limitRow struct {
-	tat      int64         // theoretical arrival time of the next start, in unix ns
-	granted  int64         // number of starts granted so far
-	interval time.Duration // interval of the last grant
-	holders  []holder
-	stored   processlog.StoredLimit // with the key "": what is known of the limit
+	tat       int64         // theoretical arrival time of the next start, in unix ns
+	granted   int64         // processlog.Room.Granted
+	grantedAt int64         // time of the last grant, in unix ms
+	interval  time.Duration // interval of the last grant
+	holders   []holder
+	stored    processlog.StoredLimit // with the key "": what is known of the limit
 }
 
 // holder is an entry with the version under which it has its permit.
@@ -47,6 +48,24 @@ func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, u
 		}
 	}
 	return nil
+}
+
+// PurgeLimitKeys implements processlog.Store.
+func (s *Store) PurgeLimitKeys(ctx context.Context, idle time.Duration) (deleted int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.nowLocked()
+	for at, row := range s.limits {
+		held := slices.ContainsFunc(row.holders, func(h holder) bool {
+			entry := s.rows[h.id]
+			return entry != nil && entry.committed != nil && entry.committed.entry.Version == h.version
+		})
+		if at.key != "" && !held && row.tat < now*int64(time.Millisecond) && row.grantedAt < now-processlog.Millis(idle) {
+			delete(s.limits, at)
+			deleted++
+		}
+	}
+	return deleted, ctx.Err()
 }
 
 // CheckLimits implements processlog.Store. It finds no problem, because no table can be missing.
@@ -85,7 +104,10 @@ func (p *permits) look(row *processlog.Row) {
 	p.asked[key] = true
 	p.describe(row.BusinessType)
 	at := limitKey{p.limit.Name, key}
-	stored := p.s.limits[at]
+	stored, exists := p.s.limits[at]
+	if !exists {
+		stored.granted = p.now * 1000 // above the numbers of an earlier row of the key
+	}
 	stored.holders = slices.DeleteFunc(slices.Clone(stored.holders), p.endedLocked)
 	if ahead := time.Duration(stored.tat - p.now*int64(time.Millisecond)); ahead > 0 && stored.interval != p.limit.Interval {
 		stored.tat = p.now*int64(time.Millisecond) + int64(stored.ahead(p.now, p.limit.Interval))
@@ -137,11 +159,11 @@ func (s *Store) PutLimit(ctx context.Context, limit processlog.StoredLimit, ops 
 }
 
 // Limits implements processlog.Operations.
-func (s *Store) Limits(ctx context.Context) (limits []processlog.StoredLimit, err error) {
+func (s *Store) Limits(ctx context.Context, name string) (limits []processlog.StoredLimit, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at, row := range s.limits {
-		if at.key == "" {
+		if at.key == "" && (name == "" || at.limit == name) {
 			limits = append(limits, row.stored)
 		}
 	}
@@ -229,7 +251,7 @@ func (p *permits) take(claimed *version) {
 	}
 	now := p.now * int64(time.Millisecond)
 	stored.tat = now + int64(max(0, stored.ahead(p.now, p.limit.Interval))+p.limit.Interval)
-	stored.interval = p.limit.Interval
+	stored.interval, stored.grantedAt = p.limit.Interval, p.now
 	stored.granted++
 	if p.limit.Concurrent > 0 {
 		stored.holders = append(slices.Clone(stored.holders), holder{claimed.entry.ID, claimed.entry.Version})

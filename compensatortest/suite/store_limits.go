@@ -21,6 +21,7 @@ var limitPromises = []storePromise{
 	{"EntryThatIsNotClaimedTakesNoPermit", false, (*storeTest).entryThatIsNotClaimedTakesNoPermit},
 	{"StartThatIsReturnedIsGrantedAgain", false, (*storeTest).startThatIsReturnedIsGrantedAgain},
 	{"StartOfAnEarlierClaimIsNotReturned", false, (*storeTest).startOfAnEarlierClaimIsNotReturned},
+	{"IdleKeysAreDeletedWithoutAGrantTooMany", false, (*storeTest).idleKeysAreDeletedWithoutAGrantTooMany},
 	{"PermitEndsWithTheOutcome", false, (*storeTest).permitEndsWithTheOutcome},
 	{"PermitLastsAsLongAsTheLease", false, (*storeTest).permitLastsAsLongAsTheLease},
 	{"PermitWhoseLeaseHasEndedCannotComeBack", false, (*storeTest).permitWhoseLeaseHasEndedCannotComeBack},
@@ -180,6 +181,59 @@ func (t *storeTest) startOfAnEarlierClaimIsNotReturned() {
 	assert.Len(t, t.claimLimited(limit, token(4), time.Minute, ids[3:]...).Mine, 2)
 }
 
+// A key may go only when its row says nothing that a new row would not say. So its stored time must have passed, and its permits must have
+// ended. A start of the old row must not be returned to the new row.
+func (t *storeTest) idleKeysAreDeletedWithoutAGrantTooMany() {
+	const idle = 20 * time.Millisecond
+	limit := processlog.StartLimit{Name: "idle", Interval: idle, Burst: 2, Keyed: true, Key: byBusinessID}
+	drafts := t.drafts("idle", 6)
+	for i, tenant := range []string{"a", "b", "c", "a", "a", "b"} {
+		drafts[i].BusinessID = tenant
+	}
+	rows := t.insert(drafts...)
+	ids := idsOf(rows)
+	hour := limit
+	hour.Name, hour.Interval, hour.Concurrent = "hour", time.Hour, 1
+	first := t.claimLimited(limit, token(1), time.Minute, ids[0])
+	require.Len(t, first.Mine, 1)
+	require.Len(t, t.claimLimited(hour, token(2), time.Minute, ids[1]).Mine, 1, "it uses up the rate for an hour")
+	running := limit
+	running.Name, running.Concurrent = "running", 1
+	held := t.claimLimited(running, token(3), time.Minute, ids[2]).Mine
+	require.Len(t, held, 1)
+	n, err := t.Store.PurgeLimitKeys(t.ctx, time.Hour)
+	require.NoError(t, err)
+	require.Zero(t, n, "each key was granted a start within the hour")
+	deleted := 0
+	purge := func() bool {
+		n, err := t.Store.PurgeLimitKeys(t.ctx, idle)
+		require.NoError(t, err)
+		deleted += n
+		return deleted == 1
+	}
+	t.until(purge, "the stored time of one key passes")
+	n, err = t.Store.PurgeLimitKeys(t.ctx, idle)
+	require.NoError(t, err)
+	require.Zero(t, n, "one key is used up for an hour, and an entry holds a permit of the other one")
+
+	slow := limit
+	slow.Interval, slow.Burst = time.Hour, 1
+	require.Len(t, t.claimLimited(slow, token(4), time.Minute, ids[3]).Mine, 1)
+	require.NoError(t, t.Store.ReturnStarts(t.ctx, slow, map[string]processlog.Unused{"a": {Starts: 1, Granted: first.Rooms["a"].Granted}}))
+	require.Empty(t, t.claimLimited(slow, token(5), time.Minute, ids[4]).Mine, "the start of the deleted row is not returned to the new one")
+
+	require.True(t, t.settle(token(7), outcome(held[0], processlog.Succeeded)).Applied)
+	deleted = 0
+	t.until(purge, "the permit ends")
+	require.Empty(t, t.claimLimited(hour, token(8), time.Minute, ids[5]).Mine)
+	limits, err := t.ops().Limits(t.ctx, "")
+	require.NoError(t, err)
+	require.Len(t, limits, 3, "the limits themselves stay")
+	limits, err = t.ops().Limits(t.ctx, "hour")
+	require.NoError(t, err)
+	require.Len(t, limits, 1)
+}
+
 func (t *storeTest) permitEndsWithTheOutcome() {
 	limit := processlog.StartLimit{Name: "outcome", Concurrent: 2}
 	ids := idsOf(t.insert(t.drafts("outcome", 5)...))
@@ -301,7 +355,7 @@ func (t *storeTest) limitsAreClaimedBesideALockedEntry() {
 }
 
 func (t *storeTest) limitsAreReadAsTheLastClaimHadThem() {
-	found, err := t.ops().Limits(t.ctx)
+	found, err := t.ops().Limits(t.ctx, "")
 	require.NoError(t, err)
 	require.Empty(t, found)
 	one, two := t.insert(t.drafts("one", 2)...), t.insert(t.drafts("two", 2)...)
@@ -312,7 +366,7 @@ func (t *storeTest) limitsAreReadAsTheLastClaimHadThem() {
 	t.claimLimited(keyed, token(3), time.Minute, one[1].ID)
 	keyed.Concurrent = 1
 	t.claimLimited(keyed, token(3), time.Minute, two[1].ID)
-	found, err = t.ops().Limits(t.ctx)
+	found, err = t.ops().Limits(t.ctx, "")
 	require.NoError(t, err)
 	require.Equal(t, []processlog.StoredLimit{
 		{Name: "keyed", Types: []string{"one", "two"}, Keyed: true, Program: processlog.LimitValues{Concurrent: 1}},
@@ -336,7 +390,7 @@ func (t *storeTest) limitsAreReadAsTheLastClaimHadThem() {
 // putLimit changes a limit as a person does.
 func (t *storeTest) putLimit(name string, values processlog.LimitValues) {
 	t.Helper()
-	limits, err := t.ops().Limits(t.ctx)
+	limits, err := t.ops().Limits(t.ctx, "")
 	require.NoError(t, err)
 	at := slices.IndexFunc(limits, func(l processlog.StoredLimit) bool { return l.Name == name })
 	require.GreaterOrEqual(t, at, 0)
@@ -361,7 +415,7 @@ func (t *storeTest) limitThatAPersonChangesIsObeyedByTheNextClaim() {
 	require.Empty(t, t.claimLimited(limit, token(3), time.Minute, ids[4:]...).Mine, "four run")
 	t.putLimit("changed", processlog.LimitValues{Burst: 9, Concurrent: 6})
 	require.Len(t, t.claimLimited(limit, token(4), time.Minute, ids[4:]...).Mine, 2)
-	limits, err := t.ops().Limits(t.ctx)
+	limits, err := t.ops().Limits(t.ctx, "")
 	require.NoError(t, err)
 	require.Len(t, limits, 1)
 	assert.WithinDuration(t, time.Now(), limits[0].At, time.Hour)

@@ -191,7 +191,7 @@ var columnMeanings = map[string]string{
 	"_limit.limit_key":          "The key, or the hash of a long key. Not encrypted. Each claim under the limit locks the row with the empty key.",
 	"_limit.tat":                "Theoretical arrival time of the next start, in nanoseconds since 1970, UTC.",
 	"_limit.granted_at":         "When a start was last granted, in milliseconds since 1970, UTC.",
-	"_limit.starts":             "Number of starts granted so far. A claim's unused starts are returned only if no other claim was granted starts since.",
+	"_limit.starts":             "A number that grows with each granted start. A claim's unused starts are returned only if no other claim was granted starts since.",
 	"_limit.holders":            "Entries that may hold a permit, as id:version. A permit ends with the lease of its entry.",
 	"_limit.start_interval":     "Nanoseconds between two starts at the last grant. 0 means no rate.",
 	"_limit.burst":              "The burst at the last grant.",

@@ -1,13 +1,11 @@
 package sqlstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -47,6 +45,7 @@ type permits struct {
 
 	businessType string                 // type of the claimable rows
 	stored       processlog.StoredLimit // what the first row says of the limit
+	now          int64                  // the database's clock when the rows were read, in ms
 	program      processlog.LimitValues // the values before a person's change
 }
 
@@ -58,20 +57,15 @@ type keyed struct {
 
 // keyPermits is the locked row of one key.
 type keyPermits struct {
+	exists          bool          // whether the key has a row
 	starts          int           // starts that are left
-	granted         int64         // starts that were ever granted
+	granted         int64         // processlog.Room.Granted
 	next            time.Duration // time until there is one more
 	holders         []holder      // entries that may hold a permit
 	ahead, interval time.Duration // the stored time minus the current time, and the interval of the last grant; zero without a row
 	shift           time.Duration // how far the stored time moves because the interval is not that of the last grant
 	wanted          int           // claimable entries of the key
 	taken           int           // permits that the claim takes
-}
-
-// holder is an entry with the version under which it has its permit.
-type holder struct {
-	id      processlog.ID
-	version uint64
 }
 
 // free returns how many more permits Concurrent allows.
@@ -160,7 +154,17 @@ func (c *claim) lockPermits(ctx context.Context, tx processlog.Tx, rows []proces
 	return nil
 }
 
-const lockLimit = "SELECT limit_key, tat-{now}*1000000, start_interval, starts, holders, " + limitColumns + " FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
+const lockLimit = "SELECT limit_key, tat-{now}*1000000, start_interval, starts, holders, {now}, " + limitColumns + " FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
+
+// rowLock returns how a claim locks the rows of the limit. A claim usually waits for its turn, which takes milliseconds. If a process stands
+// still in the middle of a claim, it keeps the lock. The first claim that has waited in vain remembers that. Until a claim gets the lock,
+// the next ones fail at once, so that they hold up no other work.
+func (p *permits) rowLock() string {
+	if _, stuck := p.s.stuckLimits.Load(p.limit.Name); stuck {
+		return p.s.d.lockNow
+	}
+	return p.s.d.lock
+}
 
 // lock locks and reads the rows of the wanted keys. It creates the first row of the limit if it does not exist.
 func (p *permits) lock(ctx context.Context, tx processlog.Tx, wanted map[string]int) error {
@@ -173,12 +177,13 @@ func (p *permits) lock(ctx context.Context, tx processlog.Tx, wanted map[string]
 		}
 	}
 	slices.Sort(keys)
-	query := p.s.sql(lockLimit, "name", name, "keys", strings.Join(keys, ","), "lock", p.s.d.lock)
+	query := p.s.sql(lockLimit, "name", name, "keys", strings.Join(keys, ","), "lock", p.rowLock())
 	for range 2 {
 		first, err := p.read(ctx, tx, query)
 		if err != nil {
 			return err
 		}
+		p.s.stuckLimits.Delete(p.limit.Name)
 		now := p.declared(p.stored)
 		if first && reflect.DeepEqual(now, p.stored) {
 			p.count()
@@ -211,7 +216,7 @@ func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (fir
 		var ahead, interval, granted int64
 		var stored processlog.StoredLimit
 		places, done := limitScan(&stored)
-		if err := rows.Scan(append([]any{&key, &ahead, &interval, &granted, &holders}, places...)...); err != nil {
+		if err := rows.Scan(append([]any{&key, &ahead, &interval, &granted, &holders, &p.now}, places...)...); err != nil {
 			return false, err
 		}
 		done()
@@ -220,7 +225,7 @@ func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (fir
 			p.stored = stored
 		}
 		if k := p.keys[string(key)]; k != nil {
-			k.ahead, k.interval, k.granted = time.Duration(ahead), time.Duration(interval), granted
+			k.exists, k.ahead, k.interval, k.granted = true, time.Duration(ahead), time.Duration(interval), granted
 			if k.holders, err = parseHolders(holders); err != nil {
 				return false, err
 			}
@@ -229,10 +234,15 @@ func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (fir
 	return first, p.asBusy(rows.Err())
 }
 
-// count applies the change of a person to the limit, and computes the starts that the keys have left.
+// count applies the change of a person to the limit, and computes the starts that the keys have left. The numbers of a new row begin
+// with the time in µs. So they are above those of an earlier row of the key, which PurgeLimitKeys has deleted. Otherwise starts of the
+// earlier row could be returned to the new one.
 func (p *permits) count() {
 	p.limit.Set(p.program.With(p.stored.Person))
 	for _, k := range p.keys {
+		if !k.exists {
+			k.granted = p.now * 1000
+		}
 		ahead := processlog.Rescaled(k.ahead, k.interval, p.limit.Interval)
 		k.shift = ahead - k.ahead
 		k.starts, k.next = p.limit.Free(ahead)
@@ -242,150 +252,10 @@ func (p *permits) count() {
 // asBusy adds ErrBusy to the error of a statement that waited for a lock of another claim and did not get it.
 func (p *permits) asBusy(err error) error {
 	if p.s.d.fault(err) == faultBusy {
+		p.s.stuckLimits.Store(p.limit.Name, true)
 		return fmt.Errorf("%w: %w", processlog.ErrBusy, err)
 	}
 	return err
-}
-
-// parseHolders reads holders in the form "id:version id:version". A holder that cannot be read is an error, because without it
-// more permits could be granted.
-func parseHolders(text []byte) (holders []holder, err error) {
-	for part := range bytes.FieldsSeq(text) {
-		id, version, found := bytes.Cut(part, []byte(":"))
-		var h holder
-		row, err := strconv.ParseUint(string(id), 10, 64)
-		if err == nil && found {
-			h.version, err = strconv.ParseUint(string(version), 10, 64)
-		}
-		if err != nil || !found {
-			return nil, fmt.Errorf("the holder %q is not an id and a version", part)
-		}
-		h.id = processlog.RowID(row)
-		holders = append(holders, h)
-	}
-	return holders, nil
-}
-
-func formatHolders(holders []holder) string {
-	parts := make([]string, len(holders))
-	for i, h := range holders {
-		parts[i] = h.id.String() + ":" + decimal(h.version)
-	}
-	return strings.Join(parts, " ")
-}
-
-const holdersNow = "SELECT id, version, CASE WHEN lease_until>{now} THEN 1 ELSE 0 END FROM {log}{by id} WHERE id IN ({ids}){every row}"
-
-// permit says what has become of a holder's permit.
-type permit int
-
-const (
-	permitHeld   permit = iota
-	permitEnded         // the entry has moved on, or does not exist any more
-	permitLapsed        // the lease has ended, and nobody has written the entry since
-)
-
-// dropEnded drops holders whose permits have ended. It looks only at keys with fewer free permits than wanted entries.
-// If the lease of a holder has ended, fence first takes its permit away: see StartLimits.ClaimLimited.
-func (p *permits) dropEnded(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
-	if p.limit.Concurrent == 0 {
-		return nil
-	}
-	var asked []holder
-	for _, k := range p.keys {
-		if p.free(k) < k.wanted {
-			asked = append(asked, k.holders...)
-		}
-	}
-	state, err := p.states(ctx, tx, asked)
-	if err != nil {
-		return err
-	}
-	var lapsed []processlog.ID
-	for _, h := range asked {
-		if state[h] == permitLapsed {
-			lapsed = append(lapsed, h.id)
-		}
-	}
-	if len(lapsed) > 0 {
-		if err := p.fence(ctx, tx, lapsed, rows); err != nil {
-			return err
-		}
-		if state, err = p.states(ctx, tx, asked); err != nil {
-			return err
-		}
-	}
-	for _, k := range p.keys {
-		k.holders = slices.DeleteFunc(k.holders, func(h holder) bool { return state[h] == permitEnded })
-	}
-	return nil
-}
-
-// holderIDs returns the ids of holders in ascending order, each once.
-func holderIDs(holders []holder) []processlog.ID {
-	ids := make([]processlog.ID, len(holders))
-	for i, h := range holders {
-		ids[i] = h.id
-	}
-	slices.SortFunc(ids, processlog.ID.Compare)
-	return slices.Compact(ids)
-}
-
-// states reads what has become of permits. A holder that is missing from the result holds its permit.
-func (p *permits) states(ctx context.Context, tx processlog.Tx, asked []holder) (map[holder]permit, error) {
-	state := make(map[holder]permit, len(asked))
-	for chunk := range slices.Chunk(asked, processlog.MaxRows) {
-		for _, h := range chunk {
-			state[h] = permitEnded
-		}
-		rows, err := tx.QueryContext(ctx, p.s.sql(holdersNow, "ids", idList(holderIDs(chunk))))
-		if err != nil {
-			return nil, err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var id, version uint64
-			var leased bool
-			if err := rows.Scan(&id, &version, &leased); err != nil {
-				return nil, err
-			}
-			if h := (holder{processlog.RowID(id), version}); state[h] == permitEnded {
-				if state[h] = permitLapsed; leased {
-					state[h] = permitHeld
-				}
-			}
-		}
-		if err := rows.Err(); err != nil {
-			return nil, err
-		}
-	}
-	return state, nil
-}
-
-const fenceRows = "UPDATE {log}{by id} SET version=version+1, updated_at={stamp} WHERE id IN ({ids}) AND lease_until<={now}{and steady}"
-
-// fence raises the versions of entries whose leases have ended. It skips locked rows, and does not wait. If such an
-// entry is also in rows, the rows of the claim, fence raises its version there too.
-func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.ID, rows []processlog.Row) error {
-	slices.SortFunc(ids, processlog.ID.Compare)
-	free, err := p.s.lockFree(ctx, tx, slices.Compact(ids))
-	if err != nil || len(free) == 0 {
-		return err
-	}
-	changed, err := execCount(ctx, tx, p.s.sql(fenceRows, "ids", idList(free)))
-	if p.s.refusesRow(err) {
-		return nil // The holders keep their permits, as long as the database refuses to write their rows.
-	}
-	if err != nil || changed == 0 {
-		return err
-	}
-	for i := range rows {
-		// The claim has locked these rows, so their leases have not been renewed since they were read.
-		if slices.Contains(free, rows[i].ID) {
-			rows[i].Version++
-		}
-	}
-	return nil
 }
 
 // writeLimits stores the permits that a claim has granted under a limit. For each granted start of a key, it moves the

@@ -78,11 +78,15 @@ func (s *Store) describing(statement string, l *processlog.StoredLimit, args ...
 		"interval", strconv.FormatInt(int64(l.Program.Interval), 10), "burst", strconv.Itoa(l.Program.Burst), "concurrent", strconv.Itoa(l.Program.Concurrent))...)
 }
 
-const readLimits = "SELECT {text limit_name}, " + limitColumns + " FROM {limit}{by id} WHERE limit_key={no bytes} ORDER BY limit_name{every row}"
+const readLimits = "SELECT {text limit_name}, " + limitColumns + " FROM {limit}{by id} WHERE limit_key={no bytes}{named} ORDER BY limit_name{every row}"
 
 // Limits implements Operations. The first rows of all limits are beside each other.
-func (s *Store) Limits(ctx context.Context) ([]processlog.StoredLimit, error) {
-	rows, err := s.read(ctx, s.sql(readLimits))
+func (s *Store) Limits(ctx context.Context, name string) ([]processlog.StoredLimit, error) {
+	named := ""
+	if name != "" {
+		named = " AND limit_name=" + s.d.text(name)
+	}
+	rows, err := s.read(ctx, s.sql(readLimits, "named", named))
 	if s.d.fault(err) == faultNoTable {
 		return nil, nil
 	}
@@ -103,10 +107,7 @@ func (s *Store) Limits(ctx context.Context) ([]processlog.StoredLimit, error) {
 	return limits, rows.Err()
 }
 
-const (
-	readLimitKey = "SELECT tat-{now}*1000000, start_interval, holders FROM {limit}{by id} WHERE limit_key={key} AND limit_name={name}{every row}"
-	permitsNow   = "SELECT id, version, {text business_type} FROM {log}{by id} WHERE id IN ({ids}) AND lease_until>{now} ORDER BY id{every row}"
-)
+const readLimitKey = "SELECT tat-{now}*1000000, start_interval, holders FROM {limit}{by id} WHERE limit_key={key} AND limit_name={name}{every row}"
 
 // LimitedKey implements Operations.
 func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, key string) (k processlog.LimitedKey, err error) {
@@ -137,31 +138,6 @@ func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, ke
 		k.Holders, err = s.holding(ctx, holders)
 	}
 	return k, err
-}
-
-// holding returns the holders whose permits have not ended.
-func (s *Store) holding(ctx context.Context, holders []holder) (now []processlog.PermitHolder, err error) {
-	for chunk := range slices.Chunk(holders, processlog.MaxRows) {
-		rows, err := s.read(ctx, s.sql(permitsNow, "ids", idList(holderIDs(chunk))))
-		if err != nil {
-			return nil, err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var id, version uint64
-			var businessType string
-			if err := rows.Scan(&id, &version, &businessType); err != nil {
-				return nil, err
-			}
-			if h := (holder{processlog.RowID(id), version}); slices.Contains(chunk, h) {
-				now = append(now, processlog.PermitHolder{ID: h.id, BusinessType: businessType})
-			}
-		}
-		if err := rows.Err(); err != nil {
-			return nil, err
-		}
-	}
-	return now, nil
 }
 
 const putLimit = "UPDATE {limit}{by id} SET person_interval={interval}, person_burst={burst}, person_concurrent={concurrent}, version=version+1," +

@@ -61,7 +61,9 @@ func mysqlDialect(version string) *dialect {
 		keyed:      mysqlKeyed,
 		ended:      mysqlEnded,
 		own: func(users *txwatch.Connector, opened *atomic.Int64) *sql.DB {
-			return openOwn(users, opened, setUpMySQL)
+			db := openOwn(users, opened, setUpMySQL(idleMySQL))
+			db.SetConnMaxIdleTime(idleInPool)
+			return db
 		},
 		probe:    probeMySQL,
 		begin:    beginMySQL,
@@ -78,6 +80,9 @@ func mysqlDialect(version string) *dialect {
 		d.inTx = "@@in_transaction=1"
 		d.returning = true
 		d.calm, d.steady, d.shortWaits = calmMariaDB, "", ""
+		d.own = func(users *txwatch.Connector, opened *atomic.Int64) *sql.DB {
+			return openOwn(users, opened, setUpMySQL(idleMariaDB))
+		}
 		d.ended = func(seconds int, query string) string {
 			return fmt.Sprintf("SET STATEMENT max_statement_time=%d FOR %s", seconds, query)
 		}

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/txwatch"
@@ -27,21 +28,32 @@ const (
 	ownLeastSettings = "SET SESSION " + txwatch.ShortRowWait + ", autocommit=1, sql_mode='STRICT_ALL_TABLES'"
 )
 
-// setUpMySQL sets up a session with ownSettings. A server that speaks MySQL's protocol but lacks one of the variables
-// refuses ownSettings as a whole. setUpMySQL then sends ownLeastSettings, the settings that the library's statements
+// These settings make the server end a session whose process stands still in the middle of a transaction, for example after SIGSTOP. The
+// server then releases its locks. MySQL has no limit for idle transactions alone, so its limit holds for the whole session. The own pool
+// closes its idle connections before that.
+const (
+	idleMariaDB = ", idle_transaction_timeout=60"
+	idleMySQL   = ", wait_timeout=60"
+	idleInPool  = 30 * time.Second
+)
+
+// setUpMySQL returns a setUp with ownSettings and one of the settings above. A server that speaks MySQL's protocol but lacks one of the
+// variables refuses these settings as a whole. The setUp then sends ownLeastSettings, the settings that the library's statements
 // need at least.
-func setUpMySQL(ctx context.Context, conn driver.ExecerContext) error {
-	_, err := conn.ExecContext(ctx, ownTransactions, nil)
-	switch {
-	case errors.Is(err, driver.ErrSkip):
-		return errors.New("the MySQL driver runs no statements on a bare connection")
-	case err != nil:
+func setUpMySQL(idle string) setUp {
+	return func(ctx context.Context, conn driver.ExecerContext) error {
+		_, err := conn.ExecContext(ctx, ownTransactions, nil)
+		switch {
+		case errors.Is(err, driver.ErrSkip):
+			return errors.New("the MySQL driver runs no statements on a bare connection")
+		case err != nil:
+			return err
+		}
+		if _, err = conn.ExecContext(ctx, ownSettings+idle, nil); mysqlerr.Number(err) != 0 {
+			_, err = conn.ExecContext(ctx, ownLeastSettings, nil)
+		}
 		return err
 	}
-	if _, err = conn.ExecContext(ctx, ownSettings, nil); mysqlerr.Number(err) != 0 {
-		_, err = conn.ExecContext(ctx, ownLeastSettings, nil)
-	}
-	return err
 }
 
 // calmHints sets, for one statement on MySQL, the variables that ownSettings sets for a session. MySQL has no hint for

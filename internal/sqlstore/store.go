@@ -22,6 +22,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +59,8 @@ type Store struct {
 	connectionCount atomic.Int64                // number of connections that ownPool has opened
 	unanswered      unanswered
 	waitsBounded    atomic.Pointer[time.Time] // end of the period in which boundsWaits is true; see boundWaits
+
+	stuckLimits sync.Map // names of limits whose first row another transaction has locked for long, see permits.lock
 
 	refusals purgeRefusals
 	attempts atomic.Bool // whether Purge deletes failed attempts; set by KeepAttempts and lookForAttempts

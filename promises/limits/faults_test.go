@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
@@ -141,7 +142,7 @@ func mostPermits(w *harness.World, types ...string) (most int) {
 }
 
 // Three processes work while faults follow each other. A process is killed or stopped, the database stands still or
-// crashes, and Redis stands still or loses everything. Triggers record each grant and each lease, so the check does not
+// crashes, and Redis stands still or loses everything. A person changes limits meanwhile. Triggers record each grant and each lease, so the check does not
 // trust the library. make limits DURATION=10m runs it for longer.
 // Failure: F1
 func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
@@ -163,6 +164,7 @@ func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 		start(n)
 	}
 	stop := record(w)
+	change := changer(w)
 
 	random := rand.New(rand.NewPCG(*faultsSeed, 0))
 	between := func(least, most time.Duration) {
@@ -179,6 +181,11 @@ func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 		func() { database.Pause(); between(50*time.Millisecond, 2500*time.Millisecond); database.Resume() },
 		func() { database.Kill(); database.Restart(t) },
 		func() { require.NoError(t, w.Redis.FlushAll(t.Context()).Err()) },
+		func() {
+			change("psp", admin.LimitValues{Interval: time.Second / 15, Burst: 2})
+			change("ship", admin.LimitValues{Concurrent: 2})
+		},
+		func() { change("psp", admin.LimitValues{}); change("ship", admin.LimitValues{}) },
 		func() { queue.Pause(); between(50*time.Millisecond, 1500*time.Millisecond); queue.Resume() },
 	}
 	rounds := 0
@@ -190,18 +197,36 @@ func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 		}
 	}
 	recorded := stop()
+	require.True(t, change("psp", admin.LimitValues{}) && change("ship", admin.LimitValues{}))
 	w.WaitAllEnded()
 	for _, worker := range workers {
 		worker.Kill()
 	}
 
 	require.Equal(t, recorded, w.Count("common_process_log WHERE state=1"), "each committed entry has succeeded")
-	charges, calls := requireBound(w, "charge", time.Second/20, 5), requireBound(w, "psp", time.Second/40, 3)
+	charges, calls := requireBound(w, "charge", time.Second/20, 5), requireBounds(w, "psp", admin.LimitValues{Interval: time.Second / 40, Burst: 3}, admin.LimitValues{Interval: time.Second / 15, Burst: 2})
 	ships, both := mostPermits(w, "ship"), mostPermits(w, "refund", "payout")
 	require.LessOrEqual(t, ships, 3)
 	require.LessOrEqual(t, both, 4)
 	require.Equal(t, 3, ships, "the limit was reached")
 	t.Logf("%d entries, %d and %d starts granted, at most %d and %d permits at once, %d rounds of faults", recorded, charges, calls, ships, both, rounds)
+}
+
+// changer returns a function that changes a limit as a person does. The function reports whether the change was made.
+func changer(w *harness.World) func(name string, values admin.LimitValues) bool {
+	w.T.Helper()
+	cfg := w.Quick()
+	cfg.Operations = &compensator.Operations{}
+	d, err := admin.New(w.New(cfg), admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
+	require.NoError(w.T, err)
+	mei := admin.Actor{ID: "mei"}
+	return func(name string, values admin.LimitValues) bool {
+		ctx, cancel := context.WithTimeout(w.T.Context(), 5*time.Second)
+		defer cancel()
+		limits, err := d.Limits(ctx, mei)
+		at := slices.IndexFunc(limits, func(l admin.Limit) bool { return l.Name == name })
+		return err == nil && at >= 0 && d.ChangeLimit(ctx, mei, limits[at], values, admin.Why{Reason: "faults"}) == nil
+	}
 }
 
 // record records entries of all types in small batches, while few are open. stop returns the number of recorded entries.

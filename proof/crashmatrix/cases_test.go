@@ -28,6 +28,7 @@ const (
 	keeping   surroundings = "keeping"    // Some entries are old enough to be purged, and victims purge them because of Config.Keep.
 	inLine    surroundings = "in-line"    // Victims also record entries with an ordering key.
 	limited   surroundings = "limited"    // The kinds of plain handlers have a limit.
+	tenants   surroundings = "tenants"    // The same as limited, and each tenant has the limit for itself.
 	adjusted  surroundings = "adjusted"   // The same as staffed and limited together, and a person changes the limit.
 	staffed   surroundings = "staffed"    // Config.Operations is set with Attempts, and people act through package admin.
 	counting  surroundings = "counting"   // Operations.Statistics is set, and old rows of statistics wait to be folded.
@@ -37,7 +38,7 @@ const (
 // beside reports whether a healthy process runs while the victims are killed.
 func (s surroundings) staffed() bool { return s == staffed || s == adjusted }
 
-func (s surroundings) limited() bool { return s == limited || s == adjusted }
+func (s surroundings) limited() bool { return s == limited || s == adjusted || s == tenants }
 
 func (s surroundings) beside() bool { return s == beside || s == recorders }
 
@@ -133,6 +134,7 @@ var matrix = []crash{
 	{point: failpoint.CaseClosed, most: 3, in: staffed},
 	{point: failpoint.OperationWritten, most: 3, in: staffed},
 	{point: failpoint.LimitChanged, most: 3, in: adjusted},
+	{point: failpoint.PermitsWritten, most: 12, in: tenants},
 	{point: failpoint.ChangeCommitted, most: 5},
 	{point: failpoint.PurgePart, most: 3, in: old},
 	{point: failpoint.MarksRead, most: 6, in: periodic},

@@ -76,6 +76,11 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	if in.limited() { // These kinds share a few permits. A permit that a victim leaves behind must come back, or the others never end.
 		limit = compensator.Limit{Rate: compensator.PerSecond(500), Burst: 20, Concurrent: 4, Of: "plain"}
 	}
+	if in == tenants {
+		limit.Key = func(e *compensator.Entry) string {
+			return "tenant" + string(e.IdempotencyKey[len(e.IdempotencyKey)-1:])
+		}
+	}
 	p.kinds, err = register(p.Compensator, p.plain, limit)
 	if err == nil && in == streamed {
 		p.intake, err = openIntake(p, at)

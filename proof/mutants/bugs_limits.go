@@ -70,6 +70,46 @@ func limiting() []mutant {
 			sees: tests(store + "StartOfAnEarlierClaimIsNotReturned"),
 		},
 		{
+			name: "key-is-deleted-while-an-entry-runs", breaks: "G41",
+			what: "The row of a key is deleted although an entry holds a permit, so that another entry gets it, too.",
+			edits: []edit{
+				{"sqlstore.Store.purgeKeys", `state[h] != permitEnded`, `state[h] == permitLapsed`},
+			},
+			sees: tests(store + "IdleKeysAreDeletedWithoutAGrantTooMany"),
+		},
+		{
+			name: "key-is-deleted-with-starts-ahead", breaks: "G41",
+			what: "The row of a key is deleted while it has starts ahead, so that the key gets its burst again.",
+			edits: []edit{
+				{"idleKey", `"limit_key<>{no bytes} AND tat<{now}*1000000 AND granted_at<{now}-{age}"`, `"limit_key<>{no bytes} AND granted_at<{now}-{age}"`},
+			},
+			sees: tests(store + "IdleKeysAreDeletedWithoutAGrantTooMany"),
+		},
+		{
+			name: "start-of-a-deleted-row-comes-back", breaks: "G41",
+			what: "A new row of a key counts its grants from 1, so that a start of the deleted row is returned to it.",
+			edits: []edit{
+				{"sqlstore.permits.count", `p.now * 1000`, `0`},
+			},
+			sees: tests(store + "IdleKeysAreDeletedWithoutAGrantTooMany"),
+		},
+		{
+			name: "claims-wait-for-a-stopped-process", breaks: "G41",
+			what: "Each claim waits for the lock that a stopped process holds.",
+			edits: []edit{
+				{"sqlstore.permits.rowLock", `return p.s.d.lockNow`, `return p.s.d.lock`},
+			},
+			sees: tests("TestProcessStoppedInAClaimHoldsUpItsLimitOnly"),
+		},
+		{
+			name: "session-of-a-stopped-process-lives-on", breaks: "G41",
+			what: "The server does not end the session of a process that stands still in a transaction.",
+			edits: []edit{
+				{"sqlstore.setUpMySQL", `ownSettings+idle`, `ownSettings`},
+			},
+			sees: tests("TestServerEndsAClaimThatStandsStill"),
+		},
+		{
 			name: "changed-limit-is-not-obeyed", breaks: "G41",
 			what: "A claim keeps to the values of its program, although a person has changed the limit.",
 			edits: []edit{

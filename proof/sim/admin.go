@@ -307,8 +307,8 @@ func (s *gatedStore) AuditLog(ctx context.Context, filter processlog.AuditLogFil
 	return s.store.AuditLog(ctx, filter)
 }
 
-func (s *gatedStore) Limits(ctx context.Context) ([]processlog.StoredLimit, error) {
-	return s.store.Limits(ctx)
+func (s *gatedStore) Limits(ctx context.Context, name string) ([]processlog.StoredLimit, error) {
+	return s.store.Limits(ctx, name)
 }
 
 func (s *gatedStore) LimitedKey(ctx context.Context, limit processlog.StoredLimit, key string) (processlog.LimitedKey, error) {

@@ -17,6 +17,9 @@ const limitStream = 4113
 // limitChangeStream is the random stream for changes of limits by a person.
 const limitChangeStream = 4114
 
+// limitPurgeStream is the random stream for the times at which idle keys of limits are deleted.
+const limitPurgeStream = 4116
+
 // drawLimits draws limits for the types without a batch handler. A seed whose database clock jumps has none: while the clock repeats
 // a time, a limit grants no start.
 func (w *world) drawLimits() {
@@ -138,6 +141,19 @@ func (w *world) changeLimit() {
 			return d.ChangeLimit(ctx, who, limits[0], values, admin.Why{Reason: "look"}) == nil
 		})
 		w.await(2*w.plan.chaos, w.healed.Load)
+	}
+}
+
+// purgeLimitKeys deletes keys that were idle for a few milliseconds, again and again. The library waits for a day, but the promise must not
+// depend on that.
+func (w *world) purgeLimitKeys() {
+	rng := rand.New(rand.NewPCG(w.seed, limitPurgeStream))
+	for time.Sleep(time.Duration(rng.Int64N(int64(time.Second)))); !w.healed.Load() && !w.oracle.failed.Load(); time.Sleep(time.Duration(rng.Int64N(int64(time.Second)))) {
+		if n := w.alive(0); n != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+			_, _ = n.store.PurgeLimitKeys(ctx, time.Duration(1+rng.IntN(20))*time.Millisecond) // The database may be down.
+			cancel()
+		}
 	}
 }
 

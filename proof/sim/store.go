@@ -206,6 +206,15 @@ func (s *gatedStore) ReturnStarts(ctx context.Context, limit processlog.StartLim
 	})
 }
 
+func (s *gatedStore) PurgeLimitKeys(ctx context.Context, idle time.Duration) (deleted int, err error) {
+	err = s.from.step(ctx, classOnce, "purge-limit-keys", "", func() error {
+		deleted, err = s.store.PurgeLimitKeys(ctx, idle)
+		s.from.w.oracle.note(func(o *oracle) { o.sights[sawLimitKeys] += deleted })
+		return err
+	})
+	return deleted, err
+}
+
 func (s *gatedStore) CheckLimits(ctx context.Context) error { return s.store.CheckLimits(ctx) }
 
 // claim sends a statement that claims entries.

@@ -68,6 +68,7 @@ const (
 	sawDoneBefore
 	sawPaused
 	sawLimitChanged
+	sawLimitKeys
 	sawRetried
 	sawPolledCommit
 	sawServerDown
@@ -119,6 +120,7 @@ var sightNames = [sights]string{
 	sawDoneBefore:       "messages reported as processed before",
 	sawPaused:           "types that were paused",
 	sawLimitChanged:     "limits that were changed",
+	sawLimitKeys:        "idle keys of limits that were deleted",
 	sawRetried:          "transactions of consumers that were run again",
 	sawPolledCommit:     "starts in time of entries whose commit was not reported",
 	sawServerDown:       "attempts with an error of the whole server",

@@ -271,6 +271,9 @@ func (w *world) run() {
 	if w.apart.changesLimit {
 		w.act(w.changeLimit)
 	}
+	if len(w.apart.limits) > 0 {
+		w.act(w.purgeLimitKeys)
+	}
 	go w.script()
 	w.loop()
 }

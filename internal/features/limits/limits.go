@@ -149,7 +149,7 @@ func (l *Limits) Waiting() (waiting []observe.LimitedType) {
 	l.mu.Unlock()
 	for _, lt := range all {
 		if n, free := lt.report(time.Now()); n > 0 {
-			waiting = append(waiting, observe.LimitedType{BusinessType: lt.t.Name, Limit: lt.limit.Name, Waiting: n, NextAt: free})
+			waiting = append(waiting, observe.LimitedType{BusinessType: lt.t.Name, Limit: lt.limit.Name, Waiting: n, NextAt: free.UTC()})
 		}
 	}
 	slices.SortFunc(waiting, func(a, b observe.LimitedType) int { return strings.Compare(a.BusinessType, b.BusinessType) })

@@ -144,6 +144,17 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
 		"outcomes come after another process has ended the entries": {load: well + `
   compensator_attempt_dropped_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail",compensator_ended_by="handler"} 0+2x60
 `, told: []string{"CompensatorDroppedOutcomes"}},
+		"entries have waited for their limit for less than an hour": {load: well + `
+  compensator_entry_oldest_overdue_seconds{job="shop",instance="a",compensator_log="shop",messaging_destination_name="refund"} 0+50x60
+  compensator_limit_waiting{job="shop",instance="a",compensator_log="shop",messaging_destination_name="refund"} 3 0 0 4x57
+`},
+		"entries have waited for their limit for more than an hour": {load: well + `
+  compensator_entry_oldest_overdue_seconds{job="shop",instance="a",compensator_log="shop",messaging_destination_name="refund"} 0+90x60
+  compensator_limit_waiting{job="shop",instance="a",compensator_log="shop",messaging_destination_name="refund"} 4x57 0 0 0
+`, told: []string{"CompensatorLimited"}},
+		"entries are overdue, and another type waits for its limit": {load: well + waits + `
+  compensator_limit_waiting{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail"} 4x60
+`, pages: []string{"CompensatorOverdue"}},
 		"a handler is stuck, a breaker open, and outcomes come late": {load: well + `
   compensator_attempt_stuck{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail"} 1x60
   compensator_breaker_open{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail"} 1x60

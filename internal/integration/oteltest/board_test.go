@@ -195,6 +195,8 @@ func rows() [][]panel {
 		},
 		{
 			graph("Under way", "Running attempts, by type.", "short", q{`sum by (messaging_destination_name) (compensator_attempt_active{` + typed + `})`, perType}),
+			graph("Limited", "Due entries that wait for a permit of their limit, by type: the largest number that one process knows. Many more may wait.", "short",
+				q{`max by (messaging_destination_name) (compensator_limit_waiting{` + typed + `})`, perType}),
 			graph("Dropped outcomes", "Dropped outcomes a second. An outcome is dropped if the entry has changed in the meantime. Many of them show that leases are too short.", "ops",
 				q{`sum by (messaging_destination_name) (rate(compensator_attempt_dropped_total{` + typed + `}` + every + `))`, perType}),
 			graph("Reconciler", "Entries a second. If many are polled for long while the queue is healthy, enqueued entries are being lost.", "ops",

@@ -1,0 +1,186 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// holder is an entry with the version under which it has its permit.
+type holder struct {
+	id      processlog.ID
+	version uint64
+}
+
+// parseHolders reads holders in the form "id:version id:version". A holder that cannot be read is an error, because without it
+// more permits could be granted.
+func parseHolders(text []byte) (holders []holder, err error) {
+	for part := range bytes.FieldsSeq(text) {
+		id, version, found := bytes.Cut(part, []byte(":"))
+		var h holder
+		row, err := strconv.ParseUint(string(id), 10, 64)
+		if err == nil && found {
+			h.version, err = strconv.ParseUint(string(version), 10, 64)
+		}
+		if err != nil || !found {
+			return nil, fmt.Errorf("the holder %q is not an id and a version", part)
+		}
+		h.id = processlog.RowID(row)
+		holders = append(holders, h)
+	}
+	return holders, nil
+}
+
+func formatHolders(holders []holder) string {
+	parts := make([]string, len(holders))
+	for i, h := range holders {
+		parts[i] = h.id.String() + ":" + decimal(h.version)
+	}
+	return strings.Join(parts, " ")
+}
+
+const holdersNow = "SELECT id, version, CASE WHEN lease_until>{now} THEN 1 ELSE 0 END FROM {log}{by id} WHERE id IN ({ids}){every row}"
+
+// permit says what has become of a holder's permit.
+type permit int
+
+const (
+	permitHeld   permit = iota
+	permitEnded         // the entry has moved on, or does not exist any more
+	permitLapsed        // the lease has ended, and nobody has written the entry since
+)
+
+// dropEnded drops holders whose permits have ended. It looks only at keys with fewer free permits than wanted entries.
+// If the lease of a holder has ended, fence first takes its permit away: see StartLimits.ClaimLimited.
+func (p *permits) dropEnded(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
+	if p.limit.Concurrent == 0 {
+		return nil
+	}
+	var asked []holder
+	for _, k := range p.keys {
+		if p.free(k) < k.wanted {
+			asked = append(asked, k.holders...)
+		}
+	}
+	state, err := p.s.permitStates(ctx, tx, asked)
+	if err != nil {
+		return err
+	}
+	var lapsed []processlog.ID
+	for _, h := range asked {
+		if state[h] == permitLapsed {
+			lapsed = append(lapsed, h.id)
+		}
+	}
+	if len(lapsed) > 0 {
+		if err := p.fence(ctx, tx, lapsed, rows); err != nil {
+			return err
+		}
+		if state, err = p.s.permitStates(ctx, tx, asked); err != nil {
+			return err
+		}
+	}
+	for _, k := range p.keys {
+		k.holders = slices.DeleteFunc(k.holders, func(h holder) bool { return state[h] == permitEnded })
+	}
+	return nil
+}
+
+// holderIDs returns the ids of holders in ascending order, each once.
+func holderIDs(holders []holder) []processlog.ID {
+	ids := make([]processlog.ID, len(holders))
+	for i, h := range holders {
+		ids[i] = h.id
+	}
+	slices.SortFunc(ids, processlog.ID.Compare)
+	return slices.Compact(ids)
+}
+
+// permitStates reads what has become of permits. A holder that is missing from the result holds its permit.
+func (s *Store) permitStates(ctx context.Context, tx processlog.Tx, asked []holder) (map[holder]permit, error) {
+	state := make(map[holder]permit, len(asked))
+	for chunk := range slices.Chunk(asked, processlog.MaxRows) {
+		for _, h := range chunk {
+			state[h] = permitEnded
+		}
+		rows, err := tx.QueryContext(ctx, s.sql(holdersNow, "ids", idList(holderIDs(chunk))))
+		if err != nil {
+			return nil, err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id, version uint64
+			var leased bool
+			if err := rows.Scan(&id, &version, &leased); err != nil {
+				return nil, err
+			}
+			if h := (holder{processlog.RowID(id), version}); state[h] == permitEnded {
+				if state[h] = permitLapsed; leased {
+					state[h] = permitHeld
+				}
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return state, nil
+}
+
+const fenceRows = "UPDATE {log}{by id} SET version=version+1, updated_at={stamp} WHERE id IN ({ids}) AND lease_until<={now}{and steady}"
+
+// fence raises the versions of entries whose leases have ended. It skips locked rows, and does not wait. If such an
+// entry is also in rows, the rows of the claim, fence raises its version there too.
+func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.ID, rows []processlog.Row) error {
+	slices.SortFunc(ids, processlog.ID.Compare)
+	free, err := p.s.lockFree(ctx, tx, slices.Compact(ids))
+	if err != nil || len(free) == 0 {
+		return err
+	}
+	changed, err := execCount(ctx, tx, p.s.sql(fenceRows, "ids", idList(free)))
+	if p.s.refusesRow(err) {
+		return nil // The holders keep their permits, as long as the database refuses to write their rows.
+	}
+	if err != nil || changed == 0 {
+		return err
+	}
+	for i := range rows {
+		// The claim has locked these rows, so their leases have not been renewed since they were read.
+		if slices.Contains(free, rows[i].ID) {
+			rows[i].Version++
+		}
+	}
+	return nil
+}
+
+const permitsNow = "SELECT id, version, {text business_type} FROM {log}{by id} WHERE id IN ({ids}) AND lease_until>{now} ORDER BY id{every row}"
+
+// holding returns the holders whose permits have not ended.
+func (s *Store) holding(ctx context.Context, holders []holder) (now []processlog.PermitHolder, err error) {
+	for chunk := range slices.Chunk(holders, processlog.MaxRows) {
+		rows, err := s.read(ctx, s.sql(permitsNow, "ids", idList(holderIDs(chunk))))
+		if err != nil {
+			return nil, err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id, version uint64
+			var businessType string
+			if err := rows.Scan(&id, &version, &businessType); err != nil {
+				return nil, err
+			}
+			if h := (holder{processlog.RowID(id), version}); slices.Contains(chunk, h) {
+				now = append(now, processlog.PermitHolder{ID: h.id, BusinessType: businessType})
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return now, nil
+}

@@ -1,0 +1,143 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest/memory"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// purging is a store that counts what PurgeLimitKeys does.
+type purging struct {
+	*memory.Store
+	rounds, deleted atomic.Int64
+}
+
+func (s *purging) PurgeLimitKeys(ctx context.Context, idle time.Duration) (int, error) {
+	n, err := s.Store.PurgeLimitKeys(ctx, idle)
+	s.rounds.Add(1)
+	s.deleted.Add(int64(n))
+	return n, err
+}
+
+// Two processes run entries of three keys, and nothing more for two days. One of the processes must delete the keys, once an hour, and not
+// before a day has passed. Without keys there is nothing to delete.
+func TestIdleKeysOfALimitAreDeletedOnceADay(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]func(e *compensator.Entry) string{"keys": func(e *compensator.Entry) string { return e.UserID }, "no keys": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &purging{Store: memory.NewStore()}
+				ctx, stop := context.WithCancel(t.Context())
+				var runs sync.WaitGroup
+				var charges *compensator.Type[harness.Order]
+				var c *compensator.Compensator
+				for range 2 {
+					var err error
+					c, err = compensator.New(ctx, compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+					require.NoError(t, err)
+					limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.PerSecond(1), Concurrent: 1, Key: key}}}
+					charges, _ = harness.Numbered(t, c, "charge", limited, nil)
+					runs.Go(func() { _ = c.Run(ctx) })
+				}
+				require.NoError(t, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+					for n := range 3 {
+						if _, err := charges.Record(ctx, tx, harness.Order{}, compensator.Options{UserID: fmt.Sprint("k", n)}); err != nil {
+							return err
+						}
+					}
+					return nil
+				}))
+				time.Sleep(23 * time.Hour)
+				synctest.Wait()
+				require.Zero(t, store.deleted.Load())
+				time.Sleep(25 * time.Hour)
+				synctest.Wait()
+				if key == nil {
+					require.Zero(t, store.rounds.Load())
+				} else {
+					require.EqualValues(t, 3, store.deleted.Load())
+					require.InDelta(t, 48, store.rounds.Load(), 1, "one of the two processes, once an hour")
+				}
+				stop()
+				runs.Wait()
+			})
+		})
+	}
+}
+
+// Keys of a table on a server were idle for more than a day, and the last round was hours ago. The next process that runs must delete them.
+func TestIdleKeysOfALimitAreDeletedOnAServer(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		w.Exec("INSERT INTO common_process_log_slots VALUES (' limits', " + harness.NowMillis + "-7200000)")
+		for n, tat := range []int{-90000, -90000, 3600} {
+			w.Exec(fmt.Sprintf("INSERT INTO common_process_log_limit (limit_name, limit_key, tat, granted_at, holders) VALUES ('charge', 'k%d', (%s+%d000)*1000000, %s-90000000, '')", n, harness.NowMillis, tat, harness.NowMillis))
+		}
+		c := w.New(cfg)
+		harness.Numbered(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{
+			Limit: compensator.Limit{Rate: compensator.PerSecond(1), Key: func(e *compensator.Entry) string { return e.UserID }}}}, nil)
+		w.Run(c)
+		w.Eventually(func() bool { return w.Count("common_process_log_limit") == 1 }, "the idle keys are gone, and the key with starts ahead stays")
+	})
+}
+
+// Many entries wait for a limit. Waiting must cost no lease and no attempt. The number of statements must not depend on how many entries
+// wait: one claim is for many entries, and reads them with one statement.
+func TestWaitingForALimitCostsNoStatementOfItsOwn(t *testing.T) {
+	t.Parallel()
+	const entries = 400
+	for name, key := range map[string]func(e *compensator.Entry) string{"keys": func(e *compensator.Entry) string { return e.UserID }, "no keys": nil} {
+		for _, redis := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, redis=%v", name, redis), func(t *testing.T) {
+				t.Parallel()
+				w := harness.NewWorld(t)
+				if redis {
+					w = w.WithRedis()
+				}
+				proxy, db := w.Proxied(true)
+				cfg := w.Quick()
+				cfg.DB = db
+				c := w.New(cfg)
+				limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}, Key: key}}}
+				charges, ran := harness.Numbered(t, c, "charge", limited, nil)
+				w.PutMany(c, charges, entries, compensator.Options{UserID: "slow"})
+				var claims, reads, writes atomic.Int64
+				proxy.Arm(faultproxy.Rule{Fault: faultproxy.Count, Match: func(r faultproxy.Request) bool {
+					switch {
+					case strings.Contains(r.Text, "common_process_log_limit") && strings.Contains(r.Text, "FOR UPDATE"):
+						claims.Add(1)
+					case strings.Contains(r.Text, "FOR UPDATE"):
+						reads.Add(1)
+					case strings.Contains(r.Text, "UPDATE `common_process_log`"):
+						writes.Add(1)
+					}
+					return false
+				}})
+				w.Run(c)
+				w.Eventually(func() bool {
+					waiting := c.Health(t.Context()).Limited
+					return len(waiting) == 1 && ran.Total() == 1 && (key == nil && claims.Load() >= 3 || waiting[0].Waiting == entries-1)
+				}, "the other entries wait for their key, or the process has tried again")
+				t.Logf("%d claims, %d reads of entries, %d writes of entries", claims.Load(), reads.Load(), writes.Load())
+				require.Less(t, claims.Load(), int64(entries/10), "a claim is for many entries")
+				require.LessOrEqual(t, reads.Load(), claims.Load()+2, "one statement reads all entries of a claim")
+				require.LessOrEqual(t, writes.Load(), int64(3), "those of the entry that ran")
+				require.Equal(t, entries-1, w.Count("common_process_log WHERE state=0 AND version=0 AND delivery_count=0 AND process_count=0 AND lease_until=0"))
+			})
+		}
+	}
+}
