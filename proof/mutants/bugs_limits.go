@@ -8,7 +8,7 @@ func limiting() []mutant {
 			name: "claims-of-a-limit-beside-each-other", breaks: "G41",
 			what: "Two claims at once read the same time of a limit, and both grant its starts.",
 			edits: []edit{
-				{"sqlstore.permits.lock", `"lock", p.s.d.lock`, `"lock", ""`},
+				{"sqlstore.permits.lock", `"lock", p.rowLock()`, `"lock", ""`},
 			},
 			sees: tests(store + "ClaimsAtOnceNeverGrantMore"),
 		},
