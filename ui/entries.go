@@ -144,7 +144,9 @@ func (s *server) entries(rq *request) {
 	data.pager = pages(rq.r.URL, page.Next)
 	data.Actions = rq.actionsOn(data.Lines)
 	for _, l := range s.admin.Limited(rq.ctx, rq.Actor) {
-		if slices.ContainsFunc(data.Lines, func(line admin.Line) bool { return line.Entry.BusinessType == l.BusinessType && !line.Entry.State.Terminal() }) {
+		if slices.ContainsFunc(data.Lines, func(line admin.Line) bool {
+			return line.Entry.BusinessType == l.BusinessType && !line.Entry.State.Terminal()
+		}) {
 			data.Limited = append(data.Limited, l)
 		}
 	}
