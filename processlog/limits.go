@@ -35,9 +35,9 @@ func Millis(d time.Duration) int64 {
 // Remaining works like Millis, but returns 0 for a negative time.
 func Remaining(d time.Duration) int64 { return max(0, Millis(d)) }
 
-// DueAfter works like Millis, for a due time that the database computes as now + d. The database cuts now to
-// milliseconds, which would make the delay up to one millisecond too short. DueAfter adds this millisecond. It returns
-// 0 if d is not positive.
+// DueAfter works like Millis, for a due time that the database computes: its current time plus d. The database truncates
+// its current time to milliseconds. This would make the entry due up to one millisecond too early, so DueAfter adds one
+// millisecond. DueAfter returns 0 if d is not positive.
 func DueAfter(d time.Duration) int64 {
 	if d <= 0 {
 		return 0

@@ -123,7 +123,8 @@ func (q *Queue) Snapshot() QueueState {
 }
 
 // Restore replaces the content of the queue with a snapshot. A restart from an old file or a failover to a lagging
-// replica has the same effect. No call reports this loss.
+// replica has the same effect. Entries that were added after the snapshot are then missing. A type that was complete in
+// the snapshot counts as complete again, so no call reports it as lost.
 func (q *Queue) Restore(state QueueState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

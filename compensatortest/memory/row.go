@@ -211,8 +211,8 @@ func (v *version) woken(now int64) *version {
 	return next
 }
 
-// settled returns the version after outcome. An absorbed success keeps the counts, because a later attempt may have
-// recorded a failure.
+// settled returns the next version of an entry whose outcome is stored. An absorbed success keeps the counts, because a
+// later attempt may have recorded a failure.
 func (v *version) settled(outcome processlog.Outcome, token processlog.Token, now int64) *version {
 	next := v.next(token, now)
 	if !outcome.Absorb {
@@ -259,7 +259,7 @@ func withoutErrors(attempts []processlog.FailedAttempt) []processlog.FailedAttem
 	return blank
 }
 
-// changed returns the version after a Change. The Change computed after from v's row.
+// changed returns the next version of an entry after a Change. The parameter after is the result of Change.After.
 func (v *version) changed(after processlog.Row, now int64) *version {
 	next := v.next(after.Token, now)
 	next.entry.State, next.entry.EndedBy = after.State, after.EndedBy

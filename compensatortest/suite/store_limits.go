@@ -181,8 +181,9 @@ func (t *storeTest) startOfAnEarlierClaimIsNotReturned() {
 	assert.Len(t, t.claimLimited(limit, token(4), time.Minute, ids[3:]...).Mine, 2)
 }
 
-// A key may go only when its row says nothing that a new row would not say. So its stored time must have passed, and its permits must have
-// ended. A start of the old row must not be returned to the new row.
+// PurgeLimitKeys may delete the row of a key only if a new row would allow the same starts. So the stored time of the row
+// must have passed, and its permits must have ended. After that, a start that the deleted row granted must not be
+// returned to the new row of the key.
 func (t *storeTest) idleKeysAreDeletedWithoutAGrantTooMany() {
 	const idle = 20 * time.Millisecond
 	limit := processlog.StartLimit{Name: "idle", Interval: idle, Burst: 2, Keyed: true, Key: byBusinessID}

@@ -30,11 +30,14 @@ var dsnSettings = []dsnSetting{
 	{[]string{"time_zone"}, true, "Set it as you like, as `loc`."},
 }
 
-// sessionVariable matches the text of a refusal that a DSN can cause.
+// sessionVariable matches the texts of those errors of New that a DSN can cause.
 var sessionVariable = regexp.MustCompile(`in the session|sql_mode|without STRICT`)
 
-// dsnTable lists the parameters of a DSN, with what New does about a wrong value. It fails if New refuses a variable of
-// the session that the table lacks, or if the table names a variable that New does not look at.
+// dsnTable returns a table of the parameters of a DSN. Each line says whether New refuses a wrong value, warns about it,
+// or does not check it. dsnTable returns an error in these cases:
+//
+//   - New refuses or warns about a name that dsnSettings lacks.
+//   - dsnSettings names a variable of the session, other than time_zone, that New does not check.
 func dsnTable(root string) (string, error) {
 	store, err := parsePackage(root, "internal/sqlstore")
 	if err != nil {

@@ -29,7 +29,7 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processl
 	return nil
 }
 
-// positionNote is a position as it is written. A position in the database is one row of the _turns table, called a note.
+// positionNote is a row for the _turns table, which stores positions. The comments of this package call such a row a note.
 type positionNote struct {
 	processlog.Position
 	blockedVersion uint64 // the version that Block will leave in the entry, or notBlocked

@@ -236,8 +236,9 @@ func scanVersions(rows *sql.Rows, found []processlog.Version) ([]processlog.Vers
 	return found, rows.Err()
 }
 
-// Resolve implements Store. It waits for the lock on the very row that an open transaction has inserted. The lock is a
-// shared one, because a server under a global read lock grants no other lock.
+// Resolve implements Store. If an open transaction has inserted the row, Resolve retries until that transaction ends, at
+// most for resolveTimeout. It takes a shared lock on the row, because a server under a global read lock grants no
+// exclusive lock.
 func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row, error) {
 	var row processlog.Row
 	read := func(tx processlog.Transaction) (err error) {

@@ -159,8 +159,8 @@ func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processl
 	return page, nil
 }
 
-// Entries become due soon in such numbers that a reconciler round always finds more of them. The round must end
-// nevertheless, because other types wait for it.
+// A reconciler round enqueues the entries that are due soon. While it reads one page of them, enough other entries come
+// near to fill the next page. The round must still end, because other types wait for it.
 func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

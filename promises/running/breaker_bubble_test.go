@@ -49,7 +49,8 @@ func (s countedStore) Release(ctx context.Context, ids []processlog.ID, token pr
 	return s.HookedStore.Release(ctx, ids, token)
 }
 
-// service is a dependency that handlers call, and a process in a bubble whose handlers call it.
+// service is the dependency that the handlers of one process call. It also holds that process, which runs in a
+// testing/synctest bubble.
 type service struct {
 	t     *testing.T
 	c     *compensator.Compensator

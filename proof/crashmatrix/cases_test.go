@@ -35,11 +35,11 @@ const (
 	recorders surroundings = "recorders"  // Victims only record. A healthy process runs beside them, and the queue is known to hold all entries.
 )
 
-// beside reports whether a healthy process runs while the victims are killed.
 func (s surroundings) staffed() bool { return s == staffed || s == adjusted }
 
 func (s surroundings) limited() bool { return s == limited || s == adjusted || s == tenants }
 
+// beside reports whether a healthy process runs while the victims are killed.
 func (s surroundings) beside() bool { return s == beside || s == recorders }
 
 // crash is one case of the matrix.

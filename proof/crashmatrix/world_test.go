@@ -116,7 +116,7 @@ func (w *world) makeWhole() {
 	require.ElementsMatch(w.t, all, whole)
 }
 
-// prepare creates the surroundings of a victim.
+// prepare changes the tables and Redis as the surroundings require, before the next victim starts.
 func (w *world) prepare(in surroundings, victim int) {
 	w.t.Helper()
 	switch in {

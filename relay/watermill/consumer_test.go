@@ -271,7 +271,8 @@ func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	lines := make(harness.Log, 1000)
-	// A function may return a *FieldError, which must not count as a refusal of the log.
+	// The user's function returns a *FieldError. The Consumer must not mistake it for an error of Record, which would mean
+	// that the log refuses the message.
 	fails := func(*message.Message) error { return &compensator.FieldError{Field: "amount", Reason: "is negative"} }
 	k := consumer(t, c, fails, ConsumerConfig{Topic: "orders", Logger: slog.New(slog.NewTextHandler(lines, nil)),
 		Refused: func(context.Context, *message.Message, error) error { return errors.New("not reached") }})

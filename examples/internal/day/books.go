@@ -245,7 +245,8 @@ func (b *Books) Check(s *Sheet, withPerson int) {
 	s.Expect("unexpected answers", b.RefusedOtherwise, 0)
 }
 
-// Row is a row that one sale adds to the table of Compare.
+// Row is an extra row of the table that Compare prints. Ours is the value of the library, and Manual is the value of the
+// hand-written version.
 type Row struct {
 	What         string
 	Ours, Manual any

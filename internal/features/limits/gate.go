@@ -117,8 +117,9 @@ func (g *gate) report(now time.Time, more bool) (waiting int, free time.Time) {
 	return g.waiting, g.free
 }
 
-// gather returns how many starts to wait for before the next claim. It leaves a third of the burst free, so that no
-// start is lost if the claim comes late.
+// gather returns how many starts the rate must allow before the next claim is made. The result is at most two thirds of
+// the burst, or 1. The rate never allows more starts at once than the burst. So if the next claim waited for the whole
+// burst and came late, the starts of the delay would be lost.
 func gather(limit *processlog.StartLimit) int {
 	if limit.Interval == 0 {
 		return 1

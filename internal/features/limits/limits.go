@@ -280,7 +280,7 @@ func (lt *limited) obey(values *processlog.LimitValues) (changed bool) {
 	return true
 }
 
-// wake makes entries due that may get a permit now.
+// wake makes the entries due now, because they may get a permit.
 func (lt *limited) wake(ids []processlog.ID) {
 	for _, id := range ids {
 		lt.e.Move(lt.t.Name, id, 0)

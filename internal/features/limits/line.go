@@ -63,8 +63,9 @@ func (l *line) awake(want []processlog.Wanted, now time.Time) (rest []processlog
 	return rest, asleep
 }
 
-// claimed sets the time of each limited entry. It also returns entries that may get a permit before their times,
-// because their keys have unused starts. Starts stay unused when other entries have left the line.
+// claimed sets the time at which each entry without a permit is claimed again. If a key still allows n starts after the
+// claim, claimed also returns the first n waiting entries of the key, which need not wait longer. This happens, for
+// example, when an entry in front of them was cancelled.
 func (l *line) claimed(found *processlog.Claimed, limit *processlog.StartLimit, now time.Time) (woken []processlog.ID) {
 	for i := range found.Limited {
 		entry := &found.Limited[i]

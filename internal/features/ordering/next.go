@@ -124,7 +124,8 @@ func (o *Ordering) claimOrFind(entries ...nextEntry) {
 	}
 }
 
-// findSuccessor looks for the next entry of a key after a known one could not be claimed.
+// findSuccessor is called if e could not be claimed directly. If the entry that blocked e is known, findNext looks for
+// the next entry of the key. Otherwise e is enqueued.
 func (o *Ordering) findSuccessor(e nextEntry) {
 	if e.front.Key != "" {
 		o.toAdvance.Add(e.front)

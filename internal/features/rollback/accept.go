@@ -18,9 +18,10 @@ func acceptanceOf(r processlog.AuditRecord) acceptance {
 	return acceptance{r.At.UnixMilli(), r.Actor, r.Reason}
 }
 
-// readNotes reads the audit records that belong to no entry. It computes the age of an acceptance only when it reads that
-// record for the first time. Later somebody may set the database's clock, or a promoted replica may have another clock.
-// Neither may make an old acceptance look new.
+// readNotes reads the audit records that belong to no entry. Some of them say that a person has accepted a loss. When
+// readNotes reads such a record for the first time, it computes the record's time on this process's clock. It does not
+// compute that time again. If somebody changes the database's clock, or a promoted replica has another clock, a second
+// computation could make an old record look new.
 func (d *Detector) readNotes(ctx context.Context) ([]processlog.AuditRecord, error) {
 	sentAt := time.Now()
 	notes, err := d.e.Store.History(ctx, processlog.ID{})

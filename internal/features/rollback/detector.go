@@ -82,10 +82,14 @@ func (d *Detector) sawRead(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// sawRecorded takes an entry whose commit is reported. The next check asks the database whether the entry is there. A
-// process without Run has no rounds, so sawRecorded starts a check in the background once a round would be due. The
-// caller has just committed, so sawRecorded does not wait. When too many entries wait, it drops the oldest: a database
-// that goes back loses its newest entries.
+// sawRecorded adds an entry whose commit is reported to the list for the next check. That check asks the database
+// whether the entry is there. sawRecorded does not block, because the caller has just committed.
+//
+// A process without Run has no rounds of the reconciler. In such a process, sawRecorded starts a check in the background
+// if the last check is at least ReconcileInterval ago.
+//
+// If the list is full, sawRecorded drops the oldest entry. A database that goes back to an earlier state loses its newest
+// entries, so these must stay in the list.
 func (d *Detector) sawRecorded(r engine.RecordedEntry) {
 	if r.ID.IsZero() {
 		return // There is no id to ask for.

@@ -61,7 +61,8 @@ func (s *Slots) reserve(n int) *reservation {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.dropExpiredLocked(now)
-	// Set this even if no slot is free. A backlog then leaves free slots to the entries that are recorded next.
+	// Set lastRecorded even if no slot can be reserved. Until recordedShare has passed, due entries then leave some slots
+	// free. The entries that are recorded next can use these slots.
 	s.lastRecorded = now
 	if s.otherLimits() < engine.Unlimited {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// For every change of a row, exactly one move fits, so the name of a step is certain. The test tries all combinations
-// of changes of the columns.
+// A step gets the name of the move that fits its change of the row. So no change may fit two moves. The test tries all
+// combinations of changes of the columns.
 func TestNoTwoMovesFitOneChange(t *testing.T) {
 	const at = 1_700_000_000_000
 	states := []int8{pending, retrying, dead, compensating, succeeded, compensated, cancelled, manual}
