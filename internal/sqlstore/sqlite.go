@@ -216,6 +216,9 @@ func sqliteFault(err error) fault {
 
 // sqliteAbsent looks at the text, because SQLite has no separate code for a missing table.
 func sqliteAbsent(err error) (table string, ok bool) {
+	if err == nil {
+		return "", false
+	}
 	_, table, ok = strings.Cut(err.Error(), "no such table: ")
 	return table, ok
 }

@@ -444,9 +444,10 @@ func TestExplanationOfALimitNeedsNoHandler(t *testing.T) {
 		limits, err := stranger.Limits(t.Context(), mei)
 		require.NoError(t, err)
 		free, psp, tenants := admin.LimitValues{Concurrent: 5}, admin.LimitValues{Interval: time.Hour, Burst: 1, Concurrent: 1}, admin.LimitValues{Interval: time.Hour, Burst: 1}
+		require.WithinRange(t, limits[1].FreeAt, time.Now(), time.Now().Add(time.Hour))
 		require.Equal(t, []admin.Limit{
 			{Name: "free", Types: []string{"free"}, LimitValues: free, Program: free},
-			{Name: "psp", Types: []string{"both"}, LimitValues: psp, Program: psp},
+			{Name: "psp", Types: []string{"both"}, LimitValues: psp, Program: psp, UsedUp: true, FreeAt: limits[1].FreeAt},
 			{Name: "tenants", Types: []string{"tenants"}, Keyed: true, LimitValues: tenants, Program: tenants},
 		}, limits)
 		d, err := admin.New(x.c, admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {

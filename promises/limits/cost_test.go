@@ -44,16 +44,16 @@ func TestIdleKeysOfALimitAreDeletedOnceADay(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				var runs sync.WaitGroup
 				var charges *compensator.Type[harness.Order]
-				var c *compensator.Compensator
+				var recorder *compensator.Compensator
 				for range 2 {
-					var err error
-					c, err = compensator.New(ctx, compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+					c, err := compensator.New(ctx, compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler), PollInterval: time.Minute, ReconcileInterval: time.Minute})
 					require.NoError(t, err)
 					limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.PerSecond(1), Concurrent: 1, Key: key}}}
 					charges, _ = harness.Numbered(t, c, "charge", limited, nil)
+					recorder = c
 					runs.Go(func() { _ = c.Run(ctx) })
 				}
-				require.NoError(t, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+				require.NoError(t, recorder.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 					for n := range 3 {
 						if _, err := charges.Record(ctx, tx, harness.Order{}, compensator.Options{UserID: fmt.Sprint("k", n)}); err != nil {
 							return err
