@@ -22,8 +22,8 @@ type EventKind string
 const (
 	EventRecorded   EventKind = "recorded"   // the entry was recorded
 	EventUnrecorded EventKind = "unrecorded" // N failures of the present epoch are not kept
-	EventFailed     EventKind = "failed"     // an attempt failed: Attempt
-	EventAction     EventKind = "action"     // a person acted, or a program: Action
+	EventFailed     EventKind = "failed"     // an attempt failed: see Event.Attempt
+	EventAction     EventKind = "action"     // a person or a program acted: see Event.Action
 	EventEnded      EventKind = "ended"      // the entry ended. A success has no other event
 	EventDue        EventKind = "due"        // the entry is due for its next attempt, which Admin.Explain explains
 )
@@ -32,11 +32,11 @@ const (
 type Event struct {
 	At      time.Time           `json:"at"`                 // when it happened, or will happen, by the database's clock. For an attempt it is the start
 	Kind    EventKind           `json:"kind"`               // what happened
-	N       int                 `json:"n,omitempty"`        // of EventUnrecorded
-	Attempt *FailedAttempt      `json:"attempt,omitempty"`  // of EventFailed
-	Action  *AuditLogRecord     `json:"action,omitempty"`   // of EventAction
-	State   compensator.State   `json:"state"`              // state of the entry; of EventEnded and EventDue
-	EndedBy compensator.EndedBy `json:"ended_by,omitempty"` // of EventEnded
+	N       int                 `json:"n,omitempty"`        // number of failures that are not kept; only for EventUnrecorded
+	Attempt *FailedAttempt      `json:"attempt,omitempty"`  // the failed attempt; only for EventFailed
+	Action  *AuditLogRecord     `json:"action,omitempty"`   // the action; only for EventAction
+	State   compensator.State   `json:"state"`              // state of the entry; only for EventEnded and EventDue
+	EndedBy compensator.EndedBy `json:"ended_by,omitempty"` // cause that ended the entry; only for EventEnded
 }
 
 // Timeline returns the life of the entry in order of time. It takes the failed attempts from v.Attempts and the actions

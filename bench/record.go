@@ -42,7 +42,7 @@ func (a *arena) recordRate(l *library, transactions, perTx int) float64 {
 	return rate * float64(perTx)
 }
 
-// withoutConnector does the same as records through a plain pool. On such a pool the library must ask MySQL whether a
+// withoutConnector does the same as records, but uses a plain pool. On such a pool the library must ask MySQL whether a
 // transaction is open.
 func (a *arena) withoutConnector(transactions int) contest {
 	c := a.records(transactions, 1)

@@ -70,8 +70,9 @@ func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
 // starBit is the bit with which the parser marks a star field.
 const starBit = 1 << 63
 
-// The function next returns the first time at which the expression fires after the argument shown. The parser's
-// schedule gives up after five years. next continues, because around 2100 two leap days are eight years apart.
+// The function next returns the first time after shown at which the expression fires. Both times are readings of a local
+// clock, stored as UTC. The parser's schedule gives up after five years. The function next continues the search, because
+// around 2100 two leap days are eight years apart.
 func next(spec *cron.SpecSchedule, shown time.Time) time.Time {
 	for {
 		found := spec.Next(shown)

@@ -66,7 +66,7 @@ func (in *Intake) encode(it *item) (err error) {
 // processes the messages of a batch.
 func (in *Intake) retry(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
 	m.Entry = e
-	if m.SetAside != "" && e.Epoch == 0 { // Epoch is above 0 after a person has requeued the entry. Then Config.Entry and Config.Work run.
+	if m.SetAside != "" && e.Epoch == 0 { // After a person has requeued the entry, Epoch is above 0 and the message is processed.
 		return compensator.Permanent(errors.New(m.SetAside))
 	}
 	entry, err := in.entry(&m)

@@ -68,8 +68,9 @@ type Operations interface {
 	// folded.
 	WriteStats(ctx context.Context, instance string, at time.Time, stats []Stat) error
 
-	// FoldStats joins up to limit rows that are older than age with others, and returns their number. All of them are joined
-	// or none is. Several processes may call it at the same time.
+	// FoldStats adds the counts of old rows to folded rows, and then deletes the old rows. It takes at most limit rows, and
+	// only rows that are older than age. It folds all of these rows or none. FoldStats returns the number of deleted rows.
+	// Several processes may call it at the same time.
 	FoldStats(ctx context.Context, fold StatFold, age time.Duration, limit int) (int, error)
 
 	// ForgetStats deletes folded rows that are older than age.

@@ -96,7 +96,7 @@ const StatMinute = time.Minute
 // StatHour is the time that a row covers once FoldHours has folded it.
 const StatHour = time.Hour
 
-// StatFold says which rows FoldStats joins.
+// StatFold says which rows FoldStats adds up.
 type StatFold int
 
 // The folds.

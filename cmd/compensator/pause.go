@@ -65,7 +65,7 @@ func (p *program) onType(use, short string, do func(ctx context.Context, s *sess
 	return cmd
 }
 
-// onNamed returns a command for one type or limit, which asks for a reason.
+// onNamed returns a command whose argument is the name of a type or of a limit. The command requires --reason.
 func (p *program) onNamed(use, short string, do func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error) *cobra.Command {
 	var why why
 	var yes bool

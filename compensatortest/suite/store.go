@@ -135,11 +135,11 @@ type storeTest struct {
 	keys int
 }
 
-// eventually limits how long a promise waits for an event.
+// eventually is the maximum time that a test waits for an event.
 const eventually = 30 * time.Second
 
-// The method until calls the function check until it returns true. It calls check in the test's own goroutine, so check
-// may end the test.
+// The method until waits until the function check returns true. It calls check in the test's own goroutine, so check may
+// end the test.
 func (t *storeTest) until(check func() bool, what string) {
 	t.Helper()
 	for end := time.Now().Add(eventually); !check(); {

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/intake"
 )
 
-// buyersWith returns the buyers of a batch who have a living ticket.
+// buyersWith returns those buyers of a batch who have a living ticket. A ticket lives until it gives its piece back.
 func (s *sale) buyersWith(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message) (map[string]bool, error) {
 	args := []any{s.Goods}
 	for _, m := range batch {

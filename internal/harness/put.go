@@ -20,7 +20,7 @@ func (w *World) Put(orders *compensator.Type[Order], number int, opts compensato
 	return w.PutThrough(w.DB, orders, number, opts)
 }
 
-// PutThrough does the same as Put through the given pool.
+// PutThrough does the same as Put, but uses the pool db.
 func (w *World) PutThrough(db *sql.DB, orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
 	w.T.Helper()
 	var receipt *compensator.Receipt

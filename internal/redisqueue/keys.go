@@ -62,7 +62,7 @@ func wholeMark(dueKey string) string { return "whole " + dueKey }
 // rebuildMark returns the member of a due zset that names the process which rebuilds the type.
 func rebuildMark(token, dueKey string) string { return "rebuild " + token + " " + dueKey }
 
-// rebuilder returns the name that a rebuildMark has for the process with that token.
+// rebuilder returns the text that stands for a process in a rebuildMark. token is the token of this process.
 func rebuilder(token processlog.Token) string { return hex.EncodeToString(token[:]) }
 
 // owner returns the key that holds the fingerprint of a database. Only that database may use the keys of the tag.

@@ -45,11 +45,11 @@ type dialect struct {
 	// placeholder carries every text unchanged.
 	hexText string
 	fit     string // condition that is true if the session's INSERT stores exactly what it is sent
-	// steady is a condition that is true if the session uses the server's clock. It is empty if calm makes the session
-	// use that clock, or if sessions have no clock of their own.
+	// steady is a condition that is true if the session uses the server's clock. It is empty on MariaDB, where calm makes
+	// each statement use the server's clock. It is empty on SQLite, where a session has no clock of its own.
 	steady string
-	// shortWaits is a statement that limits how long a session waits for row locks. It is empty for a dialect whose field
-	// calm sets this limit in each statement.
+	// shortWaits is a statement that limits how long a session waits for row locks. It is empty on MariaDB, where calm sets
+	// this limit in each statement. It is empty on SQLite, which has no row locks.
 	shortWaits string
 	// calm makes a statement independent of the session's variables. It is nil if no variable changes what a statement
 	// does.

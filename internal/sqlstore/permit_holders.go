@@ -134,8 +134,8 @@ func (s *Store) permitStates(ctx context.Context, tx processlog.Tx, asked []hold
 
 const fenceRows = "UPDATE {log}{by id} SET version=version+1, updated_at={stamp} WHERE id IN ({ids}) AND lease_until<={now}{and steady}"
 
-// fence raises the versions of entries whose leases have ended. It skips locked rows, and does not wait. If such an
-// entry is also in rows, the rows of the claim, fence raises its version there too.
+// fence raises the versions of entries whose leases have ended. It skips locked rows, and does not wait. The slice rows
+// holds the rows of the claim. If such an entry is in rows, fence raises the Version in the slice too.
 func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.ID, rows []processlog.Row) error {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	free, err := p.s.lockFree(ctx, tx, slices.Compact(ids))
@@ -150,7 +150,8 @@ func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.
 		return err
 	}
 	for i := range rows {
-		// The claim has locked these rows, so their leases have not been renewed since they were read.
+		// The UPDATE has raised the version of these rows too. The claim has locked them, so no process has renewed their
+		// leases before the UPDATE.
 		if slices.Contains(free, rows[i].ID) {
 			rows[i].Version++
 		}

@@ -200,7 +200,8 @@ func scanStats(rows *sql.Rows, each func(instance string, at int64, businessType
 	return rows.Err()
 }
 
-// FoldStats implements Operations. It adds rows to others and deletes them in one transaction, which locks them first.
+// FoldStats implements Operations. One transaction locks the old rows, adds their counts to folded rows, and deletes the
+// old rows.
 func (s *Store) FoldStats(ctx context.Context, fold processlog.StatFold, age time.Duration, limit int) (n int, err error) {
 	which, period := s.sql("instance>={processes} AND `at`>0", "processes", s.d.text(statsProcesses)), int64(1)
 	if fold == processlog.FoldHours {

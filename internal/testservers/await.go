@@ -8,7 +8,8 @@ import (
 // startLimit is long, so that a loaded machine does not fail a test.
 const startLimit = 5 * time.Minute
 
-// await calls done every few milliseconds until done returns true. It reports false if the limit passes first.
+// await calls the function done every few milliseconds. It returns true as soon as done returns true. When limit has
+// passed, await calls done once more and returns the result.
 func await(limit time.Duration, done func() bool) bool {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()

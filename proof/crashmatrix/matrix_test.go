@@ -196,8 +196,8 @@ func (w *world) open() string {
 	return "the last entry ended just now"
 }
 
-// eventually calls the function check until it returns true. If that takes too long, the test fails with the text that
-// the function why returns.
+// The method eventually waits until the function check returns true. If that takes too long, the test fails with the
+// text that the function why returns.
 func (w *world) eventually(check func() bool, why func() string) {
 	w.t.Helper()
 	deadline := time.After(waitTimeout)

@@ -16,9 +16,10 @@ import (
 // other draws of a seed stay as they were.
 const connectionsStream = 190
 
-// drawConnections applies to seeds in which the database goes back to an earlier state. It draws whether instances can
-// see that their connections are new. It adds entries that come due when the outage ends. Some instances then get no
-// answer when they ask which rows the database has kept.
+// drawConnections changes half of the seeds in which an outage takes the database back to an earlier state:
+//   - Instances can see that their connections are new.
+//   - Some entries come due after the outage.
+//   - After half of these outages, the database does not say for up to 4 s which rows it has kept.
 func (w *world) drawConnections() {
 	rng := rand.New(rand.NewPCG(w.seed, connectionsStream))
 	if rng.IntN(2) > 0 {

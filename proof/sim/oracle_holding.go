@@ -110,7 +110,8 @@ func (l *life) answeredLocked(n *instance, version uint64) {
 	}
 }
 
-// accepted counts the entries that an instance could claim but refuses, because it still holds them.
+// accepted returns accepts, which says whether an instance accepts a row that it could claim. If the instance refuses the
+// row because it still holds the entry, accepted counts the refusal.
 func (o *oracle) accepted(n *instance, row *processlog.Row, accepts bool) bool {
 	if !accepts {
 		o.note(func(o *oracle) {

@@ -175,8 +175,8 @@ func (o *oracle) restlessAfterLoss() (n int, back bool) {
 }
 
 // accept runs after all faults have ended. It waits until every instance that claimed a lost version has noticed the
-// loss. If the instances have stopped, a person then accepts the loss. If the instances go on, all entries come to rest
-// first, and acceptLate runs then.
+// loss. If StopOnLoss is set, these instances have stopped, and a person accepts the loss now. Otherwise the instances
+// continue, and acceptLate accepts the loss when all entries are at rest.
 func (w *world) accept() {
 	o := w.oracle
 	o.mu.Lock()
@@ -195,8 +195,8 @@ func (w *world) accept() {
 	}
 }
 
-// acceptLate runs when all entries are at rest. If instances report a loss and have gone on, a person accepts it. It
-// asserts G19 (a loss is noticed): every report ends after that.
+// acceptLate runs when all entries are at rest. It does nothing if StopOnLoss is set or if there was no loss. Otherwise a
+// person accepts the loss. acceptLate then asserts G19 (a loss is noticed): no instance reports the loss any more.
 func (w *world) acceptLate() {
 	o := w.oracle
 	o.mu.Lock()
@@ -228,8 +228,8 @@ func (w *world) reporting() *instance {
 	return nil
 }
 
-// unaware returns a living instance that claimed a lost version, has not noticed the loss, and was not told to go on.
-// If young entries were purged, unaware returns nil, because a purge looks the same as a loss.
+// unaware returns a living instance that claimed a lost version and has not noticed the loss. It returns nil once a
+// person has accepted a loss. It also returns nil if young entries were purged, because a purge looks the same as a loss.
 func (o *oracle) unaware() *instance {
 	living, forgotten := o.w.living(), o.w.forgotten()
 	o.mu.Lock()
@@ -242,7 +242,7 @@ func (o *oracle) unaware() *instance {
 	return nil
 }
 
-// sayGoOn accepts the loss as a person.
+// sayGoOn calls AcceptLoss, as a person would.
 func (w *world) sayGoOn() {
 	by := admin.AuditInfo{Actor: "somebody", Reason: "because"}
 	w.await(2*time.Minute, func() bool {

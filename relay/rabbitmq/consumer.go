@@ -164,10 +164,10 @@ func (k *Consumer) IdempotencyKey(d *Delivery) compensator.IdempotencyKey {
 	return idempotencyKey(k.businessType, d)
 }
 
-// again is the handler for the entries of failed messages.
+// The method again is the handler of entries that hold failed messages.
 func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) error {
 	d.Entry = e
-	if d.SetAside != "" && e.Epoch == 0 { // Epoch is above 0 after a person has requeued the entry. Then Work runs.
+	if d.SetAside != "" && e.Epoch == 0 { // After a person has requeued the entry, Epoch is above 0 and Work runs.
 		return compensator.Permanent(errors.New(d.SetAside))
 	}
 	return k.call(ctx, &d)

@@ -52,7 +52,7 @@ func ExampleHandleBatch() {
 	}
 }
 
-// The log tries failed messages again, and they do not block the queue.
+// The Compensator records failed messages and retries them, so they do not block the queue.
 func ExampleConsume() {
 	ctx := context.Background()
 	c, err := compensator.New(ctx, compensator.Config{DB: db})

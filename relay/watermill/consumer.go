@@ -453,9 +453,9 @@ func (k *Consumer) refused(ctx context.Context, a *arrival, reason error) (err e
 	return usererr.Safe(err)
 }
 
-// again is the handler for the entries of failed messages.
+// The method again is the handler of entries that hold failed messages.
 func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) error {
-	if d.SetAside != "" && e.Epoch == 0 { // Epoch is above 0 after a person has requeued the entry. Then work runs.
+	if d.SetAside != "" && e.Epoch == 0 { // After a person has requeued the entry, Epoch is above 0 and the function work runs.
 		return compensator.Permanent(errors.New(d.SetAside))
 	}
 	msg := d.Message()

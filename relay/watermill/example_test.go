@@ -65,7 +65,7 @@ func ExampleHandleBatch() {
 	}
 }
 
-// The log tries failed messages again, and they do not block the topic.
+// The Compensator records failed messages and retries them, so they do not block the topic.
 func ExampleConsume() {
 	ctx := context.Background()
 	c, err := compensator.New(ctx, compensator.Config{DB: db})

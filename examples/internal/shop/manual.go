@@ -56,7 +56,7 @@ func (h *Manual) Scan(ctx context.Context, query string) (found []Ticket) {
 	return found
 }
 
-// EverySecond calls call every second until ctx ends.
+// EverySecond runs a function once a second until ctx ends.
 func EverySecond(ctx context.Context, call func(context.Context)) {
 	for pause(ctx, time.Second) {
 		call(ctx)

@@ -75,8 +75,8 @@ type batchCalls struct {
 // Seats returns how many entries one call takes at most.
 func (c *batchCalls) Seats() int { return max(1, c.batchSize) }
 
-// Company returns which entries may share a call with an entry that has lost the given number of leases. A compensation
-// always runs alone. Suspects do not share a call with entries that have lost no lease.
+// SharingClass returns which entries may share a call with an entry that is in this state and has lost this number of
+// leases. A compensation always runs alone. Suspects do not share a call with entries that have lost no lease.
 func (c *batchCalls) SharingClass(state processlog.State, lost int) engine.SharingClass {
 	switch {
 	case state == processlog.Compensating, lost >= aloneAfter:

@@ -28,10 +28,10 @@ type lingerState struct {
 	dueReports int        // due entries reported since the last look
 }
 
-// Wait returns how long an entry lingers at most.
+// Linger returns the maximum time that an entry lingers.
 func (l *lingerState) Linger() time.Duration { return l.wait }
 
-// Due counts a due entry. If enough due entries have arrived for a full batch, Due returns true and lets the
+// EntryDue counts a due entry. If enough due entries have arrived for a full batch, EntryDue returns true and lets the
 // next look begin at once.
 func (l *lingerState) EntryDue() bool {
 	l.mu.Lock()
@@ -43,7 +43,7 @@ func (l *lingerState) EntryDue() bool {
 	return true
 }
 
-// More lets the next look begin at once, because the last claim may have left due entries behind.
+// ClaimFull lets the next look begin at once, because the last claim may have left due entries behind.
 func (l *lingerState) ClaimFull() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

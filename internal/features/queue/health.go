@@ -126,9 +126,9 @@ func (h *health) lastError() error {
 // Problem returns why the queue is not relied on, or nil. It sends no call.
 func (q *Queue) Problem() error { return q.health.lastError() }
 
-// Ask asks whether the queue answers, and returns at once. The returned function waits for the answer. It waits at most
-// for the queue's share of ctx, and never longer than 2 s. Both times count from the call of Ask. If the queue is known
-// to be down and mayCall returns false, Ask makes no call. It makes none for a queue in this process either.
+// Ping asks whether the queue answers, and returns at once. The returned function waits for the answer. It waits at most
+// for the queue's share of ctx, and never longer than 2 s. Both times count from the call of Ping. If the queue is known
+// to be down and mayCall returns false, Ping makes no call. Ping also makes no call for a queue in this process.
 func (q *Queue) Ping(ctx context.Context) (answer func() error) {
 	h := q.health
 	if err := h.lastError(); q.local || err != nil && !h.mayCall() {

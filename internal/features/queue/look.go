@@ -9,7 +9,7 @@ import (
 // when the next entries are due.
 const lookAfterLoss = time.Second
 
-// LookSoon implements engine.Source.
+// RequestLook implements engine.Source.
 func (q *Queue) RequestLook() {
 	select {
 	case q.lookRequests <- struct{}{}:
@@ -45,8 +45,8 @@ func (q *Queue) Look(ctx context.Context) {
 	}
 }
 
-// lookNow looks, and returns when to look next. The look serves every request and every loss that waits. If the queue
-// still lacks entries, the look reports that loss again.
+// lookNow begins a look at once, and returns the time of the next look. It clears waiting requests and loss signals,
+// because this look serves them all. If the queue still lacks entries, lookOnce signals that loss again.
 func (q *Queue) lookNow(ctx context.Context) (next time.Time) {
 	for _, waits := range []chan struct{}{q.lookRequests, q.lossSignal} {
 		select {
@@ -66,7 +66,7 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	names, notified := q.e.Notifications() // Read this before the question, because news that comes meanwhile is newer than the answer.
+	names, notified := q.e.Notifications() // Call this before Peek. A notification during Peek is newer than Peek's answer.
 	waits, lostTypes, err := q.Queue.Peek(ctx, names)
 	q.health.recordResult(err)
 	if err != nil {
@@ -74,8 +74,8 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	}
 	q.hasRoom(names, lostTypes)
 	for i, wait := range waits {
-		// Postpone has an effect unless the type was notified since the question. Expect has an effect if the entry is
-		// due sooner than this process knew.
+		// Postpone can move the next claim to a later time. It does nothing if the type was notified after the call of
+		// Notifications above. Expect can move the next claim to an earlier time.
 		q.e.Postpone(names[i], notified[i], wait)
 		q.e.Expect(names[i], wait)
 	}

@@ -94,7 +94,7 @@ func (q *Queue) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(q.e.Work, callTimeout)
 }
 
-// Reach implements engine.Source.
+// Scope implements engine.Source.
 func (q *Queue) Scope() engine.Scope {
 	switch {
 	case !q.health.usable():
@@ -105,7 +105,7 @@ func (q *Queue) Scope() engine.Scope {
 	return engine.ScopeAll
 }
 
-// Wants implements engine.Source. The queue keeps no entry beyond its horizon. A queue in this process keeps no entry
+// Accepts implements engine.Source. The queue keeps no entry beyond its horizon. A queue in this process keeps no entry
 // of a type that does not run here.
 func (q *Queue) Accepts(businessType string, in time.Duration) bool {
 	if in > q.Horizon+q.e.ReconcileInterval {
@@ -251,8 +251,8 @@ func (q *Queue) hasRoom(businessTypes, lackingTypes []string) {
 }
 
 // noteLoss notes that the queue may lack entries of some types. Until the queue is rebuilt, only the database knows when
-// the missing ones are due. So the database is asked too, now and after each look, and looks come more often (G10, the
-// queue is a hint).
+// the missing entries are due. So noteLoss schedules claims from the database, and makes Look ask the queue again within
+// lookAfterLoss. If the queue has not been rebuilt by then, lookOnce calls noteLoss again (G10, the queue is a hint).
 func (q *Queue) noteLoss(businessTypes []string) {
 	if len(businessTypes) == 0 {
 		return

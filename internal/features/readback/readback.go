@@ -139,7 +139,7 @@ func (c *freshCalls) takeSeat(t *engine.Type) (seated, slot bool) {
 	return true, true
 }
 
-// Unknown enqueues entries that may have committed.
+// CommitUnknown enqueues entries that may have committed.
 func (s *Starter) CommitUnknown(fresh []engine.InsertedEntry) {
 	s.e.EnqueueInserted(fresh, s.resolveOrDrop)
 }

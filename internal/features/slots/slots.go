@@ -157,7 +157,7 @@ func (s *Slots) freeSlotsLocked() int {
 	return s.size - s.running - s.reserved - max(0, spare-s.reserved) // Reserved slots are already kept for new entries.
 }
 
-// Free returns how many slots Take would give.
+// Available returns the largest number of slots that Take can occupy now.
 func (s *Slots) Available() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

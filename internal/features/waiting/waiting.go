@@ -1,8 +1,9 @@
 // Package waiting wakes callers that wait for the end of an entry.
 //
-// An entry that ends in this process wakes its callers at once. Another process may publish the end, if both have a queue
-// that carries messages. Both are hints. The database alone says whether an entry has ended, so one loop reads all entries
-// that somebody waits for. It reads them together, at common times, so that many callers cost few statements.
+// An entry that ends in this process wakes its callers at once. If the entry ends in another process, that process may
+// send a message through the queue. Both kinds of wake-up are hints. The database alone says whether an entry has
+// ended, so one loop reads all entries that somebody waits for. It reads them together, at common times, so that many
+// callers cost few statements.
 package waiting
 
 import (
@@ -40,7 +41,7 @@ type Waiting struct {
 	startedAt  time.Time     // multiples of pauses count from here
 	wakeUp     chan struct{} // of capacity 1: holds a token when an entry must be read now
 
-	endsToPublish groupcommit.Batcher[processlog.ID] // ends to publish
+	endsToPublish groupcommit.Batcher[processlog.ID] // ids of ended entries that are to be published
 
 	ctx  context.Context // ends in Close
 	stop context.CancelCauseFunc
@@ -68,7 +69,8 @@ type call struct {
 	err          error
 }
 
-// New makes the Waiting of an engine. published reports whether the ends of a type's entries are published.
+// New returns the Waiting of an engine. The function published reports whether other processes are notified when an entry
+// of a type ends.
 func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 	w := &Waiting{e: e, startedAt: time.Now(), wakeUp: make(chan struct{}, 1), awaited: make(map[processlog.ID]*awaitedEntry)}
 	w.ctx, w.stop = context.WithCancelCause(e.Work)
@@ -89,10 +91,12 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 	return w
 }
 
-// maxUnpublished is how many ends may wait to be published. Callers in other processes find further ends by reading.
+// maxUnpublished is the maximum number of ended entries that wait to be published. Further ones are not published, so
+// callers in other processes find them only by reading the database.
 const maxUnpublished = 10_000
 
-// Carry makes the ends of entries reach other processes. Call it before anything is registered.
+// Carry sets the functions that notify other processes of ended entries and receive such notifications. Call it before
+// anything is registered.
 func (w *Waiting) Carry(publish func(ctx context.Context, ids []processlog.ID) error, listen func(ctx context.Context)) {
 	w.publish, w.listen = publish, listen
 }

@@ -326,8 +326,8 @@ func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	}
 }
 
-// TestTimelineOfAnEntryIsReadableWithoutScript reads the page of a refund that died and was requeued. A reader without the
-// right to see errors must not see the one in the attempts.
+// TestTimelineOfAnEntryIsReadableWithoutScript reads the page of a dead transfer. To a reader without the right SeeErrors,
+// the page must show only the masked error of the last attempt.
 func TestTimelineOfAnEntryIsReadableWithoutScript(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

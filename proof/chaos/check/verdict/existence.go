@@ -71,8 +71,8 @@ func (l *Ledger) source(e *Entry) (found []*insert) {
 	return found
 }
 
-// checkPhantom requires that a row comes from a transaction whose commit was requested and did not certainly fail. No
-// attempt may begin before that commit was requested.
+// checkPhantom requires that each row comes from a transaction that may have committed. Its commit was requested, and it
+// is not certain that the commit failed. No attempt may begin before the commit was requested.
 func checkPhantom(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	l.each(func(e *Entry) {
