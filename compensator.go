@@ -34,7 +34,7 @@ type Compensator struct {
 	purging    purgeState
 
 	features *features.Set
-	// engine runs the entries. It belongs to features, which closes it.
+	// engine runs the entries. It is the Engine of the field features. Close closes it.
 	engine   *engine.Engine
 	isClosed atomic.Bool
 }

@@ -178,8 +178,9 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 			return verdicts
 		}
 		if len(answers) != len(items) {
-			// Return a wrong number of errors. The library then ignores them all. With the right number, an error would be
-			// taken as the outcome of an entry that the handler never saw.
+			// The handler returned a wrong number of errors, so the library cannot tell which error belongs to which entry.
+			// Return a wrong number, too. Package batches then ignores all errors and runs each entry alone. Do not return
+			// answers, because their number may be right for entries by chance.
 			return make([]error, len(entries)+1)
 		}
 		for n, i := range places {

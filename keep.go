@@ -50,7 +50,7 @@ type purgeState struct {
 	retentions []retention // one element for each type and state
 
 	startToken chan struct{}   // capacity 1; holds a token while a caller starts rounds
-	started    map[string]bool // whether the rounds of a mark were started; only the holder of startToken may touch it
+	started    map[string]bool // by mark: whether its loop was started; only the holder of startToken may touch it
 }
 
 // retention is the retention of the ended entries of one type and state.
@@ -99,9 +99,9 @@ func (c *Compensator) startPurgingLimit(ctx context.Context, l *Limit) error {
 	})
 }
 
-// startRounds starts the rounds of a mark in this process, if they were not started yet. It reads from the database, and
-// holds no mutex during the read. If two callers come at once, the second one waits for the first one. It tries again if
-// the first one failed.
+// startRounds makes this process call round at regular times: see startSlotLoop. It starts only one loop for each mark.
+// It holds no mutex while it reads from the database. If two callers come at once, the second caller waits for the
+// first one. If the first one failed, the second caller tries again.
 func (c *Compensator) startRounds(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()

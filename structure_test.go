@@ -103,8 +103,8 @@ func TestRootIsWhatAUserMeets(t *testing.T) {
 }
 
 // TestModulesAreFew limits the number of modules. Each module for users is one more version to choose and one more tag.
-// docs/reference/stability.md names them, and docs/internals/releasing.md tags each after those that it requires. None
-// may have a replace, because go install refuses it.
+// docs/reference/stability.md names the modules for users. docs/internals/releasing.md must tag a module after the modules
+// that it requires. No module for users may have a replace, because go install refuses it.
 func TestModulesAreFew(t *testing.T) {
 	_, row, found := strings.Cut(page(t, "docs/reference/stability.md"), "| modules for users: ")
 	require.True(t, found)

@@ -29,8 +29,8 @@ type ScopedTx struct {
 	c   *Compensator // the Compensator that began this transaction
 	tx  processlog.Transaction
 	end transactionEnd
-	// unwatched is set if the connections of the Store do not report the ends of transactions. Then end has the same value.
-	// Otherwise unwatched is nil, and end is what the connection reports.
+	// If the connections of the Store report the ends of transactions, the field end is a *txwatch.Tx and unwatched is
+	// nil. Otherwise end and unwatched are the same *unwatchedEnd.
 	unwatched *unwatchedEnd
 
 	handledRow *processlog.Row // the entry whose handler uses this transaction; nil in InTx
@@ -175,7 +175,7 @@ func (s *ScopedTx) noteError(err error) error {
 }
 
 // checkJoin returns nil if a statement of c may join this transaction. Another Compensator may have begun the transaction.
-// If it is not certain that the transaction is still open, joins first asks the server.
+// If it is not certain that the transaction is still open, checkJoin first asks the server.
 func (s *ScopedTx) checkJoin(ctx context.Context, c *Compensator) error {
 	if s.c.fingerprint != c.fingerprint {
 		if _, ours := s.c.store.(*sqlstore.Store); !ours {
@@ -343,11 +343,11 @@ type proofKey struct {
 	id          IdempotencyKey
 }
 
-// allProofs belongs to the process, because a transaction of one Compensator may call Once of another Compensator of
-// the same log.
+// allProofs holds the proofs of all Compensators of the process. Two of them may have the same log. A transaction that
+// one Compensator began may then call Type.Once with a type of the other.
 var allProofs proofs
 
-// register registers a WithRetry call with this proof until the returned function is called.
+// register adds a WithRetry call with this proof. The returned function removes the call.
 func (p *proofs) register(proof proofKey) (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -60,7 +60,8 @@ type Admission struct {
 	RunBegins func()
 }
 
-// SuspectEnd is the reason why an accepted suspect can no longer crash this process.
+// SuspectEnd is the reason why a suspect that Admission.Accept has accepted can no longer crash this process. A suspect
+// is an entry that may have crashed a process: see SuspectAfter.
 type SuspectEnd int
 
 const (
@@ -89,7 +90,7 @@ var allowAll = Admission{
 }
 
 // AttachAdmission attaches an admission to the type. The function set replaces those functions of a that the feature needs. Call
-// Admit at registration.
+// AttachAdmission at registration.
 func (t *Type) AttachAdmission(set func(a *Admission)) {
 	a := allowAll
 	set(&a)
@@ -180,12 +181,13 @@ type Order struct {
 	// Blocked returns those of ids that may not run yet, because they wait for other entries. It may ask the database.
 	Blocked func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
-	// Find reads entries from the database that are due and not blocked. The engine calls it instead of Store.Due. more
-	// reports whether there may be further ones. Each call continues where the last one stopped.
+	// Find reads entries from the database that are due and not blocked. The engine calls it instead of Store.Due. Each
+	// call continues where the last one stopped. The boolean result says whether to expect more entries from the next
+	// call. It is false after Find has read all entries, or many entries without finding one that may run.
 	Find func(ctx context.Context) (due []processlog.ID, more bool, err error)
 
-	// ContinueFind lets the search of Find go on. If Find has read all entries, its next call starts again with the first
-	// entry.
+	// ContinueFind makes further calls of Find worthwhile after the boolean result was false. The next call of Find again
+	// reads many entries. If Find had read all entries, this call starts with the first one.
 	ContinueFind func()
 
 	// BlockReason returns an error that says why an entry is blocked, or nil. It may ask the database.
@@ -280,8 +282,11 @@ type Slots interface {
 	// Available returns how many slots Take would give.
 	Available() int
 
-	// Overdraw occupies n slots even if none is free. It is for entries that cannot wait for a slot: entries whose stuck
-	// handlers hold all slots, and an entry that is run by its id.
+	// Overdraw occupies n slots even if none is free. It is for two kinds of entries that must not wait for a slot:
+	//
+	//   - An entry that is run by its id.
+	//   - An entry whose handler is stuck in this process. The engine claims this entry to count a lost lease, and does
+	//     not run it. Stuck handlers may hold all slots.
 	Overdraw(n int)
 
 	// Release frees n slots.
@@ -365,9 +370,9 @@ const (
 	sharingClasses
 )
 
-// MaxSharedLosses is the number of lost leases from which on an entry must run alone. Other entries of a shared call can
-// cost an entry at most this many leases. crashBudget then allows at least one more. That lease is for a run alone, and a
-// crash of that run is caused by the entry itself.
+// MaxSharedLosses is how many leases an entry may lose before it must run alone. A crash of a shared call costs every
+// entry of the call a lease, and one other entry may cause all these crashes. After MaxSharedLosses lost leases,
+// crashBudget still allows one run. The entry then runs alone, so no other entry of its call can cause a crash.
 const MaxSharedLosses = crashBudget - 1
 
 // AttachGrouping attaches a grouping to the type. Call it at registration.

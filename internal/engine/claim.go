@@ -106,7 +106,7 @@ type picker struct {
 	holdings    *holdings
 	wanted      []processlog.Wanted
 	callsLeft   int                 // calls that may still begin
-	seatsLeft   [sharingClasses]int // free seats in the shared calls that have begun
+	seatsLeft   [sharingClasses]int // free seats in the shared calls that this claim already fills
 	stuckOnly   bool                // take only entries on which a handler of this process is stuck
 	withoutSeat []processlog.ID     // entries that came when no seat was left
 	suspects    []processlog.Row    // accepted rows that have lost leases
@@ -127,7 +127,7 @@ func (p *picker) accept(row *processlog.Row) bool {
 	return true
 }
 
-// takeSeat takes a seat for an entry. The seat is in a shared call that has begun, or in a new call.
+// takeSeat takes a seat for an entry. The seat is in a shared call that this claim already fills, or in a new call.
 func (p *picker) takeSeat(class SharingClass) {
 	switch {
 	case p.seatsLeft[class] > 0:
@@ -150,7 +150,8 @@ func (p *picker) takeSeat(class SharingClass) {
 func (p *picker) mayClaim(row *processlog.Row) bool {
 	heldAttempt, stuck := p.holdings.attemptOf(row)
 	switch {
-	// The handler has returned meanwhile. A claim would now run the entry, but it has no slot.
+	// countStuck claims without a slot, because a stuck entry does not run. The handler has returned meanwhile, so this
+	// entry would run.
 	case p.stuckOnly && !stuck:
 		return false
 	// The entry runs here already, or its success waits to be stored (G8, G16). A stuck entry is left to other processes
@@ -212,14 +213,14 @@ func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 // ClaimedByID holds entries of a type that were claimed by their ids. RunClaimed runs them.
 type ClaimedByID struct {
 	Type   *Type
-	Mine   []processlog.Row // leased; each call that they need holds a slot
+	Mine   []processlog.Row // leased rows; each of their handler calls holds a slot
 	SentAt time.Time        // time just before the statement that took the leases was sent
 
-	Gone        []processlog.ID // they do not exist, or have ended
+	Gone        []processlog.ID // entries that do not exist, or have ended
 	WithoutCall []processlog.ID // claimable entries for which no call was left
 
-	Rejected []processlog.Refusal // the database refuses to lease them
-	Limited  []processlog.Limited // they got no permit
+	Rejected []processlog.Refusal // entries that the database refuses to lease
+	Limited  []processlog.Limited // entries that got no permit
 }
 
 // ClaimByID claims entries by their ids, as many as there are slots for. Entries that are not due yet, or that must not
@@ -290,7 +291,7 @@ func (e *Engine) FailAttempt(a *Attempt, err error) {
 	e.outcomes.ordinary.Add(settlement{attempt: a, outcome: outcome})
 }
 
-// Move moves an entry in the source so that it is due after in.
+// Move makes an entry due in the source after the given time.
 func (e *Engine) Move(businessType string, id processlog.ID, in time.Duration) {
 	e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id, In: in})
 }
@@ -298,5 +299,5 @@ func (e *Engine) Move(businessType string, id processlog.ID, in time.Duration) {
 // PingQueue asks the queue whether it answers. See Source.Ping.
 func (e *Engine) PingQueue(ctx context.Context) (answer func() error) { return e.source.Ping(ctx) }
 
-// SourceScope returns which processes' entries the source reports now.
+// SourceScope says whose entries the source reports now: see Scope.
 func (e *Engine) SourceScope() Scope { return e.source.Scope() }

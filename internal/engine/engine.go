@@ -140,8 +140,8 @@ func (e *Engine) ChangeCommitted(before processlog.Row, ch processlog.Change) {
 	}
 }
 
-// AwaitChangeCommit calls Changed once a poll of the database has found the commit. It is for a transaction whose end this
-// process does not see. It does not poll if Changed would do nothing.
+// AwaitChangeCommit calls ChangeCommitted once a poll of the database has found the commit. It is for a transaction whose
+// end this process does not see. It does not poll if ChangeCommitted would do nothing.
 func (e *Engine) AwaitChangeCommit(before processlog.Row, ch processlog.Change) {
 	after, err := ch.After(before)
 	if err != nil || after.Version == before.Version {
@@ -158,8 +158,8 @@ func (e *Engine) AwaitInDrain(batchers ...Batcher) {
 	e.batchersAtDrainEnd = append(e.batchersAtDrainEnd, batchers...)
 }
 
-// AwaitClaims registers batchers of a feature that may hold claims. Drain waits until they are empty, after outcomes are
-// stored. Close waits for them, too.
+// AwaitClaims registers batchers of a feature. These batchers may hold claims. A stored outcome can add claims to them, so
+// Drain waits for these batchers after it has stored the outcomes. Close waits for them, too.
 func (e *Engine) AwaitClaims(batchers ...Batcher) {
 	e.batchersAfterOutcomes = append(e.batchersAfterOutcomes, batchers...)
 }
@@ -248,7 +248,7 @@ func (e *Engine) Drain() error {
 	if !awaitBatchers(graceTimer, e.batchersAfterOutcomes...) {
 		return errors.Join(drainErr, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
-	// This must be the last wait that uses grace. A timer fires only once, so another wait after the end of this one could
+	// This must be the last wait that uses graceTimer. A timer fires only once, so another wait after the end of this one could
 	// last without a limit.
 	_ = awaitBatchers(graceTimer, e.batchersAtDrainEnd...)
 	return drainErr

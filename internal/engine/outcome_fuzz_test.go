@@ -50,7 +50,8 @@ func (e wildError) As(any) bool {
 	return e.mood == 6 // and sets nothing
 }
 
-// errorTree grows an error from a program, of at most 40 nodes: nil, leaves, verdicts, wrappings and joins.
+// errorTree builds an error from the first 40 bytes of program. Each byte pushes one error, which may be nil, on a
+// stack. An error that wraps others takes them from the stack. The result is the error on top of the stack.
 func errorTree(program []byte, d time.Duration) error {
 	var stack []error
 	pop := func() (err error) {

@@ -315,10 +315,10 @@ func (noPoller) Close()           {}
 // Source reports due entries before the reconciler finds them in the database. Its reports are only hints. A claim asks
 // the database whether the entry exists, is due and is free (G10). The methods are safe for concurrent use.
 type Source interface {
-	// Scope returns which processes' entries the source reports now.
+	// Scope says whether the source now reports the entries of all processes, of this process only, or none.
 	Scope() Scope
 
-	// Accepts reports whether the source accepts an entry that comes due after the duration in.
+	// Accepts reports whether the source accepts an entry that comes due after the given time.
 	Accepts(businessType string, in time.Duration) bool
 
 	// Enqueue adds entries that come due. Like Move and Settle it returns at once. If one of them fails, the reconciler
@@ -348,7 +348,7 @@ type Source interface {
 	Round(ctx context.Context) func(ctx context.Context, heads Heads, event *observe.ReconciledEvent)
 }
 
-// Scope says which processes' entries a source reports.
+// Scope says whether a source reports the entries of all processes, of one process, or none.
 type Scope int
 
 const (

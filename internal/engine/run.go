@@ -17,13 +17,13 @@ import (
 )
 
 // startClaimed starts the rows that one claim has leased. sentAt is when the claim statement was sent: the leases run
-// from then. token is the token of the queue's lease, or 0.
+// from then. queueToken is the token of the queue's lease, or 0.
 //
 // startClaimed gives back entries that may not start any more, because Run stops or their lease has ended. blocked is
 // how many entries turned out to be blocked.
 //
-// startClaimed returns an error if the database did not store that these entries are blocked. They are then still due,
-// and a claim would find them again. So the caller must not claim again at once.
+// startClaimed also gives up the leases of the blocked entries: see Order.Separate. An error means that these entries
+// are still due, and that a claim would find them again. So the caller must not claim again at once.
 func (e *Engine) startClaimed(t *Type, rows []processlog.Row, sentAt time.Time, queueToken int64) (blocked int, err error) {
 	claimed := e.attemptsOf(t, rows, sentAt, queueToken)
 	needed := callsOfAttempts(t, claimed)
@@ -82,8 +82,8 @@ func (e *Engine) deadLetter(a *Attempt) {
 	e.FreeSlots(a.Type, 1)
 }
 
-// releaseUnstarted releases the leases of attempts that may not start. It frees as many slots as calls says. No handler was
-// called, so the entries' attempt counts stay as they are (G15, G16).
+// releaseUnstarted releases the leases of attempts that may not start. The parameter calls is the number of slots to
+// free. No handler was called, so the entries' attempt counts stay as they are (G15, G16).
 func (e *Engine) releaseUnstarted(t *Type, attempts []*Attempt, calls int) {
 	entries := make([]processlog.QueueEntry, len(attempts))
 	for i, a := range attempts {
@@ -96,9 +96,9 @@ func (e *Engine) releaseUnstarted(t *Type, attempts []*Attempt, calls int) {
 	e.notifyGivenBack(attempts)
 }
 
-// giveUpBlocked gives up attempts that Type.separate found blocked. It frees the slots first, because write may wait for
-// the database. It notifies the admissions last: while the lease stands, a crash of this process counts against the
-// entry.
+// giveUpBlocked gives up attempts that Type.separate found blocked. It frees the slots before it calls write, because
+// the function write may wait for the database. It notifies the admissions last: while the lease stands, a crash of this
+// process counts against the entry.
 func (e *Engine) giveUpBlocked(t *Type, calls int, blocked []*Attempt, write func() error) error {
 	e.FreeSlots(t, calls)
 	if len(blocked) == 0 {
@@ -356,8 +356,8 @@ func (e *Engine) reportAttempt(businessType string, err error, counted bool) {
 	}
 }
 
-// awaitHandlers waits for running handlers. For two thirds of timeout it leaves them alone, and for the rest their contexts
-// have ended.
+// awaitHandlers waits for running handlers, at most for timeout. After two thirds of timeout it ends their contexts. Its
+// error names the handlers that have not returned.
 func (e *Engine) awaitHandlers(timeout time.Duration) error {
 	grace := time.NewTimer(timeout * 2 / 3)
 	defer grace.Stop()

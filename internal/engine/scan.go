@@ -203,8 +203,8 @@ func (e *Engine) claimFromSource(t *Type, calls int) (claimResult, bool) {
 // removeBlocked removes the blocked entries from leased and from the queue. When the earlier entry of the key ends, the
 // blocked entry is enqueued again or claimed directly.
 //
-// It then takes slots for the others, calls at most, and returns how many these hold. Entries without a slot go back to
-// the queue.
+// removeBlocked then takes slots for the entries that are left. The parameter calls is the maximum number of slots, and
+// needed is the number that the claim then holds. Entries without a slot go back to the queue.
 func (e *Engine) removeBlocked(t *Type, leased *processlog.Leased, calls int) (needed int, err error) {
 	held := t.slotsToSearch(calls)
 	ctx, cancel := e.Statement()
@@ -225,8 +225,8 @@ func (e *Engine) removeBlocked(t *Type, leased *processlog.Leased, calls int) (n
 	return needed, nil
 }
 
-// adjustSlots releases slots, or takes more, so that a claim that holds some has as many as it needs. It returns how many the
-// claim holds then, which may be fewer.
+// adjustSlots changes the number of slots of a claim from held to needed. It returns the new number. If too few slots are
+// free, this number is smaller than needed.
 func (e *Engine) adjustSlots(t *Type, held, needed int) int {
 	if needed > held {
 		return held + t.slots.Take(needed-held)
@@ -306,8 +306,8 @@ func (e *Engine) takeShare(t *Type, readAhead *readahead.List, calls int) (reada
 	return share, needed, err
 }
 
-// findDue reads due entries from the database. For a serial type it leaves out blocked entries. The result more reports
-// whether the database may hold further ones.
+// findDue reads due entries from the database. For a serial type it leaves out blocked entries. The boolean result says
+// whether to expect more entries from the next call.
 func (e *Engine) findDue(t *Type, limit int) (due []processlog.ID, more bool, err error) {
 	ctx, cancel := e.Statement()
 	defer cancel()

@@ -203,7 +203,7 @@ func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Du
 	}
 }
 
-// The method of calls do with the schedule of a type. It holds the mutex while do runs.
+// withSchedule calls the function do with the schedule of a type. It holds the mutex while do runs.
 func (c *claimSchedule) withSchedule(t *Type, do func(s *typeSchedule)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -415,7 +415,7 @@ func (s *typeSchedule) claimEnded(result claimResult, before claimCounters) {
 		s.fullClaims++
 	case s.fullClaims == before.fullClaims:
 		s.moreDue = false
-		// Only a claim that asked the database can clear backlog, because the queue does not know these entries.
+		// The queue does not know the entries of a backlog. So only a claim that asked the database can clear the flag backlog.
 		s.backlog = s.backlog && (!result.storeDrained || s.backlogReports != before.backlogReports)
 	}
 	s.scheduleNext(result)
@@ -433,8 +433,8 @@ func (s *typeSchedule) scheduleNext(result claimResult) {
 		return
 	}
 	s.refusedClaims = 0
-	// Limit the wait, because Never is the longest duration and adding to it overflows. The type would then be due at
-	// once in a busy loop. The next look at the queue corrects the limited wait.
+	// Limit the wait. nextDueIn may be processlog.Never, the longest duration, and adding to it overflows. The type would
+	// then be due at once in a busy loop. The next look at the queue corrects the limited wait.
 	wait := min(max(result.nextDueIn, 0), 2*peekInterval)
 	switch {
 	case result.sourceEmpty:

@@ -354,7 +354,7 @@ func (e *Engine) notifyQueue(a *Attempt, o processlog.Outcome) {
 	}
 }
 
-// OfferAgain makes the entry of an attempt due again after in.
+// OfferAgain makes the entry of an attempt due again after the given time.
 func (e *Engine) OfferAgain(a *Attempt, in time.Duration) {
 	if a.queueToken != 0 {
 		e.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.queueToken, In: in})

@@ -64,8 +64,8 @@ func New(cfg Config) *List {
 	return d
 }
 
-// WithoutPending removes entries with a pending release from want. A new claim would give them another token, and the lost
-// lease could no longer be released. The result pending holds the removed entries, due after the duration in.
+// WithoutPending removes entries with a pending release from wanted. A new claim would give them another token, and the lost
+// lease could no longer be released. The result pending holds the removed entries. They come due after the given time.
 func (d *List) WithoutPending(wanted []processlog.Wanted, in time.Duration) (others []processlog.Wanted, pending []processlog.Scheduled) {
 	if !d.anyPending.Load() {
 		return wanted, nil

@@ -19,7 +19,7 @@ import (
 // once through the due entries. The due entries include entries without a stored position. So the cost of a read does
 // not depend on how many entries wait.
 type sweep struct {
-	restarted atomic.Bool // begin was called since the last read
+	restarted atomic.Bool // restart was called since the last read
 
 	// guard has capacity 1. It is full while a claim reads, so that two claims find different entries. It guards the
 	// fields below.
