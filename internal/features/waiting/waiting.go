@@ -41,7 +41,7 @@ type Waiting struct {
 	startedAt  time.Time     // multiples of pauses count from here
 	wakeUp     chan struct{} // of capacity 1: holds a token when an entry must be read now
 
-	endsToPublish groupcommit.Batcher[processlog.ID] // ids of ended entries that are to be published
+	endsToPublish groupcommit.Batcher[processlog.ID] // ids of ended entries that must be published
 
 	ctx  context.Context // ends in Close
 	stop context.CancelCauseFunc
