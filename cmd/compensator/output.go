@@ -119,7 +119,7 @@ func (l listing) objects() []fields {
 	return all
 }
 
-// fields is a JSON object with ordered fields.
+// These types are a JSON object with ordered fields.
 type (
 	field struct {
 		name  string
