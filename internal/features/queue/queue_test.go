@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,11 +27,14 @@ func newQueue(t *testing.T, q processlog.Queue) *Queue {
 // storingQueue is a queue that keeps the entries it is given.
 type storingQueue struct {
 	processlog.Queue
+	mu      sync.Mutex
 	entries []processlog.QueueEntry
 	calls   int
 }
 
 func (q *storingQueue) Enqueue(_ context.Context, batch []processlog.QueueEntry, _ processlog.EnqueueRules) (heads, lostTypes []string, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.entries = append(q.entries, batch...)
 	q.calls++
 	return nil, nil, nil
@@ -136,18 +140,20 @@ func TestEntriesThatComeDueLaterShareACall(t *testing.T) {
 			q.Enqueue([]processlog.QueueEntry{{BusinessType: "refund", ID: processlog.RowID(id), In: in}})
 			synctest.Wait()
 		}
+		calls := func() int { has.mu.Lock(); defer has.mu.Unlock(); return has.calls }
+		entries := func() []processlog.QueueEntry { has.mu.Lock(); defer has.mu.Unlock(); return has.entries }
 		record(1, time.Minute)
-		require.Equal(t, 1, has.calls, "nothing was enqueued just before, so the entry does not wait")
+		require.Equal(t, 1, calls(), "nothing was enqueued just before, so the entry does not wait")
 		for id := range uint64(50) {
 			record(2+id, time.Minute)
 		}
-		require.Equal(t, 1, has.calls)
+		require.Equal(t, 1, calls())
 		record(100, 0)
-		require.Equal(t, 2, has.calls)
-		require.Equal(t, processlog.RowID(100), has.entries[1].ID)
+		require.Equal(t, 2, calls())
+		require.Equal(t, processlog.RowID(100), entries()[1].ID)
 		time.Sleep(laterPause)
 		synctest.Wait()
-		require.Equal(t, 3, has.calls)
-		require.Len(t, has.entries, 52)
+		require.Equal(t, 3, calls())
+		require.Len(t, entries(), 52)
 	})
 }
