@@ -167,7 +167,7 @@ func (p *program) root() *cobra.Command {
 		Version:       builtText(),
 	}
 	p.flags.add(root)
-	root.AddCommand(p.overview(), p.types(), p.list(), p.get(), p.explain(), p.timeline(), p.history(), p.batch(), p.cases(), p.auditLog())
+	root.AddCommand(p.overview(), p.types(), p.list(), p.get(), p.explain(), p.timeline(), p.history(), p.batch(), p.cases(), p.auditLog(), p.stats())
 	root.AddCommand(p.changes()...)
 	root.AddCommand(p.pause(), p.resume(), p.limits(), p.limit(), p.health(), p.policy(), p.migrate(), p.ddl(), p.check(), p.purge(), p.pages(), p.version())
 	return root

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/compensator-go/compensator/admin"
+)
+
+func (p *program) stats() *cobra.Command {
+	var over, period time.Duration
+	var businessType string
+	cmd := p.onLog("stats", "Show for each type how many entries ended, how long attempts took and how late they began. Services count this if Operations.Statistics is set",
+		cobra.NoArgs, toOperate,
+		func(ctx context.Context, s *session, _ []string) error {
+			if over < time.Minute || over > 100*24*time.Hour {
+				return usage("--over %v: give 1m to 2400h", over)
+			}
+			if period < 0 || period%time.Minute != 0 {
+				return usage("--period %v: give a whole number of minutes", period)
+			}
+			now, err := s.store.StatsClock(ctx)
+			if err != nil {
+				return err
+			}
+			filter := admin.StatFilter{From: now.Add(-over), To: now.Add(time.Minute), Period: period, BusinessType: businessType}
+			if period == 0 {
+				filter.Period = over.Truncate(time.Minute)
+			}
+			stats, err := admin.Of(s.c).Statistics(ctx, filter)
+			if err != nil {
+				return err
+			}
+			stats = slices.DeleteFunc(stats, func(stat admin.Stat) bool {
+				return !s.May(ctx, s.actor, admin.SeeOverview, admin.Subject{Type: stat.BusinessType})
+			})
+			if period == 0 {
+				stats = sumsByType(stats, filter.From)
+			}
+			return p.print(statsListing(stats))
+		})
+	cmd.Flags().DurationVar(&over, "over", 3*time.Hour, "time before now that the counts cover")
+	cmd.Flags().DurationVar(&period, "period", 0, "one row for each period of this length, such as 10m, instead of one for the whole time")
+	cmd.Flags().StringVar(&businessType, "type", "", "only this type")
+	return cmd
+}
+
+// sumsByType adds up the counts of each type.
+func sumsByType(stats []admin.Stat, from time.Time) (sums []admin.Stat) {
+	for _, stat := range stats {
+		i := slices.IndexFunc(sums, func(sum admin.Stat) bool { return sum.BusinessType == stat.BusinessType })
+		if i < 0 {
+			stat.At = from
+			sums = append(sums, stat)
+			continue
+		}
+		sums[i].Add(stat.StatCounts)
+	}
+	return sums
+}
+
+func statsListing(stats []admin.Stat) listing {
+	l := listing{kind: "stat", columns: []column{{"from", "FROM"}, {"type", "TYPE"}, {"recorded", "RECORDED"}, {"started", "STARTED"}, {"succeeded", "SUCCEEDED"},
+		{"compensated", "COMPENSATED"}, {"failed", "FAILED"}, {"dead", "DEAD"},
+		{"took_p50_ms", "TOOK P50 MS"}, {"took_p95_ms", "P95 MS"}, {"late_p50_ms", "LATE P50 MS"}, {"late_p99_ms", "P99 MS"}}}
+	quantile := func(h admin.Histogram, q float64) any {
+		d, ok := h.Quantile(q)
+		if !ok {
+			return nil
+		}
+		return int(d.Milliseconds())
+	}
+	for i := range stats {
+		c := &stats[i].StatCounts
+		l.rows = append(l.rows, []any{stats[i].At, stats[i].BusinessType, int(c.Recorded), int(c.Started), int(c.Succeeded), int(c.Compensated), int(c.Failed), int(c.Dead),
+			quantile(c.Took, 0.5), quantile(c.Took, 0.95), quantile(c.Late, 0.5), quantile(c.Late, 0.99)})
+	}
+	return l
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// A service counts what it does, and ends. The command must show its counts by type and by period.
+func TestStatsShowsWhatServicesHaveCounted(t *testing.T) {
+	for name, bed := range map[string]func(*testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite} {
+		t.Run(name, func(t *testing.T) {
+			b := bed(t)
+			c, err := compensator.New(t.Context(), compensator.Config{DB: b.db, Logger: slog.New(slog.DiscardHandler), Operations: &compensator.Operations{Statistics: true}})
+			require.NoError(t, err)
+			charges, err := compensator.Handle(t.Context(), c, "charge", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, nil)
+			require.NoError(t, err)
+			require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				_, err := charges.Record(ctx, tx, harness.Order{}, compensator.Options{IdempotencyKey: "charged"})
+				return err
+			}))
+			ctx, stop := context.WithCancel(t.Context())
+			ran := make(chan error, 1)
+			go func() { ran <- c.Run(ctx) }()
+			require.Eventually(t, func() bool { return b.entry("charged").State == compensator.Succeeded }, harness.Timeout, 5*time.Millisecond)
+			stop()
+			require.NoError(t, <-ran)
+			require.NoError(t, c.Close())
+
+			for _, args := range [][]string{{"stats", "-o", "json"}, {"stats", "-o", "json", "--type", "charge", "--over", "24h", "--period", "1h"}} {
+				var list struct{ Items []map[string]any }
+				require.NoError(t, json.Unmarshal([]byte(b.ok(args...)), &list), args)
+				require.Len(t, list.Items, 1, args)
+				row := list.Items[0]
+				assert.Equal(t, "charge", row["type"], args)
+				for _, count := range []string{"recorded", "started", "succeeded"} {
+					assert.EqualValues(t, 1, row[count], "%s %v", count, args)
+				}
+			}
+			assert.Contains(t, b.ok("stats"), "TOOK P50 MS")
+			assert.Contains(t, b.ok("stats", "-o", "json", "--type", "unknown"), `"items":[]`)
+			assert.Contains(t, b.refused(codeUsage, "stats", "--period", "90s"), "--period 1m30s: give a whole number of minutes")
+			assert.Contains(t, b.refused(codeUsage, "stats", "--over", "1s"), "--over 1s: give 1m to 2400h")
+			b.exec("DROP TABLE common_process_log_stat")
+			assert.Contains(t, b.refused(codeUsage, "stats"), "common_process_log_stat")
+		})
+	}
+}
