@@ -116,8 +116,9 @@ type failingConnector struct{ err error }
 func (r failingConnector) Connect(context.Context) (driver.Conn, error) { return nil, r.err }
 func (r failingConnector) Driver() driver.Driver                        { return nil }
 
-// refusal returns why a statement must not be sent, or nil. One reason is that the transaction has ended. A watched
-// connection reports that by itself. Another reason is an inquiry in ctx that refuses the statement.
+// refusal returns why a statement must not be sent, or nil. There are two possible reasons. The server has ended the
+// transaction: this is checked only if the connection is not watched, because a watched connection returns that error
+// itself. Or ctx carries the inquiry of a call of Record or of a change (connector.go), and this call must not use s.
 func (s *ScopedTx) refusal(ctx context.Context) error {
 	if s.unwatched != nil && s.unwatched.aborted != nil {
 		return s.unwatched.aborted

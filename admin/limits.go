@@ -96,12 +96,13 @@ func (d *Admin) readLimits(ctx context.Context, name string) ([]processlog.Store
 	})
 }
 
-// ChangeLimit sets values of a limit in place of the program's own, in all processes. A value of 0 stays the program's own, so
-// LimitValues{} ends the change. Each claim that begins after ChangeLimit has returned obeys the new values. Entries that run go on.
-// ChangeLimit needs the right ChangeLimit for each type that shares the limit.
+// ChangeLimit replaces values of a limit that the program has set, in all processes. Where values has 0, the program's
+// value applies. So LimitValues{} restores all values of the program. Each claim that begins after ChangeLimit has
+// returned obeys the new values. Entries that are already running continue. ChangeLimit needs the right ChangeLimit for
+// each type that shares the limit.
 //
-// It returns ErrChanged if a person has changed the limit since seen was read. It returns ErrNotFound if no entry was claimed under the
-// limit yet. Its other errors are ErrNotAllowed, ErrReadOnly and *FieldError, as for Pause.
+// It returns ErrChanged if a person has changed the limit since seen was read. It returns ErrNotFound if nothing has
+// claimed under the limit yet. Its other errors are ErrNotAllowed, ErrReadOnly and *FieldError, as for Pause.
 func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values LimitValues, why Why) error {
 	if d.readOnly {
 		return ErrReadOnly

@@ -69,8 +69,9 @@ func (a *arena) fillRedis(client *redis.Client) {
 	a.must(client.ConfigSet(a.Context(), "maxmemory", "1").Err())
 }
 
-// ratio compares the run that lost Redis data with the undisturbed run. It counts the entries that ran in the seconds
-// from, from+1, …, to-1. It returns the number of the first run divided by the number of the undisturbed run.
+// ratio returns how many entries the run that lost Redis data ran, divided by how many the undisturbed run ran. It
+// counts the seconds with the numbers from to to-1 only; the first second of a run is 0. Without a second it returns
+// "–".
 func (l lostType) ratio(from, to int) string {
 	if from >= to {
 		return "–"

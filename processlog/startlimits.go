@@ -212,10 +212,11 @@ func (l *StartLimit) Set(v LimitValues) {
 	l.Interval, l.Burst, l.Concurrent = v.Interval, v.Burst, v.Concurrent
 }
 
-// Rescaled converts the stored time of a key when the Interval of its limit changes. Free explains the stored time. The
-// parameter ahead is the stored time minus the database's current time, and the result is the new difference. The
-// parameter before is the Interval of the last grant, and now is the new Interval. The difference divided by the
-// Interval stays the same: it is the number of starts that the key has used in advance.
+// Rescaled is for a key whose limit gets another Interval. It keeps the number of starts that the key has used in
+// advance, rounded up. This number is ahead divided by the Interval. ahead is the stored time of the key minus the
+// database's current time: see Free. before is the Interval of the last grant, and now is the new Interval, not a point
+// in time. The result is the new value of ahead. It is 0 if only one of the Intervals sets a rate. An ahead that is not
+// positive stays as it is.
 func Rescaled(ahead, before, now time.Duration) time.Duration {
 	switch {
 	case ahead <= 0 || before == now:

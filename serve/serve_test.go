@@ -404,8 +404,8 @@ func TestStopThatComesTwiceIsOne(t *testing.T) {
 	require.NoError(t, next(t, shut))
 }
 
-// net/http calls ConnContext between two connections, and Shutdown and Close both wait for it. Run must end
-// nevertheless.
+// A ConnContext does not return. net/http calls it in the loop that accepts connections, and Shutdown and Close both
+// wait for this loop. Run must end nevertheless.
 // Failure: F81
 func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,8 @@ func restored(began time.Time, timeout time.Duration) time.Time {
 	return began.Add(timeout)
 }
 
-// noDeadline logs once that this http.ResponseWriter cannot set deadlines, so that slow clients are not limited.
+// noDeadline logs a warning if err says that the http.ResponseWriter cannot set deadlines. Slow clients are then not
+// limited. It logs only once.
 func (s *site) noDeadline(err error) {
 	if errors.Is(err, http.ErrNotSupported) {
 		s.unbounded.Do(func() {

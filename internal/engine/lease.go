@@ -16,8 +16,9 @@ import (
 )
 
 // holdings keeps the attempts that this process holds. An attempt is held from before its handler is called until its
-// outcome is stored or dropped. Within one epoch a process holds an entry at most once. The outcome of a held attempt
-// takes precedence over lost leases that count against its entry.
+// outcome is stored or dropped. Within one epoch a process holds an entry at most once. While an entry is held and its
+// handler is not stuck, this process does not claim the entry. A dead-lettering that still waits to be written is
+// withdrawn, because the held attempt will have an outcome.
 type holdings struct {
 	mu           sync.Mutex // guards the fields below
 	held         map[holdingKey]*Attempt
@@ -289,8 +290,8 @@ func (e *Engine) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 	}
 	renewals = newestAttempts(renewals)
 	e.holdings.mu.Unlock()
-	// Report in this order: the breaker counts the call of a stuck batch for the batch's first entry, as it does when a
-	// batch returns.
+	// Report in the order of the ids. Each stuck entry of a batch is reported, but the breaker uses only the first
+	// report of a call. So it counts the call for the batch's first entry, as it does when the batch returns.
 	slices.SortFunc(stuck, func(a, b stuckCall) int { return compareAttempts(a.Attempt, b.Attempt) })
 	for _, s := range stuck {
 		for _, admission := range s.Type.admissions {

@@ -12,9 +12,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// crashBudget is how many consecutive leases an entry may lose before no handler is called for it any more. The next
-// claim then only counts, and its lease gives one more lease time to a process that has a success to store. The claim
-// after that dead-letters the entry.
+// crashBudget is how many consecutive leases an entry may lose before no handler is called for it any more. The next claim
+// calls no handler. It only counts the lost lease, and holds the entry for one more lease. In this time a process that ran
+// the entry, but could not reach the database, can still store its success. If this lease also ends without an outcome,
+// the claim after it dead-letters the entry.
 const crashBudget = 3
 
 // RunsNothing reports whether a claim of the row would run no handler, because it only counts a lost lease or dead-letters

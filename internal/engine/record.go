@@ -105,8 +105,8 @@ func (r *Recording) PollForCommit() {
 	}
 }
 
-// longestPolledDelay returns the longest delay of an entry that needs a poll for its commit. If an entry is due later than that, the
-// reconciler finds it before it is due.
+// longestPolledDelay returns up to which Delay an entry needs a poll for its commit. The reconciler finds entries with a
+// longer delay before they are due.
 func (e *Engine) longestPolledDelay() time.Duration {
 	if e.source.Scope() == ScopeAll {
 		return 4 * e.ReconcileInterval

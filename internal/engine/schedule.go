@@ -285,9 +285,9 @@ type typeSchedule struct {
 	runningClaims int // number of claims that are running; at most claimsInFlight
 	lostRaces     int // consecutive claims that got nothing because others were faster
 
-	// A claim that got all it asked for sets moreDue and increments fullClaims. A claim that got less clears moreDue, unless
-	// fullClaims has changed since that claim began. A refused claim clears moreDue. If linger is above 0, moreDue is never
-	// set.
+	// A claim that got all it asked for increments fullClaims. It also sets moreDue, but only if linger is 0: otherwise a look
+	// at the entries that wait decides. A claim that got less clears moreDue, unless another claim has got all it asked for
+	// meanwhile: then fullClaims has changed. A refused claim always clears moreDue.
 	moreDue bool // whether more entries are due: a claim took all it asked for, and no later claim found less
 
 	// ExpectBacklog sets backlog and increments backlogReports. A claim clears backlog if it asked the database and got less
@@ -425,7 +425,7 @@ func (s *typeSchedule) claimEnded(result claimResult, before claimCounters) {
 func (s *typeSchedule) scheduleNext(result claimResult) {
 	s.pausedUntil = time.Time{}
 	if result.err != nil {
-		// If full stayed set, the next claim would begin now instead of after the pause.
+		// If moreDue stayed set, the next claim would begin now instead of after the pause.
 		s.moreDue = false
 		s.refusedClaims++
 		s.pausedUntil = time.Now().Add(retryDelay(claimBackoff, s.refusedClaims))

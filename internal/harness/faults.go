@@ -47,8 +47,9 @@ func ReadTimeout(d time.Duration) func(*mysql.Config) {
 	return func(config *mysql.Config) { config.ReadTimeout = d }
 }
 
-// Following returns a match for a request that then matches and that comes after a request that first matches, on the
-// same connection. For example, it matches the COMMIT of the transaction that ran a certain statement.
+// Following returns a match for the second of two requests on the same connection. Once the match first is true for a
+// request, the result is true for the next request for which the match then is true. For example, it finds the COMMIT
+// of the transaction that ran a certain statement.
 func Following(first, then faultproxy.Match) faultproxy.Match {
 	var mu sync.Mutex
 	seen := make(map[uint64]bool) // ids of the connections that have sent the first request

@@ -189,7 +189,7 @@ var conditions = map[uint16]condition{
 	1296: {Doubtful, "error of an engine"},
 	1297: {Doubtful, "temporary error of an engine"},
 
-	// These errors are caused by the statement, although their texts sound different.
+	// These errors are caused by the statement, although their texts may sound as if the server caused them.
 	1119: {Statement, "thread stack overrun: too deep"},
 	1153: {Statement, "packet larger than max_allowed_packet"},
 	1162: {Statement, "result string too long"},

@@ -72,8 +72,8 @@ func (r *List) readSize(n int) int {
 	return n*r.claimsPerRead + r.unrunnable + len(r.handedOut)
 }
 
-// addRead keeps the entries that were read. unrunnable is how many entries of the previous read could not run here, and came
-// before other entries.
+// addRead replaces the list by the entries that were read, without those that another claim is trying. It returns
+// List.unrunnable as the previous read and its claims have left it, and sets the field to 0.
 func (r *List) addRead(found []processlog.ID, more bool) (unrunnable int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -186,12 +186,13 @@ func (d *List) offer(list []release) {
 // releaseAll tries each pending release once, except those that rest. Releases that fail go to the end of the list. One
 // row may stay locked or refused for any time, and the other releases do not wait for it.
 func (d *List) releaseAll(batch []release) {
-	var left, unanswered []release // last holds the releases of a statement that the database has not answered
+	var left, unanswered []release // unanswered holds the releases of a statement that the database has not answered
 	var lastErr error
 	startedAt := time.Now()
 	for _, list := range grouped.Each(batch, func(r release) processlog.Token { return r.token }) {
 		due := slices.DeleteFunc(slices.Clone(list), func(r release) bool { return startedAt.Before(r.pausedUntil) })
-		// Stop waiting for locks in this run after Longest. After an error the database may answer nothing.
+		// A try may wait for locks, so begin none after MaxDuration. Begin none either once the database has not
+		// answered, because it may answer nothing.
 		if len(due) == 0 || unanswered != nil || time.Since(startedAt) > d.MaxDuration {
 			left = append(left, list...)
 			continue

@@ -81,7 +81,7 @@ func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row
 	return found, nil
 }
 
-// scanEnds appends the rows that it reads with their results, and closes rows.
+// scanEnds reads all of rows and closes it. It appends each entry, together with its result, to found.
 func scanEnds(rows *sql.Rows, found []processlog.Row) ([]processlog.Row, error) {
 	defer rows.Close()
 	scan := newRowScanner()

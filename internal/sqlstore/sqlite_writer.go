@@ -34,9 +34,9 @@ type writer struct {
 	holders       int // number of stores that have this file open; guarded by writers.mu
 }
 
-// take waits for a turn, at most for timeout. The first urgent waiter gets its turn before the others, but two urgent
-// ones never follow each other if another waits. When its transaction has ended, the caller must call release once,
-// also if take returned after timeout without a turn.
+// take waits for a turn, at most for timeout. If the turn has not come by then, take returns without a turn and without
+// an error. Urgent waiters come before the others, but after an urgent turn a waiter that is not urgent is next, if
+// there is one. If err is nil, with or without a turn, the caller must call release when its transaction has ended.
 func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (release func(), err error) {
 	if ownTurn := w.takeOrQueue(urgent); ownTurn != nil {
 		timer := time.NewTimer(timeout)
@@ -95,7 +95,7 @@ func (w *writer) pauseIfBusy(ctx context.Context) error {
 	return nil
 }
 
-// takeOrQueue takes the turn if the turn is free, and returns nil. If the turn is not free, join returns a channel that closes
+// takeOrQueue takes the turn if the turn is free, and returns nil. If the turn is not free, takeOrQueue returns a channel that closes
 // when the turn comes.
 func (w *writer) takeOrQueue(urgent bool) chan struct{} {
 	w.mu.Lock()

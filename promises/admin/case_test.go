@@ -193,8 +193,8 @@ func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says f
 	return orders
 }
 
-// requireUnchecked asserts that a requeue of a dead entry needs Checked. After the requeue, the new epoch must begin
-// without an unknown outcome.
+// requireUnchecked asserts that the outcome of an entry is shown as unknown, and that a requeue of the entry without
+// Change.Checked is refused.
 func requireUnchecked(t *testing.T, d *admin.Admin, id compensator.EntryID) {
 	t.Helper()
 	lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
@@ -565,8 +565,9 @@ func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 	})
 }
 
-// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody purges dead entries. Purge must keep entries with open cases, even
-// if the call names dead entries. It must also keep entries that died before Config.Operations was set.
+// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody purges dead entries. Purge must keep a dead entry that has an open
+// case, even if the call names the state Dead. With Config.Operations it must also keep an entry that has no case
+// because it died before Config.Operations was set.
 // Failure: F126
 func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,9 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
+// ownTransactions are the open transactions of this test. Other tests use the same server.
+const ownTransactions = "information_schema.innodb_trx AS t JOIN information_schema.processlist AS p ON p.id=t.trx_mysql_thread_id WHERE p.db=DATABASE()"
+
 // A process is stopped in the middle of a claim, and so holds the row of a limit. Other processes must go on with other types at once.
 // They must not wait for the lock again and again. When the session of the stopped process ends, the limited type must go on.
 func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
@@ -40,7 +43,7 @@ func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 		require.NoError(t, err)
 		_, err = closed.Exec("SELECT id FROM gate FOR UPDATE")
 		require.NoError(t, err)
-		w.Eventually(func() bool { return w.Count("information_schema.innodb_trx WHERE trx_state='LOCK WAIT'") > 0 }, "the worker claims")
+		w.Eventually(func() bool { return w.Count(ownTransactions+" AND t.trx_state='LOCK WAIT'") > 0 }, "the worker claims")
 		worker.Signal(syscall.SIGSTOP)
 		require.NoError(t, closed.Rollback())
 		if w.Count("common_process_log_limit WHERE limit_name='ship' FOR UPDATE SKIP LOCKED") == 0 {
@@ -69,7 +72,7 @@ func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 	require.EqualValues(t, 1, waits.Load(), "only the first claim waits")
 	require.Equal(t, 6, w.Count("common_process_log WHERE business_type='ship' AND state=0 AND delivery_count=0"), "waiting costs nothing")
 	// The server does this itself after 60 s, see TestServerEndsAClaimThatStandsStill.
-	rows, err := w.DB.Query("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_rows_modified>0")
+	rows, err := w.DB.Query("SELECT t.trx_mysql_thread_id FROM " + ownTransactions + " AND t.trx_rows_modified>0")
 	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {

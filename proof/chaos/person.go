@@ -61,7 +61,7 @@ func (p *person) compensates(entry recorded) bool {
 	return entry.content.BusinessType == typePay || entry.content.BusinessType == typeClose
 }
 
-// logAction writes an action to the history, before and after it.
+// logAction writes an action to the history, runs it by calling act, and then writes its end with its error.
 func (p *person) logAction(a *history.Action, act func(found *history.ActionEnd) error) error {
 	a.At = history.Now()
 	p.write(a)

@@ -18,8 +18,9 @@ type apart struct {
 
 	// These properties exist only in seeds that are not calm:
 	jammed compensator.IdempotencyKey // key of an entry whose handlers ignore their context and return only after all faults have ended
-	// former selects instances that run an older version of the service, which lacks some types. In every group of
-	// three consecutive instances, the one at position former (1 to 3) is such an instance. 0 selects none.
+	// former is 1, 2 or 3 if some instances run an older version of the service, which lacks some types (formerLacks).
+	// It is then the position of the older instance in each group of three consecutive instances. 0: no instance is
+	// older.
 	former    int
 	leases    []time.Duration // leases of the instances in the order of their numbers; they replace Config.Lease
 	sleepy    bool            // whether some handlers ask for a delay of months

@@ -70,12 +70,11 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 	}
 }
 
-// held helps to decide whether a claim was late. An attempt may run longer than its lease, so its entry becomes free
-// while its own instance still holds it. If the queue offers the entry to this instance, the instance puts the entry
-// back for a while, as G16 (repetitions are counted) requires. Then a late claim is no fault.
+// held reports whether a living instance still had an attempt of the given epoch at the time free, when the lease of
+// the entry had ended. An attempt that ended less than promptness before free counts, too.
 //
-// held reports whether this may be the case: a living instance still had an attempt of the given epoch when the entry
-// became free. An attempt that had just ended counts, too.
+// Then a late claim may be no fault. If the queue offers the entry to the instance that still holds it, the instance
+// puts the entry back for a while, as G16 (repetitions are counted) requires.
 func (l *life) held(epoch uint32, free time.Time) bool {
 	return slices.ContainsFunc(l.attempts, func(a *attempt) bool {
 		return a.epoch == epoch && !a.from.dead.Load() && (!a.ended || a.endedAt.After(free.Add(-promptness)))

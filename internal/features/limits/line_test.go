@@ -60,7 +60,8 @@ func TestEntryOfASlowKeyIsTriedAgainWithinAMinute(t *testing.T) {
 	require.Equal(t, now.Add(24*time.Hour), free, "people are told when the rate allows the start")
 }
 
-// Starts of a key that are left over wake the first entries that wait for it. A change of the limit wakes all.
+// If a claim leaves starts of a key unused, the first entries that wait for this key are woken: as many as the starts
+// and permits that are left allow. wakeAll wakes all others.
 func TestStartsThatAreLeftWakeTheFirstEntriesOfTheirKey(t *testing.T) {
 	l, limit := newLine(), &processlog.StartLimit{Interval: time.Minute, Burst: 2}
 	now := time.Now()

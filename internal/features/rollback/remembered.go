@@ -165,9 +165,10 @@ func (m *versionMemory) latestNow() (list []version) {
 	return list
 }
 
-// sweepOn returns some of all remembered versions, and each call continues where the last one stopped. latest has only
-// the first and the last version of each part. Other processes may have changed both since then, so that only a version
-// between them shows a loss.
+// sweepOn returns up to sweepMost of the remembered versions. Each call continues where the last one stopped. The
+// versions in latest are not enough, because they are only the first and the last of each part. After a loss, other
+// processes may have changed the entries of these two so often that their version numbers are higher than before. Then
+// only a version between the two shows the loss.
 func (m *versionMemory) sweepOn() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -381,8 +381,8 @@ func TestGETChangesNothing(t *testing.T) {
 	assert.Empty(t, auditLog.Records)
 }
 
-// An export must hold the entries of the filter, of types that the actor may export. It must be recorded before it is
-// sent.
+// An export must hold those entries that match the filter and whose type the actor may export. It must be recorded
+// before it is sent.
 // Failure: F132
 func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 	t.Parallel()

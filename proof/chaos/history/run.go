@@ -25,8 +25,8 @@ type Run struct {
 	// that ended with more than this time left of their lease. 0 means 1,500.
 	SettleMS int64 `json:"settle_ms,omitempty"`
 
-	// PutOffMS is the longest delay that the library chooses for an entry after an attempt whose handler asked for no
-	// time. 0 means unknown.
+	// PutOffMS is the longest delay after an attempt whose handler did not say when the entry should run again, so that
+	// the library chooses the delay. 0 means unknown.
 	PutOffMS int64 `json:"put_off_ms,omitempty"`
 
 	MinEntries int `json:"min_entries,omitempty"` // smallest number of committed entries; a run with fewer is vacuous

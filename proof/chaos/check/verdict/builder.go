@@ -213,8 +213,8 @@ func aborts(class string) bool {
 	return class == history.ErrDeadlock || class == history.ErrTxAborted
 }
 
-// undo marks as undone everything that a transaction did since its last savepoint of the record's name. The savepoint
-// itself stays.
+// undo applies a ROLLBACK TO SAVEPOINT. It marks as undone every insert and action that the transaction has made since
+// it last set a savepoint with this name. That savepoint remains, and later ones are removed.
 func (b *builder) undo(p int32, r *history.SavepointRollback) error {
 	tx := b.tx(p, r.Tx)
 	for i, s := range slices.Backward(tx.savepoints) {

@@ -57,7 +57,8 @@ func (l *Ledger) checkSuccess(e *Entry, s *step, c *Check) {
 	c.violate(e, append(e.lines(s.old.version), s.place), "%s in epoch %d, and no attempt of that epoch returned nil", s.move, s.new.epoch)
 }
 
-// tooSoon reports whether a step happened before the attempt that caused it returned.
+// tooSoon reports whether a step happened while its attempt was still running. It returns false if the two times cannot
+// be compared, or differ by no more than jump.
 func (l *Ledger) tooSoon(s *step, a *attempt) bool {
 	return s.wall+jump < a.ended && l.compares(s, a.ended)
 }
