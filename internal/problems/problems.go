@@ -89,9 +89,8 @@ func (t *List) Passed(what, businessType string) {
 
 // LogLimited logs err, unless the same cause was logged within the last minute.
 func (t *List) LogLimited(what string, err error, attrs ...any) {
-	now := time.Now()
+	now, c := time.Now(), cause{what, t.number(err)} // number may call methods of err, which are user code, so it runs without the lock.
 	t.mu.Lock()
-	c := cause{what, t.number(err)}
 	last, known := t.lastLogged[c]
 	loggedRecently := known && now.Sub(last) < report.Interval
 	if !loggedRecently {

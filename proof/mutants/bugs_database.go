@@ -100,6 +100,18 @@ func surviving() []mutant {
 			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn").and(simulation, "1000"),
 		},
 		{
+			name: "loss-reported-under-the-lock", breaks: "G19",
+			what: "The observer hears of a loss while the lock is held that AcceptLoss needs.",
+			edits: []edit{
+				{"Detector.unlock",
+					`<-$d.$guard
+$d.$e.$ReportMissing($found.$missing)`,
+					`defer func() { <-$d.$guard }()
+$d.$e.$ReportMissing($found.$missing)`},
+			},
+			sees: tests("TestLossCanBeAcceptedInsideItsCallback", "TestLossCanBeAcceptedWhereAnEntryIsReportedMissing"),
+		},
+		{
 			name: "loss-of-what-never-was", breaks: "G19",
 			what: "An entry rolled back to a savepoint is taken for one that the database has lost.",
 			edits: []edit{

@@ -35,6 +35,7 @@ type Detector struct {
 
 	guard      chan struct{}            // holds a value while somebody asks the database; guards the fields below
 	loggedAt   time.Time                // time at which the loss was last logged
+	toReport   findings                 // findings of the checks under this lock, which unlock reports
 	acceptedAt map[acceptance]time.Time // time at which each acceptance was written, by this process's clock
 }
 
@@ -218,7 +219,23 @@ func (d *Detector) lock(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func (d *Detector) unlock() { <-d.guard }
+// unlock lets the next check begin. Then it reports what the checks under this lock have found. The observer may call
+// Accept, which needs the lock.
+func (d *Detector) unlock() {
+	found := d.toReport
+	d.toReport = findings{}
+	<-d.guard
+	d.e.ReportMissing(found.missing)
+	if found.loss != nil {
+		engine.NotifyObserver(d.e.Base, d.e.Observer.HistoryLost, &found.loss.LossError)
+	}
+}
+
+// findings are the results of checks of which the observer must hear.
+type findings struct {
+	loss    *loss                  // nil if there is no new loss
+	missing []engine.RecordedEntry // recorded entries that were not found
+}
 
 // checkLocked makes one check. The caller holds the lock. A check lasts for engine.StatementTimeout at most, and ends with ctx
 // and with Close.
@@ -270,7 +287,7 @@ func (d *Detector) compareVersions(ctx context.Context, more []version) error {
 	if err != nil {
 		return err
 	}
-	d.e.ReportMissing(d.versions.rememberFound(recorded, found, began))
+	d.toReport.missing = append(d.toReport.missing, d.versions.rememberFound(recorded, found, began)...)
 	if len(lostOf(sentAt, found, nil)) == 0 {
 		return nil
 	}

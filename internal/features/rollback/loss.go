@@ -144,8 +144,8 @@ func byID(list []processlog.LostEntry) []processlog.LostEntry {
 	return slices.CompactFunc(list, func(a, b processlog.LostEntry) bool { return a.ID == b.ID })
 }
 
-// reportLoss logs and publishes a loss. If the loss does not stop this process, reportLoss forgets the versions of the lost
-// history, so that the detector can notice another loss. A second loss that is noticed before a person has accepted the
+// reportLoss logs a loss, and unlock then calls the observer. If the loss does not stop this process, reportLoss forgets
+// the versions of the lost history, so that the detector can notice another loss. A second loss that is noticed before a person has accepted the
 // first is added to the first.
 func (d *Detector) reportLoss(found *loss) {
 	if previous := d.openLoss.Load(); previous != nil {
@@ -164,7 +164,7 @@ func (d *Detector) reportLoss(found *loss) {
 	}
 	d.loggedAt = time.Time{}
 	d.logLoss(found)
-	engine.NotifyObserver(d.e.Base, d.e.Observer.HistoryLost, &found.LossError)
+	d.toReport.loss = found
 }
 
 // logLoss logs the loss: at most once a minute if the process has stopped, and otherwise at most once an hour.
