@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const tableHead = "| mechanism | recorded/s | early, by at most | p50 late | p99 late | max late | max late over the kill | waiting at the kill | never fired | fired twice | fired, but held as not done |\n" +
+const tableHead = "| mechanism | recorded/s | early, by at most | p50 late | p99 late | max late | max late around the kill | waiting at the kill | never fired | fired twice | fired, but held as not done |\n" +
 	"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
 
 func (r result) line() string {
@@ -77,10 +77,10 @@ func table(p plan, results []result) string {
 		b.WriteString(r.line())
 	}
 	fmt.Fprintf(&b, `
-- late (p50, p99, max): of what was due more than %s before the kill, or more than %s after the restart; over the kill: of the rest.
-- early: of all.
-- never fired: not until %s after the last deadline. Held: still in the mechanism's own store as not done, and so perhaps done later; the others are lost.
-- fired, but held as not done: the handler ran, the store does not know, and it may run again.
+- p50, p99 and max late leave out the deadlines between %s before the kill and %s after the restart. "Max late around the kill" shows these deadlines.
+- "early" counts all deadlines.
+- "never fired" counts deadlines that had not fired %s after the last deadline. The mechanism may still fire those that its store holds as not done. The others are lost.
+- "fired, but held as not done": the handler ran, but the mechanism's store does not know it, so the handler may run again.
 
 `, seconds(p.lead()), seconds(p.tail()), seconds(p.Timeout))
 	for _, r := range results {
