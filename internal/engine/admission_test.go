@@ -113,9 +113,9 @@ func TestScannerSleepsUntilATypeHasRoomAgain(t *testing.T) {
 		e.claimSchedule.prepare()
 		var claims sync.WaitGroup
 		at = time.Now().Add(time.Hour)
-		require.Equal(t, peekInterval, e.startClaims(t.Context(), &claims))
+		require.Equal(t, peekInterval, e.startClaims(&claims))
 		at = time.Now().Add(time.Second)
-		require.Equal(t, time.Second, e.startClaims(t.Context(), &claims))
+		require.Equal(t, time.Second, e.startClaims(&claims))
 		claims.Wait()
 		require.Zero(t, e.claimSchedule.byType["refund"].runningClaims)
 	})

@@ -125,7 +125,7 @@ func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 		typeSchedule := a.byType["mail"]
 		require.False(t, typeSchedule.shouldClaim(typ, time.Now()))
 		var looks sync.WaitGroup
-		(&Engine{claimSchedule: a}).lookLocked(typ, typeSchedule, time.Now(), &looks)
+		a.lookLocked(typ, typeSchedule, time.Now(), &looks)
 		looks.Wait()
 		require.Equal(t, 1, typ.grouping.(*threes).looks)
 		a.prepare()

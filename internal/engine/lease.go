@@ -63,6 +63,35 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, re
 	return admitted, refused
 }
 
+// beginCall gives an attempt the context of its next handler call, and counts the call. One lock covers both, so that the
+// renewer reports the right call as stuck.
+func (h *holdings) beginCall(a *Attempt, ctx context.Context, cancel context.CancelCauseFunc, timeout *callTimeout) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// Reset stuck too: an entry of a broken batch starts a new call, and the old finding was about the batch's handler.
+	a.ctx, a.cancel, a.timeout, a.startedAt, a.stuck = ctx, cancel, timeout, time.Now(), false
+	a.renewing = false
+	a.callCount++
+}
+
+// lossOf returns why this process no longer owns the entry of an attempt, or nil. cause is why the context of its handler
+// call has ended, if it has.
+func (h *holdings) lossOf(a *Attempt, cause error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !a.obsolete && time.Now().After(a.leaseEnd):
+		return processlog.ErrLeaseLost // RenewLapsed did not get a new lease.
+	case !a.obsolete:
+		return nil
+	// The context keeps its first cause, the timeout. So it does not show whether the lease was lost or the entry was
+	// cancelled after that. Both have the same effect, and ErrLeaseLost stands for both.
+	case errors.Is(cause, processlog.ErrTimeout):
+		return processlog.ErrLeaseLost
+	}
+	return cause
+}
+
 // isEmpty reports whether nothing is held.
 func (h *holdings) isEmpty() bool {
 	h.mu.Lock()
@@ -268,11 +297,28 @@ type stuckCall struct {
 // needRenewal returns the attempts that have used a third of their lease, grouped by lease length and sorted by id. It
 // also reports stuck handlers.
 func (e *Engine) needRenewal() grouped.Groups[time.Duration, *Attempt] {
+	renewals, stuck := e.holdings.examine()
+	// Report in the order of the ids. Each stuck entry of a batch is reported, but the breaker uses only the first
+	// report of a call. So it counts the call for the batch's first entry, as it does when the batch returns.
+	slices.SortFunc(stuck, func(a, b stuckCall) int { return compareAttempts(a.Attempt, b.Attempt) })
+	for _, s := range stuck {
+		for _, admission := range s.Type.admissions {
+			admission.Stuck(s.Attempt, s.call)
+		}
+		s.suspectDone(NotRun) // The entry has not crashed this process, and its handler may never return.
+		e.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
+		NotifyObserver(e.Base, e.Observer.Stuck, s.event)
+	}
+	return grouped.By(renewals, func(a *Attempt) time.Duration { return a.Type.Lease })
+}
+
+// examine looks at all held attempts. It returns the attempts whose leases are to be renewed, sorted by id, and the handler
+// calls that it has found stuck.
+func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall) {
 	now := time.Now()
-	var renewals []*Attempt
-	var stuck []stuckCall
-	e.holdings.mu.Lock()
-	for _, a := range e.holdings.held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range h.held {
 		lease := a.Type.Lease
 		switch {
 		case a.lostAfterReturn, a.renewing && !a.returned.Load(): // Nothing to renew, or RenewLapsed is renewing it.
@@ -288,20 +334,7 @@ func (e *Engine) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 			renewals = append(renewals, a)
 		}
 	}
-	renewals = newestAttempts(renewals)
-	e.holdings.mu.Unlock()
-	// Report in the order of the ids. Each stuck entry of a batch is reported, but the breaker uses only the first
-	// report of a call. So it counts the call for the batch's first entry, as it does when the batch returns.
-	slices.SortFunc(stuck, func(a, b stuckCall) int { return compareAttempts(a.Attempt, b.Attempt) })
-	for _, s := range stuck {
-		for _, admission := range s.Type.admissions {
-			admission.Stuck(s.Attempt, s.call)
-		}
-		s.suspectDone(NotRun) // The entry has not crashed this process, and its handler may never return.
-		e.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
-		NotifyObserver(e.Base, e.Observer.Stuck, s.event)
-	}
-	return grouped.By(renewals, func(a *Attempt) time.Duration { return a.Type.Lease })
+	return newestAttempts(renewals), stuck
 }
 
 // compareAttempts compares attempts by id. Among attempts of one entry, the last claimed comes first.
@@ -345,8 +378,13 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	}
 	failpoint.Reach(failpoint.LeaseRenewed)
 	e.noteRefusedRenewals(attempts, answer.Rejected)
-	e.holdings.mu.Lock()
-	defer e.holdings.mu.Unlock()
+	e.holdings.renewed(attempts, answer, sentAt.Add(lease))
+}
+
+// renewed takes the database's answer to a renewal. leaseEnd is the end of the leases that were renewed.
+func (h *holdings) renewed(attempts []*Attempt, answer processlog.Unrenewed, leaseEnd time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, a := range attempts {
 		switch {
 		case slices.Contains(answer.Lost, a.Row.ID):
@@ -355,7 +393,7 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 			a.refusedRenewals++
 			a.renewAfter = time.Now().Add(refusals.Pause(a.refusedRenewals)) // The lease keeps its old end.
 		case !slices.Contains(answer.Busy, a.Row.ID): // A locked row's lease keeps its old end, and the next round tries again.
-			a.leaseEnd = sentAt.Add(lease)
+			a.leaseEnd = leaseEnd
 		}
 	}
 }

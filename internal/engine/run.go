@@ -157,12 +157,7 @@ func (e *Engine) prepare(a *Attempt, timeout *callTimeout) {
 		ctx = e.Extract(ctx, a.Row.Headers) // Extract is user code, so call it without a mutex.
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	e.holdings.mu.Lock()
-	defer e.holdings.mu.Unlock()
-	// Reset stuck too: an entry of a broken batch starts a new call, and the old finding was about the batch's handler.
-	a.ctx, a.cancel, a.timeout, a.startedAt, a.stuck = ctx, cancel, timeout, time.Now(), false
-	a.renewing = false
-	a.callCount++ // Count the call under the same lock as started, so that the renewer reports the right call as stuck.
+	e.holdings.beginCall(a, ctx, cancel, timeout)
 }
 
 // callTimeout is the timeout of handler calls that begin at the same time. They share its context and its timer.
@@ -204,23 +199,11 @@ func (e *Engine) RunAlone(a *Attempt) {
 
 // SecondCallError returns nil if the handler may be called again for an attempt. Otherwise it returns the reason why not.
 func (e *Engine) SecondCallError(a *Attempt) error {
-	stopping := e.Stopping()
-	e.holdings.mu.Lock()
-	defer e.holdings.mu.Unlock()
-	switch cause := context.Cause(a.ctx); {
-	case stopping, errors.Is(cause, processlog.ErrStopping):
+	cause := context.Cause(a.ctx)
+	if e.Stopping() || errors.Is(cause, processlog.ErrStopping) {
 		return processlog.ErrStopping
-	case !a.obsolete && time.Now().After(a.leaseEnd):
-		return processlog.ErrLeaseLost // RenewLapsed did not get a new lease.
-	case !a.obsolete:
-		return nil
-	// The context keeps its first cause, the timeout. So it does not show whether the lease was lost or the entry was
-	// cancelled after that. Both have the same effect, and ErrLeaseLost stands for both.
-	case errors.Is(cause, processlog.ErrTimeout):
-		return processlog.ErrLeaseLost
-	default:
-		return cause
 	}
+	return e.holdings.lossOf(a, cause)
 }
 
 // runAttempt runs one attempt to its end. A deferred call passes the result to Finish, so that a handler that calls

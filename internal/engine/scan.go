@@ -38,7 +38,7 @@ func (e *Engine) Scan(ctx context.Context) {
 		if ctx.Err() != nil {
 			return // both cases may be ready, and entries claimed now would only be released again (G15)
 		}
-		timer.Reset(e.startClaims(ctx, &claims))
+		timer.Reset(e.startClaims(&claims))
 		if first {
 			e.claimSchedule.firstScanEnded()
 		}
@@ -46,66 +46,17 @@ func (e *Engine) Scan(ctx context.Context) {
 }
 
 // startClaims starts every claim that is worthwhile now. It returns how long the scanner may sleep.
-func (e *Engine) startClaims(ctx context.Context, claims *sync.WaitGroup) time.Duration {
-	c := e.claimSchedule
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	if e.HoldReason() != nil {
+func (e *Engine) startClaims(claims *sync.WaitGroup) time.Duration {
+	switch {
+	case e.HoldReason() != nil:
 		return peekInterval
-	}
-	if e.OutcomesBacklogged() {
+	case e.OutcomesBacklogged():
 		// New attempts would only wait to store their outcomes, and their leases would end meanwhile (G8).
 		return behindPause
 	}
-	next := now.Add(peekInterval)
-	for _, name := range c.names {
-		t, s := e.TypeNamed(name), c.byType[name]
-		e.startTypeLocked(t, s, now, claims)
-		if at := e.lookLocked(t, s, now, claims); now.Before(at) && at.Before(next) {
-			next = at
-		}
-		next = t.moreCallsAt(now, next)
-		if s.runningClaims < claimsInFlight && now.Before(s.claimAt) && s.claimAt.Before(next) {
-			next = s.claimAt // a type that is due already waits for a claim to end or for a slot; either wakes the scanner
-		}
-	}
-	return max(0, time.Until(next))
-}
-
-// startTypeLocked starts as many claims of a type as are worthwhile now. The caller holds claimSchedule.mu.
-func (e *Engine) startTypeLocked(t *Type, s *typeSchedule, now time.Time, claims *sync.WaitGroup) {
 	// Claim no more of a type if the database refuses many of its outcomes. More outcomes could not be stored either.
-	for s.shouldClaim(t, now) && e.Refusals.Outcomes(t.Name) < maxRefusedOutcomes {
-		// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that counts
-		// as lost (G16).
-		calls := t.slots.Take(t.callsFor(processlog.MaxRows))
-		if calls == 0 {
-			return
-		}
-		before := s.claimBegins(now)
-		claims.Go(func() { e.claimSchedule.claimEnded(t, e.claimDue(t, calls), before) })
-	}
-}
-
-// lookLocked starts a look of the type's grouping at the entries that wait for others. It returns when the scanner must
-// wake for the next look. The zero time means that entries of this type never wait. The caller holds claimSchedule.mu.
-func (e *Engine) lookLocked(t *Type, s *typeSchedule, now time.Time, looks *sync.WaitGroup) time.Time {
-	switch {
-	case s.linger == 0:
-		return time.Time{}
-	case s.lookRunning || s.runningClaims > 0 || t.slots.Available() == 0:
-		return s.claimAt // the end of the look or claim, or a free slot, wakes the scanner
-	case !s.isLingering(now):
-		return s.claimAt.Add(-s.linger)
-	}
-	look, next := t.grouping.Look(now)
-	if look == nil {
-		return next
-	}
-	s.lookRunning = true
-	looks.Go(func() { e.claimSchedule.lookEnded(t, look()) })
-	return s.claimAt
+	storable := func(t *Type) bool { return e.Refusals.Outcomes(t.Name) < maxRefusedOutcomes }
+	return e.claimSchedule.start(claims, storable, e.claimDue)
 }
 
 // claimDue claims and starts entries of a type for the given number of calls. The caller has taken their slots. It

@@ -47,6 +47,57 @@ func (c *claimSchedule) prepare() {
 	}
 }
 
+// start starts every claim and look that is worthwhile now, in goroutines of running. It returns how long the scanner
+// may sleep until the next one. claimable reports whether a type may be claimed. The function claim makes one claim, for a number
+// of calls whose slots it takes over.
+func (c *claimSchedule) start(running *sync.WaitGroup, claimable func(t *Type) bool, claim func(t *Type, calls int) claimResult) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	next := now.Add(peekInterval)
+	for _, name := range c.names {
+		t, s := c.types.TypeNamed(name), c.byType[name]
+		for s.shouldClaim(t, now) && claimable(t) {
+			// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that counts
+			// as lost (G16).
+			calls := t.slots.Take(t.callsFor(processlog.MaxRows))
+			if calls == 0 {
+				break
+			}
+			before := s.claimBegins(now)
+			running.Go(func() { c.claimEnded(t, claim(t, calls), before) })
+		}
+		if at := c.lookLocked(t, s, now, running); now.Before(at) && at.Before(next) {
+			next = at
+		}
+		next = t.moreCallsAt(now, next)
+		if s.runningClaims < claimsInFlight && now.Before(s.claimAt) && s.claimAt.Before(next) {
+			next = s.claimAt // a type that is due already waits for a claim to end or for a slot; either wakes the scanner
+		}
+	}
+	return max(0, time.Until(next))
+}
+
+// lookLocked starts a look of the type's grouping at the entries that wait for others. It returns when the scanner must
+// wake for the next look. The zero time means that entries of this type never wait. The caller holds claimSchedule.mu.
+func (c *claimSchedule) lookLocked(t *Type, s *typeSchedule, now time.Time, looks *sync.WaitGroup) time.Time {
+	switch {
+	case s.linger == 0:
+		return time.Time{}
+	case s.lookRunning || s.runningClaims > 0 || t.slots.Available() == 0:
+		return s.claimAt // the end of the look or claim, or a free slot, wakes the scanner
+	case !s.isLingering(now):
+		return s.claimAt.Add(-s.linger)
+	}
+	look, next := t.grouping.Look(now)
+	if look == nil {
+		return next
+	}
+	s.lookRunning = true
+	looks.Go(func() { c.lookEnded(t, look()) })
+	return s.claimAt
+}
+
 // Wake wakes the scanner if it sleeps.
 func (c *claimSchedule) Wake() {
 	select {

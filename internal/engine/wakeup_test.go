@@ -73,7 +73,7 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	e.outcomes.ordinary.Flush = func([]settlement) { <-release }
 	e.outcomes.ordinary.Add(make([]settlement, 20*processlog.MaxRows)...)
 	var claims sync.WaitGroup
-	require.Positive(t, e.startClaims(t.Context(), &claims), "an entry is due and a slot free, yet there is nothing to do")
+	require.Positive(t, e.startClaims(&claims), "an entry is due and a slot free, yet there is nothing to do")
 	claims.Wait()
 	require.Zero(t, e.claimSchedule.byType["close_order"].runningClaims)
 }

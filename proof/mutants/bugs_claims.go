@@ -170,7 +170,7 @@ if false {`},
 			name: "never-renewed", breaks: "G16",
 			what: "The lease of a running attempt is not renewed, so another process runs the entry too.",
 			edits: []edit{
-				{"Engine.needRenewal", `case $sub($now) < $lease*2/3:`, `case $sub($now) < -$lease:`},
+				{"holdings.examine", `case $sub($now) < $lease*2/3:`, `case $sub($now) < -$lease:`},
 			},
 			sees: tests("TestLeaseIsRenewedWhileTheHandlerRuns"),
 		},

@@ -62,11 +62,7 @@ func surviving() []mutant {
 	return $claimed{}, $err
 }`,
 					``},
-				{"Engine.startClaims",
-					`if $held() != nil {
-	return $peekInterval
-}`,
-					``},
+				{"Engine.startClaims", `case $held() != nil:`, `case false:`},
 				{"Detector.verifyClaimed",
 					`if $err := $Lost(); $err != nil {
 	return $err
