@@ -18,8 +18,8 @@ import (
 // waitTimeout is how long WaitIdle waits without seeing a change before it fails the test.
 const waitTimeout = time.Minute
 
-// lookAgain is the pause between two reads of the log.
-const lookAgain = 5 * time.Millisecond
+// readInterval is the pause between two reads of the log.
+const readInterval = 5 * time.Millisecond
 
 // WaitIdle waits until no entry in c's log is due or running in any process.
 //
@@ -30,69 +30,69 @@ const lookAgain = 5 * time.Millisecond
 // WaitIdle fails the test when nothing has changed for a minute. The failure lists the entries that are left.
 func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 	tb.Helper()
-	var left []string
-	since := time.Now()
+	var remaining []string
+	changedAt := time.Now()
 	for {
-		now := looks(tb, c)
+		current := busyEntries(tb, c)
 		switch {
-		case len(now) == 0:
+		case len(current) == 0:
 			return
-		case !slices.Equal(now, left):
-			left, since = now, time.Now()
-		case time.Since(since) > waitTimeout:
-			require.FailNowf(tb, "not idle", "nothing has changed for %v. Check that a Compensator with handlers for these types is inside Run. Entries left:\n%s", waitTimeout, strings.Join(left, "\n"))
+		case !slices.Equal(current, remaining):
+			remaining, changedAt = current, time.Now()
+		case time.Since(changedAt) > waitTimeout:
+			require.FailNowf(tb, "not idle", "nothing has changed for %v. Check that a Compensator with handlers for these types is inside Run. Entries left:\n%s", waitTimeout, strings.Join(remaining, "\n"))
 		}
 		select {
-		case <-time.After(lookAgain):
+		case <-time.After(readInterval):
 		case <-tb.Context().Done():
 			require.NoError(tb, tb.Context().Err())
 		}
 	}
 }
 
-// looks returns a description of each entry that is due or running. It returns an empty list only after two equal reads
+// busyEntries returns a description of each entry that is due or running. It returns an empty list only after two equal reads
 // of the log.
 //
 // One read consists of several statements. An entry that ends between two of them may have recorded another entry,
 // which the read missed. An entry that has ended may also have blocked another entry of its ordering key, which was not
 // yet due at the time of the read.
-func looks(tb testing.TB, c *compensator.Compensator) (left []string) {
+func busyEntries(tb testing.TB, c *compensator.Compensator) (busy []string) {
 	tb.Helper()
-	first := waiting(tb, c)
-	if left = unrest(tb, c, first); len(left) > 0 {
-		return left
+	first := unfinishedEntries(tb, c)
+	if busy = busyAmong(tb, c, first); len(busy) > 0 {
+		return busy
 	}
-	second := waiting(tb, c)
-	left = unrest(tb, c, second)
-	if len(left) == 0 && !slices.EqualFunc(first, second, func(a, b compensator.Entry) bool { return a.ID == b.ID && a.Version == b.Version }) {
-		left = []string{"entries that changed between two reads of the log"}
+	second := unfinishedEntries(tb, c)
+	busy = busyAmong(tb, c, second)
+	if len(busy) == 0 && !slices.EqualFunc(first, second, func(a, b compensator.Entry) bool { return a.ID == b.ID && a.Version == b.Version }) {
+		busy = []string{"entries that changed between two reads of the log"}
 	}
-	return left
+	return busy
 }
 
-// unrest returns a description of each entry of waiting that is due or running.
-func unrest(tb testing.TB, c *compensator.Compensator, waiting []compensator.Entry) (left []string) {
+// busyAmong returns a description of each of entries that is due or running.
+func busyAmong(tb testing.TB, c *compensator.Compensator, entries []compensator.Entry) (busy []string) {
 	tb.Helper()
-	ids := make([]compensator.EntryID, len(waiting))
-	for i, e := range waiting {
+	ids := make([]compensator.EntryID, len(entries))
+	for i, e := range entries {
 		ids[i] = e.ID
 	}
 	blocked, err := testkit.Blocked(tb.Context(), c, ids)
 	require.NoError(tb, err)
-	for _, e := range waiting {
+	for _, e := range entries {
 		switch {
 		case e.DeliveryCount > 0:
-			left = append(left, fmt.Sprintf("%s %v: is running, or its process has died: %s", e.BusinessType, e.ID, e.LastError))
+			busy = append(busy, fmt.Sprintf("%s %v: is running, or its process has died: %s", e.BusinessType, e.ID, e.LastError))
 		case !e.NextAt.After(time.Now()) && !slices.Contains(blocked, e.ID):
-			left = append(left, fmt.Sprintf("%s %v: %v, due since %v: %s", e.BusinessType, e.ID, e.State, e.NextAt, e.LastError))
+			busy = append(busy, fmt.Sprintf("%s %v: %v, due since %v: %s", e.BusinessType, e.ID, e.State, e.NextAt, e.LastError))
 		}
 	}
-	if len(left) > 0 {
-		return left
+	if len(busy) > 0 {
+		return busy
 	}
-	moved, err := testkit.AdvanceKeys(tb.Context(), c, ids)
+	hasAdvanced, err := testkit.AdvanceKeys(tb.Context(), c, ids)
 	require.NoError(tb, err)
-	if moved {
+	if hasAdvanced {
 		return []string{"the next entry of an ordering key"}
 	}
 	// Health reads the database's clock, which may be ahead of this process's clock. So an entry may be due although
@@ -100,15 +100,15 @@ func unrest(tb testing.TB, c *compensator.Compensator, waiting []compensator.Ent
 	health := c.Health(tb.Context())
 	require.NoError(tb, health.Database)
 	if health.OldestOverdue > 0 {
-		left = append(left, fmt.Sprintf("%s: due by the database's clock", health.OldestOverdueType))
+		busy = append(busy, fmt.Sprintf("%s: due by the database's clock", health.OldestOverdueType))
 	}
-	return left
+	return busy
 }
 
-// waiting lists the entries that are in no terminal state.
-func waiting(tb testing.TB, c *compensator.Compensator) []compensator.Entry {
+// unfinishedEntries lists the entries that are in no terminal state.
+func unfinishedEntries(tb testing.TB, c *compensator.Compensator) []compensator.Entry {
 	tb.Helper()
-	return list(tb, c, admin.Filter{States: []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating}})
+	return listEntries(tb, c, admin.Filter{States: []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating}})
 }
 
 // Elapse makes entries due as if d had passed. Each entry that waits for its delay or its next attempt becomes due d
@@ -121,12 +121,12 @@ func waiting(tb testing.TB, c *compensator.Compensator) []compensator.Entry {
 // the difference.
 func Elapse(tb testing.TB, c *compensator.Compensator, d time.Duration) {
 	tb.Helper()
-	for _, e := range waiting(tb, c) {
-		left := time.Until(e.NextAt)
-		if left <= 0 || e.State == compensator.Compensating {
+	for _, e := range unfinishedEntries(tb, c) {
+		remaining := time.Until(e.NextAt)
+		if remaining <= 0 || e.State == compensator.Compensating {
 			continue
 		}
-		err := c.Reschedule(tb.Context(), e.ID, max(0, left-d))
+		err := c.Reschedule(tb.Context(), e.ID, max(0, remaining-d))
 		if errors.As(err, new(*compensator.StateError)) {
 			continue // The entry became due by itself and has run.
 		}

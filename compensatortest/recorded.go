@@ -19,13 +19,13 @@ import (
 //	entries := compensatortest.RequireRecorded(t, c, "close_order", 1)
 func RequireRecorded(tb testing.TB, c *compensator.Compensator, businessType string, n int) []compensator.Entry {
 	tb.Helper()
-	entries := list(tb, c, admin.Filter{BusinessType: businessType})
+	entries := listEntries(tb, c, admin.Filter{BusinessType: businessType})
 	require.Len(tb, entries, n, "entries of type %q", businessType)
 	return entries
 }
 
-// list returns the entries of all pages of a listing.
-func list(tb testing.TB, c *compensator.Compensator, filter admin.Filter) (entries []compensator.Entry) {
+// listEntries returns the entries of all pages of a listing.
+func listEntries(tb testing.TB, c *compensator.Compensator, filter admin.Filter) (entries []compensator.Entry) {
 	tb.Helper()
 	filter.Limit = 1000
 	for {

@@ -45,7 +45,7 @@ func (h Health) Ready() error {
 	switch {
 	case h.Database != nil:
 		return fmt.Errorf("database: %w", h.Database)
-	case h.stopped():
+	case h.hasStopped():
 		return fmt.Errorf("history: %w", h.History)
 	case h.Handlers > 0 && !h.Running:
 		return errors.New("handlers are registered, and Run is not at work")
@@ -53,8 +53,8 @@ func (h Health) Ready() error {
 	return nil
 }
 
-// stopped reports whether a loss has stopped this process.
-func (h Health) stopped() bool {
+// hasStopped reports whether a loss has stopped this process.
+func (h Health) hasStopped() bool {
 	var loss *processlog.LossError
 	return errors.As(h.History, &loss) && loss.Stopped
 }
@@ -71,11 +71,11 @@ type Problem struct {
 
 // String returns one line with all fields.
 func (t Problem) String() string {
-	about := ""
+	typeSuffix := ""
 	if t.BusinessType != "" {
-		about = " (" + t.BusinessType + ")"
+		typeSuffix = " (" + t.BusinessType + ")"
 	}
-	return fmt.Sprintf("%s%s: %s, %d times since %s", t.What, about, t.Error, t.Times, t.Since.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s%s: %s, %d times since %s", t.What, typeSuffix, t.Error, t.Times, t.Since.UTC().Format(time.RFC3339))
 }
 
 // OpenBreaker is a type that this process does not claim, because a system that its handler needs is down. Its due
@@ -112,11 +112,11 @@ type LimitedType struct {
 
 // String returns one line with all fields.
 func (l LimitedType) String() string {
-	next := "when a running entry ends"
+	nextStart := "when a running entry ends"
 	if !l.NextAt.IsZero() {
-		next = "not before " + l.NextAt.UTC().Format(time.RFC3339)
+		nextStart = "not before " + l.NextAt.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("limited (%s): %d entries wait for the limit %q, the next starts %s", l.BusinessType, l.Waiting, l.Limit, next)
+	return fmt.Sprintf("limited (%s): %d entries wait for the limit %q, the next starts %s", l.BusinessType, l.Waiting, l.Limit, nextStart)
 }
 
 // String returns all fields in one line.
@@ -146,11 +146,11 @@ func (h Health) String() string {
 	if len(h.UnknownTypes) > 0 {
 		parts = append(parts, "no handler here for "+strings.Join(h.UnknownTypes, ", "))
 	}
-	overdue := fmt.Sprintf("oldest overdue %v", h.OldestOverdue)
+	overdueText := fmt.Sprintf("oldest overdue %v", h.OldestOverdue)
 	if h.OldestOverdueType != "" {
-		overdue += " (" + h.OldestOverdueType + ")"
+		overdueText += " (" + h.OldestOverdueType + ")"
 	}
-	return strings.Join(append(parts, overdue), "; ")
+	return strings.Join(append(parts, overdueText), "; ")
 }
 
 // MarshalJSON writes durations in seconds and errors as texts. It leaves out empty fields.
@@ -191,7 +191,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Limited  []LimitedType      `json:"limited,omitempty"`
 		Problems []problem          `json:"troubles,omitempty"`
 	}{
-		Ready: h.Ready() == nil, NotReady: text(h.Ready()), Database: text(h.Database), Queue: text(h.Queue), History: text(h.History),
+		Ready: h.Ready() == nil, NotReady: errorText(h.Ready()), Database: errorText(h.Database), Queue: errorText(h.Queue), History: errorText(h.History),
 		Handlers: h.Handlers, Running: h.Running, Oldest: h.OldestOverdue.Seconds(), Type: h.OldestOverdueType, Unknown: h.UnknownTypes, Limited: h.Limited,
 	}
 	for name, overdue := range h.Overdue {
@@ -204,7 +204,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		health.Stuck = append(health.Stuck, stuck{s.ID, s.BusinessType, s.Running.Seconds()})
 	}
 	for _, b := range h.OpenBreakers {
-		health.Breakers = append(health.Breakers, breaker{b.BusinessType, text(b.Err), b.Since.UTC(), b.Probes, b.ProbeAt.UTC()})
+		health.Breakers = append(health.Breakers, breaker{b.BusinessType, errorText(b.Err), b.Since.UTC(), b.Probes, b.ProbeAt.UTC()})
 	}
 	for _, t := range h.Problems {
 		health.Problems = append(health.Problems, problem{t.What, t.BusinessType, t.Error, t.Since.UTC(), t.Times})
@@ -212,7 +212,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 	return json.Marshal(health)
 }
 
-func text(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}

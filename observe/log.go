@@ -20,19 +20,19 @@ func LogFailures(logger *slog.Logger) Observer {
 			if e.Err == nil {
 				return
 			}
-			logger.LogAttrs(e.Context, slog.LevelInfo, "compensator: an attempt did not succeed", append(about(e.ID, e.IdempotencyKey, e.BusinessType, e.BusinessID, e.Attempt),
+			logger.LogAttrs(e.Context, slog.LevelInfo, "compensator: an attempt did not succeed", append(entryAttrs(e.ID, e.IdempotencyKey, e.BusinessType, e.BusinessID, e.Attempt),
 				slog.Bool("compensation", e.Compensation), slog.Duration("took", e.Duration), slog.Any("err", e.Err))...)
 		},
 		Settled: func(e SettledEvent) {
 			if e.State != processlog.Compensating && e.State != processlog.Compensated {
 				return
 			}
-			logger.LogAttrs(e.Context, slog.LevelInfo, "compensator: an entry is "+e.State.String(), about(e.ID, e.IdempotencyKey, e.BusinessType, e.BusinessID, e.Attempt)...)
+			logger.LogAttrs(e.Context, slog.LevelInfo, "compensator: an entry is "+e.State.String(), entryAttrs(e.ID, e.IdempotencyKey, e.BusinessType, e.BusinessID, e.Attempt)...)
 		},
 	}
 }
 
-func about(id processlog.ID, idempotencyKey processlog.IdempotencyKey, businessType, businessID string, attempt int) []slog.Attr {
+func entryAttrs(id processlog.ID, idempotencyKey processlog.IdempotencyKey, businessType, businessID string, attempt int) []slog.Attr {
 	return []slog.Attr{
 		slog.String("entry", id.String()), slog.String("type", businessType), slog.String("idempotent_id", string(idempotencyKey)),
 		slog.String("business_id", businessID), slog.Int("attempt", attempt),

@@ -18,17 +18,17 @@ func WithTrace(ctx context.Context) context.Context {
 // SetTrace names the trace of the attempt that has ctx, or a context derived from it. Call it from a middleware. SetTrace
 // calls id only if failed attempts are kept (Operations.Attempts). The id has at most 32 characters.
 func SetTrace(ctx context.Context, id func() string) {
-	if slot, is := ctx.Value(traceSlot{}).(*atomic.Pointer[string]); is {
-		named := id()
-		slot.Store(&named)
+	if slot, ok := ctx.Value(traceSlot{}).(*atomic.Pointer[string]); ok {
+		traceID := id()
+		slot.Store(&traceID)
 	}
 }
 
 // TraceOf returns the id that SetTrace has set, or an empty text.
 func TraceOf(ctx context.Context) string {
-	if slot, is := ctx.Value(traceSlot{}).(*atomic.Pointer[string]); is {
-		if id := slot.Load(); id != nil {
-			return *id
+	if slot, ok := ctx.Value(traceSlot{}).(*atomic.Pointer[string]); ok {
+		if traceID := slot.Load(); traceID != nil {
+			return *traceID
 		}
 	}
 	return ""

@@ -28,7 +28,7 @@ const (
 	ActionPurge      Action = "purge"       // a program deleted entries that had ended less than an hour before
 )
 
-var allActions = [...]Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleManually, ActionErase, ActionAcceptLoss, ActionPurge}
+var actionValues = [...]Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleManually, ActionErase, ActionAcceptLoss, ActionPurge}
 
 // MarshalText returns the stored word. It also accepts a word that only a later version knows.
 func (a Action) MarshalText() ([]byte, error) { return []byte(a), nil }
@@ -36,8 +36,8 @@ func (a Action) MarshalText() ([]byte, error) { return []byte(a), nil }
 // UnmarshalText parses a known word. For any other word it returns a *FieldError that lists the known words.
 func (a *Action) UnmarshalText(text []byte) error {
 	word := Action(text)
-	if !slices.Contains(allActions[:], word) {
-		return noSuchWord("action", string(text), allActions[:])
+	if !slices.Contains(actionValues[:], word) {
+		return newWordError("action", string(text), actionValues[:])
 	}
 	*a = word
 	return nil
@@ -57,16 +57,16 @@ type Change struct {
 
 // changeRules lists the state changes that each action may make.
 var changeRules = map[Action]struct {
-	from []State
-	to   State // state after the action; not used for reschedule and erase, which keep the state
-	by   EndedBy
+	fromStates []State
+	toState    State // state after the action; not used for reschedule and erase, which keep the state
+	endedBy    EndedBy
 }{
-	ActionComplete:       {from: []State{Pending, Retrying, Dead}, to: Succeeded, by: EndedByComplete},
-	ActionCancel:         {from: []State{Pending, Retrying, Dead}, to: Cancelled, by: EndedByCancel},
-	ActionReschedule:     {from: []State{Pending, Retrying}},
-	ActionRequeue:        {from: []State{Dead, Succeeded, Compensated, Cancelled, SettledManually, Retrying}, to: Pending},
-	ActionSettleManually: {from: []State{Dead, Retrying, Compensating}, to: SettledManually, by: EndedByPerson},
-	ActionErase:          {from: []State{Dead, Succeeded, Compensated, Cancelled, SettledManually}},
+	ActionComplete:       {fromStates: []State{Pending, Retrying, Dead}, toState: Succeeded, endedBy: EndedByComplete},
+	ActionCancel:         {fromStates: []State{Pending, Retrying, Dead}, toState: Cancelled, endedBy: EndedByCancel},
+	ActionReschedule:     {fromStates: []State{Pending, Retrying}},
+	ActionRequeue:        {fromStates: []State{Dead, Succeeded, Compensated, Cancelled, SettledManually, Retrying}, toState: Pending},
+	ActionSettleManually: {fromStates: []State{Dead, Retrying, Compensating}, toState: SettledManually, endedBy: EndedByPerson},
+	ActionErase:          {fromStates: []State{Dead, Succeeded, Compensated, Cancelled, SettledManually}},
 }
 
 // After returns the row as it is after the change. It returns a *StateError if the state of the row does not allow the
@@ -85,9 +85,9 @@ func (ch Change) After(before Row) (Row, error) {
 		return before, nil
 	case ch.Action == ActionRequeue && before.Erased:
 		return before, &StateError{ID: before.ID, IdempotencyKey: before.IdempotencyKey, State: before.State, Action: ch.Action, Erased: true}
-	case !slices.Contains(rule.from, before.State):
+	case !slices.Contains(rule.fromStates, before.State):
 		return before, &StateError{ID: before.ID, IdempotencyKey: before.IdempotencyKey, State: before.State, Action: ch.Action}
-	case before.State == Dead && before.CompensateCount > 0 && !ch.persons():
+	case before.State == Dead && before.CompensateCount > 0 && !ch.needsPerson():
 		return before, &StateError{ID: before.ID, IdempotencyKey: before.IdempotencyKey, State: before.State, Action: ch.Action, CompensationBegun: true}
 	}
 	after := before
@@ -98,12 +98,12 @@ func (ch Change) After(before Row) (Row, error) {
 		after.UserName, after.Content, after.Headers, after.LastError, after.Erased = "", nil, nil, "", true
 		return after, nil
 	}
-	if ch.abandons(before) {
+	if ch.dropsAttempt(before) {
 		after.Faults = before.Faults.In(&before)
 		after.Faults.OutcomeUnknown = true
-		after.LastError = cmp.Or(before.LastError, abandoned) // A claim reads the Faults of a row only if its LastError is not empty.
+		after.LastError = cmp.Or(before.LastError, abandonedError) // A claim reads the Faults of a row only if its LastError is not empty.
 	}
-	after.State, after.EndedBy, after.DueIn = rule.to, rule.by, ch.Delay
+	after.State, after.EndedBy, after.DueIn = rule.toState, rule.endedBy, ch.Delay
 	switch ch.Action {
 	case ActionReschedule: // A running attempt keeps its lease, but its outcome will be dropped, because the version is another one.
 		after.State = before.State
@@ -124,13 +124,13 @@ func (ch Change) After(before Row) (Row, error) {
 	return after, nil
 }
 
-// abandoned is the LastError of an entry whose first attempt held it when the entry was cancelled or rescheduled.
-const abandoned = "compensator: an attempt held the entry when it was cancelled or rescheduled, so its outcome is unknown"
+// abandonedError is the LastError of an entry whose first attempt held it when the entry was cancelled or rescheduled.
+const abandonedError = "compensator: an attempt held the entry when it was cancelled or rescheduled, so its outcome is unknown"
 
-// abandons reports whether the change drops the outcome of an attempt and also removes the attempt from DeliveryCount.
+// dropsAttempt reports whether the change drops the outcome of an attempt and also removes the attempt from DeliveryCount.
 // The attempt may have its effect all the same, so Faults must keep that its outcome is unknown. The other actions do
 // the same only after a person has checked the entry, or because the work is done.
-func (ch Change) abandons(before Row) bool {
+func (ch Change) dropsAttempt(before Row) bool {
 	return before.DeliveryCount > 0 && (ch.Action == ActionCancel || ch.Action == ActionReschedule && before.LeaseLeft > 0)
 }
 
@@ -144,10 +144,10 @@ func (ch Change) AfterSeen(before Row, seen Version) (Row, error) {
 
 // Audited reports whether the change is written to the audit table. A change by a service has no Actor, so it is not
 // written.
-func (ch Change) Audited() bool { return ch.persons() || ch.Actor != "" }
+func (ch Change) Audited() bool { return ch.needsPerson() || ch.Actor != "" }
 
-// persons reports whether only people may make this change.
-func (ch Change) persons() bool {
+// needsPerson reports whether only people may make this change.
+func (ch Change) needsPerson() bool {
 	return ch.Action == ActionRequeue || ch.Action == ActionSettleManually || ch.Action == ActionErase
 }
 

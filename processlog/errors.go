@@ -105,17 +105,17 @@ type RefusedError struct {
 	Refusals []Refusal // at least one
 }
 
-// mostRefusalsNamed bounds the number of ids in the text of a RefusedError.
-const mostRefusalsNamed = 20
+// maxNamedRefusals bounds the number of ids in the text of a RefusedError.
+const maxNamedRefusals = 20
 
 // Error names up to 20 of the refused entries.
 func (e *RefusedError) Error() string {
-	ids := make([]string, 0, mostRefusalsNamed+1)
-	for _, r := range e.Refusals[:min(len(e.Refusals), mostRefusalsNamed)] {
+	ids := make([]string, 0, maxNamedRefusals+1)
+	for _, r := range e.Refusals[:min(len(e.Refusals), maxNamedRefusals)] {
 		ids = append(ids, r.ID.String())
 	}
-	if more := len(e.Refusals) - len(ids); more > 0 {
-		ids = append(ids, fmt.Sprintf("%d more", more))
+	if unnamed := len(e.Refusals) - len(ids); unnamed > 0 {
+		ids = append(ids, fmt.Sprintf("%d more", unnamed))
 	}
 	return fmt.Sprintf("compensator: the database refuses to change entry %s: %v", strings.Join(ids, ", "), e.Refusals[0].Err)
 }
@@ -220,9 +220,9 @@ type PanicError struct {
 	Stack []byte // stack of the goroutine that panicked; the text "runtime.Goexit" if the handler called that function
 }
 
-// printed formats the value as package fmt does. A String or Error method may panic with a value whose own String or
-// Error method panics too. Package fmt does not recover from that, but printed does.
-func (e *PanicError) printed() (text string) {
+// formatValue formats the value as package fmt does. A String or Error method may panic with a value whose own String or
+// Error method panics too. Package fmt does not recover from that, but formatValue does.
+func (e *PanicError) formatValue() (text string) {
 	defer func() {
 		if recover() != nil {
 			text = fmt.Sprintf("a value of type %T, whose own method panics", e.Value)
@@ -235,5 +235,5 @@ func (e *PanicError) Error() string {
 	if e.Value == nil {
 		return "handler called runtime.Goexit"
 	}
-	return fmt.Sprintf("handler panicked: %s\n%s", e.printed(), e.Stack)
+	return fmt.Sprintf("handler panicked: %s\n%s", e.formatValue(), e.Stack)
 }

@@ -57,19 +57,19 @@ func FitsIdempotencyKey(text string) bool {
 }
 
 // FitError cuts the error text of a handler to the size of its column: at most MaxText valid characters.
-func FitError(text string) string { return fit(text, MaxText) }
+func FitError(text string) string { return truncateText(text, MaxText) }
 
 // FitCaseError cuts an error text for a case: at most MaxCaseError characters.
-func FitCaseError(text string) string { return fit(text, MaxCaseError) }
+func FitCaseError(text string) string { return truncateText(text, MaxCaseError) }
 
 // FitActor cuts the name of a person: at most MaxIdempotencyKey characters.
-func FitActor(text string) string { return fit(text, MaxIdempotencyKey) }
+func FitActor(text string) string { return truncateText(text, MaxIdempotencyKey) }
 
-func fit(text string, most int) string {
-	text = text[:min(len(text), most*utf8.UTFMax)]
+func truncateText(text string, maxRunes int) string {
+	text = text[:min(len(text), maxRunes*utf8.UTFMax)]
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if utf8.RuneCountInString(text) > most {
-		text = string([]rune(text)[:most])
+	if utf8.RuneCountInString(text) > maxRunes {
+		text = string([]rune(text)[:maxRunes])
 	}
 	return text
 }

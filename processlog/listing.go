@@ -41,40 +41,40 @@ type Filter struct {
 // DefaultRead is the default of Filter.MaxRead.
 const DefaultRead = 10_000
 
-const mostRead = 100_000
+const maxMaxRead = 100_000
 
 // Narrowed reports whether List must compare each row that its index finds with the other fields of f. It returns a
 // *FieldError in two cases: f would read the whole table, or no row can match f.
 func (f Filter) Narrowed() (bool, error) {
-	id, created := f.BatchID+f.BusinessID+f.BusinessExtID != "", !f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero()
-	group, narrows := len(f.States) > 0 || f.BusinessType != "", f.LastError != "" || f.EndedBy != "" || f.UserID != ""
-	one := f.BusinessType != "" && len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s State) bool { return s != f.States[0] })
+	hasID, hasCreatedRange := f.BatchID+f.BusinessID+f.BusinessExtID != "", !f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero()
+	hasGroup, hasOtherFields := len(f.States) > 0 || f.BusinessType != "", f.LastError != "" || f.EndedBy != "" || f.UserID != ""
+	hasOneGroup := f.BusinessType != "" && len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s State) bool { return s != f.States[0] })
 	switch {
-	case f.MaxRead < 0 || f.MaxRead > mostRead:
-		return false, &FieldError{Field: "MaxRead", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.MaxRead, mostRead, DefaultRead)}
+	case f.MaxRead < 0 || f.MaxRead > maxMaxRead:
+		return false, &FieldError{Field: "MaxRead", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.MaxRead, maxMaxRead, DefaultRead)}
 	case !utf8.ValidString(f.LastError + string(f.EndedBy) + f.UserID + strings.Join(f.BusinessTypes, "")):
 		return false, &FieldError{Field: "filter", Reason: "is not valid UTF-8"}
 	case f.EndedBy.UnmarshalText([]byte(f.EndedBy)) != nil:
 		return false, f.EndedBy.UnmarshalText([]byte(f.EndedBy))
-	case narrows && !id && !created && !one:
+	case hasOtherFields && !hasID && !hasCreatedRange && !hasOneGroup:
 		return false, &FieldError{Field: "filter", Reason: "LastError, EndedBy and UserID want one state and one type, an id, or a created range"}
 	}
-	return narrows || id && (created || group) || created && group, nil
+	return hasOtherFields || hasID && (hasCreatedRange || hasGroup) || hasCreatedRange && hasGroup, nil
 }
 
 // Admits reports whether a row matches f.
 func (f Filter) Admits(r *Row) bool {
 	return (len(f.States) == 0 || slices.Contains(f.States, r.State)) &&
 		(f.BusinessTypes == nil || slices.Contains(f.BusinessTypes, r.BusinessType)) &&
-		anyOr(f.BusinessType, r.BusinessType) && anyOr(f.BatchID, r.BatchID) &&
-		anyOr(f.BusinessID, r.BusinessID) && anyOr(f.BusinessExtID, r.BusinessExtID) &&
+		matchesFilter(f.BusinessType, r.BusinessType) && matchesFilter(f.BatchID, r.BatchID) &&
+		matchesFilter(f.BusinessID, r.BusinessID) && matchesFilter(f.BusinessExtID, r.BusinessExtID) &&
 		(f.CreatedFrom.IsZero() || !r.CreatedAt.Before(f.CreatedFrom)) &&
 		(f.CreatedTo.IsZero() || r.CreatedAt.Before(f.CreatedTo)) &&
-		strings.Contains(r.LastError, f.LastError) && anyOr(f.EndedBy, r.EndedBy) && anyOr(f.UserID, r.UserID)
+		strings.Contains(r.LastError, f.LastError) && matchesFilter(f.EndedBy, r.EndedBy) && matchesFilter(f.UserID, r.UserID)
 }
 
-// anyOr reports whether want is empty or equals got.
-func anyOr[T ~string](want, got T) bool { return want == "" || want == got }
+// matchesFilter reports whether wanted is empty or equals value.
+func matchesFilter[T ~string](wanted, value T) bool { return wanted == "" || wanted == value }
 
 // Page is one page of a listing.
 type Page struct {

@@ -24,14 +24,14 @@ type Operations interface {
 	// Outlines reads rows as Load does, but without content.
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
 
-	// DeadWithoutCase reads up to limit dead entries that have no open case. The parameter since is an age: entries
-	// that became dead longer ago are left out. If since is 0, the time of death does not matter. The rows have their
+	// DeadWithoutCase reads up to limit dead entries that have no open case. It leaves out entries
+	// that became dead more than maxAge ago. If maxAge is 0, the time of death does not matter. The rows have their
 	// Faults.
 	//
 	// DeadWithoutCase and the next three methods repair cases after changes by a service, by an older version of the
 	// library, or by a restored backup. If the database refuses to write some cases, the three methods write the others and
 	// return a *RefusedError.
-	DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]Row, error)
+	DeadWithoutCase(ctx context.Context, maxAge time.Duration, limit int) ([]Row, error)
 
 	// OpenCases opens a case for each row that has not changed since it was read. cases[i] is the case of rows[i].
 	// OpenCases skips rows that other transactions have locked. It returns the number of opened cases.

@@ -22,11 +22,11 @@ type Ordering interface {
 	// table of notes is missing, no entry is blocked. Blocked reads everything that was committed before the call.
 	Blocked(ctx context.Context, businessType string, ids []ID, dead bool) ([]ID, error)
 
-	// Fronts reads up to limit keys of a type, in their order. It starts with the key that follows the parameter
-	// "after". If this parameter is empty, it starts with the first key. It may read fewer than limit keys. For each
-	// key it returns the first entry that counts, if that entry is due and has no lease. The result last is the last
+	// Fronts reads up to limit keys of a type, in their order. It starts with the key that follows
+	// afterKey. If afterKey is empty, it starts with the first key. It may read fewer than limit keys. For each
+	// key it returns the first entry that counts, if that entry is due and has no lease. The result lastKey is the last
 	// key that was read, or "" if no keys follow. The cost grows with limit, not with the number of entries.
-	Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []ID, last string, err error)
+	Fronts(ctx context.Context, businessType, afterKey string, limit int, dead bool) (ids []ID, lastKey string, err error)
 
 	// Firsts reads, for each key in positions, the first entry that counts. It reads everything that was committed
 	// before the call. It sets First and Known of each KeyState. Its cost does not grow with the number of entries of a
@@ -46,7 +46,7 @@ type Ordering interface {
 	// that are not blocked.
 	Block(ctx context.Context, blocked []BlockedEntry, token Token) error
 
-	// Advance finds the entries that may run after other entries of their keys have ended. The parameter left names
+	// Advance finds the entries that may run after other entries of their keys have ended. The parameter positions names
 	// these keys and, as far as the caller knows them, the ended entries of each key. For each key, Advance looks at
 	// the first entry that counts, and returns it if it may run now: it is due and has no lease. If the first entry is
 	// not due because Block has delayed it, Advance makes it due and returns it. Advance does not do so while another
@@ -54,10 +54,10 @@ type Ordering interface {
 	//
 	// Advance does not wait long for a lock. If the row of a first entry is locked, the entry stays unchanged. A
 	// *RefusedError names entries that the database refuses to make due.
-	Advance(ctx context.Context, businessType string, left []Position, dead bool) ([]ID, error)
+	Advance(ctx context.Context, businessType string, positions []Position, dead bool) ([]ID, error)
 
 	// Forget removes the notes of ended entries. A note stays if its epoch differs from Position.Epoch.
-	Forget(ctx context.Context, ended []Position) error
+	Forget(ctx context.Context, positions []Position) error
 }
 
 // MaxOrderingKey is the maximum length of Position.Key in bytes.

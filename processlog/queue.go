@@ -21,10 +21,10 @@ type Queue interface {
 	// its due time, with one exception: a due time later than In plus MaxLease becomes In. If a type already has Limit
 	// members, Enqueue leaves out entries of this type with In > Near.
 	//
-	// newHeads are the types whose earliest due time has become earlier. lost are the types of which the queue may lack
+	// newHeads are the types whose earliest due time has become earlier. lostTypes are the types of which the queue may lack
 	// entries: see Rebuild. A *LeftOutError says that the queue had no space for entries of some types. Enqueue has
 	// added all other entries. The types in the error are lost until they can be rebuilt.
-	Enqueue(ctx context.Context, items []QueueEntry, rules EnqueueRules) (newHeads, lost []string, err error)
+	Enqueue(ctx context.Context, items []QueueEntry, rules EnqueueRules) (newHeads, lostTypes []string, err error)
 
 	// Claim leases up to limit due entries of a type, earliest first. No other call returns these entries until the
 	// lease ends.
@@ -39,8 +39,8 @@ type Queue interface {
 	Settle(ctx context.Context, businessType string, items []QueueOutcome) error
 
 	// Peek returns for each type the time until its next entry is due, or Never. A time ≤ 0 means that an entry is due
-	// now. lost are the lost types: see Rebuild.
-	Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error)
+	// now. lostTypes are the lost types: see Rebuild.
+	Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lostTypes []string, err error)
 
 	// Rebuild returns the lost types that the caller must rebuild. The caller then enqueues all entries of these types,
 	// and calls Rebuilt with the same token. Until period has passed, Rebuild returns these types to no other caller.
@@ -48,11 +48,11 @@ type Queue interface {
 	// A new type is lost until it is rebuilt for the first time. A type becomes lost again when the queue may have
 	// dropped entries of the type, for example when Redis evicts a key, or after FLUSHALL. A queue that never drops
 	// entries need not report lost types.
-	Rebuild(ctx context.Context, businessTypes []string, token Token, period time.Duration) (mine []string, err error)
+	Rebuild(ctx context.Context, businessTypes []string, token Token, period time.Duration) (assigned []string, err error)
 
 	// Rebuilt ends the lost state of types. A type stays lost if the queue has dropped entries of the type since the
 	// call of Rebuild with this token. It returns the types that are no longer lost.
-	Rebuilt(ctx context.Context, businessTypes []string, token Token) (whole []string, err error)
+	Rebuilt(ctx context.Context, businessTypes []string, token Token) (rebuilt []string, err error)
 
 	// Notify notifies other processes that types have a new earliest due time. Notifications may get lost.
 	Notify(ctx context.Context, businessTypes []string) error

@@ -32,9 +32,9 @@ type StartLimits interface {
 	//
 	// If the table is missing, ClaimLimited returns a *FieldError that names it. If another claim under the same limit
 	// takes too long, it returns ErrBusy.
-	ClaimLimited(ctx context.Context, want []Wanted, token Token, lease time.Duration, limit StartLimit, accept func(*Row) bool) (Claimed, error)
+	ClaimLimited(ctx context.Context, wanted []Wanted, token Token, lease time.Duration, limit StartLimit, accept func(*Row) bool) (Claimed, error)
 
-	// ReturnStarts takes back starts that ClaimLimited has granted and that never began. unused holds them by key.
+	// ReturnStarts takes back starts that ClaimLimited has granted and that never began. unusedStarts holds them by key.
 	// ReturnStarts changes nothing for a key whose last starts were granted by another claim, and for a key that has no
 	// row.
 	//
@@ -42,7 +42,7 @@ type StartLimits interface {
 	// claim has been granted a whole burst. The next claim could then be granted one start more than the burst.
 	//
 	// The Interval of limit must be the one under which the starts were granted: see Claimed.InForce.
-	ReturnStarts(ctx context.Context, limit StartLimit, unused map[string]Unused) error
+	ReturnStarts(ctx context.Context, limit StartLimit, unusedStarts map[string]Unused) error
 
 	// PurgeLimitKeys deletes the rows of keys that were not granted a start for idle, until ctx ends. It leaves a row
 	// whose stored time is in the future, and a row whose permits have not all ended. So a key without a row has the
@@ -89,18 +89,18 @@ func (l *StartLimit) Of(row *Row) (key string, limited, ok bool) {
 	return l.Key(row)
 }
 
-// Free returns how many starts are free for a key, and the time until one more start is free. ahead is the stored time
+// Free returns how many starts are free for a key, and the time until one more start is free. lead is the stored time
 // of the key minus the database's current time. Without a rate, any number is free.
 //
 // The stored time is the theoretical arrival time of the generic cell rate algorithm: each start moves it by Interval,
 // from now or from where it stands, whichever is later. It may stand at most Burst × Interval in the future.
-func (l *StartLimit) Free(ahead time.Duration) (starts int, next time.Duration) {
+func (l *StartLimit) Free(lead time.Duration) (starts int, untilNext time.Duration) {
 	if l.Interval == 0 {
 		return Unbounded, 0
 	}
-	left := time.Duration(l.Burst)*l.Interval - max(0, ahead)
-	starts = max(0, int(left/l.Interval))
-	return starts, time.Duration(starts+1)*l.Interval - left
+	remaining := time.Duration(l.Burst)*l.Interval - max(0, lead)
+	starts = max(0, int(remaining/l.Interval))
+	return starts, time.Duration(starts+1)*l.Interval - remaining
 }
 
 // Unbounded is the number of free starts or permits where nothing limits them.
@@ -148,8 +148,8 @@ type LimitValues struct {
 
 // Problems returns everything that is wrong with the numbers. The fields are Rate, Burst and Concurrent.
 func (v LimitValues) Problems() (problems []*FieldError) {
-	refuse := func(bad bool, field, format string, args ...any) {
-		if bad {
+	refuse := func(isInvalid bool, field, format string, args ...any) {
+		if isInvalid {
 			problems = append(problems, &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
 		}
 	}
@@ -162,14 +162,14 @@ func (v LimitValues) Problems() (problems []*FieldError) {
 
 // Rate returns the Interval as a number of starts in a second, a minute, an hour or a day. If no such number fits, it returns one start
 // in the Interval. Without a rate it returns zeros.
-func (v LimitValues) Rate() (starts int, per time.Duration) {
+func (v LimitValues) Rate() (starts int, period time.Duration) {
 	if v.Interval <= 0 {
 		return 0, 0
 	}
-	for _, per := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
-		n := (per + v.Interval/2) / v.Interval
-		if off := per - n*v.Interval; n > 0 && max(off, -off) <= per/1000 {
-			return int(n), per
+	for _, period := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+		n := (period + v.Interval/2) / v.Interval
+		if deviation := period - n*v.Interval; n > 0 && max(deviation, -deviation) <= period/1000 {
+			return int(n), period
 		}
 	}
 	return 1, v.Interval
@@ -197,8 +197,8 @@ func (l *StoredLimit) InForce() LimitValues { return l.Program.With(l.Person) }
 
 // With returns the values with those of a person in their place, as far as they are set. A Burst that would take longer than MaxBurstTime
 // becomes smaller.
-func (v LimitValues) With(person LimitValues) LimitValues {
-	v.Interval, v.Burst, v.Concurrent = cmp.Or(person.Interval, v.Interval), cmp.Or(person.Burst, v.Burst), cmp.Or(person.Concurrent, v.Concurrent)
+func (v LimitValues) With(personValues LimitValues) LimitValues {
+	v.Interval, v.Burst, v.Concurrent = cmp.Or(personValues.Interval, v.Interval), cmp.Or(personValues.Burst, v.Burst), cmp.Or(personValues.Concurrent, v.Concurrent)
 	if v.Interval == 0 {
 		v.Burst = 0
 		return v
@@ -213,23 +213,22 @@ func (l *StartLimit) Set(v LimitValues) {
 }
 
 // Rescaled is for a key whose limit gets another Interval. It keeps the number of starts that the key has used in
-// advance, rounded up. This number is ahead divided by the Interval. ahead is the stored time of the key minus the
-// database's current time: see Free. before is the Interval of the last grant, and now is the new Interval, not a point
-// in time. The result is the new value of ahead. It is 0 if only one of the Intervals sets a rate. An ahead that is not
-// positive stays as it is.
-func Rescaled(ahead, before, now time.Duration) time.Duration {
+// advance, rounded up. This number is lead divided by the Interval. lead is the stored time of the key minus the
+// database's current time: see Free. oldInterval is the Interval of the last grant. The result is the new value of lead. It is 0 if only one of
+// the Intervals sets a rate. A lead that is not positive stays as it is.
+func Rescaled(lead, oldInterval, newInterval time.Duration) time.Duration {
 	switch {
-	case ahead <= 0 || before == now:
-		return ahead
-	case before <= 0 || now <= 0:
+	case lead <= 0 || oldInterval == newInterval:
+		return lead
+	case oldInterval <= 0 || newInterval <= 0:
 		return 0 // Without a rate, nothing was counted or nothing will be.
 	}
-	high, low := bits.Mul64(uint64(ahead), uint64(now))
-	if high >= uint64(before) {
+	highBits, lowBits := bits.Mul64(uint64(lead), uint64(newInterval))
+	if highBits >= uint64(oldInterval) {
 		return math.MaxInt64 / 2
 	}
-	scaled, rest := bits.Div64(high, low, uint64(before))
-	if rest > 0 {
+	scaled, remainder := bits.Div64(highBits, lowBits, uint64(oldInterval))
+	if remainder > 0 {
 		scaled++
 	}
 	return time.Duration(min(scaled, math.MaxInt64/2))

@@ -66,7 +66,7 @@ func ParseState(text string) (State, error) {
 	for i, s := range States {
 		words[i] = s.String()
 	}
-	return 0, noSuchWord("state", text, words)
+	return 0, newWordError("state", text, words)
 }
 
 // MarshalText returns the result of String. It returns a *FieldError for a number that is no state.
@@ -107,7 +107,7 @@ const (
 	EndedByPerson    EndedBy = "person"    // a person called SettleManually
 )
 
-var allEndedBy = [...]EndedBy{EndedByHandler, EndedByComplete, EndedByCancel, EndedByPermanent, EndedByExhausted, EndedByCrash, EndedByPerson}
+var endedByValues = [...]EndedBy{EndedByHandler, EndedByComplete, EndedByCancel, EndedByPermanent, EndedByExhausted, EndedByCrash, EndedByPerson}
 
 // MarshalText returns the stored word. It also accepts a word that only a later version knows.
 func (by EndedBy) MarshalText() ([]byte, error) { return []byte(by), nil }
@@ -116,15 +116,15 @@ func (by EndedBy) MarshalText() ([]byte, error) { return []byte(by), nil }
 // words.
 func (by *EndedBy) UnmarshalText(text []byte) error {
 	word := EndedBy(text)
-	if word != "" && !slices.Contains(allEndedBy[:], word) {
-		return noSuchWord("ended by", string(text), allEndedBy[:])
+	if word != "" && !slices.Contains(endedByValues[:], word) {
+		return newWordError("ended by", string(text), endedByValues[:])
 	}
 	*by = word
 	return nil
 }
 
-// noSuchWord returns a *FieldError that rejects text and lists the known words.
-func noSuchWord[T ~string](field, text string, words []T) error {
+// newWordError returns a *FieldError that rejects text and lists the known words.
+func newWordError[T ~string](field, text string, words []T) error {
 	names := make([]string, len(words))
 	for i, word := range words {
 		names[i] = string(word)

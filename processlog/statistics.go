@@ -23,22 +23,22 @@ func (h *Histogram) Add(d time.Duration) {
 // if nothing was counted.
 func (h Histogram) Quantile(q float64) (d time.Duration, ok bool) {
 	var n uint64
-	for _, counted := range h {
-		n += counted
+	for _, count := range h {
+		n += count
 	}
 	if n == 0 {
 		return 0, false
 	}
-	left := q * float64(n)
-	var low time.Duration
-	for i, bound := range StatBounds {
-		if counted := float64(h[i]); counted > 0 && left <= counted {
-			return low + time.Duration(float64(bound-low)*left/counted), true
+	remaining := q * float64(n)
+	var lowerBound time.Duration
+	for i, upperBound := range StatBounds {
+		if count := float64(h[i]); count > 0 && remaining <= count {
+			return lowerBound + time.Duration(float64(upperBound-lowerBound)*remaining/count), true
 		}
-		left -= float64(h[i])
-		low = bound
+		remaining -= float64(h[i])
+		lowerBound = upperBound
 	}
-	return low, true
+	return lowerBound, true
 }
 
 // StatCounts counts what processes did with the entries of a type.
@@ -67,9 +67,9 @@ func (c *StatCounts) Values() []*uint64 {
 
 // Add adds the counts of o.
 func (c *StatCounts) Add(o StatCounts) {
-	more := o.Values()
+	otherValues := o.Values()
 	for i, value := range c.Values() {
-		*value += *more[i]
+		*value += *otherValues[i]
 	}
 }
 

@@ -108,7 +108,7 @@ type Worker interface {
 	//
 	// After an error it is unknown which rows were claimed, and no handler may run. Call Release to give back the rows
 	// that may have been claimed.
-	Claim(ctx context.Context, want []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error)
+	Claim(ctx context.Context, wanted []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error)
 
 	// Release undoes the claim of entries whose handlers have not run. It ends the lease of each row whose last write
 	// stored token, and subtracts the delivery from the delivery count. Its result names the entries that it did not
@@ -116,7 +116,7 @@ type Worker interface {
 	Release(ctx context.Context, ids []ID, token Token) (Unreleased, error)
 
 	// Renew sets the leases of held entries to end at now + lease. Its result names the entries that it did not renew.
-	Renew(ctx context.Context, held []Held, lease time.Duration) (Unrenewed, error)
+	Renew(ctx context.Context, leases []Held, lease time.Duration) (Unrenewed, error)
 
 	// Settle writes outcomes. Settle writes an outcome only if the row still has the Outcome's Version. Settle returns
 	// one result for each outcome, in the order of outcomes. No two outcomes may name the same entry. If the database

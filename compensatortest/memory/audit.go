@@ -16,7 +16,7 @@ func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.Aud
 	defer s.mu.Unlock()
 	history := slices.Clone(s.audit[id])
 	for i := range history {
-		history[i].Ago = duration(s.nowLocked() - history[i].At.UnixMilli())
+		history[i].Ago = millisToDuration(s.nowLocked() - history[i].At.UnixMilli())
 	}
 	return history, nil
 }
@@ -29,7 +29,7 @@ func (s *Store) Note(ctx context.Context, action processlog.Action, by processlo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.audit[processlog.ID{}] = append(s.audit[processlog.ID{}], processlog.AuditRecord{
-		At: instant(s.nowLocked()), Action: action, Actor: by.Actor, Reason: by.Reason,
+		At: millisToTime(s.nowLocked()), Action: action, Actor: by.Actor, Reason: by.Reason,
 	})
 	return nil
 }

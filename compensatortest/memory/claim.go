@@ -15,84 +15,84 @@ const lockedRetry = 50 * time.Millisecond
 
 // Claim implements processlog.Store. It calls accept while it holds the store's lock, so accept must not call the
 // store.
-func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
-	return s.claim(ctx, want, token, lease, nil, accept)
+func (s *Store) Claim(ctx context.Context, wanted []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	return s.claim(ctx, wanted, token, lease, nil, accept)
 }
 
 // claim implements Claim, and ClaimLimited if limit is not nil.
-func (s *Store) claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit *processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+func (s *Store) claim(ctx context.Context, wanted []processlog.Wanted, token processlog.Token, lease time.Duration, limit *processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if err := ctx.Err(); err != nil {
 		return processlog.Claimed{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := claiming{store: s, now: s.nowLocked(), token: token, lease: lease, accept: accept}
+	c := claimCall{store: s, now: s.nowLocked(), token: token, lease: lease, accept: accept}
 	if limit != nil {
 		c.permits = s.permitsLocked(*limit, c.now)
 	}
-	held := make(map[processlog.ID]processlog.Token, len(want))
-	for _, w := range want {
-		held[w.ID] = w.Token
+	tokens := make(map[processlog.ID]processlog.Token, len(wanted))
+	for _, w := range wanted {
+		tokens[w.ID] = w.Token
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(held), processlog.ID.Compare) {
-		c.oneLocked(id, held[id])
+	for _, id := range slices.SortedFunc(maps.Keys(tokens), processlog.ID.Compare) {
+		c.claimLocked(id, tokens[id])
 	}
-	if c.found.Rooms = c.permits.rooms(); c.found.Rooms != nil {
+	if c.result.Rooms = c.permits.roomsByKey(); c.result.Rooms != nil {
 		values := c.permits.limit.Values()
-		c.found.InForce = &values
+		c.result.InForce = &values
 	}
-	return c.found, nil
+	return c.result, nil
 }
 
-// claiming is the state of one call of Claim.
-type claiming struct {
+// claimCall is the state of one call of Claim.
+type claimCall struct {
 	store  *Store
 	now    int64
 	token  processlog.Token
 	lease  time.Duration
 	accept func(*processlog.Row) bool
-	found  processlog.Claimed
+	result processlog.Claimed
 
 	permits *permits // nil: the claim needs no permits
 }
 
-func (c *claiming) oneLocked(id processlog.ID, held processlog.Token) {
+func (c *claimCall) claimLocked(id processlog.ID, heldToken processlog.Token) {
 	row := c.store.rows[id]
 	if row == nil || row.committed == nil {
-		c.found.Gone = append(c.found.Gone, id)
+		c.result.Gone = append(c.result.Gone, id)
 		return
 	}
 	v := row.committed
-	own := held != processlog.Token{} && held == v.token
-	before := v.row(c.now)
-	if v.due(c.now) && !v.entry.State.Terminal() && row.freeFor(nil) && (before.LeaseLeft <= 0 || own) {
-		c.permits.look(&before)
-		v = row.committed // look may have raised the version
-		before = v.row(c.now)
+	isOwn := heldToken != processlog.Token{} && heldToken == v.token
+	rowBefore := v.row(c.now)
+	if v.isDue(c.now) && !v.entry.State.Terminal() && row.freeFor(nil) && (rowBefore.LeaseLeft <= 0 || isOwn) {
+		c.permits.readKey(&rowBefore)
+		v = row.committed // readKey may have raised the version
+		rowBefore = v.row(c.now)
 	}
 	switch {
 	case !row.freeFor(nil):
-		c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: id, In: lockedRetry})
+		c.result.Waiting = append(c.result.Waiting, processlog.Scheduled{ID: id, In: lockedRetry})
 	case v.entry.State.Terminal():
-		c.found.Gone = append(c.found.Gone, id)
-	case before.DueIn > 0 || before.LeaseLeft > 0 && !own:
-		c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: id, In: max(before.DueIn, before.LeaseLeft)})
-	case c.permits.without(&before):
-		c.found.Limited = append(c.found.Limited, c.permits.limited(&before))
-	case c.permits.refuses(&before), !c.accept(&before):
-		c.found.Refused = append(c.found.Refused, v.row(c.now))
-	case c.store.refused[id] != nil:
-		c.found.Rejected = append(c.found.Rejected, processlog.Refusal{ID: id, Err: c.store.refused[id]})
+		c.result.Gone = append(c.result.Gone, id)
+	case rowBefore.DueIn > 0 || rowBefore.LeaseLeft > 0 && !isOwn:
+		c.result.Waiting = append(c.result.Waiting, processlog.Scheduled{ID: id, In: max(rowBefore.DueIn, rowBefore.LeaseLeft)})
+	case c.permits.lacksPermit(&rowBefore):
+		c.result.Limited = append(c.result.Limited, c.permits.newLimited(&rowBefore))
+	case c.permits.isRefused(&rowBefore), !c.accept(&rowBefore):
+		c.result.Refused = append(c.result.Refused, v.row(c.now))
+	case c.store.refusals[id] != nil:
+		c.result.Rejected = append(c.result.Rejected, processlog.Refusal{ID: id, Err: c.store.refusals[id]})
 	default:
-		c.store.writeLocked(nil, row, v.claimed(c.token, c.lease, c.now, own), nil)
-		c.permits.take(row.committed)
-		c.found.Mine = append(c.found.Mine, c.mine(row.committed, before))
+		c.store.writeLocked(nil, row, v.withClaim(c.token, c.lease, c.now, isOwn), nil)
+		c.permits.takePermit(row.committed)
+		c.result.Mine = append(c.result.Mine, c.newClaimedRow(row.committed, rowBefore))
 	}
 }
 
-// mine returns a claimed row as the SQL store returns it. UpdatedAt is the value before the claim, and LeaseLeft is the
+// newClaimedRow returns a claimed row as the SQL store returns it. UpdatedAt is the value before the claim, and LeaseLeft is the
 // whole lease.
-func (c *claiming) mine(claimed *version, before processlog.Row) processlog.Row {
+func (c *claimCall) newClaimedRow(claimed *version, before processlog.Row) processlog.Row {
 	row := claimed.row(c.now)
 	if row.LastError != "" { // For other rows the SQL store reads no Faults.
 		row.Faults = claimed.faults
@@ -108,20 +108,20 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	busy, err := s.eachLocked(ctx, ids, func(i int, row *storedRow) {
+	busyIndexes, err := s.eachLocked(ctx, ids, func(i int, row *storedRow) {
 		if row == nil || row.committed.token != token || row.committed.leaseUntil == 0 || row.committed.entry.DeliveryCount == 0 {
 			return
 		}
-		if err := s.refused[ids[i]]; err != nil {
+		if err := s.refusals[ids[i]]; err != nil {
 			left.Rejected = append(left.Rejected, processlog.Refusal{ID: ids[i], Err: err})
 			return
 		}
-		s.writeLocked(nil, row, row.committed.released(s.nowLocked()), nil)
+		s.writeLocked(nil, row, row.committed.withRelease(s.nowLocked()), nil)
 	})
 	if err != nil {
 		return left, fmt.Errorf("release %d entries: %w", len(ids), err)
 	}
-	for _, i := range busy {
+	for _, i := range busyIndexes {
 		left.Busy = append(left.Busy, ids[i])
 	}
 	return left, nil
@@ -132,72 +132,72 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 func (s *Store) Refuse(err error, ids ...processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refused == nil {
-		s.refused = make(map[processlog.ID]error)
+	if s.refusals == nil {
+		s.refusals = make(map[processlog.ID]error)
 	}
 	for _, id := range ids {
-		if s.refused[id] = err; err == nil {
-			delete(s.refused, id)
+		if s.refusals[id] = err; err == nil {
+			delete(s.refusals, id)
 		}
 	}
 }
 
 // eachLocked calls the function do for every id. If an id has no row, the row is nil. It begins with the rows that no
-// transaction holds. Then it waits for the other rows, for at most lockWait in total. busy lists the indexes of the
+// transaction holds. Then it waits for the other rows, for at most lockWait in total. busyIndexes lists the indexes of the
 // rows that are still held.
-func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i int, row *storedRow)) (busy []int, err error) {
+func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i int, row *storedRow)) (busyIndexes []int, err error) {
 	ctx, cancel := withLockWait(ctx, nil)
 	defer cancel()
-	var held []int
+	var heldIndexes []int
 	for i, id := range ids {
 		if row := s.rows[id]; row != nil && !row.freeFor(nil) {
-			held = append(held, i)
+			heldIndexes = append(heldIndexes, i)
 			continue
 		}
 		do(i, s.rows[id])
 	}
-	for _, i := range held {
-		row, err := s.freeLocked(ctx, nil, s.byRef(ids[i]))
+	for _, i := range heldIndexes {
+		row, err := s.freeLocked(ctx, nil, s.finderOf(ids[i]))
 		switch {
 		case err == processlog.ErrBusy:
-			busy = append(busy, i)
+			busyIndexes = append(busyIndexes, i)
 		case err != nil:
 			return nil, err
 		default:
 			do(i, row)
 		}
 	}
-	return busy, nil
+	return busyIndexes, nil
 }
 
 // Renew implements processlog.Store. It does not renew the lease of a row that a transaction holds, and it does not
 // report that lease as lost.
-func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (left processlog.Unrenewed, err error) {
+func (s *Store) Renew(ctx context.Context, heldEntries []processlog.Held, lease time.Duration) (left processlog.Unrenewed, err error) {
 	if err := ctx.Err(); err != nil {
 		return left, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	until := s.nowLocked() + processlog.Millis(lease)
-	for _, h := range held {
+	for _, h := range heldEntries {
 		row := s.rows[h.ID]
 		switch {
 		case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():
 			left.Lost = append(left.Lost, h.ID)
 		case !row.freeFor(nil):
 			left.Busy = append(left.Busy, h.ID)
-		case s.refused[h.ID] != nil:
-			left.Rejected = append(left.Rejected, processlog.Refusal{ID: h.ID, Err: s.refused[h.ID]})
+		case s.refusals[h.ID] != nil:
+			left.Rejected = append(left.Rejected, processlog.Refusal{ID: h.ID, Err: s.refusals[h.ID]})
 		default:
-			row.committed = row.committed.renewed(until)
+			row.committed = row.committed.withRenewal(until)
 		}
 	}
 	return left, nil
 }
 
-// renewed returns v with a longer lease. It keeps the version and the token, because the holder's outcome must still
+// withRenewal returns v with a longer lease. It keeps the version and the token, because the holder's outcome must still
 // match them.
-func (v *version) renewed(until int64) *version {
+func (v *version) withRenewal(until int64) *version {
 	next := *v
 	next.leaseUntil = until
 	return &next
@@ -212,9 +212,9 @@ func (s *Store) Due(ctx context.Context, businessType string, limit int) ([]proc
 	defer s.mu.Unlock()
 	now := s.nowLocked()
 	due := s.matchingLocked(func(v *version) bool {
-		return v.entry.BusinessType == businessType && !v.entry.State.Terminal() && v.due(now) && !v.leased(now)
+		return v.entry.BusinessType == businessType && !v.entry.State.Terminal() && v.isDue(now) && !v.isLeased(now)
 	})
-	slices.SortFunc(due, func(a, b *version) int { return place(a.scheduled(now), b.scheduled(now)) })
+	slices.SortFunc(due, func(a, b *version) int { return compareDue(a.scheduledEntry(now), b.scheduledEntry(now)) })
 	var ids []processlog.ID
 	for _, v := range due[:min(len(due), max(limit, 0))] {
 		ids = append(ids, v.entry.ID)

@@ -11,34 +11,34 @@ import (
 
 // Count implements processlog.Store.
 func (s *Store) Count(ctx context.Context, tx processlog.Tx, filter processlog.CountFilter) ([]processlog.Count, error) {
-	own, err := s.unwrapOptional(ctx, tx)
+	ownTx, err := s.unwrapOptional(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
-	const most = 1 << 30
-	if filter.AtMost < 0 || filter.AtMost > most {
-		return nil, &processlog.FieldError{Field: "AtMost", Reason: fmt.Sprintf("%d: want 0 to %d", filter.AtMost, most)}
+	const unlimited = 1 << 30
+	if filter.AtMost < 0 || filter.AtMost > unlimited {
+		return nil, &processlog.FieldError{Field: "AtMost", Reason: fmt.Sprintf("%d: want 0 to %d", filter.AtMost, unlimited)}
 	}
-	atMost := cmp.Or(filter.AtMost, 10_000)
+	maxCount := cmp.Or(filter.AtMost, 10_000)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := own.refusalLocked(); err != nil {
+	if err := ownTx.refusalLocked(); err != nil {
 		return nil, err
 	}
-	found := s.seenLocked(own, func(v *version) bool {
+	versions := s.seenLocked(ownTx, func(v *version) bool {
 		return processlog.Filter{BatchID: filter.BatchID, BusinessType: filter.BusinessType}.Admits(&v.entry)
 	})
-	more := false
-	if filter.BatchID != "" && len(found) > atMost { // For a batch, atMost limits the sum of all counts.
-		found, more = found[:atMost+1], true
+	hasMore := false
+	if filter.BatchID != "" && len(versions) > maxCount { // For a batch, maxCount limits the sum of all counts.
+		versions, hasMore = versions[:maxCount+1], true
 	}
 	counts := make(map[group]processlog.Count)
-	for _, v := range found {
-		count := counts[v.group()]
+	for _, v := range versions {
+		count := counts[v.groupOf()]
 		count.BusinessType, count.State = v.entry.BusinessType, v.entry.State
-		count.More = more || count.N == atMost
-		count.N = min(count.N+1, atMost)
-		counts[v.group()] = count
+		count.More = hasMore || count.N == maxCount
+		count.N = min(count.N+1, maxCount)
+		counts[v.groupOf()] = count
 	}
 	return slices.DeleteFunc(sortedGroups(counts), func(c processlog.Count) bool {
 		return len(filter.States) > 0 && !slices.Contains(filter.States, c.State)
@@ -51,7 +51,7 @@ type group struct {
 	state        processlog.State
 }
 
-func (v *version) group() group { return group{v.entry.BusinessType, v.entry.State} }
+func (v *version) groupOf() group { return group{v.entry.BusinessType, v.entry.State} }
 
 // sortedGroups lists the values ordered by type, then by state.
 func sortedGroups[T any](groups map[group]T) []T {

@@ -14,28 +14,28 @@ import (
 // ends, no other transaction can write an entry that Insert found to be a duplicate. Claims do not wait for such an
 // entry. Insert always knows whether tx is open, so it ignores proven.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, _ bool) ([]processlog.Inserted, error) {
-	own, err := s.unwrap(ctx, tx)
+	ownTx, err := s.unwrap(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := own.refusalLocked(); err != nil {
+	if err := ownTx.refusalLocked(); err != nil {
 		return nil, err
 	}
-	if err := s.freeKeysLocked(ctx, own, drafts); err != nil {
+	if err := s.freeKeysLocked(ctx, ownTx, drafts); err != nil {
 		return nil, fmt.Errorf("insert %d entries: %w", len(drafts), err)
 	}
 	now := s.nowLocked()
-	answers := make([]processlog.Inserted, len(drafts))
-	for _, i := range byKey(drafts) {
-		answers[i] = s.insertLocked(own, drafts[i], now)
+	results := make([]processlog.Inserted, len(drafts))
+	for _, i := range orderByKey(drafts) {
+		results[i] = s.insertLocked(ownTx, drafts[i], now)
 	}
-	return answers, nil
+	return results, nil
 }
 
-// byKey lists the indexes of drafts in the order of their idempotency keys. Insert writes them in this order.
-func byKey(drafts []processlog.Draft) []int {
+// orderByKey lists the indexes of drafts in the order of their idempotency keys. Insert writes them in this order.
+func orderByKey(drafts []processlog.Draft) []int {
 	order := make([]int, len(drafts))
 	for i := range order {
 		order[i] = i
@@ -79,18 +79,18 @@ func (s *Store) insertLocked(tx *Tx, draft processlog.Draft, now int64) processl
 
 // IDs implements processlog.Store.
 func (s *Store) IDs(ctx context.Context, tx processlog.Tx, idempotencyKeys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.ID, error) {
-	own, err := s.unwrapOptional(ctx, tx)
+	ownTx, err := s.unwrapOptional(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := own.refusalLocked(); err != nil {
+	if err := ownTx.refusalLocked(); err != nil {
 		return nil, err
 	}
 	ids := make(map[processlog.IdempotencyKey]processlog.ID, len(idempotencyKeys))
 	for _, key := range idempotencyKeys {
-		if row := s.keys[key]; row != nil && row.seenBy(own) != nil {
+		if row := s.keys[key]; row != nil && row.seenBy(ownTx) != nil {
 			ids[key] = row.id
 		}
 	}
@@ -107,16 +107,16 @@ func (s *Store) unwrapOptional(ctx context.Context, tx processlog.Tx) (*Tx, erro
 
 // Load implements processlog.Store.
 func (s *Store) Load(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
-	return s.read(ctx, ids, (*version).row)
+	return s.readRows(ctx, ids, (*version).row)
 }
 
 // Ends implements processlog.Store.
 func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
-	return s.read(ctx, ids, (*version).end)
+	return s.readRows(ctx, ids, (*version).rowAtEnd)
 }
 
-// read applies the function of to the committed version of each entry, and returns the results. now is in unix ms.
-func (s *Store) read(ctx context.Context, ids []processlog.ID, of func(v *version, now int64) processlog.Row) ([]processlog.Row, error) {
+// readRows applies the function build to the committed version of each entry, and returns the results. now is in unix ms.
+func (s *Store) readRows(ctx context.Context, ids []processlog.ID, build func(v *version, now int64) processlog.Row) ([]processlog.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (s *Store) read(ctx context.Context, ids []processlog.ID, of func(v *versio
 	now := s.nowLocked()
 	var rows []processlog.Row
 	for _, version := range s.committedOfLocked(ids) {
-		rows = append(rows, of(version, now))
+		rows = append(rows, build(version, now))
 	}
 	return rows, nil
 }
@@ -148,11 +148,11 @@ func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog
 // committedOfLocked lists the committed versions of entries, each once, in id order.
 func (s *Store) committedOfLocked(ids []processlog.ID) []*version {
 	versions := make([]*version, 0, len(ids))
-	read := make(map[processlog.ID]bool, len(ids))
+	seenIDs := make(map[processlog.ID]bool, len(ids))
 	for _, id := range ids {
-		if row := s.rows[id]; row != nil && row.committed != nil && !read[id] {
+		if row := s.rows[id]; row != nil && row.committed != nil && !seenIDs[id] {
 			versions = append(versions, row.committed)
-			read[id] = true
+			seenIDs[id] = true
 		}
 	}
 	return versions
@@ -167,7 +167,7 @@ func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row
 	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	row, err := s.untilLocked(ctx, nil, s.byRef(ref), (*storedRow).sharedFor)
+	row, err := s.untilLocked(ctx, nil, s.finderOf(ref), (*storedRow).sharedFor)
 	if err == nil && row == nil {
 		err = processlog.ErrNotFound
 	}

@@ -15,12 +15,12 @@ type limitKey struct{ limit, key string }
 
 // limitRow is the state of one key under a limit. A stored row never changes. Each write stores a new one.
 type limitRow struct {
-	tat       int64         // theoretical arrival time of the next start, in unix ns
-	granted   int64         // processlog.Room.Granted
-	grantedAt int64         // time of the last grant, in unix ms
-	interval  time.Duration // interval of the last grant
-	holders   []holder
-	stored    processlog.StoredLimit // with the key "": what is known of the limit
+	arrivalTime int64         // theoretical arrival time of the next start, in unix ns
+	granted     int64         // processlog.Room.Granted
+	grantedAt   int64         // time of the last grant, in unix ms
+	interval    time.Duration // interval of the last grant
+	holders     []holder
+	stored      processlog.StoredLimit // with the key "": what is known of the limit
 }
 
 // holder is an entry with the version under which it has its permit.
@@ -30,20 +30,20 @@ type holder struct {
 }
 
 // ClaimLimited implements processlog.Store. It calls accept and limit.Key while it holds the store's lock.
-func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
-	return s.claim(ctx, want, token, lease, &limit, accept)
+func (s *Store) ClaimLimited(ctx context.Context, wanted []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	return s.claim(ctx, wanted, token, lease, &limit, accept)
 }
 
 // ReturnStarts implements processlog.Store.
-func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, unused map[string]processlog.Unused) error {
+func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, unusedStarts map[string]processlog.Unused) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, u := range unused {
+	for key, u := range unusedStarts {
 		if row, exists := s.limits[limitKey{limit.Name, key}]; exists && row.granted == u.Granted {
-			row.tat -= int64(u.Starts) * int64(limit.Interval)
+			row.arrivalTime -= int64(u.Starts) * int64(limit.Interval)
 			s.limits[limitKey{limit.Name, key}] = row
 		}
 	}
@@ -55,13 +55,13 @@ func (s *Store) PurgeLimitKeys(ctx context.Context, idle time.Duration) (deleted
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowLocked()
-	for at, row := range s.limits {
-		held := slices.ContainsFunc(row.holders, func(h holder) bool {
+	for key, row := range s.limits {
+		isHeld := slices.ContainsFunc(row.holders, func(h holder) bool {
 			entry := s.rows[h.id]
 			return entry != nil && entry.committed != nil && entry.committed.entry.Version == h.version
 		})
-		if at.key != "" && !held && row.tat < now*int64(time.Millisecond) && row.grantedAt < now-processlog.Millis(idle) {
-			delete(s.limits, at)
+		if key.key != "" && !isHeld && row.arrivalTime < now*int64(time.Millisecond) && row.grantedAt < now-processlog.Millis(idle) {
+			delete(s.limits, key)
 			deleted++
 		}
 	}
@@ -73,67 +73,67 @@ func (s *Store) CheckLimits(ctx context.Context) error { return ctx.Err() }
 
 // permits is the state of one limit in a claim, which holds the store's lock. A nil *permits limits nothing.
 type permits struct {
-	s       *Store
-	now     int64 // unix ms
-	limit   processlog.StartLimit
-	program processlog.LimitValues // the values before a person's change
-	keyOf   map[processlog.ID]keyed
-	asked   map[string]bool // keys of the claimable entries
+	s             *Store
+	now           int64 // unix ms
+	limit         processlog.StartLimit
+	programValues processlog.LimitValues // the values before a person's change
+	keyOf         map[processlog.ID]keyResult
+	claimableKeys map[string]bool // keys of the claimable entries
 }
 
-// keyed is what StartLimit.Of returned for an entry.
-type keyed struct {
-	key         string
-	limited, ok bool
+// keyResult is what StartLimit.Of returned for an entry.
+type keyResult struct {
+	key           string
+	isLimited, ok bool
 }
 
 func (s *Store) permitsLocked(limit processlog.StartLimit, now int64) *permits {
-	return &permits{s: s, now: now, limit: limit, program: limit.Values(), keyOf: make(map[processlog.ID]keyed), asked: make(map[string]bool)}
+	return &permits{s: s, now: now, limit: limit, programValues: limit.Values(), keyOf: make(map[processlog.ID]keyResult), claimableKeys: make(map[string]bool)}
 }
 
-// look reads the key of a claimable entry. It then removes the permits of this key whose leases have ended.
-func (p *permits) look(row *processlog.Row) {
+// readKey reads the key of a claimable entry. It then removes the permits of this key whose leases have ended.
+func (p *permits) readKey(row *processlog.Row) {
 	if p == nil {
 		return
 	}
-	key, limited, ok := p.limit.Of(row)
-	p.keyOf[row.ID] = keyed{key, limited && ok, ok}
-	if !limited || !ok || p.asked[key] {
+	key, isLimited, ok := p.limit.Of(row)
+	p.keyOf[row.ID] = keyResult{key, isLimited && ok, ok}
+	if !isLimited || !ok || p.claimableKeys[key] {
 		return
 	}
-	p.asked[key] = true
+	p.claimableKeys[key] = true
 	p.describe(row.BusinessType)
-	at := limitKey{p.limit.Name, key}
-	stored, exists := p.s.limits[at]
+	rowKey := limitKey{p.limit.Name, key}
+	stored, exists := p.s.limits[rowKey]
 	if !exists {
 		stored.granted = p.now * 1000 // above the numbers of an earlier row of the key
 	}
 	stored.holders = slices.DeleteFunc(slices.Clone(stored.holders), p.endedLocked)
-	if ahead := time.Duration(stored.tat - p.now*int64(time.Millisecond)); ahead > 0 && stored.interval != p.limit.Interval {
-		stored.tat = p.now*int64(time.Millisecond) + int64(stored.ahead(p.now, p.limit.Interval))
+	if lead := time.Duration(stored.arrivalTime - p.now*int64(time.Millisecond)); lead > 0 && stored.interval != p.limit.Interval {
+		stored.arrivalTime = p.now*int64(time.Millisecond) + int64(stored.leadIn(p.now, p.limit.Interval))
 		stored.interval = p.limit.Interval
 		stored.granted++ // Starts of the old rate can no longer be returned.
 	}
-	p.s.limits[at] = stored
+	p.s.limits[rowKey] = stored
 }
 
 // describe writes the limit's settings into its first row, and adds the business type to the types that claim under the
 // limit.
 func (p *permits) describe(businessType string) {
-	first := limitKey{p.limit.Name, ""}
-	row := p.s.limits[first]
+	firstKey := limitKey{p.limit.Name, ""}
+	row := p.s.limits[firstKey]
 	l := &row.stored
-	l.Name, l.Keyed, l.Program = p.limit.Name, p.limit.Keyed, p.program
-	if at, found := slices.BinarySearch(l.Types, businessType); !found {
+	l.Name, l.Keyed, l.Program = p.limit.Name, p.limit.Keyed, p.programValues
+	if at, isListed := slices.BinarySearch(l.Types, businessType); !isListed {
 		l.Types = slices.Insert(slices.Clone(l.Types), at, businessType)
 	}
-	p.s.limits[first] = row
-	p.limit.Set(p.program.With(l.Person)) // a person may have changed the limit
+	p.s.limits[firstKey] = row
+	p.limit.Set(p.programValues.With(l.Person)) // a person may have changed the limit
 }
 
-// ahead returns the stored time of a key minus the current time, in the present interval.
-func (r *limitRow) ahead(now int64, interval time.Duration) time.Duration {
-	return processlog.Rescaled(time.Duration(r.tat-now*int64(time.Millisecond)), r.interval, interval)
+// leadIn returns the stored time of a key minus the current time, in the present interval.
+func (r *limitRow) leadIn(now int64, interval time.Duration) time.Duration {
+	return processlog.Rescaled(time.Duration(r.arrivalTime-now*int64(time.Millisecond)), r.interval, interval)
 }
 
 // PutLimit implements processlog.Operations.
@@ -150,7 +150,7 @@ func (s *Store) PutLimit(ctx context.Context, limit processlog.StoredLimit, ops 
 	}
 	row.stored.Person, row.stored.Actor, row.stored.Reason = limit.Person, limit.Actor, limit.Reason
 	row.stored.Version++
-	row.stored.At = instant(s.nowLocked())
+	row.stored.At = millisToTime(s.nowLocked())
 	s.limits[first] = row
 	for _, op := range ops {
 		s.operateLocked(op)
@@ -176,10 +176,10 @@ func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, ke
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	values, row, now := limit.InForce(), s.limits[limitKey{limit.Name, key}], s.nowLocked()
-	k.Starts, k.Next = (&processlog.StartLimit{Interval: values.Interval, Burst: values.Burst}).Free(row.ahead(now, values.Interval))
+	k.Starts, k.Next = (&processlog.StartLimit{Interval: values.Interval, Burst: values.Burst}).Free(row.leadIn(now, values.Interval))
 	for _, h := range row.holders {
 		entry := s.rows[h.id]
-		if values.Concurrent > 0 && entry != nil && entry.committed != nil && entry.committed.entry.Version == h.version && entry.committed.leased(now) {
+		if values.Concurrent > 0 && entry != nil && entry.committed != nil && entry.committed.entry.Version == h.version && entry.committed.isLeased(now) {
 			k.Holders = append(k.Holders, processlog.PermitHolder{ID: h.id, BusinessType: entry.committed.entry.BusinessType})
 		}
 	}
@@ -194,63 +194,63 @@ func (p *permits) endedLocked(h holder) bool {
 	switch {
 	case row == nil || row.committed == nil || row.committed.entry.Version != h.version:
 		return true
-	case row.committed.leased(p.now) || !row.freeFor(nil):
+	case row.committed.isLeased(p.now) || !row.freeFor(nil):
 		return false
 	}
-	p.s.writeLocked(nil, row, row.committed.next(row.committed.token, p.now), nil)
+	p.s.writeLocked(nil, row, row.committed.successor(row.committed.token, p.now), nil)
 	return true
 }
 
-// The method of returns the stored row of an entry's key. limited is false for an entry that needs no permit.
-func (p *permits) of(id processlog.ID) (at limitKey, row limitRow, limited bool) {
-	if p == nil || !p.keyOf[id].limited {
+// storedFor returns the stored row of an entry's key. isLimited is false for an entry that needs no permit.
+func (p *permits) storedFor(id processlog.ID) (at limitKey, row limitRow, isLimited bool) {
+	if p == nil || !p.keyOf[id].isLimited {
 		return limitKey{}, limitRow{}, false
 	}
 	at = limitKey{p.limit.Name, p.keyOf[id].key}
 	return at, p.s.limits[at], true
 }
 
-// room returns how many starts and permits a key has left.
-func (p *permits) room(row limitRow) processlog.Room {
+// roomOf returns how many starts and permits a key has left.
+func (p *permits) roomOf(row limitRow) processlog.Room {
 	r := processlog.Room{Permits: processlog.Unbounded, Granted: row.granted}
-	r.Starts, r.Next = p.limit.Free(row.ahead(p.now, p.limit.Interval))
+	r.Starts, r.Next = p.limit.Free(row.leadIn(p.now, p.limit.Interval))
 	if p.limit.Concurrent > 0 {
 		r.Permits = max(0, p.limit.Concurrent-len(row.holders))
 	}
 	return r
 }
 
-// The method without reports whether an entry needs a permit and there is none.
-func (p *permits) without(row *processlog.Row) bool {
-	_, stored, limited := p.of(row.ID)
-	if !limited {
+// lacksPermit reports whether an entry needs a permit and there is none.
+func (p *permits) lacksPermit(row *processlog.Row) bool {
+	_, stored, isLimited := p.storedFor(row.ID)
+	if !isLimited {
 		return false
 	}
-	room := p.room(stored)
+	room := p.roomOf(stored)
 	return room.Starts == 0 || room.Permits == 0
 }
 
-// refuses reports whether StartLimit.Key returned that the entry must not start.
-func (p *permits) refuses(row *processlog.Row) bool { return p != nil && !p.keyOf[row.ID].ok }
+// isRefused reports whether StartLimit.Key returned that the entry must not start.
+func (p *permits) isRefused(row *processlog.Row) bool { return p != nil && !p.keyOf[row.ID].ok }
 
 // limited describes an entry that gets no permit.
-func (p *permits) limited(row *processlog.Row) processlog.Limited {
-	at, stored, _ := p.of(row.ID)
+func (p *permits) newLimited(row *processlog.Row) processlog.Limited {
+	at, stored, _ := p.storedFor(row.ID)
 	l := processlog.Limited{ID: row.ID, Key: at.key}
-	if room := p.room(stored); room.Starts == 0 {
+	if room := p.roomOf(stored); room.Starts == 0 {
 		l.In = room.Next
 	}
 	return l
 }
 
-// take takes one permit for an entry that was just leased.
-func (p *permits) take(claimed *version) {
-	at, stored, limited := p.of(claimed.entry.ID)
-	if !limited {
+// takePermit takes one permit for an entry that was just leased.
+func (p *permits) takePermit(claimed *version) {
+	at, stored, isLimited := p.storedFor(claimed.entry.ID)
+	if !isLimited {
 		return
 	}
 	now := p.now * int64(time.Millisecond)
-	stored.tat = now + int64(max(0, stored.ahead(p.now, p.limit.Interval))+p.limit.Interval)
+	stored.arrivalTime = now + int64(max(0, stored.leadIn(p.now, p.limit.Interval))+p.limit.Interval)
 	stored.interval, stored.grantedAt = p.limit.Interval, p.now
 	stored.granted++
 	if p.limit.Concurrent > 0 {
@@ -259,14 +259,14 @@ func (p *permits) take(claimed *version) {
 	p.s.limits[at] = stored
 }
 
-// rooms returns the Room of each key in asked.
-func (p *permits) rooms() map[string]processlog.Room {
-	if p == nil || len(p.asked) == 0 {
+// roomsByKey returns the Room of each key in claimableKeys.
+func (p *permits) roomsByKey() map[string]processlog.Room {
+	if p == nil || len(p.claimableKeys) == 0 {
 		return nil
 	}
-	rooms := make(map[string]processlog.Room, len(p.asked))
-	for key := range p.asked {
-		rooms[key] = p.room(p.s.limits[limitKey{p.limit.Name, key}])
+	rooms := make(map[string]processlog.Room, len(p.claimableKeys))
+	for key := range p.claimableKeys {
+		rooms[key] = p.roomOf(p.s.limits[limitKey{p.limit.Name, key}])
 	}
 	return rooms
 }

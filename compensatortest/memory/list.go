@@ -21,18 +21,18 @@ func (s *Store) List(ctx context.Context, filter processlog.Filter) (processlog.
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	inReach := s.matchingLocked(func(v *version) bool { return l.reaches(v) && l.behindCursor(v) })
-	slices.SortFunc(inReach, func(a, b *version) int { return l.compare(l.position(a), l.position(b)) })
-	return l.page(inReach, s.nowLocked()), nil
+	reachable := s.matchingLocked(func(v *version) bool { return l.isReachable(v) && l.isBehindCursor(v) })
+	slices.SortFunc(reachable, func(a, b *version) int { return l.compare(l.position(a), l.position(b)) })
+	return l.page(reachable, s.nowLocked()), nil
 }
 
-// page selects the versions in inReach that match the filter. It looks for one version more than the limit, to know
+// page selects the versions in reachable that match the filter. It looks for one version more than the limit, to know
 // whether there is another page.
-func (l *listing) page(inReach []*version, now int64) (page processlog.Page) {
+func (l *listing) page(reachable []*version, now int64) (page processlog.Page) {
 	var last *version
-	for _, v := range inReach {
-		if l.narrowed && page.Read == cmp.Or(l.filter.MaxRead, processlog.DefaultRead) {
-			page.Next = l.cursor(l.position(inReach[page.Read-1]))
+	for _, v := range reachable {
+		if l.isNarrowed && page.Read == cmp.Or(l.filter.MaxRead, processlog.DefaultRead) {
+			page.Next = l.cursor(l.position(reachable[page.Read-1]))
 			return page
 		}
 		page.Read++
@@ -50,8 +50,8 @@ func (l *listing) page(inReach []*version, now int64) (page processlog.Page) {
 	return page
 }
 
-// reaches reports whether the row is in the part of the index that the SQL store would read for this filter.
-func (l *listing) reaches(v *version) bool {
+// isReachable reports whether the row is in the part of the index that the SQL store would read for this filter.
+func (l *listing) isReachable(v *version) bool {
 	index := processlog.Filter{States: l.filter.States, BusinessType: l.filter.BusinessType}
 	switch l.order {
 	case "id":
@@ -65,12 +65,12 @@ func (l *listing) reaches(v *version) bool {
 
 // listing is the order and the filter of one List call.
 type listing struct {
-	filter processlog.Filter
-	order  string // "id", "created" or "due"
-	limit  int
-	after  *listPosition // end of the previous page
+	filter         processlog.Filter
+	order          string // "id", "created" or "due"
+	limit          int
+	cursorPosition *listPosition // end of the previous page
 
-	narrowed bool // whether the store compares each row in reach with the filter
+	isNarrowed bool // whether the store compares each row in reach with the filter
 }
 
 // listPosition is a position in a listing.
@@ -78,23 +78,23 @@ type listPosition struct{ at, id int64 }
 
 func newListing(filter processlog.Filter) (*listing, error) {
 	l := &listing{filter: filter, order: listOrder(filter), limit: cmp.Or(filter.Limit, 50)}
-	given := slices.DeleteFunc([]string{filter.BatchID, filter.BusinessID, filter.BusinessExtID}, func(id string) bool { return id == "" })
+	idFilters := slices.DeleteFunc([]string{filter.BatchID, filter.BusinessID, filter.BusinessExtID}, func(id string) bool { return id == "" })
 	noState := func(state processlog.State) bool { return !slices.Contains(processlog.States[:], state) }
 	switch {
 	case l.limit < 1 || l.limit > 1000:
 		return nil, &processlog.FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to 1000, or 0 for 50", filter.Limit)}
 	case slices.ContainsFunc(filter.States, noState):
 		return nil, &processlog.FieldError{Field: "states", Reason: fmt.Sprintf("%v: one is no state", filter.States)}
-	case len(given) > 1:
+	case len(idFilters) > 1:
 		return nil, &processlog.FieldError{Field: "filter", Reason: "want at most one of batch id, business id and external business id"}
 	case filter.Cursor != "":
-		l.after = new(listPosition)
-		if n, err := fmt.Sscanf(filter.Cursor, l.cursorFormat(), &l.after.at, &l.after.id); n != 2 || err != nil {
+		l.cursorPosition = new(listPosition)
+		if n, err := fmt.Sscanf(filter.Cursor, l.cursorFormat(), &l.cursorPosition.at, &l.cursorPosition.id); n != 2 || err != nil {
 			return nil, &processlog.FieldError{Field: "cursor", Reason: "is not one of Page.Next, or belongs to another listing"}
 		}
 	}
 	var err error
-	l.narrowed, err = filter.Narrowed()
+	l.isNarrowed, err = filter.Narrowed()
 	return l, err
 }
 
@@ -129,8 +129,8 @@ func (l *listing) compare(a, b listPosition) int {
 	return order
 }
 
-func (l *listing) behindCursor(v *version) bool {
-	return l.after == nil || l.compare(l.position(v), *l.after) > 0
+func (l *listing) isBehindCursor(v *version) bool {
+	return l.cursorPosition == nil || l.compare(l.position(v), *l.cursorPosition) > 0
 }
 
 func (l *listing) cursor(p listPosition) string {

@@ -36,25 +36,25 @@ func (s *Store) CheckOperations(ctx context.Context) error { return ctx.Err() }
 // openCaseLocked opens or reopens the case of a dead entry. A reopened case keeps its owner.
 func (s *Store) openCaseLocked(v *version, draft processlog.CaseDraft) {
 	now := s.nowLocked()
-	c, again := s.ops.cases[v.entry.ID]
-	if again {
+	c, isReopened := s.ops.cases[v.entry.ID]
+	if isReopened {
 		c.Version++
 	}
 	c.EntryID, c.Epoch, c.Kind, c.Fingerprint = v.entry.ID, v.entry.Epoch, draft.Kind, draft.Fingerprint
-	if !again {
+	if !isReopened {
 		c.BusinessType, c.BusinessID = v.entry.BusinessType, v.entry.BusinessID
 	}
 	c.EndedBy, c.Error, c.Amount = v.entry.EndedBy, processlog.FitCaseError(cmp.Or(draft.Error, v.entry.LastError)), processlog.Amount{}
 	if draft.Amount.Known() {
 		c.Amount = draft.Amount
 	}
-	c.OpenedAt, c.DueAt, c.ClosedAt = instant(now), instant(dueAt(now, draft.Due)), time.Time{}
+	c.OpenedAt, c.DueAt, c.ClosedAt = millisToTime(now), millisToTime(dueTime(now, draft.Due)), time.Time{}
 	s.ops.cases[c.EntryID] = c
 }
 
 func (s *Store) closeCaseLocked(id processlog.ID) {
-	if c, found := s.ops.cases[id]; found && c.ClosedAt.IsZero() {
-		c.ClosedAt = instant(s.nowLocked())
+	if c, isFound := s.ops.cases[id]; isFound && c.ClosedAt.IsZero() {
+		c.ClosedAt = millisToTime(s.nowLocked())
 		c.Version++
 		s.ops.cases[id] = c
 	}
@@ -63,7 +63,7 @@ func (s *Store) closeCaseLocked(id processlog.ID) {
 // ChangeAll implements processlog.Operations.
 func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
 	return s.changeSeen(ctx, seen, change, func(before processlog.Row) {
-		if is := s.rows[before.ID].committed.entry.State; before.State == processlog.Dead && is != processlog.Dead {
+		if state := s.rows[before.ID].committed.entry.State; before.State == processlog.Dead && state != processlog.Dead {
 			s.closeCaseLocked(before.ID)
 		}
 	})
@@ -71,7 +71,7 @@ func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, change
 
 // eraseOperationsLocked clears the personal data of an entry in cases and operations.
 func (s *Store) eraseOperationsLocked(id processlog.ID) {
-	if c, found := s.ops.cases[id]; found {
+	if c, isFound := s.ops.cases[id]; isFound {
 		c.Error = ""
 		c.Version++
 		s.ops.cases[id] = c
@@ -93,7 +93,7 @@ func (s *Store) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog
 }
 
 // DeadWithoutCase implements processlog.Operations.
-func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]processlog.Row, error) {
+func (s *Store) DeadWithoutCase(ctx context.Context, maxAge time.Duration, limit int) ([]processlog.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -102,12 +102,12 @@ func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit 
 	now := s.nowLocked()
 	var rows []processlog.Row
 	for _, v := range s.matchingLocked(func(v *version) bool {
-		c, found := s.ops.cases[v.entry.ID]
-		recent := since == 0 || v.nextAt > now-since.Milliseconds()
-		return v.entry.State == processlog.Dead && recent && (!found || !c.ClosedAt.IsZero())
+		c, isFound := s.ops.cases[v.entry.ID]
+		isRecent := maxAge == 0 || v.nextAt > now-maxAge.Milliseconds()
+		return v.entry.State == processlog.Dead && isRecent && (!isFound || !c.ClosedAt.IsZero())
 	}) {
 		if len(rows) < limit {
-			rows = append(rows, v.whole(now))
+			rows = append(rows, v.fullRow(now))
 		}
 	}
 	return rows, nil
@@ -200,45 +200,45 @@ func (s *Store) CasesOf(ctx context.Context, ids []processlog.ID) (cases []proce
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		if c, found := s.ops.cases[id]; found {
+		if c, isFound := s.ops.cases[id]; isFound {
 			cases = append(cases, c)
 		}
 	}
 	return cases, nil
 }
 
-// openLocked lists the open cases, the earliest due first.
-func (s *Store) openLocked() []processlog.Case {
-	var open []processlog.Case
+// openCasesLocked lists the open cases, the earliest due first.
+func (s *Store) openCasesLocked() []processlog.Case {
+	var openCases []processlog.Case
 	for _, c := range s.ops.cases {
 		if c.ClosedAt.IsZero() {
-			open = append(open, c)
+			openCases = append(openCases, c)
 		}
 	}
-	slices.SortFunc(open, func(a, b processlog.Case) int { return cmp.Or(a.DueAt.Compare(b.DueAt), a.EntryID.Compare(b.EntryID)) })
-	return open
+	slices.SortFunc(openCases, func(a, b processlog.Case) int { return cmp.Or(a.DueAt.Compare(b.DueAt), a.EntryID.Compare(b.EntryID)) })
+	return openCases
 }
 
 // Cases implements processlog.Operations.
 func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (page processlog.CasePage, err error) {
-	limit, err := opsLimit(ctx, f.Limit)
+	limit, err := pageLimit(ctx, f.Limit)
 	if err != nil {
 		return page, err
 	}
 	var dueMS int64
-	var after uint64
+	var afterID uint64
 	if f.Cursor != "" {
-		if _, err := fmt.Sscanf(f.Cursor, "%d-%d", &dueMS, &after); err != nil {
+		if _, err := fmt.Sscanf(f.Cursor, "%d-%d", &dueMS, &afterID); err != nil {
 			return page, &processlog.FieldError{Field: "cursor", Reason: fmt.Sprintf("%q is none of this listing", f.Cursor)}
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.openLocked() {
+	for _, c := range s.openCasesLocked() {
 		at, id := c.DueAt.UnixMilli(), c.EntryID.Row()
 		switch {
-		case f.Cursor != "" && (at < dueMS || at == dueMS && id <= after):
-		case f.BusinessType != "" && c.BusinessType != f.BusinessType, !ofTypes(f.BusinessTypes, c.BusinessType):
+		case f.Cursor != "" && (at < dueMS || at == dueMS && id <= afterID):
+		case f.BusinessType != "" && c.BusinessType != f.BusinessType, !matchesTypes(f.BusinessTypes, c.BusinessType):
 		case f.Fingerprint != processlog.Fingerprint{} && c.Fingerprint != f.Fingerprint:
 		case f.Kind != 0 && c.Kind != f.Kind, (f.Unowned || f.Owner != "") && c.Owner != f.Owner:
 		case len(page.Cases) == limit:
@@ -252,12 +252,12 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (page proces
 	return page, nil
 }
 
-// ofTypes reports whether types contains businessType. A nil list contains every type.
-func ofTypes(types []string, businessType string) bool {
+// matchesTypes reports whether types contains businessType. A nil list contains every type.
+func matchesTypes(types []string, businessType string) bool {
 	return types == nil || slices.Contains(types, businessType)
 }
 
-func opsLimit(ctx context.Context, limit int) (int, error) {
+func pageLimit(ctx context.Context, limit int) (int, error) {
 	if limit < 0 || limit > 1000 {
 		return 0, &processlog.FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to 1000, or 0 for 50", limit)}
 	}
@@ -277,8 +277,8 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure 
 		currency     string
 	}
 	groups := make(map[key]processlog.CaseGroup)
-	for _, c := range s.openLocked() {
-		if !ofTypes(businessTypes, c.BusinessType) || failure != (processlog.Fingerprint{}) && c.Fingerprint != failure {
+	for _, c := range s.openCasesLocked() {
+		if !matchesTypes(businessTypes, c.BusinessType) || failure != (processlog.Fingerprint{}) && c.Fingerprint != failure {
 			continue
 		}
 		k := key{c.BusinessType, c.Fingerprint, c.Amount.Currency}
@@ -305,8 +305,8 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure 
 	return found[:min(len(found), 1000)], nil
 }
 
-// typesRead limits the method Types, which reads only the newest operations. The other stores have the same limit.
-const typesRead = 1000
+// maxTypesRead limits the method Types, which reads only the newest operations. The other stores have the same limit.
+const maxTypesRead = 1000
 
 // Types implements processlog.Operations.
 func (s *Store) Types(ctx context.Context) ([]string, error) {
@@ -316,13 +316,13 @@ func (s *Store) Types(ctx context.Context) ([]string, error) {
 	for _, v := range s.committedLocked() {
 		types[v.entry.BusinessType] = true
 	}
-	for _, r := range s.ops.done[max(0, len(s.ops.done)-typesRead):] {
+	for _, r := range s.ops.done[max(0, len(s.ops.done)-maxTypesRead):] {
 		if r.BusinessType != "" {
 			types[r.BusinessType] = true
 		}
 	}
 	for name := range s.ops.settings {
-		if businessType, is := strings.CutPrefix(name, processlog.Pause("").Name); is && businessType != "" {
+		if businessType, hasPrefix := strings.CutPrefix(name, processlog.Pause("").Name); hasPrefix && businessType != "" {
 			types[businessType] = true
 		}
 	}
@@ -336,14 +336,14 @@ func (s *Store) AssignCases(ctx context.Context, seen []processlog.SeenCase, own
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answers := make([]error, len(seen))
+	results := make([]error, len(seen))
 	for i, v := range seen {
 		var now *processlog.Case
-		c, found := s.ops.cases[v.EntryID]
-		if found {
+		c, isFound := s.ops.cases[v.EntryID]
+		if isFound {
 			now = &c
 		}
-		if answers[i] = v.Assigned(now); answers[i] != nil {
+		if results[i] = v.Assigned(now); results[i] != nil {
 			continue
 		}
 		c.Owner = owner
@@ -352,7 +352,7 @@ func (s *Store) AssignCases(ctx context.Context, seen []processlog.SeenCase, own
 		op.EntryID, op.BusinessType = v.EntryID, c.BusinessType
 		s.operateLocked(op)
 	}
-	return answers, nil
+	return results, nil
 }
 
 // Operate implements processlog.Operations.
@@ -367,28 +367,28 @@ func (s *Store) Operate(ctx context.Context, op processlog.Operation) error {
 }
 
 func (s *Store) operateLocked(op processlog.Operation) {
-	s.ops.done = append(s.ops.done, processlog.AuditLogRecord{At: instant(s.nowLocked()), Actor: op.Actor, Action: op.Action, Refused: op.Refused,
+	s.ops.done = append(s.ops.done, processlog.AuditLogRecord{At: millisToTime(s.nowLocked()), Actor: op.Actor, Action: op.Action, Refused: op.Refused,
 		EntryID: op.EntryID, BusinessType: op.BusinessType, Subject: op.Subject, Reason: op.Reason})
 }
 
 // AuditLog implements processlog.Operations. Its cursor is the number of older records that are not listed yet.
 func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (page processlog.AuditLogPage, err error) {
-	limit, err := opsLimit(ctx, f.Limit)
+	limit, err := pageLimit(ctx, f.Limit)
 	if err != nil {
 		return page, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := s.auditLogLocked()
-	left := len(all)
+	entries := s.auditLogLocked()
+	left := len(entries)
 	if f.Cursor != "" {
-		if _, err := fmt.Sscanf(f.Cursor, "%d-0", &left); err != nil || left < 0 || left > len(all) || !strings.HasSuffix(f.Cursor, "-0") {
+		if _, err := fmt.Sscanf(f.Cursor, "%d-0", &left); err != nil || left < 0 || left > len(entries) || !strings.HasSuffix(f.Cursor, "-0") {
 			return page, &processlog.FieldError{Field: "cursor", Reason: fmt.Sprintf("%q is none of this listing", f.Cursor)}
 		}
 	}
 	for ; left > 0; left-- {
-		r := all[left-1]
-		admitted := ofTypes(f.BusinessTypes, r.BusinessType) && (f.EntryID.IsZero() || r.EntryID == f.EntryID) && (f.Actor == "" || r.Actor == f.Actor) && (f.Action == "" || r.Action == f.Action) &&
+		r := entries[left-1]
+		admitted := matchesTypes(f.BusinessTypes, r.BusinessType) && (f.EntryID.IsZero() || r.EntryID == f.EntryID) && (f.Actor == "" || r.Actor == f.Actor) && (f.Action == "" || r.Action == f.Action) &&
 			(f.From.IsZero() || !r.At.Before(f.From)) && (f.To.IsZero() || r.At.Before(f.To))
 		if !admitted {
 			continue
@@ -404,7 +404,7 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (page
 
 // auditLogLocked lists changes and operations, oldest first.
 func (s *Store) auditLogLocked() []processlog.AuditLogRecord {
-	all := slices.Clone(s.ops.done)
+	entries := slices.Clone(s.ops.done)
 	for id, records := range s.audit {
 		for _, a := range records {
 			r := processlog.AuditLogRecord{At: a.At, Actor: a.Actor, Action: string(a.Action), EntryID: id, Reason: a.Reason}
@@ -415,13 +415,13 @@ func (s *Store) auditLogLocked() []processlog.AuditLogRecord {
 			if row := s.rows[id]; row != nil && row.committed != nil {
 				r.BusinessType = row.committed.entry.BusinessType
 			}
-			all = append(all, r)
+			entries = append(entries, r)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b processlog.AuditLogRecord) int {
+	slices.SortStableFunc(entries, func(a, b processlog.AuditLogRecord) int {
 		return cmp.Or(a.At.Compare(b.At), a.EntryID.Compare(b.EntryID))
 	})
-	return all
+	return entries
 }
 
 // Settings implements processlog.Operations.
@@ -442,7 +442,7 @@ func (s *Store) PutSetting(ctx context.Context, v processlog.Setting, op process
 		return fmt.Errorf("set %q: %w", v.Name, processlog.ErrChanged)
 	}
 	v.Version++
-	v.At = instant(s.nowLocked())
+	v.At = millisToTime(s.nowLocked())
 	s.ops.settings[v.Name] = v
 	s.operateLocked(op)
 	return nil

@@ -10,21 +10,21 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingKey is an ordering key of one type. notes holds the positions of the entries under one key, by entry id.
+// orderingKey is an ordering key of one type. noteSet holds the positions of the entries under one key, by entry id.
 type (
 	orderingKey struct{ businessType, key string }
-	notes       map[processlog.ID]noted
+	noteSet     map[processlog.ID]note
 )
 
-// noted is the position of one entry under a key.
-type noted struct {
-	epoch   uint32
-	blocked uint64 // version of the row after Block (0: the entry was not blocked)
-	orderID processlog.ID
+// note is the position of one entry under a key.
+type note struct {
+	epoch          uint32
+	blockedVersion uint64 // version of the row after Block (0: the entry was not blocked)
+	orderID        processlog.ID
 }
 
-func cloneOrdering(keyStates map[orderingKey]notes) map[orderingKey]notes {
-	clone := make(map[orderingKey]notes, len(keyStates))
+func cloneOrdering(keyStates map[orderingKey]noteSet) map[orderingKey]noteSet {
+	clone := make(map[orderingKey]noteSet, len(keyStates))
 	for key, l := range keyStates {
 		clone[key] = maps.Clone(l)
 	}
@@ -33,16 +33,16 @@ func cloneOrdering(keyStates map[orderingKey]notes) map[orderingKey]notes {
 
 // Join implements processlog.Store.
 func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processlog.Position) error {
-	own, err := s.unwrap(ctx, tx)
+	ownTx, err := s.unwrap(ctx, tx)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := own.refusalLocked(); err != nil {
+	if err := ownTx.refusalLocked(); err != nil {
 		return err
 	}
-	own.joins = append(own.joins, positions...)
+	ownTx.joins = append(ownTx.joins, positions...)
 	return nil
 }
 
@@ -54,19 +54,19 @@ func (s *Store) joinLocked(positions []processlog.Position) {
 }
 
 // noteLocked writes the position of an entry. If the entry already has a position, its orderID stays.
-func (s *Store) noteLocked(t processlog.Position, blocked uint64) {
+func (s *Store) noteLocked(t processlog.Position, blockedVersion uint64) {
 	key := orderingKey{t.BusinessType, t.Key}
 	if s.ordering[key] == nil {
-		s.ordering[key] = make(notes)
+		s.ordering[key] = make(noteSet)
 	}
 	orderID := t.OrderID
 	if orderID.IsZero() {
 		orderID = t.ID
 	}
-	if before, found := s.ordering[key][t.ID]; found {
-		orderID = before.orderID
+	if oldNote, isNoted := s.ordering[key][t.ID]; isNoted {
+		orderID = oldNote.orderID
 	}
-	s.ordering[key][t.ID] = noted{t.Epoch, blocked, orderID}
+	s.ordering[key][t.ID] = note{t.Epoch, blockedVersion, orderID}
 }
 
 // leaveKeyLocked deletes the positions of an erased entry that has ended.
@@ -86,9 +86,9 @@ func (s *Store) inPositionLocked(key orderingKey) []processlog.ID {
 	})
 }
 
-// standingLocked lists the committed entries that have a position under a key and have not ended, in order of position.
+// countingLocked lists the committed entries that have a position under a key and have not ended, in order of position.
 // dead says whether dead entries are included.
-func (s *Store) standingLocked(key orderingKey, dead bool) (list []*version) {
+func (s *Store) countingLocked(key orderingKey, dead bool) (list []*version) {
 	for _, id := range s.inPositionLocked(key) {
 		if v := s.countsLocked(key, id, dead); v != nil {
 			list = append(list, v)
@@ -97,7 +97,7 @@ func (s *Store) standingLocked(key orderingKey, dead bool) (list []*version) {
 	return list
 }
 
-// countsLocked returns the committed version of an entry if standingLocked would list the entry. Otherwise it returns
+// countsLocked returns the committed version of an entry if countingLocked would list the entry. Otherwise it returns
 // nil.
 func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *version {
 	row := s.rows[id]
@@ -110,10 +110,10 @@ func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *vers
 	return row.committed
 }
 
-// firstLocked returns the first entry that standingLocked lists, or nil if there is none.
+// firstLocked returns the first entry that countingLocked lists, or nil if there is none.
 func (s *Store) firstLocked(key orderingKey, dead bool) *version {
-	if standing := s.standingLocked(key, dead); len(standing) > 0 {
-		return standing[0]
+	if counting := s.countingLocked(key, dead); len(counting) > 0 {
+		return counting[0]
 	}
 	return nil
 }
@@ -133,8 +133,8 @@ func (s *Store) Blocked(ctx context.Context, businessType string, ids []processl
 		first := s.firstLocked(key, dead)
 		for id, note := range notes {
 			row := s.rows[id]
-			known := row != nil && row.committed != nil && row.committed.entry.Epoch == note.epoch
-			isBlocked[id] = isBlocked[id] || known && first != nil && first.entry.ID != id
+			isKnown := row != nil && row.committed != nil && row.committed.entry.Epoch == note.epoch
+			isBlocked[id] = isBlocked[id] || isKnown && first != nil && first.entry.ID != id
 		}
 	}
 	for _, id := range ids {
@@ -169,7 +169,7 @@ func (s *Store) BlockedBy(ctx context.Context, businessType string, id processlo
 }
 
 // Fronts implements processlog.Store.
-func (s *Store) Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []processlog.ID, last string, err error) {
+func (s *Store) Fronts(ctx context.Context, businessType, afterKey string, limit int, dead bool) (ids []processlog.ID, lastKey string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
 	}
@@ -177,36 +177,36 @@ func (s *Store) Fronts(ctx context.Context, businessType, after string, limit in
 	defer s.mu.Unlock()
 	var keys []string
 	for key, notes := range s.ordering {
-		if key.businessType == businessType && key.key > after && len(notes) > 0 {
+		if key.businessType == businessType && key.key > afterKey && len(notes) > 0 {
 			keys = append(keys, key.key)
 		}
 	}
 	slices.Sort(keys)
 	if len(keys) >= limit {
 		keys = keys[:limit]
-		last = keys[limit-1]
+		lastKey = keys[limit-1]
 	}
 	now := s.nowLocked()
 	for _, key := range keys {
-		if first := s.firstLocked(orderingKey{businessType, key}, dead); first.ready(now) {
+		if first := s.firstLocked(orderingKey{businessType, key}, dead); first.isReady(now) {
 			ids = append(ids, first.entry.ID)
 		}
 	}
-	return ids, last, nil
+	return ids, lastKey, nil
 }
 
-// ready reports whether an entry may be claimed now.
-func (v *version) ready(now int64) bool {
-	return v != nil && !v.entry.State.Terminal() && v.nextAt <= now && !v.leased(now)
+// isReady reports whether an entry may be claimed now.
+func (v *version) isReady(now int64) bool {
+	return v != nil && !v.entry.State.Terminal() && v.nextAt <= now && !v.isLeased(now)
 }
 
 // Firsts implements processlog.Store.
 func (s *Store) Firsts(ctx context.Context, businessType string, positions []processlog.Position, dead bool) (map[string]processlog.KeyState, error) {
-	all, err := s.KeyStates(ctx, businessType, positions, processlog.Token{}, dead)
-	for key, state := range all {
-		all[key] = processlog.KeyState{First: state.First, Known: state.Known}
+	states, err := s.KeyStates(ctx, businessType, positions, processlog.Token{}, dead)
+	for key, state := range states {
+		states[key] = processlog.KeyState{First: state.First, Known: state.Known}
 	}
-	return all, err
+	return states, err
 }
 
 // KeyStates implements processlog.Store.
@@ -220,11 +220,11 @@ func (s *Store) KeyStates(ctx context.Context, businessType string, positions []
 	keyStates := make(map[string]processlog.KeyState)
 	for _, t := range positions {
 		key := orderingKey{businessType, t.Key}
-		l, found := keyStates[t.Key]
-		if !found {
+		l, isFound := keyStates[t.Key]
+		if !isFound {
 			l = s.keyStateLocked(key, token, now, dead)
 		}
-		if n, there := s.ordering[key][t.ID]; there && n.epoch == t.Epoch {
+		if n, isNoted := s.ordering[key][t.ID]; isNoted && n.epoch == t.Epoch {
 			l.Known++
 		}
 		keyStates[t.Key] = l
@@ -233,44 +233,44 @@ func (s *Store) KeyStates(ctx context.Context, businessType string, positions []
 }
 
 func (s *Store) keyStateLocked(key orderingKey, token processlog.Token, now int64, dead bool) (l processlog.KeyState) {
-	claimed := false
-	for i, v := range s.standingLocked(key, dead) {
+	isClaimed := false
+	for i, v := range s.countingLocked(key, dead) {
 		if i == 0 {
 			l.First = v.entry.ID
 		}
-		l.Taken = l.Taken || v.leased(now) && v.token != token
-		claimed = claimed || v.leaseUntil != 0 && v.token != token
+		l.Taken = l.Taken || v.isLeased(now) && v.token != token
+		isClaimed = isClaimed || v.leaseUntil != 0 && v.token != token
 		if i < processlog.MaxMembers {
 			l.Members = append(l.Members, processlog.Member{ID: v.entry.ID, Epoch: s.ordering[key][v.entry.ID].epoch})
 		}
 	}
-	if claimed {
+	if isClaimed {
 		l.Members = nil
 	}
 	return l
 }
 
 // Block implements processlog.Store.
-func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
+func (s *Store) Block(ctx context.Context, blockedEntries []processlog.BlockedEntry, token processlog.Token) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ids := make([]processlog.ID, len(blocked))
-	for i, p := range blocked {
+	ids := make([]processlog.ID, len(blockedEntries))
+	for i, p := range blockedEntries {
 		ids[i] = p.ID
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range blocked {
+	for _, p := range blockedEntries {
 		s.noteLocked(p.Position, p.Version+1)
 	}
-	busy, err := s.eachLocked(ctx, ids, func(i int, row *storedRow) {
+	busyIndexes, err := s.eachLocked(ctx, ids, func(i int, row *storedRow) {
 		if row == nil || row.committed.token != token || row.committed.leaseUntil == 0 || row.committed.entry.DeliveryCount == 0 {
 			return
 		}
-		s.writeLocked(nil, row, row.committed.blocked(blocked[i].Wait, s.nowLocked()), nil)
+		s.writeLocked(nil, row, row.committed.withBlock(blockedEntries[i].Wait, s.nowLocked()), nil)
 	})
-	if err == nil && len(busy) > 0 {
+	if err == nil && len(busyIndexes) > 0 {
 		err = processlog.ErrBusy
 	}
 	if err != nil {
@@ -280,40 +280,40 @@ func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, to
 }
 
 // Advance implements processlog.Store.
-func (s *Store) Advance(ctx context.Context, businessType string, left []processlog.Position, dead bool) ([]processlog.ID, error) {
+func (s *Store) Advance(ctx context.Context, businessType string, positions []processlog.Position, dead bool) ([]processlog.ID, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var next []processlog.ID
+	var advanced []processlog.ID
 	var keys []string
-	for _, t := range left {
+	for _, t := range positions {
 		keys = append(keys, t.Key)
 	}
 	slices.Sort(keys)
 	for _, k := range slices.Compact(keys) {
 		key := orderingKey{businessType, k}
-		standing := s.standingLocked(key, dead)
-		s.clearLocked(key, standing, left)
-		if len(standing) == 0 {
+		counting := s.countingLocked(key, dead)
+		s.clearLocked(key, counting, positions)
+		if len(counting) == 0 {
 			continue
 		}
-		first := standing[0]
-		taken := slices.ContainsFunc(standing, func(v *version) bool { return v.leased(s.nowLocked()) })
-		if first.ready(s.nowLocked()) || !taken && s.wakeFirstLocked(key, first.entry.ID) {
-			next = append(next, first.entry.ID)
+		first := counting[0]
+		isTaken := slices.ContainsFunc(counting, func(v *version) bool { return v.isLeased(s.nowLocked()) })
+		if first.isReady(s.nowLocked()) || !isTaken && s.wakeFirstLocked(key, first.entry.ID) {
+			advanced = append(advanced, first.entry.ID)
 		}
 	}
-	return next, nil
+	return advanced, nil
 }
 
 // clearLocked deletes the positions before the first entry that has not ended. It deletes nothing if the first position
 // is in the list left.
-func (s *Store) clearLocked(key orderingKey, standing []*version, left []processlog.Position) {
+func (s *Store) clearLocked(key orderingKey, counting []*version, positions []processlog.Position) {
 	for i, id := range s.inPositionLocked(key) {
-		first := len(standing) > 0 && standing[0].entry.ID == id
-		if first || i == 0 && slices.ContainsFunc(left, func(t processlog.Position) bool { return t.Key == key.key && t.ID == id }) {
+		first := len(counting) > 0 && counting[0].entry.ID == id
+		if first || i == 0 && slices.ContainsFunc(positions, func(t processlog.Position) bool { return t.Key == key.key && t.ID == id }) {
 			return
 		}
 		delete(s.ordering[key], id)
@@ -321,15 +321,15 @@ func (s *Store) clearLocked(key orderingKey, standing []*version, left []process
 }
 
 // Forget implements processlog.Store.
-func (s *Store) Forget(ctx context.Context, ended []processlog.Position) error {
+func (s *Store) Forget(ctx context.Context, positions []processlog.Position) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, t := range ended {
+	for _, t := range positions {
 		notes := s.ordering[orderingKey{t.BusinessType, t.Key}]
-		if n, there := notes[t.ID]; there && n.epoch == t.Epoch {
+		if n, isNoted := notes[t.ID]; isNoted && n.epoch == t.Epoch {
 			delete(notes, t.ID)
 		}
 	}
@@ -340,9 +340,9 @@ func (s *Store) Forget(ctx context.Context, ended []processlog.Position) error {
 func (s *Store) wakeFirstLocked(key orderingKey, id processlog.ID) bool {
 	row := s.rows[id]
 	v := row.committed
-	if p := s.ordering[key][id].blocked; p == 0 || p != v.entry.Version || v.leaseUntil != 0 || v.entry.State.Terminal() || !row.freeFor(nil) {
+	if p := s.ordering[key][id].blockedVersion; p == 0 || p != v.entry.Version || v.leaseUntil != 0 || v.entry.State.Terminal() || !row.freeFor(nil) {
 		return false
 	}
-	s.writeLocked(nil, row, v.woken(s.nowLocked()), nil)
+	s.writeLocked(nil, row, v.withWake(s.nowLocked()), nil)
 	return true
 }

@@ -27,25 +27,25 @@ func (s *Store) Purge(ctx context.Context, businessType string, state processlog
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowLocked()
-	old := s.matchingLocked(func(v *version) bool {
+	candidates := s.matchingLocked(func(v *version) bool {
 		return v.entry.State == state && (businessType == "" || v.entry.BusinessType == businessType) && v.nextAt < now-processlog.Millis(age)
 	})
-	slices.SortFunc(old, func(a, b *version) int {
-		return cmp.Or(cmp.Compare(a.entry.BusinessType, b.entry.BusinessType), place(a.scheduled(now), b.scheduled(now)))
+	slices.SortFunc(candidates, func(a, b *version) int {
+		return cmp.Or(cmp.Compare(a.entry.BusinessType, b.entry.BusinessType), compareDue(a.scheduledEntry(now), b.scheduledEntry(now)))
 	})
-	purged, passed := 0, 0
-	for i, v := range old {
-		if i > 0 && v.entry.BusinessType != old[i-1].entry.BusinessType {
-			passed = 0
+	purged, skipped := 0, 0
+	for i, v := range candidates {
+		if i > 0 && v.entry.BusinessType != candidates[i-1].entry.BusinessType {
+			skipped = 0
 		}
 		switch row := s.rows[v.entry.ID]; {
-		case purged >= limit, passed > maxPassed:
+		case purged >= limit, skipped > maxPassed:
 		case row.freeFor(nil):
 			purged++
 			s.removeLocked(row)
-			s.watch(v.whole(now), processlog.Row{})
+			s.watch(v.fullRow(now), processlog.Row{})
 		default:
-			passed++
+			skipped++
 		}
 	}
 	return purged, nil

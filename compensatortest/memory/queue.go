@@ -19,17 +19,17 @@ import (
 //
 // Nothing survives the process. All methods may be called concurrently.
 type Queue struct {
-	mu        sync.Mutex // guards the fields below it; never held while waiting
-	keys      queueKeys
-	clients   int           // number of clients that were created
-	shift     time.Duration // time that is added to this process's clock
-	full      bool
-	listeners []*listener
+	mu         sync.Mutex // guards the fields below it; never held while waiting
+	keys       queueKeys
+	clients    int           // number of clients that were created
+	clockShift time.Duration // time that is added to this process's clock
+	isFull     bool
+	listeners  []*listener
 }
 
 // queueKeys holds everything that the queue stores. Each field is a kind of key in Redis.
 type queueKeys struct {
-	due         map[string]*zset // by business type, without empty sets
+	dueSets     map[string]*zset // by business type, without empty sets
 	owner       string           // fingerprint of the log (empty: none)
 	leader      int              // number of the leading client (0: none)
 	leaderUntil int64            // time until which the leader leads, in unix ms
@@ -67,7 +67,7 @@ func (q *Queue) Client() *QueueClient {
 func (q *Queue) Lose() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.keys = queueKeys{due: make(map[string]*zset)}
+	q.keys = queueKeys{dueSets: make(map[string]*zset)}
 }
 
 // LoseType deletes the entries of one type, as Redis does when it evicts a key. The calls of a client then report the
@@ -75,33 +75,33 @@ func (q *Queue) Lose() {
 func (q *Queue) LoseType(businessType string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.keys.due, businessType)
+	delete(q.keys.dueSets, businessType)
 }
 
 // LoseWhole keeps the entries of a type and deletes only the mark that they are complete.
 func (q *Queue) LoseWhole(businessType string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if set := q.keys.due[businessType]; set != nil && set.whole == businessType {
-		set.whole = ""
+	if set := q.keys.dueSets[businessType]; set != nil && set.completeType == businessType {
+		set.completeType = ""
 		q.dropEmptyLocked(businessType)
 	}
 }
 
 // Fill with true makes the queue refuse new entries, as a Redis does at its memory limit. Fill with false makes it
 // accept them again.
-func (q *Queue) Fill(full bool) {
+func (q *Queue) Fill(isFull bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.full = full
+	q.isFull = isFull
 }
 
 // Occupy replaces a type's entries with data of a foreign program under the same key. LoseType removes that data.
 func (q *Queue) Occupy(businessType string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.keys.due[businessType] = newZset()
-	q.keys.due[businessType].foreign = true
+	q.keys.dueSets[businessType] = newZset()
+	q.keys.dueSets[businessType].isForeign = true
 }
 
 // Rename moves all entries of one type to another type, as the Redis command RENAME does. It replaces the entries of
@@ -109,9 +109,9 @@ func (q *Queue) Occupy(businessType string) {
 func (q *Queue) Rename(from, to string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if set := q.keys.due[from]; set != nil {
-		delete(q.keys.due, from)
-		q.keys.due[to] = set
+	if set := q.keys.dueSets[from]; set != nil {
+		delete(q.keys.dueSets, from)
+		q.keys.dueSets[to] = set
 	}
 }
 
@@ -135,7 +135,7 @@ func (q *Queue) Restore(state QueueState) {
 func (q *Queue) ShiftClock(d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.shift += d
+	q.clockShift += d
 }
 
 // Members lists the entries in the queue by type, and within a type in claim order.
@@ -144,46 +144,46 @@ func (q *Queue) Members() []Member {
 	defer q.mu.Unlock()
 	now := q.nowLocked()
 	var members []Member
-	for _, businessType := range slices.Sorted(maps.Keys(q.keys.due)) {
-		for _, m := range q.keys.due[businessType].members {
-			members = append(members, Member{businessType, m.id, m.at, duration(m.at - now.floor)})
+	for _, businessType := range slices.Sorted(maps.Keys(q.keys.dueSets)) {
+		for _, m := range q.keys.dueSets[businessType].members {
+			members = append(members, Member{businessType, m.id, m.at, millisToDuration(m.at - now.lower)})
 		}
 	}
 	return members
 }
 
 func (k queueKeys) clone() queueKeys {
-	due := make(map[string]*zset, len(k.due))
-	for businessType, set := range k.due {
+	due := make(map[string]*zset, len(k.dueSets))
+	for businessType, set := range k.dueSets {
 		due[businessType] = set.clone()
 	}
-	k.due = due
+	k.dueSets = due
 	return k
 }
 
 // queueNow is one reading of the clock, rounded down and up, in unix ms. Due times are computed from ceil and compared
 // with floor, so that no entry is due early.
-type queueNow struct{ floor, ceil int64 }
+type queueNow struct{ lower, upper int64 }
 
 func (q *Queue) nowLocked() queueNow {
-	now := time.Now().Add(q.shift)
+	now := time.Now().Add(q.clockShift)
 	at := queueNow{now.UnixMilli(), now.UnixMilli()}
-	if instant(at.floor).Before(now) {
-		at.ceil++
+	if millisToTime(at.lower).Before(now) {
+		at.upper++
 	}
 	return at
 }
 
-// The method after returns the due time of a member that has to wait for wait ms, in unix ms.
-func (n queueNow) after(wait int64) int64 {
+// dueAfter returns the due time of a member that has to wait for wait ms, in unix ms.
+func (n queueNow) dueAfter(wait int64) int64 {
 	if wait > 0 {
-		return n.ceil + wait
+		return n.upper + wait
 	}
-	return n.floor
+	return n.lower
 }
 
-// The method until returns the time from now until the due time at, or 0 if it has passed.
-func (n queueNow) until(at int64) time.Duration { return duration(max(0, at-n.floor)) }
+// timeUntil returns the time from now until the due time at, or 0 if it has passed.
+func (n queueNow) timeUntil(at int64) time.Duration { return millisToDuration(max(0, at-n.lower)) }
 
 // maxScriptMembers is the maximum number of entries that one script of the queue on Redis takes.
 const maxScriptMembers = 1000
@@ -192,24 +192,24 @@ const maxScriptMembers = 1000
 const fullPause = 5000
 
 // enqueueLocked adds items to a type. leftOut reports that a full queue did not store some of them.
-func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHead, lost, leftOut bool) {
+func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHead, isLost, leftOut bool) {
 	now := q.nowLocked()
 	set := q.setLocked(businessType)
-	if set.foreign {
+	if set.isForeign {
 		return false, true, true
 	}
 	defer q.dropEmptyLocked(businessType)
 	head, hasHead := set.head()
 	for _, item := range items {
 		wait := waitMillis(item.In)
-		due := now.after(wait)
-		place, known := set.place(item.ID)
+		due := now.dueAfter(wait)
+		dueMS, isKnown := set.timeOf(item.ID)
 		switch {
-		case known && place <= now.ceil+wait+waitMillis(rules.MaxLease):
+		case isKnown && dueMS <= now.upper+wait+waitMillis(rules.MaxLease):
 			continue // Another process may hold a lease of the entry.
-		case !known && wait > waitMillis(rules.Near) && rules.Limit > 0 && len(set.members) >= rules.Limit:
+		case !isKnown && wait > waitMillis(rules.Near) && rules.Limit > 0 && len(set.members) >= rules.Limit:
 			continue
-		case q.full:
+		case q.isFull:
 			leftOut = true
 			continue
 		}
@@ -218,32 +218,32 @@ func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry
 	}
 	if leftOut { // Stop all rebuilds of the type, and let none begin during the pause.
 		clear(set.marks)
-		set.whole, set.marks[queueMark{businessType: businessType}] = "", now.floor+fullPause
+		set.completeType, set.marks[queueMark{businessType: businessType}] = "", now.lower+fullPause
 	}
-	return newHead, set.whole != businessType, leftOut
+	return newHead, set.completeType != businessType, leftOut
 }
 
 // setLocked returns the set of a type. It creates the set if there is none.
 func (q *Queue) setLocked(businessType string) *zset {
-	set := q.keys.due[businessType]
+	set := q.keys.dueSets[businessType]
 	if set == nil {
 		set = newZset()
-		q.keys.due[businessType] = set
+		q.keys.dueSets[businessType] = set
 	}
 	return set
 }
 
 func (q *Queue) claimLocked(businessType string, limit int, lease time.Duration) processlog.Leased {
 	now := q.nowLocked()
-	leased := processlog.Leased{Token: now.ceil + max(1, waitMillis(lease)), Next: processlog.Never}
-	set := q.keys.due[businessType]
-	leased.Lost = set == nil || set.whole != businessType
+	leased := processlog.Leased{Token: now.upper + max(1, waitMillis(lease)), Next: processlog.Never}
+	set := q.keys.dueSets[businessType]
+	leased.Lost = set == nil || set.completeType != businessType
 	if set == nil {
 		return leased
 	}
-	leased.IDs = set.due(now.floor, min(max(limit, 0), maxScriptMembers))
-	if beyond := set.members[len(leased.IDs):]; len(beyond) > 0 {
-		leased.Next = now.until(beyond[0].at)
+	leased.IDs = set.dueIDs(now.lower, min(max(limit, 0), maxScriptMembers))
+	if rest := set.members[len(leased.IDs):]; len(rest) > 0 {
+		leased.Next = now.timeUntil(rest[0].at)
 	}
 	for _, id := range leased.IDs {
 		set.put(id, leased.Token)
@@ -255,10 +255,10 @@ func (q *Queue) settleLocked(businessType string, items []processlog.QueueOutcom
 	now := q.nowLocked()
 	set := q.setLocked(businessType)
 	for _, item := range items {
-		place, known := set.place(item.ID)
-		switch due := now.after(waitMillis(item.In)); {
-		case !known && (item.Remove || set.foreign || set.whole == businessType):
-		case known && place != item.Token && (item.Remove || place <= due):
+		dueMS, isKnown := set.timeOf(item.ID)
+		switch due := now.dueAfter(waitMillis(item.In)); {
+		case !isKnown && (item.Remove || set.isForeign || set.completeType == businessType):
+		case isKnown && dueMS != item.Token && (item.Remove || dueMS <= due):
 		case item.Remove:
 			set.remove(item.ID)
 		default:
@@ -269,57 +269,57 @@ func (q *Queue) settleLocked(businessType string, items []processlog.QueueOutcom
 }
 
 func (q *Queue) dropEmptyLocked(businessType string) {
-	if set := q.keys.due[businessType]; len(set.members) == 0 && len(set.marks) == 0 && set.whole == "" && !set.foreign {
-		delete(q.keys.due, businessType)
+	if set := q.keys.dueSets[businessType]; len(set.members) == 0 && len(set.marks) == 0 && set.completeType == "" && !set.isForeign {
+		delete(q.keys.dueSets, businessType)
 	}
 }
 
-func (q *Queue) peekLocked(businessType string) (wait time.Duration, lost bool) {
-	set := q.keys.due[businessType]
+func (q *Queue) peekLocked(businessType string) (wait time.Duration, isLost bool) {
+	set := q.keys.dueSets[businessType]
 	if set == nil {
 		return processlog.Never, true
 	}
-	if head, found := set.head(); found {
-		return q.nowLocked().until(head), set.whole != businessType
+	if head, isFound := set.head(); isFound {
+		return q.nowLocked().timeUntil(head), set.completeType != businessType
 	}
-	return processlog.Never, set.whole != businessType
+	return processlog.Never, set.completeType != businessType
 }
 
 func (q *Queue) inspectLocked(businessType string, id processlog.ID) processlog.Queued {
-	set := q.keys.due[businessType]
-	if set == nil || set.foreign {
+	set := q.keys.dueSets[businessType]
+	if set == nil || set.isForeign {
 		return processlog.Queued{Lost: true}
 	}
-	found := processlog.Queued{Lost: set.whole != businessType}
+	found := processlog.Queued{Lost: set.completeType != businessType}
 	var at int64
-	if at, found.Has = set.place(id); found.Has {
-		found.In = max(0, q.nowLocked().until(at))
+	if at, found.Has = set.timeOf(id); found.Has {
+		found.In = max(0, q.nowLocked().timeUntil(at))
 	}
 	return found
 }
 
 // rebuildLocked marks a type as being rebuilt under token. It reports whether the caller may rebuild.
-func (q *Queue) rebuildLocked(businessType string, token processlog.Token, period time.Duration) (mine bool) {
-	now, mark := q.nowLocked().floor, queueMark{token, businessType}
+func (q *Queue) rebuildLocked(businessType string, token processlog.Token, period time.Duration) (isAssigned bool) {
+	now, mark := q.nowLocked().lower, queueMark{token, businessType}
 	set := q.setLocked(businessType)
-	_, own := set.marks[mark]
-	if set.foreign || !own && (set.whole == businessType || set.marked(businessType, now)) {
+	_, hasMark := set.marks[mark]
+	if set.isForeign || !hasMark && (set.completeType == businessType || set.hasMark(businessType, now)) {
 		return false
 	}
 	set.marks[mark] = now + max(1, waitMillis(period))
 	return true
 }
 
-func (q *Queue) rebuiltLocked(businessType string, token processlog.Token) (whole bool) {
-	set := q.keys.due[businessType]
+func (q *Queue) rebuiltLocked(businessType string, token processlog.Token) (isRebuilt bool) {
+	set := q.keys.dueSets[businessType]
 	if set == nil {
 		return false
 	}
-	if _, own := set.marks[queueMark{token, businessType}]; own && set.whole != businessType {
+	if _, hasMark := set.marks[queueMark{token, businessType}]; hasMark && set.completeType != businessType {
 		clear(set.marks)
-		set.whole = businessType
+		set.completeType = businessType
 	}
-	return set.whole == businessType
+	return set.completeType == businessType
 }
 
 // checkLocked compares the stored fingerprint with fingerprint. It stores the fingerprint if there is none.
@@ -332,7 +332,7 @@ func (q *Queue) checkLocked(fingerprint string) error {
 }
 
 func (q *Queue) leadLocked(client int, period time.Duration) bool {
-	now := q.nowLocked().floor
+	now := q.nowLocked().lower
 	if q.keys.leader != 0 && q.keys.leader != client && now <= q.keys.leaderUntil {
 		return false
 	}

@@ -22,8 +22,8 @@ var _ processlog.Queue = (*QueueClient)(nil)
 
 var errQueueClosed = errors.New("compensatortest/memory: queue client is closed")
 
-// open locks the queue for one operation. It returns an error if ctx has ended or the client is closed.
-func (c *QueueClient) open(ctx context.Context, operation string) error {
+// checkOpen locks the queue for one operation. It returns an error if ctx has ended or the client is closed.
+func (c *QueueClient) checkOpen(ctx context.Context, operation string) error {
 	err := ctx.Err()
 	if err == nil && c.closed.Load() {
 		err = errQueueClosed
@@ -37,7 +37,7 @@ func (c *QueueClient) open(ctx context.Context, operation string) error {
 
 // Check implements processlog.Queue.
 func (c *QueueClient) Check(ctx context.Context, fingerprint string) error {
-	if err := c.open(ctx, "check"); err != nil {
+	if err := c.checkOpen(ctx, "check"); err != nil {
 		return err
 	}
 	defer c.queue.mu.Unlock()
@@ -45,8 +45,8 @@ func (c *QueueClient) Check(ctx context.Context, fingerprint string) error {
 }
 
 // Enqueue implements processlog.Queue.
-func (c *QueueClient) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lost []string, err error) {
-	if err := c.open(ctx, "enqueue"); err != nil {
+func (c *QueueClient) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lostTypes []string, err error) {
+	if err := c.checkOpen(ctx, "enqueue"); err != nil {
 		return nil, nil, err
 	}
 	defer c.queue.mu.Unlock()
@@ -61,19 +61,19 @@ func (c *QueueClient) Enqueue(ctx context.Context, items []processlog.QueueEntry
 	left := &processlog.LeftOutError{Reason: "there is no room"}
 	for _, businessType := range types {
 		newHead, isLost, isLeft := c.queue.enqueueLocked(businessType, byType[businessType], rules)
-		left.BusinessTypes = addIf(isLeft, left.BusinessTypes, businessType)
-		newHeads = addIf(newHead, newHeads, businessType)
-		lost = addIf(isLost, lost, businessType)
+		left.BusinessTypes = appendIf(isLeft, left.BusinessTypes, businessType)
+		newHeads = appendIf(newHead, newHeads, businessType)
+		lostTypes = appendIf(isLost, lostTypes, businessType)
 	}
 	if len(left.BusinessTypes) > 0 {
-		return newHeads, lost, fmt.Errorf("enqueue: %w", left)
+		return newHeads, lostTypes, fmt.Errorf("enqueue: %w", left)
 	}
-	return newHeads, lost, nil
+	return newHeads, lostTypes, nil
 }
 
 // Claim implements processlog.Queue. It takes at most 1,000 entries, even when limit is higher.
 func (c *QueueClient) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
-	if err := c.open(ctx, "claim "+businessType); err != nil {
+	if err := c.checkOpen(ctx, "claim "+businessType); err != nil {
 		return processlog.Leased{}, err
 	}
 	defer c.queue.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *QueueClient) Claim(ctx context.Context, businessType string, limit int,
 
 // Settle implements processlog.Queue.
 func (c *QueueClient) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
-	if err := c.open(ctx, "settle "+businessType); err != nil {
+	if err := c.checkOpen(ctx, "settle "+businessType); err != nil {
 		return err
 	}
 	defer c.queue.mu.Unlock()
@@ -91,8 +91,8 @@ func (c *QueueClient) Settle(ctx context.Context, businessType string, items []p
 }
 
 // Peek implements processlog.Queue.
-func (c *QueueClient) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
-	if err := c.open(ctx, "peek"); err != nil {
+func (c *QueueClient) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lostTypes []string, err error) {
+	if err := c.checkOpen(ctx, "peek"); err != nil {
 		return nil, nil, err
 	}
 	defer c.queue.mu.Unlock()
@@ -100,14 +100,14 @@ func (c *QueueClient) Peek(ctx context.Context, businessTypes []string) (waits [
 	for i, businessType := range businessTypes {
 		var isLost bool
 		waits[i], isLost = c.queue.peekLocked(businessType)
-		lost = addIf(isLost, lost, businessType)
+		lostTypes = appendIf(isLost, lostTypes, businessType)
 	}
-	return waits, lost, nil
+	return waits, lostTypes, nil
 }
 
 // Inspect implements processlog.QueueInspector.
 func (c *QueueClient) Inspect(ctx context.Context, businessType string, id processlog.ID) (processlog.Queued, error) {
-	if err := c.open(ctx, "inspect"); err != nil {
+	if err := c.checkOpen(ctx, "inspect"); err != nil {
 		return processlog.Queued{}, err
 	}
 	defer c.queue.mu.Unlock()
@@ -115,31 +115,31 @@ func (c *QueueClient) Inspect(ctx context.Context, businessType string, id proce
 }
 
 // Rebuild implements processlog.Queue.
-func (c *QueueClient) Rebuild(ctx context.Context, businessTypes []string, token processlog.Token, period time.Duration) (mine []string, err error) {
-	if err := c.open(ctx, "rebuild"); err != nil {
+func (c *QueueClient) Rebuild(ctx context.Context, businessTypes []string, token processlog.Token, period time.Duration) (assigned []string, err error) {
+	if err := c.checkOpen(ctx, "rebuild"); err != nil {
 		return nil, err
 	}
 	defer c.queue.mu.Unlock()
 	for _, businessType := range businessTypes {
-		mine = addIf(c.queue.rebuildLocked(businessType, token, period), mine, businessType)
+		assigned = appendIf(c.queue.rebuildLocked(businessType, token, period), assigned, businessType)
 	}
-	return mine, nil
+	return assigned, nil
 }
 
 // Rebuilt implements processlog.Queue.
-func (c *QueueClient) Rebuilt(ctx context.Context, businessTypes []string, token processlog.Token) (whole []string, err error) {
-	if err := c.open(ctx, "end rebuild"); err != nil {
+func (c *QueueClient) Rebuilt(ctx context.Context, businessTypes []string, token processlog.Token) (rebuilt []string, err error) {
+	if err := c.checkOpen(ctx, "end rebuild"); err != nil {
 		return nil, err
 	}
 	defer c.queue.mu.Unlock()
 	for _, businessType := range businessTypes {
-		whole = addIf(c.queue.rebuiltLocked(businessType, token), whole, businessType)
+		rebuilt = appendIf(c.queue.rebuiltLocked(businessType, token), rebuilt, businessType)
 	}
-	return whole, nil
+	return rebuilt, nil
 }
 
-func addIf(so bool, types []string, businessType string) []string {
-	if so {
+func appendIf(isAdded bool, types []string, businessType string) []string {
+	if isAdded {
 		types = append(types, businessType)
 	}
 	return types
@@ -150,14 +150,14 @@ func (c *QueueClient) Notify(ctx context.Context, businessTypes []string) error 
 	if len(businessTypes) == 0 {
 		return nil
 	}
-	if err := c.open(ctx, "notify"); err != nil {
+	if err := c.checkOpen(ctx, "notify"); err != nil {
 		return err
 	}
 	defer c.queue.mu.Unlock()
 	for _, l := range c.queue.listeners {
 		l.types = append(l.types, businessTypes...)
 		select {
-		case l.news <- struct{}{}:
+		case l.hasNews <- struct{}{}:
 		default: // The listener has not read the previous notification yet.
 		}
 	}
@@ -166,13 +166,13 @@ func (c *QueueClient) Notify(ctx context.Context, businessTypes []string) error 
 
 // listener is the state of one Listen call.
 type listener struct {
-	news  chan struct{} // has a value if types is not empty
-	types []string      // business types of notifications that were not delivered yet; guarded by the queue's mu
+	hasNews chan struct{} // has a value if types is not empty
+	types   []string      // business types of notifications that were not delivered yet; guarded by the queue's mu
 }
 
 // Listen implements processlog.Queue. A closed client receives no notifications.
 func (c *QueueClient) Listen(ctx context.Context, wake func(businessType string)) {
-	l := &listener{news: make(chan struct{}, 1)}
+	l := &listener{hasNews: make(chan struct{}, 1)}
 	q := c.queue
 	q.mu.Lock()
 	q.listeners = append(q.listeners, l)
@@ -186,7 +186,7 @@ func (c *QueueClient) Listen(ctx context.Context, wake func(businessType string)
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.news:
+		case <-l.hasNews:
 		}
 		q.mu.Lock()
 		types := l.types
@@ -203,7 +203,7 @@ func (c *QueueClient) Listen(ctx context.Context, wake func(businessType string)
 // Lead implements processlog.Queue. The leading client stays the leader as long as it calls Lead within each period.
 // Another client takes over after a period without such a call.
 func (c *QueueClient) Lead(ctx context.Context, period time.Duration) (bool, error) {
-	if err := c.open(ctx, "lead"); err != nil {
+	if err := c.checkOpen(ctx, "lead"); err != nil {
 		return false, err
 	}
 	defer c.queue.mu.Unlock()

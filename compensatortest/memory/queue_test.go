@@ -32,12 +32,12 @@ type queueTest struct {
 // The method of returns the same test with another client.
 func (t *queueTest) of(q processlog.Queue) *queueTest { return &queueTest{t.T, t.ctx, q} }
 
-// The method lost reports whether the queue has lost a type.
+// lostTypes reports whether the queue has lost a type.
 func (t *queueTest) lost(businessType string) bool {
 	t.Helper()
-	_, lost, err := t.queue.Peek(t.ctx, []string{businessType})
+	_, lostTypes, err := t.queue.Peek(t.ctx, []string{businessType})
 	require.NoError(t, err)
-	return len(lost) > 0
+	return len(lostTypes) > 0
 }
 
 func (t *queueTest) makeWhole(businessType string) {

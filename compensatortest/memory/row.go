@@ -18,16 +18,16 @@ type storedRow struct {
 	id        processlog.ID
 	key       processlog.IdempotencyKey
 	committed *version // nil until the insert commits
-	working   *version // version that the holder sees
+	current   *version // version that the holder sees
 	holder    *Tx
 	sharers   []*Tx         // transactions that found a duplicate here, so no other transaction may write the row
-	released  chan struct{} // closed when the holder or a sharer releases the row; nil unless a call waits
+	freed     chan struct{} // closed when the holder or a sharer releases the row; nil unless a call waits
 }
 
 // seenBy returns the working version if tx holds the row, and the committed version otherwise.
 func (r *storedRow) seenBy(tx *Tx) *version {
 	if tx != nil && r.holder == tx {
-		return r.working
+		return r.current
 	}
 	return r.committed
 }
@@ -52,7 +52,7 @@ func (r *storedRow) owners() []*Tx {
 // then be a deadlock.
 func (r *storedRow) waitsFor(tx *Tx) bool {
 	for _, owner := range r.owners() {
-		if owner != tx && owner.waits != nil && (slices.Contains(owner.waits.owners(), tx) || owner.waits != r && owner.waits.waitsFor(tx)) {
+		if owner != tx && owner.waitsForRow != nil && (slices.Contains(owner.waitsForRow.owners(), tx) || owner.waitsForRow != r && owner.waitsForRow.waitsFor(tx)) {
 			return true
 		}
 	}
@@ -61,21 +61,21 @@ func (r *storedRow) waitsFor(tx *Tx) bool {
 
 // nextRelease returns a channel that closes when a transaction releases the row.
 func (r *storedRow) nextRelease() <-chan struct{} {
-	if r.released == nil {
-		r.released = make(chan struct{})
+	if r.freed == nil {
+		r.freed = make(chan struct{})
 	}
-	return r.released
+	return r.freed
 }
 
 // release ends tx's exclusive or shared hold on the row.
 func (r *storedRow) release(tx *Tx) {
 	if r.holder == tx {
-		r.holder, r.working = nil, nil
+		r.holder, r.current = nil, nil
 	}
 	r.sharers = slices.DeleteFunc(r.sharers, func(sharer *Tx) bool { return sharer == tx })
-	if r.released != nil {
-		close(r.released)
-		r.released = nil
+	if r.freed != nil {
+		close(r.freed)
+		r.freed = nil
 	}
 }
 
@@ -86,13 +86,13 @@ type rowStep struct {
 	audit         *processlog.AuditRecord
 }
 
-func (st rowStep) mustFollow() {
-	want := uint64(0)
+func (st rowStep) requireSuccessor() {
+	wantVersion := uint64(0)
 	if st.before != nil {
-		want = st.before.entry.Version + 1
+		wantVersion = st.before.entry.Version + 1
 	}
-	if got := st.after.entry.Version; got != want {
-		panic(fmt.Sprintf("compensatortest/memory: entry %s goes to version %d, want %d", st.row.id, got, want))
+	if gotVersion := st.after.entry.Version; gotVersion != wantVersion {
+		panic(fmt.Sprintf("compensatortest/memory: entry %s goes to version %d, want %d", st.row.id, gotVersion, wantVersion))
 	}
 }
 
@@ -115,9 +115,9 @@ type result struct {
 
 // newVersion returns the first version of the row that draft inserts.
 func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
-	v := &version{entry: draft.Row(), token: draft.Token, nextAt: dueAt(now, draft.Delay)}
+	v := &version{entry: draft.Row(), token: draft.Token, nextAt: dueTime(now, draft.Delay)}
 	v.entry.ID, v.entry.Content, v.entry.MaxAttempts = id, append([]byte{}, draft.Content...), draft.MaxAttempts
-	v.entry.CreatedAt, v.entry.UpdatedAt = instant(now), instant(now)
+	v.entry.CreatedAt, v.entry.UpdatedAt = millisToTime(now), millisToTime(now)
 	if len(draft.Headers) > 0 {
 		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // Ignore an error, because an entry must run even if its headers are unreadable.
 	}
@@ -136,85 +136,85 @@ func (v *version) row(now int64) processlog.Row {
 		return processlog.Row{}
 	}
 	row := v.entry
-	row.Token, row.DueIn, row.LeaseLeft = v.token, duration(v.nextAt-now), duration(v.leaseUntil-now)
-	row.NextAt = instant(v.nextAt)
+	row.Token, row.DueIn, row.LeaseLeft = v.token, millisToDuration(v.nextAt-now), millisToDuration(v.leaseUntil-now)
+	row.NextAt = millisToTime(v.nextAt)
 	row.Content = bytes.Clone(v.entry.Content)
 	row.Headers = maps.Clone(v.entry.Headers)
 	return row
 }
 
-// whole returns the same as row, plus the entry's Faults and Result.
-func (v *version) whole(now int64) processlog.Row {
+// fullRow returns the same as row, plus the entry's Faults and Result.
+func (v *version) fullRow(now int64) processlog.Row {
 	row := v.row(now)
 	if v != nil {
-		row.Faults, row.Result = v.faults, v.valid()
+		row.Faults, row.Result = v.faults, v.validContent()
 	}
 	return row
 }
 
-// end returns the same as row, plus the entry's Result. If the entry has not ended, the content is left out.
-func (v *version) end(now int64) processlog.Row {
+// rowAtEnd returns the same as row, plus the entry's Result. If the entry has not ended, the content is left out.
+func (v *version) rowAtEnd(now int64) processlog.Row {
 	row := v.row(now)
 	if !row.State.Terminal() {
 		row.Content = nil
 	}
-	row.Result = v.valid()
+	row.Result = v.validContent()
 	return row
 }
 
-// valid returns a copy of the result if the entry has succeeded and the result was stored in the present epoch.
-func (v *version) valid() []byte {
+// validContent returns a copy of the result if the entry has succeeded and the result was stored in the present epoch.
+func (v *version) validContent() []byte {
 	if v.result == nil || v.entry.State != processlog.Succeeded || v.result.epoch != v.entry.Epoch {
 		return nil
 	}
 	return bytes.Clone(v.result.bytes)
 }
 
-// next returns a copy of v with a new token, the next version number and UpdatedAt set to now.
-func (v *version) next(token processlog.Token, now int64) *version {
+// successor returns a copy of v with a new token, the next version number and UpdatedAt set to now.
+func (v *version) successor(token processlog.Token, now int64) *version {
 	next := *v
 	next.token = token
 	next.entry.Version++
-	next.entry.UpdatedAt = instant(now)
+	next.entry.UpdatedAt = millisToTime(now)
 	return &next
 }
 
-// claimed returns the version after a claim. own says that the caller inserted the entry with a lease. In this case the
+// withClaim returns the version after a claim. isOwn says that the caller inserted the entry with a lease. In this case the
 // delivery is counted already.
-func (v *version) claimed(token processlog.Token, lease time.Duration, now int64, own bool) *version {
-	next := v.next(token, now)
-	if !own || next.entry.DeliveryCount == 0 {
+func (v *version) withClaim(token processlog.Token, lease time.Duration, now int64, isOwn bool) *version {
+	next := v.successor(token, now)
+	if !isOwn || next.entry.DeliveryCount == 0 {
 		next.entry.DeliveryCount++
 	}
 	next.leaseUntil = now + processlog.Millis(lease)
 	return next
 }
 
-func (v *version) released(now int64) *version {
-	next := v.next(v.token, now)
+func (v *version) withRelease(now int64) *version {
+	next := v.successor(v.token, now)
 	next.entry.DeliveryCount--
 	next.leaseUntil = 0
 	return next
 }
 
-// blocked returns the version after Block. The entry is released and becomes due after wait.
-func (v *version) blocked(wait time.Duration, now int64) *version {
-	next := v.released(now)
-	next.nextAt = dueAt(now, wait)
+// withBlock returns the version after Block. The entry is released and becomes due after wait.
+func (v *version) withBlock(wait time.Duration, now int64) *version {
+	next := v.withRelease(now)
+	next.nextAt = dueTime(now, wait)
 	return next
 }
 
-// woken returns the version of a blocked entry that becomes the first of its key. It is due now.
-func (v *version) woken(now int64) *version {
-	next := v.next(v.token, now)
+// withWake returns the version of a blocked entry that becomes the first of its key. It is due now.
+func (v *version) withWake(now int64) *version {
+	next := v.successor(v.token, now)
 	next.nextAt = now
 	return next
 }
 
-// settled returns the next version of an entry whose outcome is stored. An absorbed success keeps the counts, because a
+// withOutcome returns the next version of an entry whose outcome is stored. An absorbed success keeps the counts, because a
 // later attempt may have recorded a failure.
-func (v *version) settled(outcome processlog.Outcome, token processlog.Token, now int64) *version {
-	next := v.next(token, now)
+func (v *version) withOutcome(outcome processlog.Outcome, token processlog.Token, now int64) *version {
+	next := v.successor(token, now)
 	if !outcome.Absorb {
 		next.entry.ProcessCount, next.entry.CompensateCount = outcome.ProcessCount, outcome.CompensateCount
 	}
@@ -229,7 +229,7 @@ func (v *version) settled(outcome processlog.Outcome, token processlog.Token, no
 	}
 	next.nextAt = now
 	if !outcome.To.Terminal() {
-		next.nextAt = dueAt(now, outcome.After)
+		next.nextAt = dueTime(now, outcome.After)
 	}
 	if outcome.Attempt != nil && outcome.To != processlog.Succeeded && outcome.To != processlog.Compensated {
 		next.addAttempt(*outcome.Attempt, outcome.Version)
@@ -238,69 +238,69 @@ func (v *version) settled(outcome processlog.Outcome, token processlog.Token, no
 }
 
 // addAttempt adds a failed attempt, which replaces the one in its slot.
-func (v *version) addAttempt(a processlog.FailedAttempt, claimed uint64) {
-	a.Version, a.Error, a.Instance = claimed, processlog.FitError(a.Error), processlog.FitActor(a.Instance)
-	a.DueAt, a.StartedAt, a.Took = instant(a.DueAt.UnixMilli()), instant(a.StartedAt.UnixMilli()), a.Took.Truncate(time.Millisecond)
+func (v *version) addAttempt(a processlog.FailedAttempt, claimedVersion uint64) {
+	a.Version, a.Error, a.Instance = claimedVersion, processlog.FitError(a.Error), processlog.FitActor(a.Instance)
+	a.DueAt, a.StartedAt, a.Took = millisToTime(a.DueAt.UnixMilli()), millisToTime(a.StartedAt.UnixMilli()), a.Took.Truncate(time.Millisecond)
 	if a.NextAt = (time.Time{}); !v.entry.State.Terminal() {
-		a.NextAt = instant(v.nextAt)
+		a.NextAt = millisToTime(v.nextAt)
 	}
-	kept := slices.DeleteFunc(slices.Clone(v.attempts), func(old processlog.FailedAttempt) bool {
-		return processlog.AttemptSlot(old.Version) == processlog.AttemptSlot(claimed)
+	keptAttempts := slices.DeleteFunc(slices.Clone(v.attempts), func(other processlog.FailedAttempt) bool {
+		return processlog.AttemptSlot(other.Version) == processlog.AttemptSlot(claimedVersion)
 	})
-	v.attempts = append(kept, a)
+	v.attempts = append(keptAttempts, a)
 }
 
-// withoutErrors returns failed attempts without their errors.
-func withoutErrors(attempts []processlog.FailedAttempt) []processlog.FailedAttempt {
-	blank := slices.Clone(attempts)
-	for i := range blank {
-		blank[i].Error = ""
+// clearErrors returns failed attempts without their errors.
+func clearErrors(attempts []processlog.FailedAttempt) []processlog.FailedAttempt {
+	cleared := slices.Clone(attempts)
+	for i := range cleared {
+		cleared[i].Error = ""
 	}
-	return blank
+	return cleared
 }
 
-// changed returns the next version of an entry after a Change. The parameter after is the result of Change.After.
-func (v *version) changed(after processlog.Row, now int64) *version {
-	next := v.next(after.Token, now)
+// withChange returns the next version of an entry after a Change. The parameter after is the result of Change.After.
+func (v *version) withChange(after processlog.Row, now int64) *version {
+	next := v.successor(after.Token, now)
 	next.entry.State, next.entry.EndedBy = after.State, after.EndedBy
 	next.entry.ProcessCount, next.entry.CompensateCount = after.ProcessCount, after.CompensateCount
 	next.entry.DeliveryCount, next.entry.Epoch = after.DeliveryCount, after.Epoch
 	next.entry.Version = after.Version
 	if after.Erased && !v.entry.Erased { // Keep the time at which the entry ended.
 		next.entry.Content, next.entry.Headers, next.entry.UserName, next.entry.LastError, next.entry.Erased = nil, nil, "", "", true
-		next.result, next.attempts = nil, withoutErrors(v.attempts)
+		next.result, next.attempts = nil, clearErrors(v.attempts)
 		return next
 	}
 	if next.entry.LastError = after.LastError; after.Faults != (processlog.Faults{}) {
 		next.faults = after.Faults
 	}
-	next.nextAt = dueAt(now, after.DueIn)
+	next.nextAt = dueTime(now, after.DueIn)
 	if after.LeaseLeft == 0 {
 		next.leaseUntil = 0
 	}
 	return next
 }
 
-func (v *version) due(now int64) bool    { return v.nextAt <= now }
-func (v *version) leased(now int64) bool { return v.leaseUntil > now }
+func (v *version) isDue(now int64) bool    { return v.nextAt <= now }
+func (v *version) isLeased(now int64) bool { return v.leaseUntil > now }
 
-// scheduled returns the entry with the time at which it is next due. While it is leased, this is the end of the lease
+// scheduledEntry returns the entry with the time at which it is next due. While it is leased, this is the end of the lease
 // if that is later than its due time.
-func (v *version) scheduled(now int64) processlog.Scheduled {
-	return processlog.Scheduled{ID: v.entry.ID, In: duration(max(v.nextAt, v.leaseUntil) - now), DueIn: duration(v.nextAt - now), NextAt: v.nextAt}
+func (v *version) scheduledEntry(now int64) processlog.Scheduled {
+	return processlog.Scheduled{ID: v.entry.ID, In: millisToDuration(max(v.nextAt, v.leaseUntil) - now), DueIn: millisToDuration(v.nextAt - now), NextAt: v.nextAt}
 }
 
-// place compares two rows by due time, then by id.
-func place(a, b processlog.Scheduled) int {
+// compareDue compares two rows by due time, then by id.
+func compareDue(a, b processlog.Scheduled) int {
 	return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), a.ID.Compare(b.ID))
 }
 
-func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+func millisToTime(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+func millisToDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// dueAt returns now plus delay in unix ms. It adds one millisecond, because now is rounded down and the entry must not
+// dueTime returns now plus delay in unix ms. It adds one millisecond, because now is rounded down and the entry must not
 // be early.
-func dueAt(now int64, delay time.Duration) int64 {
+func dueTime(now int64, delay time.Duration) int64 {
 	return now + processlog.DueAfter(delay)
 }

@@ -15,14 +15,14 @@ func (s *Store) Heads(ctx context.Context) ([]processlog.Head, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowLocked()
-	earliest := make(map[group]processlog.Head)
+	heads := make(map[group]processlog.Head)
 	for _, v := range s.matchingLocked(func(v *version) bool { return !v.entry.State.Terminal() }) {
-		head, found := earliest[v.group()]
-		if dueIn := duration(v.nextAt - now); !found || dueIn < head.DueIn {
-			earliest[v.group()] = processlog.Head{BusinessType: v.entry.BusinessType, State: v.entry.State, DueIn: dueIn}
+		head, isFound := heads[v.groupOf()]
+		if dueIn := millisToDuration(v.nextAt - now); !isFound || dueIn < head.DueIn {
+			heads[v.groupOf()] = processlog.Head{BusinessType: v.entry.BusinessType, State: v.entry.State, DueIn: dueIn}
 		}
 	}
-	return sortedGroups(earliest), nil
+	return sortedGroups(heads), nil
 }
 
 // Scan implements processlog.Store.
@@ -33,17 +33,17 @@ func (s *Store) Scan(ctx context.Context, window processlog.Window) ([]processlo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowLocked()
-	var found []processlog.Scheduled
-	for _, v := range s.matchingLocked(func(v *version) bool { return v.within(window, now) }) {
-		found = append(found, v.scheduled(now))
+	var scheduled []processlog.Scheduled
+	for _, v := range s.matchingLocked(func(v *version) bool { return v.isWithin(window, now) }) {
+		scheduled = append(scheduled, v.scheduledEntry(now))
 	}
-	slices.SortFunc(found, place)
-	return found[:min(len(found), max(window.Limit, 0))], nil
+	slices.SortFunc(scheduled, compareDue)
+	return scheduled[:min(len(scheduled), max(window.Limit, 0))], nil
 }
 
-func (v *version) within(window processlog.Window, now int64) bool {
-	dueIn := duration(v.nextAt - now)
+func (v *version) isWithin(window processlog.Window, now int64) bool {
+	dueIn := millisToDuration(v.nextAt - now)
 	return v.entry.BusinessType == window.BusinessType && v.entry.State == window.State && !v.entry.State.Terminal() &&
-		window.From <= dueIn && dueIn < window.To && !(window.Free && v.leased(now)) &&
-		(window.After.ID.IsZero() || place(v.scheduled(now), window.After) > 0)
+		window.From <= dueIn && dueIn < window.To && !(window.Free && v.isLeased(now)) &&
+		(window.After.ID.IsZero() || compareDue(v.scheduledEntry(now), window.After) > 0)
 }

@@ -19,17 +19,17 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answers := make([]processlog.Settled, len(outcomes))
-	busy, err := s.eachLocked(ctx, ids, func(i int, row *storedRow) {
-		answers[i] = s.settleLocked(row, token, outcomes[i])
+	results := make([]processlog.Settled, len(outcomes))
+	busyIndexes, err := s.eachLocked(ctx, ids, func(i int, row *storedRow) {
+		results[i] = s.settleLocked(row, token, outcomes[i])
 	})
 	if err != nil {
 		return nil, fmt.Errorf("settle %d entries: %w", len(outcomes), err)
 	}
-	for _, i := range busy {
-		answers[i] = processlog.Settled{Busy: true}
+	for _, i := range busyIndexes {
+		results[i] = processlog.Settled{Busy: true}
 	}
-	return answers, nil
+	return results, nil
 }
 
 // settleLocked writes one outcome to a free row. First it checks that the row still fits the outcome. A row that was
@@ -39,29 +39,29 @@ func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome pro
 		return processlog.Settled{Missing: true}
 	}
 	before := row.committed
-	if !before.of(outcome) {
+	if !before.isOfClaim(outcome) {
 		return processlog.Settled{Missing: true}
 	}
-	if !before.admits(outcome) {
+	if !before.acceptsOutcome(outcome) {
 		if before.token == token {
 			return processlog.Settled{Applied: true, State: before.entry.State}
 		}
 		return processlog.Settled{State: before.entry.State, EndedBy: before.entry.EndedBy}
 	}
-	if err := s.refused[outcome.ID]; err != nil {
+	if err := s.refusals[outcome.ID]; err != nil {
 		return processlog.Settled{Refused: err}
 	}
-	s.writeLocked(nil, row, before.settled(outcome, token, s.nowLocked()), nil)
+	s.writeLocked(nil, row, before.withOutcome(outcome, token, s.nowLocked()), nil)
 	if outcome.Case != nil && outcome.To == processlog.Dead {
 		s.openCaseLocked(row.committed, *outcome.Case)
 	}
 	return processlog.Settled{Applied: true, State: outcome.To}
 }
 
-// admits reports whether the version fulfils the condition under which the outcome may be written.
-func (v *version) admits(outcome processlog.Outcome) bool {
+// acceptsOutcome reports whether the version fulfils the condition under which the outcome may be written.
+func (v *version) acceptsOutcome(outcome processlog.Outcome) bool {
 	switch {
-	case !v.of(outcome):
+	case !v.isOfClaim(outcome):
 		return false
 	case outcome.Absorb && outcome.To == processlog.Compensated:
 		return v.entry.Epoch == outcome.Epoch && v.entry.State == processlog.Compensating
@@ -71,35 +71,35 @@ func (v *version) admits(outcome processlog.Outcome) bool {
 	return v.entry.Version == outcome.Version && !v.entry.State.Terminal()
 }
 
-// The method of reports whether the row has the idempotency key of the outcome.
-func (v *version) of(outcome processlog.Outcome) bool {
+// isOfClaim reports whether the row has the idempotency key of the outcome.
+func (v *version) isOfClaim(outcome processlog.Outcome) bool {
 	return v.entry.IdempotencyKey == outcome.IdempotencyKey
 }
 
 // SettleTx implements processlog.Store. It waits up to 50 seconds for a transaction that holds the row.
 func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, outcome processlog.Outcome) error {
-	own, err := s.unwrap(ctx, tx)
+	ownTx, err := s.unwrap(ctx, tx)
 	if err != nil {
 		return err
 	}
 	outcome.Absorb, outcome.Faults, outcome.Attempt = false, nil, nil // The transaction must not commit its effect if the version differs.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := own.refusalLocked(); err != nil {
+	if err := ownTx.refusalLocked(); err != nil {
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
 	}
-	ctx, cancel := withLockWait(ctx, own)
+	ctx, cancel := withLockWait(ctx, ownTx)
 	defer cancel()
-	row, err := s.freeLocked(ctx, own, s.byRef(outcome.ID))
+	row, err := s.freeLocked(ctx, ownTx, s.finderOf(outcome.ID))
 	switch {
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
-	case row == nil || !row.seenBy(own).admits(outcome):
+	case row == nil || !row.seenBy(ownTx).acceptsOutcome(outcome):
 		// Do not hold the row for the transaction. At READ COMMITTED only rows that a statement wrote stay locked, and
 		// this one wrote nothing.
 		return processlog.ErrLeaseLost
 	}
-	s.writeLocked(own, row, row.seenBy(own).settled(outcome, token, s.nowLocked()), nil)
+	s.writeLocked(ownTx, row, row.seenBy(ownTx).withOutcome(outcome, token, s.nowLocked()), nil)
 	return nil
 }
 
@@ -108,7 +108,7 @@ func (s *Store) holdLocked(ctx context.Context, tx *Tx, ref processlog.Ref) (*st
 	if err := tx.refusalLocked(); err != nil {
 		return nil, err
 	}
-	row, err := s.freeLocked(ctx, tx, s.byRef(ref))
+	row, err := s.freeLocked(ctx, tx, s.finderOf(ref))
 	if err == nil && row != nil && tx != nil {
 		tx.holdLocked(row)
 	}
@@ -119,22 +119,22 @@ func (s *Store) holdLocked(ctx context.Context, tx *Tx, ref processlog.Ref) (*st
 // the row. It then holds the row for tx, even when it refuses the change. Without a transaction it waits up to 2
 // seconds. Change always knows whether tx is open, so it ignores proven.
 func (s *Store) Change(ctx context.Context, tx processlog.Tx, _ bool, change processlog.Change) (processlog.Row, error) {
-	own, err := s.unwrapOptional(ctx, tx)
+	ownTx, err := s.unwrapOptional(ctx, tx)
 	if err != nil {
 		return processlog.Row{}, err
 	}
-	ctx, cancel := withLockWait(ctx, own)
+	ctx, cancel := withLockWait(ctx, ownTx)
 	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	row, err := s.holdLocked(ctx, own, change.Ref)
+	row, err := s.holdLocked(ctx, ownTx, change.Ref)
 	if err == nil && row == nil {
 		err = processlog.ErrNotFound
 	}
 	if err != nil {
 		return processlog.Row{}, fmt.Errorf("%s entry %v: %w", change.Action, change.Ref, err)
 	}
-	return s.changeLocked(own, row, change)
+	return s.changeLocked(ownTx, row, change)
 }
 
 func (s *Store) changeLocked(tx *Tx, row *storedRow, change processlog.Change) (processlog.Row, error) {
@@ -147,10 +147,10 @@ func (s *Store) changeLocked(tx *Tx, row *storedRow, change processlog.Change) (
 	var audit *processlog.AuditRecord
 	if change.Audited() {
 		record := change.Record(before, after)
-		record.At = instant(now)
+		record.At = millisToTime(now)
 		audit = &record
 	}
-	s.writeLocked(tx, row, row.seenBy(tx).changed(after, now), audit)
+	s.writeLocked(tx, row, row.seenBy(tx).withChange(after, now), audit)
 	if change.Action == processlog.ActionErase {
 		s.eraseOperationsLocked(before.ID)
 	}
@@ -163,29 +163,29 @@ func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, chang
 }
 
 // changeSeen changes the entries that still have the version in seen. It calls changed for each of them.
-func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, change processlog.Change, changed func(before processlog.Row)) ([]processlog.Changed, error) {
+func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, change processlog.Change, onChanged func(before processlog.Row)) ([]processlog.Changed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answers := make([]processlog.Changed, len(seen))
+	results := make([]processlog.Changed, len(seen))
 	for i, v := range seen {
 		row := s.rows[v.ID]
 		switch {
 		case row == nil || row.committed == nil:
-			answers[i].Err = processlog.ErrNotFound
+			results[i].Err = processlog.ErrNotFound
 		case !row.freeFor(nil):
-			answers[i].Err = processlog.ErrBusy
+			results[i].Err = processlog.ErrBusy
 		default:
-			answers[i].Before = row.committed.row(s.nowLocked())
-			if _, answers[i].Err = change.AfterSeen(answers[i].Before, v); answers[i].Err == nil {
-				if _, answers[i].Err = s.changeLocked(nil, row, change); answers[i].Err == nil {
-					changed(answers[i].Before)
+			results[i].Before = row.committed.row(s.nowLocked())
+			if _, results[i].Err = change.AfterSeen(results[i].Before, v); results[i].Err == nil {
+				if _, results[i].Err = s.changeLocked(nil, row, change); results[i].Err == nil {
+					onChanged(results[i].Before)
 				}
 			}
 		}
-		answers[i].Before.Content = nil
+		results[i].Before.Content = nil
 	}
-	return answers, nil
+	return results, nil
 }

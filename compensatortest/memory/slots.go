@@ -8,16 +8,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// mark is the moment up to which the entries of a periodic type are recorded.
-type mark struct {
+// typeMark is the moment up to which the entries of a periodic type are recorded.
+type typeMark struct {
 	at     int64 // committed mark in unix ms
 	holder *Tx   // open transaction that has moved the mark
 }
 
 // markMove is a move of a mark that is not committed yet.
 type markMove struct {
-	mark *mark
-	to   int64
+	typeMark *typeMark
+	to       int64
 }
 
 // Marks implements processlog.Store.
@@ -31,10 +31,10 @@ func (s *Store) Marks(ctx context.Context, businessTypes []string) (time.Time, m
 	marks := make(map[string]time.Time, len(businessTypes))
 	for _, businessType := range businessTypes {
 		if m := s.marks[businessType]; m != nil {
-			marks[businessType] = instant(m.at)
+			marks[businessType] = millisToTime(m.at)
 		}
 	}
-	return instant(now), marks, nil
+	return millisToTime(now), marks, nil
 }
 
 // BeginMark implements processlog.Store.
@@ -47,34 +47,34 @@ func (s *Store) BeginMark(ctx context.Context, businessType string) (bool, error
 	if s.marks[businessType] != nil {
 		return false, nil
 	}
-	s.marks[businessType] = &mark{at: s.nowLocked()}
+	s.marks[businessType] = &typeMark{at: s.nowLocked()}
 	return true, nil
 }
 
 // MoveMark implements processlog.Store.
 func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType string, from, to time.Time) (bool, error) {
-	own, err := s.unwrap(ctx, tx)
+	ownTx, err := s.unwrap(ctx, tx)
 	if err != nil {
 		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := own.refusalLocked(); err != nil {
+	if err := ownTx.refusalLocked(); err != nil {
 		return false, err
 	}
 	m := s.marks[businessType]
-	if m == nil || m.holder != nil && m.holder != own || m.seenBy(own) != from.UnixMilli() {
+	if m == nil || m.holder != nil && m.holder != ownTx || m.seenBy(ownTx) != from.UnixMilli() {
 		return false, nil
 	}
-	m.holder = own
-	own.moves = append(own.moves, markMove{m, to.UnixMilli()})
+	m.holder = ownTx
+	ownTx.moves = append(ownTx.moves, markMove{m, to.UnixMilli()})
 	return true, nil
 }
 
 // seenBy returns the mark as tx sees it, in unix ms.
-func (m *mark) seenBy(tx *Tx) int64 {
+func (m *typeMark) seenBy(tx *Tx) int64 {
 	for _, move := range slices.Backward(tx.moves) {
-		if move.mark == m {
+		if move.typeMark == m {
 			return move.to
 		}
 	}

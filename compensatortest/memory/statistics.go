@@ -19,21 +19,23 @@ type statKey struct {
 
 // statistics is the data of the table of statistics.
 type statistics struct {
-	rows    map[statKey]processlog.StatCounts
-	written map[string]int64 // the last minute of each process
+	rows        map[statKey]processlog.StatCounts
+	lastMinutes map[string]int64 // the last minute of each process
 }
 
 func newStatistics() statistics {
 	return statistics{make(map[statKey]processlog.StatCounts), make(map[string]int64)}
 }
 
-func (s statistics) clone() statistics { return statistics{maps.Clone(s.rows), maps.Clone(s.written)} }
+func (s statistics) clone() statistics {
+	return statistics{maps.Clone(s.rows), maps.Clone(s.lastMinutes)}
+}
 
 // StatsClock implements processlog.Operations.
 func (s *Store) StatsClock(ctx context.Context) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return instant(s.nowLocked()), ctx.Err()
+	return millisToTime(s.nowLocked()), ctx.Err()
 }
 
 // WriteStats implements processlog.Operations.
@@ -43,13 +45,13 @@ func (s *Store) WriteStats(ctx context.Context, instance string, at time.Time, s
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last, found := s.ops.stats.written[instance]; found && last >= at.UnixMilli() {
+	if last, isFound := s.ops.stats.lastMinutes[instance]; isFound && last >= at.UnixMilli() {
 		return nil
 	}
 	for _, stat := range stats {
 		s.ops.stats.rows[statKey{instance, at.UnixMilli(), stat.BusinessType}] = stat.StatCounts
 	}
-	s.ops.stats.written[instance] = at.UnixMilli()
+	s.ops.stats.lastMinutes[instance] = at.UnixMilli()
 	return nil
 }
 
@@ -89,7 +91,7 @@ func (s *Store) ForgetStats(ctx context.Context, age time.Duration) error {
 	maps.DeleteFunc(s.ops.stats.rows, func(key statKey, _ processlog.StatCounts) bool {
 		return key.instance == "" && key.at < now-age.Milliseconds()
 	})
-	maps.DeleteFunc(s.ops.stats.written, func(_ string, last int64) bool { return last < now-(24*time.Hour).Milliseconds() })
+	maps.DeleteFunc(s.ops.stats.lastMinutes, func(_ string, last int64) bool { return last < now-(24*time.Hour).Milliseconds() })
 	return nil
 }
 
@@ -109,7 +111,7 @@ func (s *Store) Stats(ctx context.Context, f processlog.StatFilter) ([]processlo
 	}
 	var stats []processlog.Stat
 	for key, counts := range byKey {
-		stats = append(stats, processlog.Stat{At: instant(key.at), BusinessType: key.businessType, StatCounts: counts})
+		stats = append(stats, processlog.Stat{At: millisToTime(key.at), BusinessType: key.businessType, StatCounts: counts})
 	}
 	slices.SortFunc(stats, func(a, b processlog.Stat) int {
 		if by := a.At.Compare(b.At); by != 0 {

@@ -37,19 +37,19 @@ type Store struct {
 
 	mu            sync.Mutex // guards the fields below it, every storedRow and every Tx; never held while waiting
 	rows          map[processlog.ID]*storedRow
-	inOrder       []*storedRow                             // all rows by ascending id
+	sortedRows    []*storedRow                             // all rows by ascending id
 	keys          map[processlog.IdempotencyKey]*storedRow // includes rows that are not committed
 	lastID        uint64                                   // highest id so far. A rolled-back insert uses up its id, as with AUTO_INCREMENT
 	lastCommitted uint64                                   // highest id ever committed, as a replica knows it
 	audit         map[processlog.ID][]processlog.AuditRecord
-	marks         map[string]*mark
-	ordering      map[orderingKey]notes
+	marks         map[string]*typeMark
+	ordering      map[orderingKey]noteSet
 	ops           operations
 	limits        map[limitKey]limitRow
-	open          []*Tx
+	openTxs       []*Tx
 	watch         func(before, after processlog.Row)
-	shift         time.Duration // time that is added to this process's clock
-	refused       map[processlog.ID]error
+	clockShift    time.Duration // time that is added to this process's clock
+	refusals      map[processlog.ID]error
 }
 
 var _ processlog.Store = (*Store)(nil)
@@ -63,8 +63,8 @@ func NewStore() *Store {
 		rows:     make(map[processlog.ID]*storedRow),
 		keys:     make(map[processlog.IdempotencyKey]*storedRow),
 		audit:    make(map[processlog.ID][]processlog.AuditRecord),
-		marks:    make(map[string]*mark),
-		ordering: make(map[orderingKey]notes),
+		marks:    make(map[string]*typeMark),
+		ordering: make(map[orderingKey]noteSet),
 		ops:      newOperations(),
 		limits:   make(map[limitKey]limitRow),
 		watch:    func(processlog.Row, processlog.Row) {},
@@ -98,7 +98,7 @@ func (s *Store) Rows() []processlog.Row {
 func (s *Store) Crash() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, tx := range slices.Clone(s.open) {
+	for _, tx := range slices.Clone(s.openTxs) {
 		tx.undoLocked(0)
 		tx.endLocked(endCrashed)
 	}
@@ -110,7 +110,7 @@ type StoreState struct {
 	lastID   uint64
 	audit    map[processlog.ID][]processlog.AuditRecord
 	marks    map[string]int64
-	ordering map[orderingKey]notes
+	ordering map[orderingKey]noteSet
 	ops      operations
 	limits   map[limitKey]limitRow
 }
@@ -129,7 +129,7 @@ func (s *Store) Restore(state StoreState) {
 	s.Crash()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rows, s.keys, s.inOrder = make(map[processlog.ID]*storedRow), make(map[processlog.IdempotencyKey]*storedRow), nil
+	s.rows, s.keys, s.sortedRows = make(map[processlog.ID]*storedRow), make(map[processlog.IdempotencyKey]*storedRow), nil
 	for _, v := range state.versions {
 		s.addLocked(&storedRow{id: v.entry.ID, key: v.entry.IdempotencyKey, committed: v})
 	}
@@ -137,9 +137,9 @@ func (s *Store) Restore(state StoreState) {
 	s.ordering = cloneOrdering(state.ordering)
 	s.ops = state.ops.clone()
 	s.limits = maps.Clone(state.limits)
-	s.marks = make(map[string]*mark, len(state.marks))
+	s.marks = make(map[string]*typeMark, len(state.marks))
 	for businessType, at := range state.marks {
-		s.marks[businessType] = &mark{at: at}
+		s.marks[businessType] = &typeMark{at: at}
 	}
 }
 
@@ -148,18 +148,18 @@ func (s *Store) Restore(state StoreState) {
 func (s *Store) ShiftClock(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shift += d
+	s.clockShift += d
 }
 
 // Now returns the time of the store's clock.
 func (s *Store) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return instant(s.nowLocked())
+	return millisToTime(s.nowLocked())
 }
 
 // nowLocked returns the time of the store's clock in unix ms, which is the precision of a row.
-func (s *Store) nowLocked() int64 { return time.Now().Add(s.shift).UnixMilli() }
+func (s *Store) nowLocked() int64 { return time.Now().Add(s.clockShift).UnixMilli() }
 
 // Check implements processlog.Store. It returns an error only when ctx has ended.
 func (s *Store) Check(ctx context.Context) error { return ctx.Err() }
@@ -181,7 +181,7 @@ func (s *Store) matchingLocked(match func(*version) bool) []*version { return s.
 // seenLocked lists the versions that tx sees and that match. For a row that tx holds this is the working version.
 func (s *Store) seenLocked(tx *Tx, match func(*version) bool) []*version {
 	var versions []*version
-	for _, row := range s.inOrder {
+	for _, row := range s.sortedRows {
 		if seen := row.seenBy(tx); seen != nil && match(seen) {
 			versions = append(versions, seen)
 		}
@@ -192,20 +192,20 @@ func (s *Store) seenLocked(tx *Tx, match func(*version) bool) []*version {
 // addLocked adds a row. Its id must be higher than every id in the store.
 func (s *Store) addLocked(row *storedRow) {
 	s.rows[row.id], s.keys[row.key] = row, row
-	s.inOrder = append(s.inOrder, row)
+	s.sortedRows = append(s.sortedRows, row)
 }
 
 // writeLocked writes the next version of a row, in tx or at once when tx is nil. Every write of a row goes through it.
 // The row must be free for tx. It panics when the version number does not follow its predecessor.
 func (s *Store) writeLocked(tx *Tx, row *storedRow, next *version, audit *processlog.AuditRecord) {
 	step := rowStep{row: row, before: row.seenBy(tx), after: next, audit: audit}
-	step.mustFollow()
+	step.requireSuccessor()
 	if tx == nil {
 		s.publishLocked(step)
 		return
 	}
 	tx.holdLocked(row)
-	row.working = next
+	row.current = next
 	tx.steps = append(tx.steps, step)
 }
 
@@ -227,15 +227,15 @@ func (s *Store) publishLocked(step rowStep) {
 	if step.audit != nil {
 		s.audit[step.row.id] = append(s.audit[step.row.id], *step.audit)
 	}
-	s.watch(step.before.whole(now), step.after.whole(now))
+	s.watch(step.before.fullRow(now), step.after.fullRow(now))
 }
 
 // removeLocked deletes a row after a purge or after the rollback of its insert.
 func (s *Store) removeLocked(row *storedRow) {
 	delete(s.rows, row.id)
 	delete(s.keys, row.key)
-	at, _ := slices.BinarySearchFunc(s.inOrder, row.id, func(row *storedRow, id processlog.ID) int { return row.id.Compare(id) })
-	s.inOrder = slices.Delete(s.inOrder, at, at+1)
+	at, _ := slices.BinarySearchFunc(s.sortedRows, row.id, func(row *storedRow, id processlog.ID) int { return row.id.Compare(id) })
+	s.sortedRows = slices.Delete(s.sortedRows, at, at+1)
 }
 
 // freeLocked finds a row and waits until tx may write it. It finds the row again after each wait, and returns nil when
@@ -245,7 +245,7 @@ func (s *Store) freeLocked(ctx context.Context, tx *Tx, find func() *storedRow) 
 	return s.untilLocked(ctx, tx, find, (*storedRow).freeFor)
 }
 
-// untilLocked finds a row, and waits until the function free reports true for the row and tx. In all other points it
+// untilLocked finds a row, and waits until the function rowFreed reports true for the row and tx. In all other points it
 // works like freeLocked.
 func (s *Store) untilLocked(ctx context.Context, tx *Tx, find func() *storedRow, free func(*storedRow, *Tx) bool) (*storedRow, error) {
 	for {
@@ -267,12 +267,12 @@ func (s *Store) awaitLocked(ctx context.Context, tx *Tx, row *storedRow) error {
 		tx.endLocked(endAborted)
 		return processlog.ErrTxAborted
 	}
-	free, ended := row.nextRelease(), tx.waitLocked(row)
+	rowFreed, waitEnded := row.nextRelease(), tx.waitLocked(row)
 	s.mu.Unlock()
 	var err error
 	select {
-	case <-free:
-	case <-ended:
+	case <-rowFreed:
+	case <-waitEnded:
 	case <-ctx.Done():
 		if err = ctx.Err(); isLockWait(context.Cause(ctx)) {
 			err = context.Cause(ctx)
@@ -283,7 +283,7 @@ func (s *Store) awaitLocked(ctx context.Context, tx *Tx, row *storedRow) error {
 	if err == nil {
 		return tx.refusalLocked()
 	}
-	if tx != nil && tx.end == nil && !isLockWait(err) {
+	if tx != nil && tx.ending == nil && !isLockWait(err) {
 		tx.undoLocked(0) // A driver closes the connection when it stops waiting for a statement.
 		tx.endLocked(endDropped)
 	}
@@ -301,8 +301,8 @@ func withLockWait(ctx context.Context, tx *Tx) (context.Context, context.CancelF
 	return context.WithTimeoutCause(ctx, lockWait, processlog.ErrBusy)
 }
 
-// byRef returns a function that finds the row of ref. Call that function with the lock held.
-func (s *Store) byRef(ref processlog.Ref) func() *storedRow {
+// finderOf returns a function that finds the row of ref. Call that function with the lock held.
+func (s *Store) finderOf(ref processlog.Ref) func() *storedRow {
 	return func() *storedRow {
 		switch ref := ref.(type) {
 		case processlog.ID:

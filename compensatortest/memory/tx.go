@@ -20,20 +20,20 @@ var errNoSQL = errors.New("compensatortest/memory: a Tx runs no SQL")
 //
 // Its methods may be called concurrently. As with *sql.Tx, one goroutine should use it.
 type Tx struct {
-	store *Store
-	ctx   context.Context
-	stop  func() bool   // stops watching the context
-	ended chan struct{} // closed when the transaction ends
+	store   *Store
+	ctx     context.Context
+	stop    func() bool   // stops watching the context
+	endedCh chan struct{} // closed when the transaction ends
 
 	// store.mu guards end and the fields below.
-	end      *txEnd       // how the transaction ended (nil: it is open)
-	returned bool         // whether Commit or Rollback has returned the end
-	waits    *storedRow   // row that tx waits for because another transaction holds it
-	held     []*storedRow // rows that are held or shared until tx ends
-	steps    []rowStep
-	moves    []markMove
-	joins    []processlog.Position
-	marks    []savepoint
+	ending      *txEnd       // how the transaction ended (nil: it is open)
+	isReturned  bool         // whether Commit or Rollback has returned the end
+	waitsForRow *storedRow   // row that tx waits for because another transaction holds it
+	heldRows    []*storedRow // rows that are held or shared until tx ends
+	steps       []rowStep
+	moves       []markMove
+	joins       []processlog.Position
+	marks       []savepoint
 }
 
 var _ processlog.Transaction = (*Tx)(nil)
@@ -48,16 +48,16 @@ type savepoint struct {
 
 // txEnd is one way in which a transaction ends.
 type txEnd struct {
-	refusal error // error of later statements
-	answer  error // result of the first Commit or Rollback after the end
+	refusal     error // error of later statements
+	repeatError error // result of the first Commit or Rollback after the end
 }
 
 var (
-	endFinished = &txEnd{refusal: processlog.ErrNoTransaction, answer: sql.ErrTxDone}
-	endCrashed  = &txEnd{refusal: fmt.Errorf("%w: %w", processlog.ErrNoTransaction, driver.ErrBadConn), answer: driver.ErrBadConn}
+	endFinished = &txEnd{refusal: processlog.ErrNoTransaction, repeatError: sql.ErrTxDone}
+	endCrashed  = &txEnd{refusal: fmt.Errorf("%w: %w", processlog.ErrNoTransaction, driver.ErrBadConn), repeatError: driver.ErrBadConn}
 	// endDropped ends a transaction whose connection the driver closed. The driver does so when the context of a
 	// statement ends while the statement waits for a lock.
-	endDropped = &txEnd{refusal: driver.ErrBadConn, answer: mysql.ErrInvalidConn}
+	endDropped = &txEnd{refusal: driver.ErrBadConn, repeatError: mysql.ErrInvalidConn}
 	// endAborted ends a transaction that the server rolled back. The server accepts a later COMMIT, which then commits
 	// nothing.
 	endAborted = &txEnd{refusal: processlog.ErrTxAborted}
@@ -77,23 +77,23 @@ func (s *Store) BeginTx(ctx context.Context) (*Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	tx := &Tx{store: s, ctx: ctx, ended: make(chan struct{})}
+	tx := &Tx{store: s, ctx: ctx, endedCh: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open = append(s.open, tx)
+	s.openTxs = append(s.openTxs, tx)
 	tx.stop = context.AfterFunc(ctx, tx.expire)
 	return tx, nil
 }
 
 // Probe implements processlog.Store.
 func (s *Store) Probe(ctx context.Context, tx processlog.Tx) error {
-	own, err := s.unwrap(ctx, tx)
+	ownTx, err := s.unwrap(ctx, tx)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return own.refusalLocked()
+	return ownTx.refusalLocked()
 }
 
 type txKey struct{}
@@ -103,20 +103,20 @@ func (s *Store) unwrap(ctx context.Context, tx processlog.Tx) (*Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	own, ok := tx.(*Tx)
+	ownTx, ok := tx.(*Tx)
 	if !ok && tx != nil {
-		_, _ = tx.ExecContext(context.WithValue(ctx, txKey{}, &own), "SELECT 1") // ExecContext sets own.
+		_, _ = tx.ExecContext(context.WithValue(ctx, txKey{}, &ownTx), "SELECT 1") // ExecContext sets own.
 	}
-	if own == nil || own.store != s {
+	if ownTx == nil || ownTx.store != s {
 		return nil, processlog.ErrNoTransaction
 	}
-	return own, nil
+	return ownTx, nil
 }
 
 // ExecContext always returns an error, because a Tx runs no SQL.
 func (tx *Tx) ExecContext(ctx context.Context, _ string, _ ...any) (sql.Result, error) {
-	if asked, ok := ctx.Value(txKey{}).(**Tx); ok {
-		*asked = tx
+	if target, ok := ctx.Value(txKey{}).(**Tx); ok {
+		*target = tx
 	}
 	return nil, errNoSQL
 }
@@ -131,22 +131,22 @@ func (tx *Tx) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
 func (tx *Tx) Commit() error {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
-	if tx.end == nil && tx.ctx.Err() != nil {
+	if tx.ending == nil && tx.ctx.Err() != nil {
 		tx.undoLocked(0)
-		tx.endLocked(&txEnd{refusal: processlog.ErrNoTransaction, answer: tx.ctx.Err()})
+		tx.endLocked(&txEnd{refusal: processlog.ErrNoTransaction, repeatError: tx.ctx.Err()})
 	}
-	if tx.end != nil {
+	if tx.ending != nil {
 		return tx.answerLocked()
 	}
 	for _, step := range tx.steps {
 		tx.store.publishLocked(step)
 	}
 	for _, move := range tx.moves {
-		move.mark.at = move.to
+		move.typeMark.at = move.to
 	}
 	tx.store.joinLocked(tx.joins)
 	tx.endLocked(endFinished)
-	tx.returned = true
+	tx.isReturned = true
 	return nil
 }
 
@@ -154,12 +154,12 @@ func (tx *Tx) Commit() error {
 func (tx *Tx) Rollback() error {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
-	if tx.end != nil {
+	if tx.ending != nil {
 		return tx.answerLocked()
 	}
 	tx.undoLocked(0)
 	tx.endLocked(endFinished)
-	tx.returned = true
+	tx.isReturned = true
 	return nil
 }
 
@@ -168,7 +168,7 @@ func (tx *Tx) Rollback() error {
 func (tx *Tx) Abort() {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
-	if tx.end == nil {
+	if tx.ending == nil {
 		tx.undoLocked(0)
 		tx.endLocked(endAborted)
 	}
@@ -178,8 +178,8 @@ func (tx *Tx) Abort() {
 func (tx *Tx) Savepoint(name string) error {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
-	if tx.end != nil {
-		return tx.end.refusal
+	if tx.ending != nil {
+		return tx.ending.refusal
 	}
 	tx.marks = slices.DeleteFunc(tx.marks, func(mark savepoint) bool { return mark.name == name })
 	tx.marks = append(tx.marks, savepoint{name, len(tx.steps), len(tx.moves), len(tx.joins)})
@@ -191,8 +191,8 @@ func (tx *Tx) Savepoint(name string) error {
 func (tx *Tx) RollbackTo(name string) error {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
-	if tx.end != nil {
-		return tx.end.refusal
+	if tx.ending != nil {
+		return tx.ending.refusal
 	}
 	i := slices.IndexFunc(tx.marks, func(mark savepoint) bool { return mark.name == name })
 	if i < 0 {
@@ -208,7 +208,7 @@ func (tx *Tx) RollbackTo(name string) error {
 func (tx *Tx) expire() {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
-	if tx.end == nil {
+	if tx.ending == nil {
 		tx.undoLocked(0)
 		tx.endLocked(endFinished)
 	}
@@ -220,7 +220,7 @@ func (tx *Tx) holdLocked(row *storedRow) {
 		return
 	}
 	tx.keepLocked(row)
-	row.holder, row.working = tx, row.committed
+	row.holder, row.current = tx, row.committed
 }
 
 // shareLocked keeps other transactions from writing row until the transaction ends.
@@ -235,26 +235,26 @@ func (tx *Tx) shareLocked(row *storedRow) {
 // keepLocked notes that the transaction must release row when it ends.
 func (tx *Tx) keepLocked(row *storedRow) {
 	if !slices.Contains(row.sharers, tx) {
-		tx.held = append(tx.held, row)
+		tx.heldRows = append(tx.heldRows, row)
 	}
 }
 
 // undoLocked undoes every step after the first keep steps.
-func (tx *Tx) undoLocked(keep int) {
-	for _, step := range slices.Backward(tx.steps[keep:]) {
-		step.row.working = step.before
+func (tx *Tx) undoLocked(keptSteps int) {
+	for _, step := range slices.Backward(tx.steps[keptSteps:]) {
+		step.row.current = step.before
 		if step.before == nil {
 			tx.store.removeLocked(step.row)
-			tx.held = slices.DeleteFunc(tx.held, func(row *storedRow) bool { return row == step.row })
+			tx.heldRows = slices.DeleteFunc(tx.heldRows, func(row *storedRow) bool { return row == step.row })
 			step.row.release(tx)
 		}
 	}
-	tx.steps = tx.steps[:keep]
+	tx.steps = tx.steps[:keptSteps]
 }
 
 // endLocked ends the transaction and releases all its rows.
-func (tx *Tx) endLocked(how *txEnd) {
-	for _, row := range tx.held {
+func (tx *Tx) endLocked(ending *txEnd) {
+	for _, row := range tx.heldRows {
 		row.release(tx)
 	}
 	for _, m := range tx.store.marks {
@@ -262,27 +262,27 @@ func (tx *Tx) endLocked(how *txEnd) {
 			m.holder = nil
 		}
 	}
-	tx.end, tx.held, tx.steps, tx.moves, tx.joins = how, nil, nil, nil, nil
-	tx.store.open = slices.DeleteFunc(tx.store.open, func(other *Tx) bool { return other == tx })
+	tx.ending, tx.heldRows, tx.steps, tx.moves, tx.joins = ending, nil, nil, nil, nil
+	tx.store.openTxs = slices.DeleteFunc(tx.store.openTxs, func(other *Tx) bool { return other == tx })
 	tx.stop()
-	close(tx.ended)
+	close(tx.endedCh)
 }
 
 // answerLocked returns the result of Commit or Rollback after the transaction has ended.
 func (tx *Tx) answerLocked() error {
-	if tx.returned {
+	if tx.isReturned {
 		return sql.ErrTxDone
 	}
-	tx.returned = true
-	return tx.end.answer
+	tx.isReturned = true
+	return tx.ending.repeatError
 }
 
 // refusalLocked returns why tx runs no statement. It returns nil if tx is open or nil.
 func (tx *Tx) refusalLocked() error {
-	if tx == nil || tx.end == nil {
+	if tx == nil || tx.ending == nil {
 		return nil
 	}
-	return tx.end.refusal
+	return tx.ending.refusal
 }
 
 // waitLocked notes the row that tx waits for. It returns a channel that closes when tx itself ends. If tx is nil, it
@@ -291,6 +291,6 @@ func (tx *Tx) waitLocked(row *storedRow) <-chan struct{} {
 	if tx == nil {
 		return nil
 	}
-	tx.waits = row
-	return tx.ended
+	tx.waitsForRow = row
+	return tx.endedCh
 }

@@ -12,11 +12,11 @@ import (
 // zset is a sorted set as in Redis. It orders members by due time, and members with the same due time by the bytes of
 // their ids.
 type zset struct {
-	members []zsetMember
-	places  map[processlog.ID]int64
-	whole   string              // type of which this set holds all entries. After Rename this is another type than that of the key
-	marks   map[queueMark]int64 // end of the period of each running rebuild, in unix ms
-	foreign bool                // whether the key holds another program's data
+	members      []zsetMember
+	times        map[processlog.ID]int64
+	completeType string              // type of which this set holds all entries. After Rename this is another type than that of the key
+	marks        map[queueMark]int64 // end of the period of each running rebuild, in unix ms
+	isForeign    bool                // whether the key holds another program's data
 }
 
 // queueMark is the token and the type of a rebuild.
@@ -31,15 +31,15 @@ type zsetMember struct {
 }
 
 func newZset() *zset {
-	return &zset{places: make(map[processlog.ID]int64), marks: make(map[queueMark]int64)}
+	return &zset{times: make(map[processlog.ID]int64), marks: make(map[queueMark]int64)}
 }
 
 func (z *zset) clone() *zset {
-	return &zset{members: slices.Clone(z.members), places: maps.Clone(z.places), whole: z.whole, marks: maps.Clone(z.marks), foreign: z.foreign}
+	return &zset{members: slices.Clone(z.members), times: maps.Clone(z.times), completeType: z.completeType, marks: maps.Clone(z.marks), isForeign: z.isForeign}
 }
 
-// marked reports whether a process is rebuilding the type.
-func (z *zset) marked(businessType string, now int64) bool {
+// hasMark reports whether a process is rebuilding the type.
+func (z *zset) hasMark(businessType string, now int64) bool {
 	for mark, until := range z.marks {
 		if mark.businessType == businessType && until >= now {
 			return true
@@ -48,21 +48,21 @@ func (z *zset) marked(businessType string, now int64) bool {
 	return false
 }
 
-func (z *zset) place(id processlog.ID) (at int64, known bool) {
-	at, known = z.places[id]
-	return at, known
+func (z *zset) timeOf(id processlog.ID) (at int64, isKnown bool) {
+	at, isKnown = z.times[id]
+	return at, isKnown
 }
 
 // head returns the due time of the first member.
-func (z *zset) head() (at int64, found bool) {
+func (z *zset) head() (at int64, isFound bool) {
 	if len(z.members) == 0 {
 		return 0, false
 	}
 	return z.members[0].at, true
 }
 
-// due lists the first limit members whose due time has come.
-func (z *zset) due(now int64, limit int) []processlog.ID {
+// dueIDs lists the first limit members whose due time has come.
+func (z *zset) dueIDs(now int64, limit int) []processlog.ID {
 	var ids []processlog.ID
 	for _, m := range z.members[:min(len(z.members), limit)] {
 		if m.at > now {
@@ -79,17 +79,17 @@ func (z *zset) put(id processlog.ID, at int64) {
 	m := zsetMember{id, at}
 	i, _ := slices.BinarySearchFunc(z.members, m, compareMembers)
 	z.members = slices.Insert(z.members, i, m)
-	z.places[id] = at
+	z.times[id] = at
 }
 
 func (z *zset) remove(id processlog.ID) {
-	at, known := z.places[id]
-	if !known {
+	at, isKnown := z.times[id]
+	if !isKnown {
 		return
 	}
 	i, _ := slices.BinarySearchFunc(z.members, zsetMember{id, at}, compareMembers)
 	z.members = slices.Delete(z.members, i, i+1)
-	delete(z.places, id)
+	delete(z.times, id)
 }
 
 func compareMembers(a, b zsetMember) int {

@@ -49,14 +49,14 @@ func Ready(timeout time.Duration, logs ...Log) http.Handler {
 		Ready   bool   `json:"ready"`
 		Because string `json:"because,omitempty"`
 	}
-	names := namesOf(logs)
-	return handler(timeout, logs, func(found []observe.Health, ready bool) any {
-		if len(found) == 1 {
-			return answer{ready, because(found[0])}
+	names := uniqueNames(logs)
+	return newHandler(timeout, logs, func(results []observe.Health, ready bool) any {
+		if len(results) == 1 {
+			return answer{ready, notReadyReason(results[0])}
 		}
 		var reasons []string
-		for i, health := range found {
-			if reason := because(health); reason != "" {
+		for i, health := range results {
+			if reason := notReadyReason(health); reason != "" {
 				reasons = append(reasons, names[i]+": "+reason)
 			}
 		}
@@ -76,28 +76,28 @@ func Health(timeout time.Duration, logs ...Log) http.Handler {
 		Ready bool                      `json:"ready"`
 		Logs  map[string]observe.Health `json:"logs"`
 	}
-	names := namesOf(logs)
-	return handler(timeout, logs, func(found []observe.Health, ready bool) any {
-		if len(found) == 1 {
-			return found[0]
+	names := uniqueNames(logs)
+	return newHandler(timeout, logs, func(results []observe.Health, ready bool) any {
+		if len(results) == 1 {
+			return results[0]
 		}
-		byName := make(map[string]observe.Health, len(found))
-		for i, health := range found {
+		byName := make(map[string]observe.Health, len(results))
+		for i, health := range results {
 			byName[names[i]] = health
 		}
 		return answer{ready, byName}
 	})
 }
 
-// namesOf returns a different name for each log. It panics if there is no log to ask.
-func namesOf(logs []Log) []string {
+// uniqueNames returns a different name for each log. It panics if there is no log to ask.
+func uniqueNames(logs []Log) []string {
 	if len(logs) == 0 || slices.Contains(logs, nil) {
 		panic("probe: no log is given, or a log is nil")
 	}
 	names := make([]string, len(logs))
 	for i, log := range logs {
-		if named, ok := log.(interface{ Name() string }); ok {
-			names[i] = named.Name()
+		if namedLog, ok := log.(interface{ Name() string }); ok {
+			names[i] = namedLog.Name()
 		}
 		if names[i] == "" || slices.Contains(names[:i], names[i]) {
 			names[i] = fmt.Sprintf("log %d", i+1)
@@ -106,8 +106,8 @@ func namesOf(logs []Log) []string {
 	return names
 }
 
-// The function because returns one word for the reason why Health.Ready is not nil.
-func because(health observe.Health) string {
+// notReadyReason returns one word for the reason why Health.Ready is not nil.
+func notReadyReason(health observe.Health) string {
 	switch {
 	case health.Ready() == nil:
 		return ""
@@ -122,9 +122,9 @@ func because(health observe.Health) string {
 // lingerTime is how long a client may continue to send a body after the answer was sent.
 const lingerTime = time.Second
 
-// handler returns a handler that answers at once and reads no body. If the request has a body, the handler closes the
+// newHandler returns a handler that answers at once and reads no body. If the request has a body, the handler closes the
 // connection after the answer. Otherwise net/http would first read the body, however slowly it arrives.
-func handler(timeout time.Duration, logs []Log, body func(found []observe.Health, ready bool) any) http.Handler {
+func newHandler(timeout time.Duration, logs []Log, buildBody func(results []observe.Health, ready bool) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor == 1 {
 			w.Header().Set("Connection", "close")
@@ -136,34 +136,34 @@ func handler(timeout time.Duration, logs []Log, body func(found []observe.Health
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(timeout, time.Second))
 		defer cancel()
-		found := ask(ctx, logs)
-		ready := !slices.ContainsFunc(found, func(health observe.Health) bool { return health.Ready() != nil })
+		results := readHealth(ctx, logs)
+		ready := !slices.ContainsFunc(results, func(health observe.Health) bool { return health.Ready() != nil })
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		if !ready {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(body(found, ready)) // Ignore the error: the client may have disconnected.
+		_ = json.NewEncoder(w).Encode(buildBody(results, ready)) // Ignore the error: the client may have disconnected.
 	})
 }
 
-// ask returns the Health of each log. It asks them at the same time.
-func ask(ctx context.Context, logs []Log) []observe.Health {
-	found := make([]observe.Health, len(logs))
+// readHealth returns the Health of each log. It asks them at the same time.
+func readHealth(ctx context.Context, logs []Log) []observe.Health {
+	results := make([]observe.Health, len(logs))
 	panics := make([]any, len(logs))
-	var all sync.WaitGroup
+	var reads sync.WaitGroup
 	for i, log := range logs[1:] {
-		all.Go(func() {
+		reads.Go(func() {
 			defer func() { panics[i+1] = recover() }()
-			found[i+1] = log.Health(ctx)
+			results[i+1] = log.Health(ctx)
 		})
 	}
-	found[0] = logs[0].Health(ctx)
-	all.Wait()
+	results[0] = logs[0].Health(ctx)
+	reads.Wait()
 	for _, p := range panics {
 		if p != nil {
 			panic(p) // Panic in the goroutine of the request, where net/http recovers.
 		}
 	}
-	return found
+	return results
 }

@@ -8,7 +8,7 @@ func claiming() []mutant {
 			what: "A claim takes entries before they are due, when the queue says that they are.",
 			edits: []edit{
 				{"claim.claimable", `$dueIn <= 0 && ($leaseLeft <= 0 || $ours($row))`, `($leaseLeft <= 0 || $ours($row))`},
-				{"claiming.oneLocked", `case $dueIn > 0 || $leaseLeft > 0 && !$own:`, `case $leaseLeft > 0 && !$own:`},
+				{"claimCall.claimLocked", `case $dueIn > 0 || $leaseLeft > 0 && !$own:`, `case $leaseLeft > 0 && !$own:`},
 			},
 			sees:    tests("TestStaleQueueEntryNeverRunsTheRowThatGotItsId", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/DelayedEntryIsNotClaimedEarly").and(simulation, "300"),
 			inModel: "m:no-early-guard",
@@ -153,7 +153,7 @@ if false {`},
 	$deliveryCount++`,
 					`if !$counted($row) {
 	$deliveryCount = max(1, $deliveryCount)`},
-				{"version.claimed", `$deliveryCount++`, `$deliveryCount = max(1, $deliveryCount)`},
+				{"version.withClaim", `$deliveryCount++`, `$deliveryCount = max(1, $deliveryCount)`},
 			},
 			sees:    tests("TestEntryThatKillsItsProcessIsDeadLetteredAndNoOther").and(simulation, "300").and(crash, "claim-committed"),
 			inModel: "m:crash-uncounted",

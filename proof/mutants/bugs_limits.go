@@ -24,7 +24,7 @@ func limiting() []mutant {
 			name: "burst-after-each-pause-twice", breaks: "G41",
 			what: "The starts after a pause count from the end of the last one, so that the pause is saved up.",
 			edits: []edit{
-				{"processlog.StartLimit.Free", `max(0, ahead)`, `ahead`},
+				{"processlog.StartLimit.Free", `max(0, lead)`, `lead`},
 			},
 			sees: tests("TestLimitNeverSavesMoreThanItsBurst"),
 		},
@@ -57,7 +57,7 @@ func limiting() []mutant {
 			name: "unused-start-is-lost", breaks: "G41",
 			what: "A start that was granted and that never began is not returned.",
 			edits: []edit{
-				{"limits.limited.over", `!p.used && p.interval > 0`, `false && p.interval > 0`},
+				{"limits.limitedType.removePermit", `!p.isUsed && p.interval > 0`, `false && p.interval > 0`},
 			},
 			sees: tests("TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned"),
 		},
@@ -129,7 +129,7 @@ func limiting() []mutant {
 			name: "entries-with-a-lease-and-without-a-permit", breaks: "G41",
 			what: "An entry that is recorded here is inserted with a lease, and starts without a permit.",
 			edits: []edit{
-				{"limits.gate.room", `return engine.Unlimited - 1`, `return engine.Unlimited`},
+				{"limits.gate.countClaimable", `return engine.Unlimited - 1`, `return engine.Unlimited`},
 			},
 			sees: tests("TestRecordedEntriesNeedPermits"),
 		},

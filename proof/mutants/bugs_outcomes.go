@@ -38,7 +38,7 @@ func ending() []mutant {
 			edits: []edit{
 				{"Change.After",
 					`case $action == $actionCancel && $state == $cancelled:`,
-					`case $state == rule.to && rule.to.Terminal() && !ch.Audited():`},
+					`case $state == rule.toState && rule.toState.Terminal() && !ch.Audited():`},
 			},
 			sees: tests("TestWorkThatHasSucceededIsNotDoneAgain"),
 		},
@@ -47,7 +47,7 @@ func ending() []mutant {
 			what: "A claim takes entries whose lease another process holds.",
 			edits: []edit{
 				{"claim.claimable", `$dueIn <= 0 && ($leaseLeft <= 0 || $ours($row))`, `$dueIn <= 0`},
-				{"claiming.oneLocked", `case $dueIn > 0 || $leaseLeft > 0 && !$own:`, `case $dueIn > 0 || false && !$own:`},
+				{"claimCall.claimLocked", `case $dueIn > 0 || $leaseLeft > 0 && !$own:`, `case $dueIn > 0 || false && !$own:`},
 			},
 			sees:    tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimSortsWhatItCannotHave", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ConcurrentClaimsGetEachEntryOnce").and(simulation, "300"),
 			inModel: "m:queue-trusted",
@@ -69,7 +69,7 @@ func ending() []mutant {
 				{"settleRows",
 					`" WHERE id IN ({ids}) AND version={version} AND state+0 IN (0,-1,-3) AND {same entries}"`,
 					`" WHERE id IN ({ids}) AND state+0 IN (0,-1,-3) AND {same entries}"`},
-				{"version.admits", `return $version == $outcomeVersion && !$terminal()`, `return !$terminal()`},
+				{"version.acceptsOutcome", `return $version == $outcomeVersion && !$terminal()`, `return !$terminal()`},
 			},
 			sees:    tests("TestStaleFailureIsDropped", "TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300").and(chaos, "60s"),
 			inModel: "m:failure-unfenced",
@@ -343,7 +343,7 @@ if !slices.ContainsFunc(v.ids, others) {
 }
 return $sql($statement, append($args,
 	"process_count"`},
-				{"version.admits",
+				{"version.acceptsOutcome",
 					`return $epoch == $outcomeEpoch && $state == processlog.Compensating`,
 					`return $epoch == $outcomeEpoch && $state == processlog.Compensating
 case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:
@@ -357,7 +357,7 @@ case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:
 			what: "A late success of a compensation changes an entry that is dead.",
 			edits: []edit{
 				{"Store.settleSQL", `$from = "=-3"`, `$from = " IN (-2,-3)"`},
-				{"version.admits",
+				{"version.acceptsOutcome",
 					`return $epoch == $outcomeEpoch && $state == processlog.Compensating`,
 					`return $epoch == $outcomeEpoch && ($state == processlog.Compensating || $state == processlog.Dead)`},
 			},
@@ -379,7 +379,7 @@ case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:
 			what: "A success of the former epoch ends the entry that a person has started again.",
 			edits: []edit{
 				{"Store.settleSQL", `"epoch", decimal(uint64($epoch))`, `"epoch", "epoch"`},
-				{"version.admits",
+				{"version.acceptsOutcome",
 					`return $epoch == $outcomeEpoch && ($state == processlog.Pending || $state == processlog.Retrying)`,
 					`return ($state == processlog.Pending || $state == processlog.Retrying)`},
 			},
@@ -403,7 +403,7 @@ $epoch++`,
 			what: "An outcome is written to whatever row has the id, also where it is another entry.",
 			edits: []edit{
 				{"Store.settleSQL", `"same entries", $keyed($keys)`, `"same entries", "1=1"`},
-				{"version.of", `return $idempotencyKey == $outcomeIdempotentID`, `return true`},
+				{"version.isOfClaim", `return $idempotencyKey == $outcomeIdempotentID`, `return true`},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/OutcomeNeverEndsAnEntryThatGotItsId"),
 		},

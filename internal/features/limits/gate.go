@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// gatherTime limits how long a type whose rate is used up waits, so that one claim can take several starts.
-	gatherTime = 150 * time.Millisecond
+	// maxGatherTime limits how long a type whose rate is used up waits, so that one claim can take several starts.
+	maxGatherTime = 150 * time.Millisecond
 
-	// mostVainWait limits the extra random wait after claims that got no start because other processes took all of
+	// maxVainWait limits the extra random wait after claims that got no start because other processes took all of
 	// them. The limit of the extra wait doubles with each such claim in a row.
-	mostVainWait = 400 * time.Millisecond
+	maxVainWait = 400 * time.Millisecond
 
 	// A process that waits for a permit of another process claims again after permitPoll plus a random time. The random
-	// time is at most permitPoll at first. Its limit doubles with each claim that got nothing, up to mostPermitPoll.
-	permitPoll     = 50 * time.Millisecond
-	mostPermitPoll = time.Second
+	// time is at most permitPoll at first. Its limit doubles with each claim that got nothing, up to maxPermitPoll.
+	permitPoll    = 50 * time.Millisecond
+	maxPermitPoll = time.Second
 
-	// mostGateWait limits how long a gate stays closed. A closed gate does not see that other processes return starts,
+	// maxGateWait limits how long a gate stays closed. A closed gate does not see that other processes return starts,
 	// or run with a new limit.
-	mostGateWait = 5 * time.Second
+	maxGateWait = 5 * time.Second
 )
 
 // reportGrace is how long a gate that has opened still reports the entries that waited behind it. The next claim follows within
@@ -33,104 +33,104 @@ const reportGrace = time.Second
 // gate estimates how many entries of a type are worth a claim, for a limit without keys. The estimate starts from the
 // result of the last claim. The zero value is open for the first claim.
 type gate struct {
-	open bool // the limit has keys, so the type is always worth a claim
+	isKeyed bool // the limit has keys, so the type is always worth a claim
 
-	known    bool
-	left     processlog.Room // after the last claim
-	at       time.Time       // when that claim was answered
-	ended    int             // permits that have ended here since
-	rate     time.Time       // no claim before, because the rate is used up
-	permit   time.Time       // no claim before, because all permits are held
-	expected time.Time       // when a limited entry is worth a claim; zero: none waits
-	waiting  int             // entries that the last claim found without a permit
-	free     time.Time       // when the rate allows the next start; zero: entries wait for permits of running entries
-	vain     int             // claims in a row that brought nothing
+	hasResult      bool
+	room           processlog.Room // after the last claim
+	claimedAt      time.Time       // when that claim was answered
+	endedPermits   int             // permits that have ended here since
+	rateOpensAt    time.Time       // no claim before, because the rate is used up
+	permitOpensAt  time.Time       // no claim before, because all permits are held
+	nextClaimAt    time.Time       // when a limited entry is worth a claim; zero: none waits
+	waitingEntries int             // entries that the last claim found without a permit
+	nextStartAt    time.Time       // when the rate allows the next start; zero: entries wait for permits of running entries
+	vainClaims     int             // claims in a row that brought nothing
 }
 
-// until returns when the gate opens.
-func (g *gate) until() time.Time {
-	if g.permit.After(g.rate) {
-		return g.permit
+// opensAt returns when the gate opens.
+func (g *gate) opensAt() time.Time {
+	if g.permitOpensAt.After(g.rateOpensAt) {
+		return g.permitOpensAt
 	}
-	return g.rate
+	return g.rateOpensAt
 }
 
-// room returns how many entries are worth a claim now.
-func (g *gate) room(limit *processlog.StartLimit, now time.Time) int {
+// countClaimable returns how many entries are worth a claim now.
+func (g *gate) countClaimable(limit *processlog.StartLimit, now time.Time) int {
 	switch {
-	case g.open || !g.known:
+	case g.isKeyed || !g.hasResult:
 		return engine.Unlimited - 1
-	case now.Before(g.until()):
+	case now.Before(g.opensAt()):
 		return 0
 	}
-	starts := g.left.Starts
-	if since := now.Sub(g.at) - g.left.Next; limit.Interval > 0 && since >= 0 {
-		starts = min(limit.Burst, starts+1+int(min(since/limit.Interval, processlog.MaxBurst)))
+	starts := g.room.Starts
+	if elapsed := now.Sub(g.claimedAt) - g.room.Next; limit.Interval > 0 && elapsed >= 0 {
+		starts = min(limit.Burst, starts+1+int(min(elapsed/limit.Interval, processlog.MaxBurst)))
 	}
-	return max(1, min(starts, g.left.Permits+g.ended)) // At least one, because the answer of the last claim may be out of date.
+	return max(1, min(starts, g.room.Permits+g.endedPermits)) // At least one, because the answer of the last claim may be out of date.
 }
 
-// claimed notes the result of a claim.
-func (g *gate) claimed(found *processlog.Claimed, limit *processlog.StartLimit, now time.Time) {
-	left, read := found.Rooms[""]
-	if !read {
+// noteClaim notes the result of a claim.
+func (g *gate) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit, now time.Time) {
+	room, hasRoom := claim.Rooms[""]
+	if !hasRoom {
 		return // No entry of the claim needed a permit.
 	}
-	g.known, g.left, g.at, g.ended = true, left, now, 0
-	g.rate, g.permit, g.expected, g.free = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	g.waiting = len(found.Limited)
-	limited := len(found.Limited) > 0
-	if limited && len(found.Mine) == 0 {
-		g.vain++
+	g.hasResult, g.room, g.claimedAt, g.endedPermits = true, room, now, 0
+	g.rateOpensAt, g.permitOpensAt, g.nextClaimAt, g.nextStartAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	g.waitingEntries = len(claim.Limited)
+	hasLimited := len(claim.Limited) > 0
+	if hasLimited && len(claim.Mine) == 0 {
+		g.vainClaims++
 	} else {
-		g.vain = 0
+		g.vainClaims = 0
 	}
-	if left.Starts == 0 {
-		g.free = now.Add(left.Next)
-		gathered := time.Duration(gather(limit)-1) * limit.Interval
-		g.rate = now.Add(min(left.Next+gathered, mostGateWait))
-		if g.vain > 0 {
-			g.rate = g.rate.Add(jitter.N(min(mostVainWait, (gathered+limit.Interval)<<min(g.vain, 10))))
+	if room.Starts == 0 {
+		g.nextStartAt = now.Add(room.Next)
+		gatherDelay := time.Duration(startsPerClaim(limit)-1) * limit.Interval
+		g.rateOpensAt = now.Add(min(room.Next+gatherDelay, maxGateWait))
+		if g.vainClaims > 0 {
+			g.rateOpensAt = g.rateOpensAt.Add(jitter.N(min(maxVainWait, (gatherDelay+limit.Interval)<<min(g.vainClaims, 10))))
 		}
 	}
-	if left.Permits == 0 {
-		g.permit = now.Add(jitter.N(min(mostPermitPoll, permitPoll<<min(g.vain, 10))) + permitPoll)
+	if room.Permits == 0 {
+		g.permitOpensAt = now.Add(jitter.N(min(maxPermitPoll, permitPoll<<min(g.vainClaims, 10))) + permitPoll)
 	}
-	for i := range found.Limited {
-		found.Limited[i].In = 0 // The gate delays the whole type, so the entries need no wait of their own.
+	for i := range claim.Limited {
+		claim.Limited[i].In = 0 // The gate delays the whole type, so the entries need no wait of their own.
 	}
-	if limited {
-		g.expected = g.until()
+	if hasLimited {
+		g.nextClaimAt = g.opensAt()
 	}
 }
 
-// report returns how many entries are known to wait, and when the first of them may start. more says whether more
+// reportWaiting returns how many entries are known to wait, and when the first of them may start. hasMore says whether more
 // entries are due than were claimed. While the gate is closed nobody claims them, so their number is unknown and they
 // count as one.
-func (g *gate) report(now time.Time, more bool) (waiting int, free time.Time) {
-	if now.Sub(g.until()) > reportGrace {
+func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStartAt time.Time) {
+	if now.Sub(g.opensAt()) > reportGrace {
 		return 0, time.Time{}
 	}
-	if more {
-		return max(1, g.waiting), g.free
+	if hasMore {
+		return max(1, g.waitingEntries), g.nextStartAt
 	}
-	return g.waiting, g.free
+	return g.waitingEntries, g.nextStartAt
 }
 
-// gather returns how many starts the rate must allow before the next claim is made. The result is at most two thirds of
+// startsPerClaim returns how many starts the rate must allow before the next claim is made. The result is at most two thirds of
 // the burst, or 1. The rate never allows more starts at once than the burst. So if the next claim waited for the whole
 // burst and came late, the starts of the delay would be lost.
-func gather(limit *processlog.StartLimit) int {
+func startsPerClaim(limit *processlog.StartLimit) int {
 	if limit.Interval == 0 {
 		return 1
 	}
-	return max(1, min(limit.Burst*2/3, int(gatherTime/limit.Interval)))
+	return max(1, min(limit.Burst*2/3, int(maxGatherTime/limit.Interval)))
 }
 
-// permitEnded notes that a permit of this process has ended. It reports whether an entry may wait for it.
-func (g *gate) permitEnded() bool {
-	g.ended++
-	waited := !g.permit.IsZero()
-	g.permit = time.Time{}
-	return waited
+// notePermitEnd notes that a permit of this process has ended. It reports whether an entry may wait for it.
+func (g *gate) notePermitEnd() bool {
+	g.endedPermits++
+	isAwaited := !g.permitOpensAt.IsZero()
+	g.permitOpensAt = time.Time{}
+	return isAwaited
 }

@@ -11,37 +11,37 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// answer is a claim that got mine entries and left limited ones, with what the limit has left.
-func answer(mine, limited int, left processlog.Room) *processlog.Claimed {
-	found := &processlog.Claimed{Mine: make([]processlog.Row, mine), Rooms: map[string]processlog.Room{"": left}}
+// newClaim is a claim that got mine entries and left limited ones, with what the limit has left.
+func newClaim(mine, limited int, left processlog.Room) *processlog.Claimed {
+	claim := &processlog.Claimed{Mine: make([]processlog.Row, mine), Rooms: map[string]processlog.Room{"": left}}
 	for range limited {
-		found.Limited = append(found.Limited, processlog.Limited{In: time.Second})
+		claim.Limited = append(claim.Limited, processlog.Limited{In: time.Second})
 	}
-	return found
+	return claim
 }
 
 func TestGateIsOpenBeforeTheFirstClaimAndNeverUnlimited(t *testing.T) {
 	var g gate
 	limit := &processlog.StartLimit{Interval: time.Second, Burst: 3}
-	require.Equal(t, engine.Unlimited-1, g.room(limit, time.Now()))
-	require.True(t, g.until().IsZero())
+	require.Equal(t, engine.Unlimited-1, g.countClaimable(limit, time.Now()))
+	require.True(t, g.opensAt().IsZero())
 }
 
 // The rate is used up. The type is not claimed before a start is free, and then for as many entries as starts are free.
 func TestGateStaysClosedUntilTheRateAllowsAStart(t *testing.T) {
 	var g gate
 	now, limit := time.Now(), &processlog.StartLimit{Interval: time.Second, Burst: 3}
-	g.claimed(answer(3, 2, processlog.Room{Next: time.Second, Permits: processlog.Unbounded}), limit, now)
-	require.Zero(t, g.room(limit, now))
-	require.Zero(t, g.room(limit, now.Add(999*time.Millisecond)))
-	require.Equal(t, now.Add(time.Second), g.until())
-	require.Equal(t, g.until(), g.expected, "entries wait")
-	for after, want := range map[time.Duration]int{time.Second: 1, 2 * time.Second: 2, time.Hour: limit.Burst} {
-		assert.Equal(t, want, g.room(limit, now.Add(after)), "%v", after)
+	g.noteClaim(newClaim(3, 2, processlog.Room{Next: time.Second, Permits: processlog.Unbounded}), limit, now)
+	require.Zero(t, g.countClaimable(limit, now))
+	require.Zero(t, g.countClaimable(limit, now.Add(999*time.Millisecond)))
+	require.Equal(t, now.Add(time.Second), g.opensAt())
+	require.Equal(t, g.opensAt(), g.nextClaimAt, "entries wait")
+	for after, wanted := range map[time.Duration]int{time.Second: 1, 2 * time.Second: 2, time.Hour: limit.Burst} {
+		assert.Equal(t, wanted, g.countClaimable(limit, now.Add(after)), "%v", after)
 	}
-	waiting, free := g.report(now, false)
+	waiting, free := g.reportWaiting(now, false)
 	require.Equal(t, []any{2, now.Add(time.Second)}, []any{waiting, free})
-	waiting, _ = g.report(now.Add(time.Second+reportGrace+1), true)
+	waiting, _ = g.reportWaiting(now.Add(time.Second+reportGrace+1), true)
 	require.Zero(t, waiting, "nobody has claimed since, so nothing is due any more")
 }
 
@@ -52,7 +52,7 @@ func TestGateWaitsForSeveralStartsOfAFastRate(t *testing.T) {
 		burst    int
 		want     int
 	}{{time.Second, 5, 1}, {50 * time.Millisecond, 5, 3}, {time.Millisecond, 6, 4}, {time.Millisecond, 1, 1}, {0, 0, 1}} {
-		assert.Equal(t, of.want, gather(&processlog.StartLimit{Interval: of.interval, Burst: of.burst}), "%v", of)
+		assert.Equal(t, of.want, startsPerClaim(&processlog.StartLimit{Interval: of.interval, Burst: of.burst}), "%v", of)
 	}
 }
 
@@ -61,10 +61,10 @@ func TestGateNeverStaysClosedForLong(t *testing.T) {
 	var g gate
 	now, limit := time.Now(), &processlog.StartLimit{Interval: time.Hour, Burst: 1}
 	for range 20 {
-		g.claimed(answer(0, 1, processlog.Room{Next: time.Hour, Permits: processlog.Unbounded}), limit, now)
-		require.LessOrEqual(t, g.until().Sub(now), mostGateWait+mostVainWait)
+		g.noteClaim(newClaim(0, 1, processlog.Room{Next: time.Hour, Permits: processlog.Unbounded}), limit, now)
+		require.LessOrEqual(t, g.opensAt().Sub(now), maxGateWait+maxVainWait)
 	}
-	waiting, free := g.report(now, false)
+	waiting, free := g.reportWaiting(now, false)
 	require.Equal(t, []any{1, now.Add(time.Hour)}, []any{waiting, free}, "people are told when the rate allows a start")
 }
 
@@ -72,14 +72,14 @@ func TestGateNeverStaysClosedForLong(t *testing.T) {
 func TestGateOpensWhenAPermitEndsHere(t *testing.T) {
 	var g gate
 	now, limit := time.Now(), &processlog.StartLimit{Concurrent: 2}
-	g.claimed(answer(2, 1, processlog.Room{Starts: processlog.Unbounded}), limit, now)
-	require.Zero(t, g.room(limit, now))
-	require.GreaterOrEqual(t, g.until().Sub(now), permitPoll)
-	require.LessOrEqual(t, g.until().Sub(now), permitPoll+mostPermitPoll)
-	require.True(t, g.permitEnded())
-	require.Equal(t, 1, g.room(limit, now))
-	require.False(t, g.permitEnded(), "the gate is open already")
-	require.Equal(t, 2, g.room(limit, now))
-	_, free := g.report(now, true)
+	g.noteClaim(newClaim(2, 1, processlog.Room{Starts: processlog.Unbounded}), limit, now)
+	require.Zero(t, g.countClaimable(limit, now))
+	require.GreaterOrEqual(t, g.opensAt().Sub(now), permitPoll)
+	require.LessOrEqual(t, g.opensAt().Sub(now), permitPoll+maxPermitPoll)
+	require.True(t, g.notePermitEnd())
+	require.Equal(t, 1, g.countClaimable(limit, now))
+	require.False(t, g.notePermitEnd(), "the gate is open already")
+	require.Equal(t, 2, g.countClaimable(limit, now))
+	_, free := g.reportWaiting(now, true)
 	require.True(t, free.IsZero(), "nobody knows when an entry ends")
 }

@@ -57,19 +57,19 @@ type Settings struct {
 
 // Limits are the limits of all types of an engine.
 type Limits struct {
-	e      *engine.Engine
-	unused groupcommit.Batcher[unused]
+	e            *engine.Engine
+	unusedStarts groupcommit.Batcher[unusedStart]
 
-	types map[*engine.Type]*limited // written at registration, before Run begins
+	types map[*engine.Type]*limitedType // written at registration, before Run begins
 
-	mu       sync.Mutex          // guards the fields below
-	settings map[string]Settings // by name
-	all      []*limited          // in the order of registration
+	mu           sync.Mutex          // guards the fields below
+	settings     map[string]Settings // by name
+	limitedTypes []*limitedType      // in the order of registration
 }
 
-// unused is a start that was granted and that never began.
-type unused struct {
-	limit    *limited
+// unusedStart is a start that was granted and that never began.
+type unusedStart struct {
+	limit    *limitedType
 	key      string
 	granted  int64
 	interval time.Duration // under which it was granted
@@ -77,24 +77,24 @@ type unused struct {
 
 // New makes the limits of an engine.
 func New(e *engine.Engine) *Limits {
-	l := &Limits{e: e, types: make(map[*engine.Type]*limited), settings: make(map[string]Settings)}
-	l.unused.Max, l.unused.Workers, l.unused.Flush = processlog.MaxRows, 1, l.giveBack
-	e.AwaitInDrain(&l.unused)
+	l := &Limits{e: e, types: make(map[*engine.Type]*limitedType), settings: make(map[string]Settings)}
+	l.unusedStarts.Max, l.unusedStarts.Workers, l.unusedStarts.Flush = processlog.MaxRows, 1, l.returnStarts
+	e.AwaitInDrain(&l.unusedStarts)
 	return l
 }
 
-// limited is a type with a limit.
-type limited struct {
+// limitedType is a type with a limit.
+type limitedType struct {
 	l     *Limits
 	e     *engine.Engine
 	t     *engine.Type
 	limit processlog.StartLimit // as the program has set it
 
-	mu      sync.Mutex // guards the fields below; nothing is called while it is held
-	permits map[holder]*permit
-	inForce processlog.StartLimit // with what a person has changed, as the last claim has obeyed it
-	gate    gate                  // used if the limit has no keys
-	line    line                  // used if the limit has keys
+	mu           sync.Mutex // guards the fields below; nothing is called while it is held
+	permits      map[holder]*permit
+	currentLimit processlog.StartLimit // with what a person has changed, as the last claim has obeyed it
+	gate         gate                  // used if the limit has no keys
+	line         line                  // used if the limit has keys
 }
 
 // holder is an entry with the version under which it holds a permit.
@@ -108,103 +108,103 @@ type permit struct {
 	key      string
 	granted  int64         // processlog.Room.Granted after the claim
 	interval time.Duration // under which the start was granted
-	asked    time.Time     // before the claim was sent
-	used     bool          // the handler was called
+	sentAt   time.Time     // before the claim was sent
+	isUsed   bool          // the handler was called
 }
 
 // With returns a function that applies a limit to a type. With returns a *FieldError if another type has a limit of the
 // same name with other settings.
 func (l *Limits) With(s Settings) (attach func(t *engine.Type), err error) {
-	if err := l.share(&s); err != nil {
+	if err := l.registerLimit(&s); err != nil {
 		return nil, err
 	}
 	return func(t *engine.Type) { l.attach(t, s) }, nil
 }
 
 func (l *Limits) attach(t *engine.Type, s Settings) {
-	lt := &limited{l: l, e: l.e, t: t, permits: make(map[holder]*permit), line: newLine()}
-	lt.limit = processlog.StartLimit{Name: s.Name, Interval: s.Interval, Burst: s.Burst, Concurrent: s.Concurrent, Keyed: s.Key != nil, Key: lt.keyOf(s)}
-	lt.inForce = lt.limit
-	lt.gate.open = s.Key != nil
+	lt := &limitedType{l: l, e: l.e, t: t, permits: make(map[holder]*permit), line: newLine()}
+	lt.limit = processlog.StartLimit{Name: s.Name, Interval: s.Interval, Burst: s.Burst, Concurrent: s.Concurrent, Keyed: s.Key != nil, Key: lt.newKeyFunc(s)}
+	lt.currentLimit = lt.limit
+	lt.gate.isKeyed = s.Key != nil
 	t.AttachClaimer(lt.claim)
 	t.AttachAdmission(func(a *engine.Admission) {
-		a.CallsAllowed, a.MoreCallsAt, a.Admit, a.AttemptEnded = lt.room, lt.roomAt, lt.admit, lt.ended
+		a.CallsAllowed, a.MoreCallsAt, a.Admit, a.AttemptEnded = lt.countClaimable, lt.nextClaimableAt, lt.admit, lt.noteAttemptEnd
 	})
 	if len(l.types) == 0 { // A program without limits pays nothing when it stores an outcome.
 		l.e.AttachSettlement(func(s *engine.Settlement) {
-			s.Stored = func(a *engine.Attempt, _ processlog.State, _ bool) { l.over(a) }
-			s.Dropped, s.GivenBack = l.over, l.over
+			s.Stored = func(a *engine.Attempt, _ processlog.State, _ bool) { l.removePermit(a) }
+			s.Dropped, s.GivenBack = l.removePermit, l.removePermit
 		})
 	}
 	l.types[t] = lt
 	l.mu.Lock()
-	l.all = append(l.all, lt)
+	l.limitedTypes = append(l.limitedTypes, lt)
 	l.mu.Unlock()
 }
 
 // Waiting returns the types with entries that this process knows to wait for a permit, sorted by type.
 func (l *Limits) Waiting() (waiting []observe.LimitedType) {
 	l.mu.Lock()
-	all := l.all
+	types := l.limitedTypes
 	l.mu.Unlock()
-	for _, lt := range all {
-		if n, free := lt.report(time.Now()); n > 0 {
-			waiting = append(waiting, observe.LimitedType{BusinessType: lt.t.Name, Limit: lt.limit.Name, Waiting: n, NextAt: free.UTC()})
+	for _, lt := range types {
+		if n, startAt := lt.reportWaiting(time.Now()); n > 0 {
+			waiting = append(waiting, observe.LimitedType{BusinessType: lt.t.Name, Limit: lt.limit.Name, Waiting: n, NextAt: startAt.UTC()})
 		}
 	}
 	slices.SortFunc(waiting, func(a, b observe.LimitedType) int { return strings.Compare(a.BusinessType, b.BusinessType) })
 	return waiting
 }
 
-func (lt *limited) report(now time.Time) (waiting int, free time.Time) {
-	more := lt.e.HasMore(lt.t)
+func (lt *limitedType) reportWaiting(now time.Time) (waiting int, startAt time.Time) {
+	hasMore := lt.e.HasMore(lt.t)
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
-	if lt.gate.open {
-		return lt.line.report(now)
+	if lt.gate.isKeyed {
+		return lt.line.reportWaiting(now)
 	}
-	return lt.gate.report(now, more)
+	return lt.gate.reportWaiting(now, hasMore)
 }
 
-// share stores the settings of a limit. It returns an error if another type uses the limit with other settings.
-func (l *Limits) share(s *Settings) error {
+// registerLimit stores the settings of a limit. It returns an error if another type uses the limit with other settings.
+func (l *Limits) registerLimit(s *Settings) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first, shared := l.settings[s.Name]
-	if shared && (first.Interval != s.Interval || first.Burst != s.Burst || first.Concurrent != s.Concurrent || (first.Key == nil) != (s.Key == nil)) {
+	known, isKnown := l.settings[s.Name]
+	if isKnown && (known.Interval != s.Interval || known.Burst != s.Burst || known.Concurrent != s.Concurrent || (known.Key == nil) != (s.Key == nil)) {
 		return &processlog.FieldError{Field: "Limit", Reason: fmt.Sprintf("another type shares the limit %q with other settings", s.Name)}
 	}
 	l.settings[s.Name] = *s
 	return nil
 }
 
-// keyOf returns the function for StartLimit.Key. The parameter key is the user's function, or nil. A claim that runs no
+// newKeyFunc returns the function for StartLimit.Key. The parameter key is the user's function, or nil. A claim that runs no
 // handler, because it only counts a lost lease, needs no permit.
-func (lt *limited) keyOf(settings Settings) func(row *processlog.Row) (string, bool, bool) {
+func (lt *limitedType) newKeyFunc(settings Settings) func(row *processlog.Row) (string, bool, bool) {
 	return func(row *processlog.Row) (string, bool, bool) {
-		key, limited, err := settings.KeyOf(row)
+		key, isLimited, err := settings.KeyOf(row)
 		if err != nil {
 			// Without its key, it is unknown which limit applies to this entry.
 			lt.e.Problems.LogLimited(problemKey, err, "type", lt.t.Name, "entry", row.ID)
 		}
-		return key, limited, err == nil
+		return key, isLimited, err == nil
 	}
 }
 
 // KeyOf returns the key of an entry, and whether the limit holds for it.
-func (s *Settings) KeyOf(row *processlog.Row) (key string, limited bool, err error) {
+func (s *Settings) KeyOf(row *processlog.Row) (key string, isLimited bool, err error) {
 	switch {
 	case engine.RunsNothing(row):
 		return "", false, nil
 	case s.Key == nil:
 		return "", true, nil
 	}
-	key, err = call(s.Key, row)
+	key, err = callKey(s.Key, row)
 	return key, key != "" && err == nil, err
 }
 
-// call calls a user's key function. A key that is too long is replaced by its hash.
-func call(key func(row *processlog.Row) string, row *processlog.Row) (text string, err error) {
+// callKey calls a user's key function. A key that is too long is replaced by its hash.
+func callKey(key func(row *processlog.Row) string, row *processlog.Row) (text string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %s", usererr.PanicText(p))
@@ -221,78 +221,78 @@ func call(key func(row *processlog.Row) string, row *processlog.Row) (text strin
 }
 
 // claim is the engine.Claimer of the type. Its statement leaves out entries that are known to wait for a permit.
-func (lt *limited) claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
-	asked := time.Now()
-	want, asleep := lt.awake(want, asked)
-	if len(want) == 0 {
-		lt.expect()
-		return processlog.Claimed{Limited: asleep}, nil
+func (lt *limitedType) claim(ctx context.Context, wanted []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	sentAt := time.Now()
+	wanted, sleeping := lt.splitSleeping(wanted, sentAt)
+	if len(wanted) == 0 {
+		lt.scheduleClaim()
+		return processlog.Claimed{Limited: sleeping}, nil
 	}
-	found, err := lt.e.Store.ClaimLimited(ctx, want, token, lease, lt.limit, accept)
+	claim, err := lt.e.Store.ClaimLimited(ctx, wanted, token, lease, lt.limit, accept)
 	if err != nil {
-		return found, err
+		return claim, err
 	}
-	woken := lt.claimed(&found, asked)
-	found.Limited = append(found.Limited, asleep...)
-	lt.wake(woken)
-	lt.expect()
-	return found, nil
+	wokenIDs := lt.noteClaim(&claim, sentAt)
+	claim.Limited = append(claim.Limited, sleeping...)
+	lt.wake(wokenIDs)
+	lt.scheduleClaim()
+	return claim, nil
 }
 
-// awake separates wanted entries from those that still wait for a permit.
-func (lt *limited) awake(want []processlog.Wanted, now time.Time) (rest []processlog.Wanted, asleep []processlog.Limited) {
+// splitSleeping separates wanted entries from those that still wait for a permit.
+func (lt *limitedType) splitSleeping(wanted []processlog.Wanted, now time.Time) (awake []processlog.Wanted, sleeping []processlog.Limited) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
-	return lt.line.awake(want, now)
+	return lt.line.splitSleeping(wanted, now)
 }
 
-// claimed notes the result of a claim. It sets how long each limited entry waits. woken are entries that may get a permit now.
-func (lt *limited) claimed(found *processlog.Claimed, asked time.Time) (woken []processlog.ID) {
+// noteClaim notes the result of a claim. It sets how long each limited entry waits. wokenIDs are entries that may get a permit now.
+func (lt *limitedType) noteClaim(claim *processlog.Claimed, sentAt time.Time) (wokenIDs []processlog.ID) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
-	changed := lt.obey(found.InForce)
-	for i := range found.Mine {
-		row := &found.Mine[i]
+	hasChanged := lt.noteValues(claim.InForce)
+	for i := range claim.Mine {
+		row := &claim.Mine[i]
 		before := *row
 		before.DeliveryCount--
-		if key, needed, ok := lt.limit.Of(&before); needed && ok {
-			lt.permits[holder{row.ID, row.Version}] = &permit{key: key, granted: found.Rooms[key].Granted, interval: lt.inForce.Interval, asked: asked}
+		if key, isLimited, ok := lt.limit.Of(&before); isLimited && ok {
+			lt.permits[holder{row.ID, row.Version}] = &permit{key: key, granted: claim.Rooms[key].Granted, interval: lt.currentLimit.Interval, sentAt: sentAt}
 		}
 	}
 	now := time.Now()
-	if lt.gate.open {
-		woken = lt.line.claimed(found, &lt.inForce, now)
-		if changed {
-			woken = append(woken, lt.line.wakeAll()...)
+	if lt.gate.isKeyed {
+		wokenIDs = lt.line.noteClaim(claim, &lt.currentLimit, now)
+		if hasChanged {
+			wokenIDs = append(wokenIDs, lt.line.wakeAll()...)
 		}
-		return woken
+		return wokenIDs
 	}
-	lt.gate.claimed(found, &lt.inForce, now)
+	lt.gate.noteClaim(claim, &lt.currentLimit, now)
 	return nil
 }
 
-// obey notes the values that a claim has obeyed. It reports whether they are new.
-func (lt *limited) obey(values *processlog.LimitValues) (changed bool) {
-	if values == nil || *values == lt.inForce.Values() {
+// noteValues notes the values that a claim has obeyed. It reports whether they are new.
+func (lt *limitedType) noteValues(values *processlog.LimitValues) (changed bool) {
+	if values == nil || *values == lt.currentLimit.Values() {
 		return false
 	}
-	lt.inForce.Set(*values)
+	lt.currentLimit.Set(*values)
 	return true
 }
 
 // wake makes the entries due now, because they may get a permit.
-func (lt *limited) wake(ids []processlog.ID) {
+func (lt *limitedType) wake(ids []processlog.ID) {
 	for _, id := range ids {
 		lt.e.Move(lt.t.Name, id, 0)
 	}
 }
 
-// expect schedules a claim of the type for the time when a waiting entry may get a permit.
-func (lt *limited) expect() {
+// scheduleClaim schedules a claim of the type for the time when a waiting entry may get a permit.
+func (lt *limitedType) scheduleClaim() {
 	lt.mu.Lock()
-	at := lt.gate.expected
-	if lt.gate.open {
-		at = lt.line.next()
+	at := lt.gate.nextClaimAt
+	if lt.gate.isKeyed {
+		at = lt.line.nextClaimAt()
 	}
 	lt.mu.Unlock()
 	if !at.IsZero() {
@@ -300,26 +300,26 @@ func (lt *limited) expect() {
 	}
 }
 
-// room returns how many entries are worth a claim. It never returns Unlimited, because entries of an unlimited type are
+// countClaimable returns how many entries are worth a claim. It never returns Unlimited, because entries of an unlimited type are
 // inserted with a lease, and such an entry would have no permit.
-func (lt *limited) room() int {
+func (lt *limitedType) countClaimable() int {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
-	return lt.gate.room(&lt.inForce, time.Now())
+	return lt.gate.countClaimable(&lt.currentLimit, time.Now())
 }
 
-func (lt *limited) roomAt() time.Time {
+func (lt *limitedType) nextClaimableAt() time.Time {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
-	return lt.gate.until()
+	return lt.gate.opensAt()
 }
 
 // admit refuses attempts whose permits are too old.
-func (lt *limited) admit(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) {
+func (lt *limitedType) admit(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
 	for _, a := range attempts {
-		if p := lt.permits[holderOf(a)]; p != nil && time.Since(p.asked) > grantLife {
+		if p := lt.permits[holderOf(a)]; p != nil && time.Since(p.sentAt) > grantLife {
 			refused = append(refused, a)
 		} else {
 			admitted = append(admitted, a)
@@ -330,89 +330,89 @@ func (lt *limited) admit(attempts []*engine.Attempt) (admitted, refused []*engin
 
 func holderOf(a *engine.Attempt) holder { return holder{a.Row.ID, a.Row.Version} }
 
-// ended notes whether an attempt has called its handler.
-func (lt *limited) ended(a *engine.Attempt, r engine.Result) {
+// noteAttemptEnd notes whether an attempt has called its handler.
+func (lt *limitedType) noteAttemptEnd(a *engine.Attempt, r engine.Result) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
 	if p := lt.permits[holderOf(a)]; p != nil && !r.Unstarted {
-		p.used = true
+		p.isUsed = true
 	}
 }
 
-// The method over notes that an attempt is over, if its type has a limit.
-func (l *Limits) over(a *engine.Attempt) {
+// removePermit notes that an attempt is over, if its type has a limit.
+func (l *Limits) removePermit(a *engine.Attempt) {
 	if lt := l.types[a.Type]; lt != nil {
-		lt.over(a)
+		lt.removePermit(a)
 	}
 }
 
-// The method over notes that an attempt no longer holds its permit. A start that was not used is returned to the limit.
-func (lt *limited) over(a *engine.Attempt) {
+// removePermit notes that an attempt no longer holds its permit. A start that was not used is returned to the limit.
+func (lt *limitedType) removePermit(a *engine.Attempt) {
 	lt.mu.Lock()
 	p := lt.permits[holderOf(a)]
 	delete(lt.permits, holderOf(a))
-	var woken []processlog.ID
-	opened := false
-	if p != nil && lt.inForce.Concurrent > 0 {
-		if lt.gate.open {
-			woken = lt.line.wake(p.key, 1)
+	var wokenIDs []processlog.ID
+	hasOpened := false
+	if p != nil && lt.currentLimit.Concurrent > 0 {
+		if lt.gate.isKeyed {
+			wokenIDs = lt.line.wake(p.key, 1)
 		} else {
-			opened = lt.gate.permitEnded()
+			hasOpened = lt.gate.notePermitEnd()
 		}
 	}
 	lt.mu.Unlock()
 	if p == nil {
 		return
 	}
-	if !p.used && p.interval > 0 {
-		lt.l.unused.Add(unused{lt, p.key, p.granted, p.interval})
+	if !p.isUsed && p.interval > 0 {
+		lt.l.unusedStarts.Add(unusedStart{lt, p.key, p.granted, p.interval})
 	}
-	lt.wake(woken)
-	if opened {
+	lt.wake(wokenIDs)
+	if hasOpened {
 		lt.e.Expect(lt.t.Name, 0)
 	}
 }
 
-// returned wakes waiting entries that may use the starts that were returned.
-func (lt *limited) returned(starts map[string]processlog.Unused) {
+// wakeReturned wakes waiting entries that may use the starts that were returned.
+func (lt *limitedType) wakeReturned(starts map[string]processlog.Unused) {
 	lt.mu.Lock()
-	var woken []processlog.ID
+	var wokenIDs []processlog.ID
 	for _, key := range slices.Sorted(maps.Keys(starts)) {
-		woken = append(woken, lt.line.wake(key, starts[key].Starts)...)
+		wokenIDs = append(wokenIDs, lt.line.wake(key, starts[key].Starts)...)
 	}
-	lt.gate.rate = time.Time{}
-	gated := !lt.gate.open
+	lt.gate.rateOpensAt = time.Time{}
+	isGated := !lt.gate.isKeyed
 	lt.mu.Unlock()
-	lt.wake(woken)
-	if gated {
+	lt.wake(wokenIDs)
+	if isGated {
 		lt.e.Expect(lt.t.Name, 0)
 	}
 }
 
-// giveBack returns starts that were not used. If that fails, the limit allows a little less for a while.
-func (l *Limits) giveBack(batch []unused) {
-	type under struct {
-		limit    *limited
+// returnStarts returns starts that were not used. If that fails, the limit allows a little less for a while.
+func (l *Limits) returnStarts(batch []unusedStart) {
+	type limitedInterval struct {
+		limit    *limitedType
 		interval time.Duration
 	}
-	for of, unused := range grouped.Each(batch, func(u unused) under { return under{u.limit, u.interval} }) {
-		starts := make(map[string]processlog.Unused)
-		for _, u := range unused {
-			switch last := starts[u.key]; {
-			case u.granted > last.Granted: // The starts of earlier claims cannot be returned any more.
-				starts[u.key] = processlog.Unused{Starts: 1, Granted: u.granted}
-			case u.granted == last.Granted:
-				starts[u.key] = processlog.Unused{Starts: last.Starts + 1, Granted: u.granted}
+	for target, group := range grouped.Each(batch, func(u unusedStart) limitedInterval { return limitedInterval{u.limit, u.interval} }) {
+		startsByKey := make(map[string]processlog.Unused)
+		for _, u := range group {
+			switch latest := startsByKey[u.key]; {
+			case u.granted > latest.Granted: // The starts of earlier claims cannot be returned any more.
+				startsByKey[u.key] = processlog.Unused{Starts: 1, Granted: u.granted}
+			case u.granted == latest.Granted:
+				startsByKey[u.key] = processlog.Unused{Starts: latest.Starts + 1, Granted: u.granted}
 			}
 		}
 		ctx, cancel := l.e.Statement()
-		limit := of.limit.limit
-		limit.Interval = of.interval
-		err := l.e.Store.ReturnStarts(ctx, limit, starts)
+		limit := target.limit.limit
+		limit.Interval = target.interval
+		err := l.e.Store.ReturnStarts(ctx, limit, startsByKey)
 		cancel()
 		l.e.NoteResult(problemReturn, err)
 		if err == nil {
-			of.limit.returned(starts)
+			target.limit.wakeReturned(startsByKey)
 		}
 	}
 }

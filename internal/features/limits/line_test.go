@@ -10,20 +10,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-func wanted(ids ...uint64) (want []processlog.Wanted) {
+func newWanted(ids ...uint64) (wanted []processlog.Wanted) {
 	for _, id := range ids {
-		want = append(want, processlog.Wanted{ID: processlog.RowID(id)})
+		wanted = append(wanted, processlog.Wanted{ID: processlog.RowID(id)})
 	}
-	return want
+	return wanted
 }
 
-// limitedOf returns a claim whose entries all wait for a key until in.
-func limitedOf(key string, in time.Duration, ids ...uint64) *processlog.Claimed {
-	found := &processlog.Claimed{Rooms: map[string]processlog.Room{key: {Permits: processlog.Unbounded, Next: in}}}
+// limitedIDs returns a claim whose entries all wait for a key until in.
+func limitedIDs(key string, in time.Duration, ids ...uint64) *processlog.Claimed {
+	claim := &processlog.Claimed{Rooms: map[string]processlog.Room{key: {Permits: processlog.Unbounded, Next: in}}}
 	for _, id := range ids {
-		found.Limited = append(found.Limited, processlog.Limited{ID: processlog.RowID(id), Key: key, In: in})
+		claim.Limited = append(claim.Limited, processlog.Limited{ID: processlog.RowID(id), Key: key, In: in})
 	}
-	return found
+	return claim
 }
 
 // Each waiting entry of a key has its own time, one interval after the entry before. Until then its offers cost no statement.
@@ -31,21 +31,21 @@ func TestEntriesOfAKeyWaitOneIntervalAfterEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, limit := newLine(), &processlog.StartLimit{Interval: 10 * time.Second, Burst: 1}
 		now := time.Now()
-		found := limitedOf("a", 4*time.Second, 1, 2, 3)
-		require.Empty(t, l.claimed(found, limit, now))
+		claim := limitedIDs("a", 4*time.Second, 1, 2, 3)
+		require.Empty(t, l.noteClaim(claim, limit, now))
 		for i, in := range []time.Duration{4 * time.Second, 14 * time.Second, 24 * time.Second} {
-			require.Equal(t, in, found.Limited[i].In)
+			require.Equal(t, in, claim.Limited[i].In)
 		}
-		rest, asleep := l.awake(wanted(1, 2, 3, 4), now)
-		require.Equal(t, wanted(4), rest)
-		require.Len(t, asleep, 3)
-		waiting, free := l.report(now)
+		awake, sleeping := l.splitSleeping(newWanted(1, 2, 3, 4), now)
+		require.Equal(t, newWanted(4), awake)
+		require.Len(t, sleeping, 3)
+		waiting, free := l.reportWaiting(now)
 		require.Equal(t, []any{3, now.Add(4 * time.Second)}, []any{waiting, free})
-		require.Equal(t, now.Add(4*time.Second), l.next())
+		require.Equal(t, now.Add(4*time.Second), l.nextClaimAt())
 		time.Sleep(14 * time.Second)
-		rest, asleep = l.awake(wanted(1, 2, 3, 4), time.Now())
-		require.Equal(t, wanted(1, 2, 4), rest)
-		require.Len(t, asleep, 1)
+		awake, sleeping = l.splitSleeping(newWanted(1, 2, 3, 4), time.Now())
+		require.Equal(t, newWanted(1, 2, 4), awake)
+		require.Len(t, sleeping, 1)
 	})
 }
 
@@ -53,10 +53,10 @@ func TestEntriesOfAKeyWaitOneIntervalAfterEachOther(t *testing.T) {
 func TestEntryOfASlowKeyIsTriedAgainWithinAMinute(t *testing.T) {
 	l, limit := newLine(), &processlog.StartLimit{Interval: 24 * time.Hour, Burst: 1}
 	now := time.Now()
-	found := limitedOf("a", 24*time.Hour, 1)
-	l.claimed(found, limit, now)
-	require.Equal(t, mostSleep, found.Limited[0].In)
-	_, free := l.report(now)
+	claim := limitedIDs("a", 24*time.Hour, 1)
+	l.noteClaim(claim, limit, now)
+	require.Equal(t, maxSleep, claim.Limited[0].In)
+	_, free := l.reportWaiting(now)
 	require.Equal(t, now.Add(24*time.Hour), free, "people are told when the rate allows the start")
 }
 
@@ -65,12 +65,12 @@ func TestEntryOfASlowKeyIsTriedAgainWithinAMinute(t *testing.T) {
 func TestStartsThatAreLeftWakeTheFirstEntriesOfTheirKey(t *testing.T) {
 	l, limit := newLine(), &processlog.StartLimit{Interval: time.Minute, Burst: 2}
 	now := time.Now()
-	l.claimed(limitedOf("a", time.Minute, 5, 3, 7), limit, now)
-	l.claimed(limitedOf("b", time.Minute, 2), limit, now)
+	l.noteClaim(limitedIDs("a", time.Minute, 5, 3, 7), limit, now)
+	l.noteClaim(limitedIDs("b", time.Minute, 2), limit, now)
 	left := &processlog.Claimed{Rooms: map[string]processlog.Room{"a": {Starts: 2, Permits: 1}}}
-	require.Equal(t, []processlog.ID{processlog.RowID(5)}, l.claimed(left, limit, now), "one permit is free")
+	require.Equal(t, []processlog.ID{processlog.RowID(5)}, l.noteClaim(left, limit, now), "one permit is free")
 	require.Equal(t, []processlog.ID{processlog.RowID(2), processlog.RowID(3), processlog.RowID(7)}, l.wakeAll())
-	require.True(t, l.next().IsZero())
+	require.True(t, l.nextClaimAt().IsZero())
 	require.Empty(t, l.wakeAll())
 }
 
@@ -78,12 +78,12 @@ func TestStartsThatAreLeftWakeTheFirstEntriesOfTheirKey(t *testing.T) {
 func TestLineForgetsEntriesLongAfterTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, limit := newLine(), &processlog.StartLimit{Interval: time.Second, Burst: 1}
-		l.claimed(limitedOf("a", time.Second, 1), limit, time.Now())
-		time.Sleep(time.Second + forgetAfter)
-		require.False(t, l.next().IsZero())
+		l.noteClaim(limitedIDs("a", time.Second, 1), limit, time.Now())
+		time.Sleep(time.Second + sleeperLife)
+		require.False(t, l.nextClaimAt().IsZero())
 		time.Sleep(time.Millisecond)
-		require.True(t, l.next().IsZero())
-		waiting, _ := l.report(time.Now())
+		require.True(t, l.nextClaimAt().IsZero())
+		waiting, _ := l.reportWaiting(time.Now())
 		require.Zero(t, waiting)
 	})
 }
@@ -92,9 +92,9 @@ func TestLineForgetsEntriesLongAfterTheirTime(t *testing.T) {
 func TestLineIsBounded(t *testing.T) {
 	l, limit := newLine(), &processlog.StartLimit{Interval: time.Hour, Burst: 1}
 	var ids []uint64
-	for id := range uint64(lookAhead + 10) {
+	for id := range uint64(maxSleepers + 10) {
 		ids = append(ids, id+1)
 	}
-	l.claimed(limitedOf("a", time.Hour, ids...), limit, time.Now())
-	require.Len(t, l.asleep, lookAhead)
+	l.noteClaim(limitedIDs("a", time.Hour, ids...), limit, time.Now())
+	require.Len(t, l.sleepers, maxSleepers)
 }
