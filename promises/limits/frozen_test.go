@@ -37,12 +37,13 @@ func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 	w.Exec("INSERT INTO gate VALUES (1)")
 	w.Exec("CREATE TRIGGER gate_claims BEFORE UPDATE ON common_process_log FOR EACH ROW BEGIN DECLARE x INT;" +
 		" IF NEW.business_type='ship' AND OLD.lease_until=0 AND NEW.lease_until>0 THEN SELECT id INTO x FROM gate WHERE id=1 FOR UPDATE; END IF; END")
-	w.PutMany(c, ships, 3, compensator.Options{})
 	w.Eventually(func() bool {
+		w.Eventually(func() bool { return w.Count("common_process_log WHERE state=0") == 0 }, "earlier entries have ended")
 		closed, err := w.DB.Begin()
 		require.NoError(t, err)
 		_, err = closed.Exec("SELECT id FROM gate FOR UPDATE")
 		require.NoError(t, err)
+		w.PutMany(c, ships, 3, compensator.Options{})
 		w.Eventually(func() bool { return w.Count(ownTransactions+" AND t.trx_state='LOCK WAIT'") > 0 }, "the worker claims")
 		worker.Signal(syscall.SIGSTOP)
 		require.NoError(t, closed.Rollback())
