@@ -215,12 +215,12 @@ func (t *Type) Blocked(ctx context.Context, ids []processlog.ID) ([]processlog.I
 	return t.order.Blocked(ctx, ids)
 }
 
-// slotsToSearch returns how many slots a claim for the given number of calls holds until it knows which entries may run.
+// SlotsToSearch returns how many slots a claim for the given number of calls holds until it knows which entries may run.
 //
 // A claim of a serial type holds only one slot, because most entries that it finds may be blocked. The other slots stay
 // free for the next entry of a key whose entry ends meanwhile. The claim keeps the one slot, so that such entries cannot
 // take every slot from the entry that has been due for longest.
-func (t *Type) slotsToSearch(calls int) int {
+func (t *Type) SlotsToSearch(calls int) int {
 	if t.IsOrdered() {
 		return min(calls, 1)
 	}
@@ -257,9 +257,9 @@ func (t *Type) AttachClaimer(c Claimer) { t.claimer = c }
 // slot is free. The owner changes in this order:
 //
 //   - A claim takes a slot for each call that it may start, before it leases rows. The callers of Take are the
-//     scanner, the reconciler, and ClaimByID. A lease without a slot would end unused and count as lost.
-//   - The claim adjusts its slots. A claim of a serial type keeps one slot while it searches (Type.slotsToSearch). When it
-//     knows how many calls it needs, it takes more slots or releases some (Engine.adjustSlots). After its
+//     scanner, the reconciler, and package ordering. A lease without a slot would end unused and count as lost.
+//   - The claim adjusts its slots. A claim of a serial type keeps one slot while it searches (Type.SlotsToSearch). When it
+//     knows how many calls it needs, it takes more slots or releases some (Engine.AdjustSlots). After its
 //     statement it releases the slots of calls for which it has leased no row.
 //   - The calls of the leased rows own the slots from then on. Type.callsOfRows counts these calls. The engine frees the slot
 //     of a call that does not start, in deadLetter, releaseUnstarted and giveUpBlocked.
@@ -405,12 +405,12 @@ func (t *Type) Linger() time.Duration {
 	return t.grouping.Linger()
 }
 
-// callsFor returns how many calls n entries need if they share calls.
-func (t *Type) callsFor(n int) int { return (n + t.Seats() - 1) / t.Seats() }
+// CallsFor returns how many calls n entries need if they share calls.
+func (t *Type) CallsFor(n int) int { return (n + t.Seats() - 1) / t.Seats() }
 
-// maxEntries returns how many entries one claim statement may lease for a number of calls. While an admission limits the
+// MaxEntries returns how many entries one claim statement may lease for a number of calls. While an admission limits the
 // type, each entry counts as a whole call.
-func (t *Type) maxEntries(calls int) int {
+func (t *Type) MaxEntries(calls int) int {
 	calls = min(calls, processlog.MaxRows)
 	if t.limited() {
 		return calls
@@ -429,7 +429,7 @@ func (t *Type) countCalls(n int, row func(i int) *processlog.Row) int {
 	for i := range n {
 		entries[t.sharingClass(row(i).State, LostLeases(row(i)))]++
 	}
-	return entries[NotShared] + t.callsFor(entries[SharedWithOthers]) + t.callsFor(entries[SharedWithSuspects])
+	return entries[NotShared] + t.CallsFor(entries[SharedWithOthers]) + t.CallsFor(entries[SharedWithSuspects])
 }
 
 // sharedSlot is the slot of a call that several attempts share.

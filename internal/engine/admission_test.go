@@ -176,7 +176,7 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 		mail := e.TypeNamed("mail")
 		rows := []processlog.Row{row(1, "", 2, -1), row(2, "", 1, time.Hour), row(3, "", 1, time.Hour), row(4, "ann", 1, time.Hour)}
 		require.Equal(t, 2, mail.slots.Take(mail.callsOfRows(rows)), "the entry that has lost a lease runs alone")
-		_, err := e.startClaimed(mail, rows, time.Now(), 0)
+		_, err := e.startClaimed(ClaimedRows{Claimed: processlog.Claimed{Mine: rows}, Type: mail, SentAt: time.Now()}, 0)
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, 1, given)
@@ -253,7 +253,7 @@ func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 			}
 			calls := mail.callsOfRows(rows)
 			require.Equal(t, calls, mail.slots.Take(calls))
-			_, err := e.startClaimed(mail, rows, time.Now(), 0)
+			_, err := e.startClaimed(ClaimedRows{Claimed: processlog.Claimed{Mine: rows}, Type: mail, SentAt: time.Now()}, 0)
 			require.NoError(t, err)
 			synctest.Wait()
 			require.Zero(t, mail.slots.(*counted).taken, "%b", subset)

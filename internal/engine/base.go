@@ -63,7 +63,7 @@ const ProblemReadBack = "new entries could not be read back"
 
 // These texts say what fails. Each is the key of a Problem, and appears in the log.
 const (
-	problemDue     = "due entries could not be found in the database"
+	ProblemDue     = "due entries could not be found in the database"
 	problemClaim   = "entries could not be claimed"
 	problemRelease = "leases could not be given back"
 	problemRenew   = "leases could not be renewed"

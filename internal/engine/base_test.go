@@ -39,7 +39,7 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 				time.Sleep(time.Until(written))
 				return Result{Stored: true, SentAt: time.Now()}
 			}
-			_, err := e.startClaimed(typ, []processlog.Row{row}, time.Now(), 0)
+			_, err := e.startClaimed(ClaimedRows{Claimed: processlog.Claimed{Mine: []processlog.Row{row}}, Type: typ, SentAt: time.Now()}, 0)
 			require.NoError(t, err)
 			<-e.holdings.whenIdle()
 		},
@@ -129,7 +129,7 @@ func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
 	e, _, typ := watching(t, func(w *Watcher) { w.Failed = func() { failed++ } })
 	e.claimSchedule.prepare()
 	require.Equal(t, 1, typ.slots.Take(1))
-	require.Error(t, e.claimFromStore(typ, 1).err)
+	require.Error(t, e.ClaimFromStore(typ, 1).Err)
 	require.Equal(t, 1, failed)
 }
 

@@ -14,29 +14,29 @@ import (
 // are a suspect, an entry with a pending release, and a blocked entry.
 const RefusedRetry = time.Second
 
-// claimedRows is the result of a claim. sentAt is the time just before the claim statement was sent. The leases began at
-// sentAt or later, so they are valid at least until sentAt plus the lease time.
-type claimedRows struct {
+// ClaimedRows is the result of a claim. Each handler call of the rows in Mine holds a slot.
+type ClaimedRows struct {
 	processlog.Claimed
-	sentAt      time.Time
-	withoutCall []processlog.ID // claimable entries for which no call was left
+	Type        *Type
+	SentAt      time.Time       // when the claim statement was sent; the leases run from then or from a later time
+	WithoutCall []processlog.ID // claimable entries for which no call was left
 }
 
 // claim leases wanted entries of a type in the database. It takes as many as fit into the given number of calls. The
 // caller starts them.
-func (e *Engine) claim(t *Type, wanted []processlog.Wanted, calls int) (claimedRows, error) {
+func (e *Engine) claim(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
 	return e.claimRows(t, wanted, calls, false)
 }
 
 // claimRows works like claim. If stuckOnly is set, it leases only entries on which a handler of this process is stuck.
-func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuckOnly bool) (claimedRows, error) {
+func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuckOnly bool) (ClaimedRows, error) {
 	if err := e.HoldReason(); err != nil {
-		return claimedRows{}, err
+		return ClaimedRows{}, err
 	}
 	wanted, pending := e.Releases.WithoutPending(wanted, RefusedRetry)
 	wanted, refused := e.Refusals.WithoutPaused(t.Name, wanted)
 	if len(wanted) == 0 {
-		return claimedRows{Claimed: processlog.Claimed{Waiting: pending, Rejected: refused}}, nil
+		return ClaimedRows{Claimed: processlog.Claimed{Waiting: pending, Rejected: refused}, Type: t}, nil
 	}
 	p := picker{t: t, holdings: e.holdings, wanted: wanted, callsLeft: calls, stuckOnly: stuckOnly}
 	token := processlog.NewToken()
@@ -60,7 +60,7 @@ func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuck
 		// taken. A lease that ends by itself counts as lost.
 		p.reportUnclaimedSuspects(nil)
 		e.Releases.ReleaseUnknown(token, wanted)
-		return claimedRows{}, err
+		return ClaimedRows{}, err
 	}
 	p.reportUnclaimedSuspects(found.Mine)
 	e.noteRefusedClaims(t, found)
@@ -69,7 +69,7 @@ func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuck
 	found.Rejected = append(found.Rejected, refused...)
 	// The entries without a seat could have been claimed, so they do not count as refused.
 	found.Refused = slices.DeleteFunc(found.Refused, func(row processlog.Row) bool { return slices.Contains(p.withoutSeat, row.ID) })
-	return claimedRows{found, sentAt, p.withoutSeat}, nil
+	return ClaimedRows{found, t, sentAt, p.withoutSeat}, nil
 }
 
 // noteRefusedClaims reports the entries that the database refuses to lease. It forgets earlier refusals of entries that are
@@ -210,52 +210,14 @@ func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 	return found
 }
 
-// ClaimedByID holds entries of a type that were claimed by their ids. RunClaimed runs them.
-type ClaimedByID struct {
-	Type   *Type
-	Mine   []processlog.Row // leased rows; each of their handler calls holds a slot
-	SentAt time.Time        // time just before the statement that took the leases was sent
-
-	Gone        []processlog.ID // entries that do not exist, or have ended
-	WithoutCall []processlog.ID // claimable entries for which no call was left
-
-	Rejected []processlog.Refusal // entries that the database refuses to lease
-	Limited  []processlog.Limited // entries that got no permit
-}
-
-// ClaimByID claims entries by their ids, as many as there are slots for. Entries that are not due yet, or that must not
-// run here now, go to the source.
-//
-// tried is the number of ids that it tried, from the start of the list. It is 0 if the claim failed or could not begin,
-// for example because no slot was free.
-func (e *Engine) ClaimByID(businessType string, ids []processlog.ID) (k ClaimedByID, tried int) {
-	t := e.AcceptingType(businessType)
-	if t == nil || t.Linger() > 0 || e.OutcomesBacklogged() || e.HoldReason() != nil {
-		return ClaimedByID{}, 0
-	}
-	calls := t.slots.Take(t.callsFor(len(ids)))
-	if calls == 0 {
-		return ClaimedByID{}, 0
-	}
-	tried = min(len(ids), t.maxEntries(calls))
-	k, err := e.ClaimWithSlots(t, wantedByID(ids[:tried]), calls)
-	if err != nil {
-		return ClaimedByID{}, 0
-	}
-	for _, id := range k.WithoutCall {
-		e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id})
-	}
-	return k, tried
-}
-
 // ClaimWithSlots claims entries for a number of calls whose slots the caller holds. It frees the slots that are not
 // needed. Entries that are not due yet, or that must not run here now, go to the source. The caller handles the entries in
 // WithoutCall.
-func (e *Engine) ClaimWithSlots(t *Type, want []processlog.Wanted, calls int) (ClaimedByID, error) {
-	found, err := e.claim(t, want, calls)
+func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
+	found, err := e.claim(t, wanted, calls)
 	e.FreeSlots(t, calls-t.callsOfRows(found.Mine))
 	if err != nil {
-		return ClaimedByID{}, err
+		return found, err
 	}
 	var wait []processlog.QueueEntry
 	for _, w := range found.Waiting {
@@ -271,13 +233,13 @@ func (e *Engine) ClaimWithSlots(t *Type, want []processlog.Wanted, calls int) (C
 		wait = append(wait, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: RefusedRetry})
 	}
 	e.source.Enqueue(wait)
-	return ClaimedByID{Type: t, Mine: found.Mine, SentAt: found.sentAt, Gone: found.Gone, WithoutCall: found.withoutCall, Rejected: found.Rejected, Limited: found.Limited}, nil
+	return found, nil
 }
 
 // RunClaimed runs the claimed entries. It returns how many of them turned out to be blocked. The scanner finds those later.
-func (e *Engine) RunClaimed(k ClaimedByID) (blocked int) {
-	if len(k.Mine) > 0 {
-		blocked, _ = e.startClaimed(k.Type, k.Mine, k.SentAt, 0)
+func (e *Engine) RunClaimed(found ClaimedRows) (blocked int) {
+	if len(found.Mine) > 0 {
+		blocked, _ = e.startClaimed(found, 0)
 	}
 	return blocked
 }

@@ -7,7 +7,8 @@
 //     After the commit it hands the entry to the source. A Starter may claim the entry here instead.
 //   - Due (schedule.go): the claim schedule knows when a claim of each type is worthwhile. A source (record.go), for
 //     example a queue, reports due entries to it. Without a source the reconciler does.
-//   - Claimed (scan.go, claim.go): the scanner begins a claim when a type is due. A claim leases rows in the database. While
+//   - Claimed (scan.go, claim.go): the scanner begins a claim when a type is due. The source or the database names the
+//     entries to claim. A claim leases rows in the database. While
 //     they are locked, the picker says which of them may run here. Package readahead keeps rows that were found due and not
 //     tried yet. Package releases gives back the leases of claims that ran nothing.
 //   - Run (attempt.go, run.go): each attempt runs in a goroutine. The holdings keep an attempt from before the handler is
@@ -86,7 +87,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	b := e.Base
 	e.types = newTypes(cfg.Lease)
 	e.claimSchedule = newClaimSchedule(e.types)
-	e.source = noSource{e.types, e.claimSchedule}
+	e.source = noSource{e}
 	e.holdings = newHoldings()
 	b.Refusals = refusals.New(b.Problems, b.Log, func() bool { return b.Work.Err() != nil })
 	b.Releases = releases.New(releases.Config{

@@ -63,7 +63,7 @@ func lingering(wait time.Duration) (*claimSchedule, *typeSchedule) {
 	a.prepare()
 	typeSchedule := a.byType["mail"]
 	typeSchedule.claimBegins(time.Now())
-	typeSchedule.claimEnded(claimResult{sourceEmpty: true, nextDueIn: processlog.Never}, typeSchedule.claimCounters)
+	typeSchedule.claimEnded(ClaimResult{SourceEmpty: true, NextDueIn: processlog.Never}, typeSchedule.claimCounters)
 	return a, typeSchedule
 }
 
@@ -174,9 +174,9 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	require.Equal(t, 2, mail.callsOfRows(rows(4, 0, 0)))
 	require.Equal(t, 4, mail.callsOfRows(rows(4, 2, 1)), "two of one lost lease share a call")
 	require.Equal(t, 7, (&Type{Name: "plain"}).callsOfRows(rows(4, 2, 1)))
-	require.Equal(t, processlog.MaxRows, mail.maxEntries(1000))
+	require.Equal(t, processlog.MaxRows, mail.MaxEntries(1000))
 	mail.AttachAdmission(func(a *Admission) { a.CallsAllowed = func() int { return 1 } })
-	require.Equal(t, 1, mail.maxEntries(1), "one call of a limited type brings one entry, not a batch")
+	require.Equal(t, 1, mail.MaxEntries(1), "one call of a limited type brings one entry, not a batch")
 }
 
 // A claim leases as many of the claimable entries as its calls take, in whatever order the rows come.

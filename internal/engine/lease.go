@@ -312,7 +312,7 @@ func (e *Engine) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 	return grouped.By(renewals, func(a *Attempt) time.Duration { return a.Type.Lease })
 }
 
-// examine looks at all held attempts. It returns the attempts whose leases the caller must renew, sorted by id, and the handler
+// examine looks at all held attempts. It returns the attempts that need a renewal, sorted by id, and the handler
 // calls that it has found stuck.
 func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall) {
 	now := time.Now()

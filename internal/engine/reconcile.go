@@ -126,7 +126,7 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 		return 0
 	}
 	// Count the free slots now and take them after the read. No slot stays unused during the read.
-	limit := t.maxEntries(t.slots.Available())
+	limit := t.MaxEntries(t.slots.Available())
 	if limit == 0 {
 		return 0
 	}
@@ -134,19 +134,19 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 	if err != nil {
 		return 0
 	}
-	calls := t.slots.Take(t.callsFor(len(overdue)))
+	calls := t.slots.Take(t.CallsFor(len(overdue)))
 	if calls == 0 {
 		return 0
 	}
-	n := min(len(overdue), t.maxEntries(calls))
+	n := min(len(overdue), t.MaxEntries(calls))
 	found, err := e.claim(t, wantedByID(overdue[:n]), calls)
 	failpoint.Reach(failpoint.OverdueClaimed)
 	e.FreeSlots(t, calls-t.callsOfRows(found.Mine))
 	if err != nil {
 		return 0
 	}
-	_, err = e.startClaimed(t, found.Mine, found.sentAt, 0)
-	if err == nil && (len(overdue) == limit || len(found.withoutCall) > 0) {
+	_, err = e.startClaimed(found, 0)
+	if err == nil && (len(overdue) == limit || len(found.WithoutCall) > 0) {
 		e.ExpectBacklog(t.Name) // there may be more, so let the scanner continue before the next round
 	}
 	return len(found.Mine)
@@ -187,8 +187,8 @@ func (e *Engine) countStuck() {
 		if err != nil {
 			continue // the next round tries again
 		}
-		t.slots.Overdraw(len(found.Mine))                     // startClaimed releases a slot for each entry, as after a claim that took slots
-		_, _ = e.startClaimed(t, found.Mine, found.sentAt, 0) // an error does not make the next round earlier
+		t.slots.Overdraw(len(found.Mine)) // startClaimed releases a slot for each entry, as after a claim that took slots
+		_, _ = e.startClaimed(found, 0)   // an error does not make the next round earlier
 	}
 }
 

@@ -328,12 +328,13 @@ type Source interface {
 	// Move changes the due time of an entry. If the source does not have the entry, Move adds it.
 	Move(entry processlog.QueueEntry)
 
-	// Settle ends the source's lease of an entry that Claim has returned. It removes the entry or makes it due again.
+	// Settle ends the source's lease of an entry that was passed to Engine.ClaimOffered. It removes the entry or makes it due again.
 	Settle(businessType string, o processlog.QueueOutcome)
 
-	// Claim returns up to n entries that are due. It leases them: for the lease time of t the source offers them to no other
-	// process. ok is false if the source does not answer.
-	Claim(t *Type, n int) (offer processlog.Leased, ok bool)
+	// ClaimDue claims and starts due entries of t, for the given number of calls. The caller has taken Type.SlotsToSearch
+	// slots for them, and ClaimDue releases those that it does not need. It calls Engine.ClaimOffered for the entries that the
+	// source has, and Engine.ClaimFromStore if the source does not answer or lacks entries.
+	ClaimDue(t *Type, calls int) ClaimResult
 
 	// Ping asks the queue whether it answers, and returns at once. The function answer waits for the result: nil, or an error
 	// that says why the queue cannot be used. The queue may use its QueueShare of the time that ctx has left.
@@ -370,28 +371,25 @@ func (e *Engine) AttachSource(s Source) { e.source = s }
 func (e *Engine) sourceReports() bool { return e.source.Scope() != ScopeNone }
 
 // noSource is the Source of an engine that has no queue. It keeps no entries and only schedules claims.
-type noSource struct {
-	types         *types
-	claimSchedule *claimSchedule
-}
+type noSource struct{ e *Engine }
 
 func (noSource) Scope() Scope { return ScopeNone }
-func (a noSource) Accepts(businessType string, _ time.Duration) bool {
-	return a.types.AcceptingType(businessType) != nil
+func (s noSource) Accepts(businessType string, _ time.Duration) bool {
+	return s.e.AcceptingType(businessType) != nil
 }
-func (noSource) Settle(string, processlog.QueueOutcome)     {}
-func (noSource) Claim(*Type, int) (processlog.Leased, bool) { return processlog.Leased{}, false }
-func (noSource) Ping(context.Context) func() error          { return func() error { return nil } }
-func (noSource) RequestLook()                               {}
+func (noSource) Settle(string, processlog.QueueOutcome)    {}
+func (s noSource) ClaimDue(t *Type, calls int) ClaimResult { return s.e.ClaimFromStore(t, calls) }
+func (noSource) Ping(context.Context) func() error         { return func() error { return nil } }
+func (noSource) RequestLook()                              {}
 
-func (a noSource) Enqueue(entries []processlog.QueueEntry) {
-	for _, e := range entries {
-		a.Move(e)
+func (s noSource) Enqueue(entries []processlog.QueueEntry) {
+	for _, entry := range entries {
+		s.Move(entry)
 	}
 }
 
 // Move schedules a claim of the entry's type for the time when the entry is due, if the type runs here.
-func (a noSource) Move(e processlog.QueueEntry) { a.claimSchedule.Expect(e.BusinessType, e.In) }
+func (s noSource) Move(entry processlog.QueueEntry) { s.e.Expect(entry.BusinessType, entry.In) }
 
 func (noSource) Round(context.Context) func(context.Context, Heads, *observe.ReconciledEvent) {
 	return func(context.Context, Heads, *observe.ReconciledEvent) {}

@@ -16,16 +16,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// startClaimed starts the rows that one claim has leased. sentAt is when the claim statement was sent: the leases run
-// from then. queueToken is the token of the queue's lease, or 0.
+// startClaimed starts the rows that one claim has leased. queueToken is the token of the queue's lease, or 0.
 //
 // startClaimed gives back entries that may not start any more, because Run stops or their lease has ended. blocked is
 // how many entries turned out to be blocked.
 //
 // startClaimed also gives up the leases of the blocked entries: see Order.Separate. An error means that these entries
 // are still due, and that a claim would find them again. So the caller must not claim again at once.
-func (e *Engine) startClaimed(t *Type, rows []processlog.Row, sentAt time.Time, queueToken int64) (blocked int, err error) {
-	claimed := e.attemptsOf(t, rows, sentAt, queueToken)
+func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int, err error) {
+	t, claimed := found.Type, e.attemptsOf(found, queueToken)
 	needed := callsOfAttempts(t, claimed)
 	startable, waiting, giveUp := t.separate(claimed)
 	unneeded := needed - callsOfAttempts(t, startable)
@@ -38,10 +37,10 @@ func (e *Engine) startClaimed(t *Type, rows []processlog.Row, sentAt time.Time, 
 
 // attemptsOf builds one attempt for each claimed row. It dead-letters rows that have lost more leases than crashBudget
 // allows.
-func (e *Engine) attemptsOf(t *Type, rows []processlog.Row, sentAt time.Time, queueToken int64) []*Attempt {
-	attempts := make([]*Attempt, 0, len(rows))
-	for _, row := range rows {
-		a := &Attempt{Type: t, Row: row, queueToken: queueToken, leaseEnd: sentAt.Add(row.LeaseLeft)}
+func (e *Engine) attemptsOf(found ClaimedRows, queueToken int64) []*Attempt {
+	attempts := make([]*Attempt, 0, len(found.Mine))
+	for _, row := range found.Mine {
+		a := &Attempt{Type: found.Type, Row: row, queueToken: queueToken, leaseEnd: found.SentAt.Add(row.LeaseLeft)}
 		lost := LostLeases(&row)
 		if lost > crashBudget {
 			e.deadLetter(a)

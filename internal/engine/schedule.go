@@ -50,7 +50,7 @@ func (c *claimSchedule) prepare() {
 // start starts every claim and look that is worthwhile now, in goroutines of running. It returns how long the scanner
 // may sleep until the next one. claimable reports whether a type may be claimed. The function claim makes one claim, for a number
 // of calls whose slots it takes over.
-func (c *claimSchedule) start(running *sync.WaitGroup, claimable func(t *Type) bool, claim func(t *Type, calls int) claimResult) time.Duration {
+func (c *claimSchedule) start(running *sync.WaitGroup, claimable func(t *Type) bool, claim func(t *Type, calls int) ClaimResult) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -60,7 +60,7 @@ func (c *claimSchedule) start(running *sync.WaitGroup, claimable func(t *Type) b
 		for s.shouldClaim(t, now) && claimable(t) {
 			// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that counts
 			// as lost (G16).
-			calls := t.slots.Take(t.callsFor(processlog.MaxRows))
+			calls := t.slots.Take(t.CallsFor(processlog.MaxRows))
 			if calls == 0 {
 				break
 			}
@@ -262,7 +262,7 @@ func (c *claimSchedule) withSchedule(t *Type, do func(s *typeSchedule)) {
 }
 
 // claimEnded records the result of a claim and wakes the scanner.
-func (c *claimSchedule) claimEnded(t *Type, result claimResult, before claimCounters) {
+func (c *claimSchedule) claimEnded(t *Type, result ClaimResult, before claimCounters) {
 	c.mu.Lock()
 	c.byType[t.Name].claimEnded(result, before)
 	c.mu.Unlock()
@@ -275,6 +275,12 @@ func (c *claimSchedule) HasMore(t *Type) bool {
 	defer c.mu.Unlock()
 	s := c.byType[t.Name]
 	return s != nil && (s.moreDue || s.backlog)
+}
+
+// HasBacklog reports whether the database holds due entries of the type that the source does not report.
+func (c *claimSchedule) HasBacklog(t *Type) (backlog bool) {
+	c.withSchedule(t, func(s *typeSchedule) { backlog = s.backlog })
+	return backlog
 }
 
 // firstScanEnded notes that the scanner has looked at every type.
@@ -347,10 +353,6 @@ type typeSchedule struct {
 
 	refusedClaims int // consecutive claims that the database refused; a claim without an error resets it
 
-	// Only claims of a type with an Order or a Claimer set the next two fields. runnableEntries is at most offeredEntries.
-	offeredEntries  int // number of entries that the source offered to the last claim
-	runnableEntries int // number of the offered entries that were neither blocked nor limited
-
 	readAhead *readahead.List
 	claimCounters
 
@@ -378,7 +380,7 @@ func (s *typeSchedule) shouldClaim(t *Type, now time.Time) bool {
 		return false
 	case s.moreDue:
 		// A small second claim costs a transaction and adds little to what the first one takes of the backlog.
-		return t.slots.Available() >= min(t.Concurrency/4, t.callsFor(processlog.MaxRows/2))
+		return t.slots.Available() >= min(t.Concurrency/4, t.CallsFor(processlog.MaxRows/2))
 	}
 	return due
 }
@@ -386,16 +388,6 @@ func (s *typeSchedule) shouldClaim(t *Type, now time.Time) bool {
 // isLingering reports whether entries of the type are known to wait for others now.
 func (s *typeSchedule) isLingering(now time.Time) bool {
 	return s.linger > 0 && now.Before(s.claimAt) && !now.Before(s.claimAt.Add(-s.linger)) && !now.Before(s.pausedUntil)
-}
-
-// entriesToRequest returns how many entries a claim asks the source for, so that about n of them are not blocked. It assumes the same
-// share of blocked entries as in the last claim. If a claim asked for n only, it could get blocked entries alone, again and
-// again.
-func (s *typeSchedule) entriesToRequest(n int) int {
-	if s.offeredEntries == 0 {
-		return n
-	}
-	return max(n, min(n*s.offeredEntries/max(1, s.runnableEntries), processlog.MaxRows))
 }
 
 // raceDelay returns a random delay before this process claims a type. It grows with the number of recent claims that
@@ -451,31 +443,31 @@ func (s *typeSchedule) claimBegins(now time.Time) claimCounters {
 
 // claimEnded records that a claim has ended. A claim that found less than it asked for must not overwrite what another claim
 // found after it began.
-func (s *typeSchedule) claimEnded(result claimResult, before claimCounters) {
+func (s *typeSchedule) claimEnded(result ClaimResult, before claimCounters) {
 	s.runningClaims--
 	// If the queue was asked before this claim ended, its answer is outdated.
 	s.notifications++
 	switch {
-	case result.full && s.linger > 0:
+	case result.Full && s.linger > 0:
 		// The entries that are left may be too few for a call. A look will find out, and also how long they have waited.
 		s.fullClaims++
 		s.grouping.ClaimFull()
 		s.moveForward(time.Now().Add(s.linger))
-	case result.full:
+	case result.Full:
 		s.moreDue = true
 		s.fullClaims++
 	case s.fullClaims == before.fullClaims:
 		s.moreDue = false
 		// The queue does not know the entries of a backlog. So only a claim that asked the database can clear the flag backlog.
-		s.backlog = s.backlog && (!result.storeDrained || s.backlogReports != before.backlogReports)
+		s.backlog = s.backlog && (!result.StoreDrained || s.backlogReports != before.backlogReports)
 	}
 	s.scheduleNext(result)
 }
 
 // scheduleNext sets when the type is worth a claim again.
-func (s *typeSchedule) scheduleNext(result claimResult) {
+func (s *typeSchedule) scheduleNext(result ClaimResult) {
 	s.pausedUntil = time.Time{}
-	if result.err != nil {
+	if result.Err != nil {
 		// If moreDue stayed set, the next claim would begin now instead of after the pause.
 		s.moreDue = false
 		s.refusedClaims++
@@ -486,12 +478,12 @@ func (s *typeSchedule) scheduleNext(result claimResult) {
 	s.refusedClaims = 0
 	// Limit the wait. nextDueIn may be processlog.Never, the longest duration, and adding to it overflows. The type would
 	// then be due at once in a busy loop. The next look at the queue corrects the limited wait.
-	wait := min(max(result.nextDueIn, 0), 2*peekInterval)
+	wait := min(max(result.NextDueIn, 0), 2*peekInterval)
 	switch {
-	case result.sourceEmpty:
+	case result.SourceEmpty:
 		s.lostRaces++
 		wait += s.raceDelay()
-	case result.lostRace:
+	case result.LostRace:
 		wait = min(wait, jitter.N(lostRacePause<<min(s.lostRaces, maxLostRaces)))
 		s.lostRaces++
 	default:
@@ -500,7 +492,7 @@ func (s *typeSchedule) scheduleNext(result claimResult) {
 	due := time.Now().Add(wait + s.linger)
 	// A queue that answered will say again what comes next. This claim had no answer from the queue, and the database
 	// lists only entries that are due now. Use the remembered due times instead (G17).
-	if result.fromDatabase && len(s.laterDueTimes) > 0 && s.laterDueTimes[0].Before(due) {
+	if result.FromDatabase && len(s.laterDueTimes) > 0 && s.laterDueTimes[0].Before(due) {
 		due = s.laterDueTimes[0]
 	}
 	s.moveForward(due)
@@ -508,14 +500,13 @@ func (s *typeSchedule) scheduleNext(result claimResult) {
 
 var claimBackoff = jitter.Exponential(200*time.Millisecond, 5*time.Second)
 
-// claimResult is the result of one claim.
-type claimResult struct {
-	sourceEmpty       bool          // the queue had nothing due, because another instance was faster
-	lostRace          bool          // other processes had claimed everything this claim read, and the database may hold more
-	full              bool          // as many were due as the claim asked for
-	sourceLostEntries bool          // the queue has lost entries of the type
-	storeDrained      bool          // the database was asked and had less than the claim asked for
-	fromDatabase      bool          // the database was asked, which does not say when the next entry is due
-	nextDueIn         time.Duration // time until the queue has another entry due; Never if it was not asked or has already said so
-	err               error         // error of the database
+// ClaimResult is the result of one claim.
+type ClaimResult struct {
+	SourceEmpty  bool          // the source had nothing due, because another instance was faster
+	LostRace     bool          // other processes had claimed everything this claim read, and the database may hold more
+	Full         bool          // as many were due as the claim asked for
+	StoreDrained bool          // the database was asked and had less than the claim asked for
+	FromDatabase bool          // the database was asked, which does not say when the next entry is due
+	NextDueIn    time.Duration // time until the source has another entry due; Never if it was not asked or has already said so
+	Err          error         // error of the database
 }

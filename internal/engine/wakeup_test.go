@@ -109,11 +109,11 @@ func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	typeSchedule.claimAt = time.Now().Add(time.Hour)
 	typeSchedule.runningClaims = 2
 	before := typeSchedule.claimCounters
-	typeSchedule.claimEnded(claimResult{full: true, nextDueIn: processlog.Never}, before)
-	typeSchedule.claimEnded(claimResult{nextDueIn: processlog.Never}, before) // it asked the queue first
+	typeSchedule.claimEnded(ClaimResult{Full: true, NextDueIn: processlog.Never}, before)
+	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, before) // it asked the queue first
 	require.True(t, typeSchedule.shouldClaim(typ, time.Now()))
 	typeSchedule.runningClaims = 1
-	typeSchedule.claimEnded(claimResult{nextDueIn: processlog.Never}, typeSchedule.claimCounters)
+	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, typeSchedule.claimCounters)
 	require.False(t, typeSchedule.shouldClaim(typ, time.Now()))
 }
 
@@ -124,7 +124,7 @@ func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
 	typeSchedule := e.claimSchedule.byType[typ.Name]
 	require.Zero(t, typeSchedule.raceDelay())
 	for range 2 * maxLostRaces {
-		typeSchedule.scheduleNext(claimResult{sourceEmpty: true, nextDueIn: processlog.Never})
+		typeSchedule.scheduleNext(ClaimResult{SourceEmpty: true, NextDueIn: processlog.Never})
 	}
 	drawn := make(map[time.Duration]bool)
 	for range 100 {
@@ -133,7 +133,7 @@ func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
 		drawn[wait] = true
 	}
 	require.Greater(t, len(drawn), 50)
-	typeSchedule.scheduleNext(claimResult{nextDueIn: processlog.Never})
+	typeSchedule.scheduleNext(ClaimResult{NextDueIn: processlog.Never})
 	require.Zero(t, typeSchedule.raceDelay())
 }
 
@@ -180,10 +180,10 @@ func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *test
 	typeSchedule.backlog, typeSchedule.runningClaims = true, 1
 	before := typeSchedule.claimCounters
 	e.ExpectBacklog(typ.Name)
-	e.claimSchedule.claimEnded(typ, claimResult{storeDrained: true, nextDueIn: processlog.Never}, before)
+	e.claimSchedule.claimEnded(typ, ClaimResult{StoreDrained: true, NextDueIn: processlog.Never}, before)
 	require.True(t, e.claimSchedule.byType[typ.Name].backlog)
 	typeSchedule.runningClaims = 1
-	e.claimSchedule.claimEnded(typ, claimResult{storeDrained: true, nextDueIn: processlog.Never}, typeSchedule.claimCounters)
+	e.claimSchedule.claimEnded(typ, ClaimResult{StoreDrained: true, NextDueIn: processlog.Never}, typeSchedule.claimCounters)
 	require.False(t, e.claimSchedule.byType[typ.Name].backlog)
 }
 
@@ -200,7 +200,7 @@ func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
 	}
 	typeSchedule.claimBegins(start)
 	ended := func(fromDatabase bool) {
-		e.claimSchedule.claimEnded(typ, claimResult{fromDatabase: fromDatabase, nextDueIn: processlog.Never}, typeSchedule.claimCounters)
+		e.claimSchedule.claimEnded(typ, ClaimResult{FromDatabase: fromDatabase, NextDueIn: processlog.Never}, typeSchedule.claimCounters)
 	}
 	ended(false)
 	require.True(t, typeSchedule.claimAt.After(start.Add(peekInterval)), "a queue that was asked has the last word")
@@ -236,6 +236,6 @@ func TestSourceThatHasLostATypeDoesNotSayWhenItIsDue(t *testing.T) {
 	e.Expect(typ.Name, processlog.Never)
 	e.ExpectBacklog(typ.Name) // has the database asked now
 	typeSchedule.claimBegins(time.Now())
-	e.claimSchedule.claimEnded(typ, claimResult{fromDatabase: true, nextDueIn: processlog.Never}, typeSchedule.claimCounters)
+	e.claimSchedule.claimEnded(typ, ClaimResult{FromDatabase: true, NextDueIn: processlog.Never}, typeSchedule.claimCounters)
 	require.LessOrEqual(t, time.Until(typeSchedule.claimAt), peekInterval)
 }

@@ -530,7 +530,7 @@ idle:
 #endif
      }
   :: atomic { w == 0 && fresh == by_id -> fresh = nothing; goto claim }
-  :: atomic { in_queue && ripe -> ripe = false; queue_lease = w + 1; from_queue = true; goto claim } /* claimFromSource */
+  :: atomic { in_queue && ripe -> ripe = false; queue_lease = w + 1; from_queue = true; goto claim } /* Queue.ClaimDue */
 #ifdef POLL
   :: atomic { OPEN && due && !leased -> goto claim }          /* Store.Due and Store.Scan, which are only hints too */
 #endif
@@ -562,7 +562,7 @@ claim:                                                        /* Store.Claim */
 #endif
   fi;
 
-waiting:                                                      /* returnToSource, ClaimWanted */
+waiting:                                                      /* settleUnclaimed, ClaimWithSlots */
   if
   MAY_DIE
   MAY_BE_UNHEARD

@@ -96,7 +96,7 @@ claim:                                                        /* Store.Claim */
   atomic {
     if
     :: open && !leased -> leased = true; claimer = w + 1
-    :: open && leased -> wait = later; goto tell              /* returnToSource: until the end of the other process's lease, as just read */
+    :: open && leased -> wait = later; goto tell              /* settleUnclaimed: until the end of the other process's lease, as just read */
     :: !open -> goto tell
     fi };
 
@@ -107,7 +107,7 @@ claim:                                                        /* Store.Claim */
     :: else -> from_queue = false; goto over                  /* Observer.OutcomeDropped */
     fi };
 
-tell:                                                         /* notifyQueue, returnToSource */
+tell:                                                         /* notifyQueue, settleUnclaimed */
   atomic {
     if
     :: from_queue -> settle(wait)

@@ -19,7 +19,7 @@ type handover struct {
 	nextEntries   []nextEntry
 	frontAttempts []*engine.Attempt // attempts of the entries in front of nextEntries, in the same order
 	claimDone     chan struct{}     // closed once claimedRows is set
-	claimedRows   engine.ClaimedByID
+	claimedRows   engine.ClaimedRows
 
 	mu          sync.Mutex             // guards endedFronts
 	endedFronts map[processlog.ID]bool // entries in front that have ended

@@ -162,16 +162,33 @@ func (o *Ordering) claimNext(batch []nextEntry) {
 	}
 }
 
-func (o *Ordering) claimKnown(businessType string, entries []nextEntry) (known engine.ClaimedByID, tried int) {
-	ids := make([]processlog.ID, len(entries))
-	for i, e := range entries {
-		ids[i] = e.id
+// claimKnown claims entries by their ids, as many as there are slots for. Entries that are not due yet, or that must not
+// run here now, go to the source.
+//
+// tried is the number of entries that it tried, from the start of the list. It is 0 if the claim failed or could not
+// begin, for example because no slot was free.
+func (o *Ordering) claimKnown(businessType string, entries []nextEntry) (found engine.ClaimedRows, tried int) {
+	t := o.e.AcceptingType(businessType)
+	if t == nil || t.Linger() > 0 || o.e.OutcomesBacklogged() || o.e.HoldReason() != nil {
+		return found, 0
 	}
-	known, tried = o.e.ClaimByID(businessType, ids)
-	if tried > 0 {
-		failpoint.Reach(failpoint.OrderingFollowed)
+	calls := t.Slots().Take(t.CallsFor(len(entries)))
+	if calls == 0 {
+		return found, 0
 	}
-	return known, tried
+	wanted := make([]processlog.Wanted, min(len(entries), t.MaxEntries(calls)))
+	for i := range wanted {
+		wanted[i].ID = entries[i].id
+	}
+	found, err := o.e.ClaimWithSlots(t, wanted, calls)
+	if err != nil {
+		return found, 0
+	}
+	for _, id := range found.WithoutCall {
+		o.e.Move(businessType, id, 0)
+	}
+	failpoint.Reach(failpoint.OrderingFollowed)
+	return found, len(wanted)
 }
 
 func idsOf(rows []processlog.Row) map[processlog.ID]bool {

@@ -5,6 +5,7 @@
 // entry exists, is due and is free. As long as the queue does not answer, the engine polls the database.
 //
 //	queue.go      calls from the engine to the queue
+//	claim.go      claims of entries that the queue reports as due
 //	health.go     whether the queue answers
 //	look.go       when the next entry of each type is due
 //	round.go      the queue's part in a round of the reconciler
@@ -43,6 +44,8 @@ type Queue struct {
 	losses *losses
 	rounds *rounds
 
+	requests requests
+
 	lookRequests chan struct{} // of capacity 1: holds a token when a look is requested
 	lossSignal   chan struct{} // of capacity 1: holds a token when the queue has lost entries, so that the next look comes sooner
 
@@ -79,6 +82,7 @@ func New(e *engine.Engine, cfg Config, local bool) *Queue {
 	q := &Queue{Config: cfg, local: local, e: e, losses: newLosses(), lookRequests: make(chan struct{}, 1), lossSignal: make(chan struct{}, 1)}
 	q.health = newHealth(q)
 	q.rounds = newRounds(q)
+	q.requests.reset()
 	q.recordedEntries.Max, q.recordedEntries.Workers, q.recordedEntries.Bound, q.recordedEntries.Flush = 1000, 1, maxWaiting, q.enqueueRecorded
 	q.laterEntries.Max, q.laterEntries.Workers, q.laterEntries.Bound, q.laterEntries.Flush = 1000, 1, maxWaiting, q.enqueueRecorded
 	q.laterEntries.Pace.Least = laterPause
@@ -138,21 +142,6 @@ func (q *Queue) Move(entry processlog.QueueEntry) {
 // Settle implements engine.Source.
 func (q *Queue) Settle(businessType string, o processlog.QueueOutcome) {
 	q.outcomes.Add(settledEntry{businessType, o})
-}
-
-// Claim implements engine.Source.
-func (q *Queue) Claim(t *engine.Type, n int) (processlog.Leased, bool) {
-	ctx, cancel := q.call()
-	defer cancel()
-	leased, err := q.Queue.Claim(ctx, t.Name, n, t.Lease)
-	q.health.recordResult(err)
-	if err != nil {
-		return processlog.Leased{}, false
-	}
-	if leased.Lost {
-		q.losses.add(t.Name)
-	}
-	return leased, true
 }
 
 // enqueueRecorded enqueues recorded entries. If the queue already has a due time for an entry, that time stays, because

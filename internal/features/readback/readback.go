@@ -274,7 +274,7 @@ func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 			callSize = 1 // Each row holds a slot of its own, so the rows share no call.
 		}
 		for chunk := range slices.Chunk(group, callSize) {
-			s.e.RunClaimed(engine.ClaimedByID{Type: t, Mine: chunk, SentAt: sentAt})
+			s.e.RunClaimed(engine.ClaimedRows{Claimed: processlog.Claimed{Mine: chunk}, Type: t, SentAt: sentAt})
 		}
 	}
 }
