@@ -36,25 +36,25 @@ type Options struct {
 // unchanged. An invalid filter is a *compensator.FieldError. If ctx ends while a query waits for its turn, the error is
 // context.Cause(ctx).
 type Admin struct {
-	c        *compensator.Compensator
-	log      operating.Log
-	access   Access
-	readOnly bool
-	counting bool // whether Operations.Statistics is set
-	readTime time.Duration
+	c             *compensator.Compensator
+	log           operating.Log
+	access        Access
+	readOnly      bool
+	hasStatistics bool // whether Operations.Statistics is set
+	readTime      time.Duration
 
 	reads, actions chan struct{} // semaphores: each holds one element per query under way
 
-	mu       sync.Mutex // guards the next three fields
-	refusals map[string]refusals
-	found    []string // the known business types
-	foundAt  time.Time
+	mu          sync.Mutex // guards the next three fields
+	refusals    map[string]refusals
+	types       []string // the known business types
+	typesReadAt time.Time
 
-	counts   *shared[[]processlog.Count]
-	standing *shared[condition]
-	groups   *shared[[]processlog.CaseGroup]
-	trends   map[time.Duration]*shared[history] // by the time that they cover
-	acts     atomic.Int64                       // number of actions so far; an action makes the shared results outdated
+	counts      *cached[[]processlog.Count]
+	conditions  *cached[condition]
+	groups      *cached[[]processlog.CaseGroup]
+	trends      map[time.Duration]*cached[history] // by the time that they cover
+	actionCount atomic.Int64                       // number of actions so far; an action makes the shared results outdated
 }
 
 // Errors with which an Admin refuses an action. Other errors come from the library: compensator.ErrNotFound,
@@ -81,35 +81,35 @@ func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 	if log.Operations() == nil {
 		return nil, &compensator.FieldError{Field: "Operations", Reason: "is not set in the Compensator's Config"}
 	}
-	return &Admin{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, counting: log.KeepsStatistics(), readTime: cmp.Or(opts.ReadTime, readTime),
-		reads: make(chan struct{}, readsAtOnce), actions: make(chan struct{}, actsAtOnce),
+	return &Admin{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, hasStatistics: log.KeepsStatistics(), readTime: cmp.Or(opts.ReadTime, defaultReadTime),
+		reads: make(chan struct{}, maxReads), actions: make(chan struct{}, maxActionReads),
 		trends:   newTrends(),
-		refusals: make(map[string]refusals), counts: newShared[[]processlog.Count](), standing: newShared[condition](), groups: newShared[[]processlog.CaseGroup]()}, nil
+		refusals: make(map[string]refusals), counts: newCached[[]processlog.Count](), conditions: newCached[condition](), groups: newCached[[]processlog.CaseGroup]()}, nil
 }
 
 // Name returns compensator.Config.Name, the name of the log.
 func (d *Admin) Name() string { return d.c.Name() }
 
-// may asks Access. It returns false for an actor without a name, and if Access panics.
+// mayDo asks Access. It returns false for an actor without a name, and if Access panics.
 //
 // It also returns false for a type whose name ends with spaces, because no type has such a name. MySQL would compare
 // the name as equal to the name without spaces. But Access would be asked about the name with spaces only.
-func (d *Admin) may(ctx context.Context, a Actor, right Right, on Subject) (may bool) {
-	if a.invalid() || strings.HasSuffix(on.Type, " ") {
+func (d *Admin) mayDo(ctx context.Context, a Actor, right Right, subject Subject) (mayDo bool) {
+	if a.isInvalid() || strings.HasSuffix(subject.Type, " ") {
 		return false
 	}
 	defer func() {
 		if recover() != nil {
-			may = false
+			mayDo = false
 		}
 	}()
-	return d.access.May(ctx, a, right, on)
+	return d.access.May(ctx, a, right, subject)
 }
 
 // May reports whether the actor has a right. A page can call it to hide buttons whose actions would be refused. May
 // records nothing.
-func (d *Admin) May(ctx context.Context, a Actor, right Right, on Subject) bool {
-	return !(d.readOnly && right.writes()) && d.may(ctx, a, right, on)
+func (d *Admin) May(ctx context.Context, a Actor, right Right, subject Subject) bool {
+	return !(d.readOnly && right.isWrite()) && d.mayDo(ctx, a, right, subject)
 }
 
 // ReadOnly returns Options.ReadOnly.

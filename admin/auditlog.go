@@ -23,27 +23,27 @@ type (
 // An actor who may not see all types reads only records of types that the Admin knows. The Admin knows a type without
 // entries if the type has ever been paused, or if it is among the newest 1,000 operations.
 func (d *Admin) AuditLog(ctx context.Context, a Actor, filter AuditLogFilter) (AuditLogPage, error) {
-	sees, inFull := d.sight(a, SeeAuditLog), d.sight(a, SeeErrors)
-	types, some, err := d.within(ctx, sees, "", filter.BusinessTypes, "")
-	if err != nil || !some {
+	mayRead, seesErrors := d.rightsOf(a, SeeAuditLog), d.rightsOf(a, SeeErrors)
+	types, hasTypes, err := d.visibleTypes(ctx, mayRead, "", filter.BusinessTypes, "")
+	if err != nil || !hasTypes {
 		return AuditLogPage{}, err
 	}
 	filter.BusinessTypes = types
-	page, err := read(ctx, d, func(ctx context.Context) (AuditLogPage, error) { return d.log.Operations().AuditLog(ctx, filter) })
-	page.Records = shown(page.Records, func(r *AuditLogRecord) bool {
-		*r = d.maskedRecord(*r, inFull.sees(ctx, r.BusinessType))
-		return sees.sees(ctx, r.BusinessType)
+	page, err := runQuery(ctx, d, func(ctx context.Context) (AuditLogPage, error) { return d.log.Operations().AuditLog(ctx, filter) })
+	page.Records = keepShown(page.Records, func(r *AuditLogRecord) bool {
+		*r = d.visibleRecord(*r, seesErrors.holds(ctx, r.BusinessType))
+		return mayRead.holds(ctx, r.BusinessType)
 	})
 	return page, err
 }
 
-// maskedRecord masks the errors in r.Before and r.After, as masked does for an entry.
-func (d *Admin) maskedRecord(r AuditLogRecord, errorInFull bool) AuditLogRecord {
+// visibleRecord masks the errors in r.Before and r.After, as masked does for an entry.
+func (d *Admin) visibleRecord(r AuditLogRecord, isErrorFull bool) AuditLogRecord {
 	for _, state := range []**processlog.AuditState{&r.Before, &r.After} {
 		if *state != nil {
-			blank := **state
-			blank.LastError = d.scrubbed(blank.LastError, errorInFull)
-			*state = &blank
+			masked := **state
+			masked.LastError = d.scrubText(masked.LastError, isErrorFull)
+			*state = &masked
 		}
 	}
 	return r

@@ -39,9 +39,9 @@ type Group struct {
 	Example     compensator.EntryID  `json:"example"`         // entry of one of these cases
 }
 
-// groupsMost is the maximum number of sums that the log returns. Each sum is for one type, one failure and one
+// maxGroups is the maximum number of sums that the log returns. Each sum is for one type, one failure and one
 // currency.
-const groupsMost = 1000
+const maxGroups = 1000
 
 // Groups sums up the open cases by failure. The groups with the most cases come first. Groups asks Access for
 // SeeEntries for each type.
@@ -52,63 +52,63 @@ const groupsMost = 1000
 // The log returns the 1,000 largest sums by type, failure and currency. If more is true, the result is incomplete:
 // groups may be missing, and cases may be missing in the returned groups.
 func (d *Admin) Groups(ctx context.Context, a Actor) (groups []Group, more bool, err error) {
-	return d.sumUp(ctx, a, "", d.failures)
+	return d.listGroups(ctx, a, "", d.cachedFailures)
 }
 
 // GroupsOf does the same as Groups for one failure and one type. A zero failure means any failure, and an empty type
 // means every type. GroupsOf reads the log each time.
 func (d *Admin) GroupsOf(ctx context.Context, a Actor, businessType string, failure Fingerprint) (groups []Group, more bool, err error) {
-	return d.sumUp(ctx, a, businessType, func(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
+	return d.listGroups(ctx, a, businessType, func(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 		return d.readFailures(ctx, types, failure)
 	})
 }
 
-// sumUp builds groups for the types that the actor may see. The log returns one sum for each currency, and sumUp joins
+// listGroups builds groups for the types that the actor may see. The log returns one sum for each currency, and sumUp joins
 // the sums of one type and failure.
-func (d *Admin) sumUp(ctx context.Context, a Actor, businessType string, ask func(ctx context.Context, types []string) ([]processlog.CaseGroup, error)) (groups []Group, more bool, err error) {
-	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
-	types, some, err := d.within(ctx, sees, businessType, nil)
-	if err != nil || !some {
+func (d *Admin) listGroups(ctx context.Context, a Actor, businessType string, readSums func(ctx context.Context, types []string) ([]processlog.CaseGroup, error)) (groups []Group, more bool, err error) {
+	mayRead, seesErrors := d.rightsOf(a, SeeEntries), d.rightsOf(a, SeeErrors)
+	types, hasTypes, err := d.visibleTypes(ctx, mayRead, businessType, nil)
+	if err != nil || !hasTypes {
 		return nil, false, err
 	}
-	sums, err := ask(ctx, types)
+	sums, err := readSums(ctx, types)
 	if err != nil {
 		return nil, false, err
 	}
-	type alike struct {
+	type groupKey struct {
 		businessType string
 		fingerprint  Fingerprint
 	}
-	places := make(map[alike]int)
-	found := make([]Group, 0, len(sums))
+	indexByKey := make(map[groupKey]int)
+	result := make([]Group, 0, len(sums))
 	for _, sum := range sums {
-		if !sees.sees(ctx, sum.BusinessType) { // Another service has recorded this type since the Admin last read the types.
+		if !mayRead.holds(ctx, sum.BusinessType) { // Another service has recorded this type since the Admin last read the types.
 			continue
 		}
-		key := alike{sum.BusinessType, sum.Fingerprint}
-		place, known := places[key]
-		if !known {
-			place = len(found)
-			places[key] = place
-			found = append(found, Group{Type: sum.BusinessType, Fingerprint: sum.Fingerprint, Error: shape(sum.Error, inFull.sees(ctx, sum.BusinessType)),
+		key := groupKey{sum.BusinessType, sum.Fingerprint}
+		index, isKnown := indexByKey[key]
+		if !isKnown {
+			index = len(result)
+			indexByKey[key] = index
+			result = append(result, Group{Type: sum.BusinessType, Fingerprint: sum.Fingerprint, Error: shortenText(sum.Error, seesErrors.holds(ctx, sum.BusinessType)),
 				Kind: sum.Kind, First: sum.First, Last: sum.Last, Example: sum.Example})
 		}
-		found[place].add(sum)
+		result[index].addSums(sum)
 	}
-	slices.SortStableFunc(found, func(a, b Group) int { return b.N - a.N })
-	return found, len(sums) >= groupsMost, nil
+	slices.SortStableFunc(result, func(a, b Group) int { return b.N - a.N })
+	return result, len(sums) >= maxGroups, nil
 }
 
-// add adds the cases of one sum, which has one currency, to the group.
-func (g *Group) add(sum processlog.CaseGroup) {
+// addSums adds the cases of one sum, which has one currency, to the group.
+func (g *Group) addSums(sum processlog.CaseGroup) {
 	g.N += sum.N
-	amount := inCapitals(compensator.Amount{Minor: sum.Sum, Currency: sum.Currency})
-	same := slices.IndexFunc(g.Sums, func(s compensator.Amount) bool { return s.Currency == amount.Currency })
+	amount := withUpperCurrency(compensator.Amount{Minor: sum.Sum, Currency: sum.Currency})
+	index := slices.IndexFunc(g.Sums, func(s compensator.Amount) bool { return s.Currency == amount.Currency })
 	switch {
 	case amount.Currency == "":
 		g.NoAmount += sum.N
-	case same >= 0: // The log has this currency both in capital and in small letters.
-		g.Sums[same].Minor += amount.Minor
+	case index >= 0: // The log has this currency both in capital and in small letters.
+		g.Sums[index].Minor += amount.Minor
 	default:
 		g.Sums = append(g.Sums, amount)
 	}
@@ -123,42 +123,42 @@ func (g *Group) add(sum processlog.CaseGroup) {
 // Cases lists open cases. The case that is due first comes first. Cases asks Access for SeeEntries for each type.
 func (d *Admin) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
 	page, err := d.cases(ctx, a, filter)
-	inFull := d.sight(a, SeeErrors)
+	seesErrors := d.rightsOf(a, SeeErrors)
 	for i, c := range page.Cases {
-		page.Cases[i] = d.maskedCase(c, inFull.sees(ctx, c.BusinessType))
+		page.Cases[i] = d.visibleCase(c, seesErrors.holds(ctx, c.BusinessType))
 	}
 	return page, err
 }
 
 // cases does the same as Cases, but does not mask errors.
 func (d *Admin) cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
-	sees := d.sight(a, SeeEntries)
-	types, some, err := d.within(ctx, sees, filter.BusinessType, filter.BusinessTypes)
-	if err != nil || !some {
+	mayRead := d.rightsOf(a, SeeEntries)
+	types, hasTypes, err := d.visibleTypes(ctx, mayRead, filter.BusinessType, filter.BusinessTypes)
+	if err != nil || !hasTypes {
 		return CasePage{}, err
 	}
 	filter.BusinessTypes = types
-	page, err := read(ctx, d, func(ctx context.Context) (CasePage, error) { return d.log.Operations().Cases(ctx, filter) })
-	page.Cases = shown(page.Cases, func(c *Case) bool {
-		c.Amount = inCapitals(c.Amount)
-		return sees.sees(ctx, c.BusinessType)
+	page, err := runQuery(ctx, d, func(ctx context.Context) (CasePage, error) { return d.log.Operations().Cases(ctx, filter) })
+	page.Cases = keepShown(page.Cases, func(c *Case) bool {
+		c.Amount = withUpperCurrency(c.Amount)
+		return mayRead.holds(ctx, c.BusinessType)
 	})
 	return page, err
 }
 
-func (d *Admin) maskedCase(c Case, errorInFull bool) Case {
-	c.Error = d.scrubbed(c.Error, errorInFull)
+func (d *Admin) visibleCase(c Case, isErrorFull bool) Case {
+	c.Error = d.scrubText(c.Error, isErrorFull)
 	return c
 }
 
-// caseAmong returns the case of an entry, or nil if the entry has no case. If inFull is false, it masks the error of
+// caseOf returns the case of an entry, or nil if the entry has no case. If isFull is false, it masks the error of
 // the case.
-func (d *Admin) caseAmong(cases []Case, id compensator.EntryID, inFull bool) *Case {
+func (d *Admin) caseOf(cases []Case, id compensator.EntryID, isFull bool) *Case {
 	i := slices.IndexFunc(cases, func(c Case) bool { return c.EntryID == id })
 	if i < 0 {
 		return nil
 	}
-	c := d.maskedCase(cases[i], inFull)
+	c := d.visibleCase(cases[i], isFull)
 	return &c
 }
 
@@ -179,21 +179,21 @@ type SeenCase = processlog.SeenCase
 // lost, TakeCases may have changed all cases. If Options.ReadOnly is set, it returns ErrReadOnly. An invalid argument
 // is a *FieldError.
 func (d *Admin) TakeCases(ctx context.Context, a Actor, seen []SeenCase, why Why) ([]error, error) {
-	return d.assign(ctx, a, seen, a.ID, TakeCase, why)
+	return d.assignCases(ctx, a, seen, a.ID, TakeCase, why)
 }
 
 // AssignCases assigns open cases to owner. If owner is empty, the cases have no owner afterwards. AssignCases needs
 // SeeEntries and AssignCase. To give back their own case, actors need only TakeCase. In all other points AssignCases
 // works like TakeCases, except that a repeated call returns ErrChanged.
 func (d *Admin) AssignCases(ctx context.Context, a Actor, seen []SeenCase, owner string, why Why) ([]error, error) {
-	return d.assign(ctx, a, seen, owner, AssignCase, why)
+	return d.assignCases(ctx, a, seen, owner, AssignCase, why)
 }
 
-func (d *Admin) assign(ctx context.Context, a Actor, seen []SeenCase, owner string, right Right, why Why) ([]error, error) {
+func (d *Admin) assignCases(ctx context.Context, a Actor, seen []SeenCase, owner string, right Right, why Why) ([]error, error) {
 	if d.readOnly {
 		return nil, ErrReadOnly
 	}
-	if a.invalid() {
+	if a.isInvalid() {
 		return nil, ErrNotAllowed
 	}
 	reason, err := why.text()
@@ -204,57 +204,57 @@ func (d *Admin) assign(ctx context.Context, a Actor, seen []SeenCase, owner stri
 	for i := range seen {
 		ids[i] = seen[i].EntryID
 	}
-	if err := named(ids); err != nil {
+	if err := validateNames(ids); err != nil {
 		return nil, err
 	}
-	if owner != "" && (Actor{owner}).invalid() {
+	if owner != "" && (Actor{owner}).isInvalid() {
 		return nil, &compensator.FieldError{Field: "owner", Reason: "want at most 191 characters, or none"}
 	}
-	ctx = acting(ctx)
-	found, err := d.casesOf(ctx, ids)
+	ctx = withAction(ctx)
+	ownCases, err := d.casesOf(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	cases := make(map[compensator.EntryID]Case, len(found))
-	for _, c := range found {
+	cases := make(map[compensator.EntryID]Case, len(ownCases))
+	for _, c := range ownCases {
 		cases[c.EntryID] = c
 	}
 	answers := make([]error, len(seen))
-	refused := rejected{of: len(seen)}
-	var these []SeenCase
-	var places []int
-	sees := d.sight(a, SeeEntries)
+	rejections := refusedEntries{total: len(seen)}
+	var writable []SeenCase
+	var indexes []int
+	mayRead := d.rightsOf(a, SeeEntries)
 	for i, v := range seen {
-		c, found := cases[v.EntryID]
-		on := Subject{Type: c.BusinessType, Amount: c.Amount, Count: len(seen)}
-		gives := right == AssignCase && owner == "" && c.Owner == a.ID && c.Version == v.Version
+		c, ownCases := cases[v.EntryID]
+		subject := Subject{Type: c.BusinessType, Amount: c.Amount, Count: len(seen)}
+		isHandover := right == AssignCase && owner == "" && c.Owner == a.ID && c.Version == v.Version
 		switch {
-		case !found || !sees.sees(ctx, c.BusinessType):
-			answers[i] = notFound(v.EntryID)
-			refused.add(v.EntryID, "")
+		case !ownCases || !mayRead.holds(ctx, c.BusinessType):
+			answers[i] = newNotFoundError(v.EntryID)
+			rejections.addRefusal(v.EntryID, "")
 		case !c.ClosedAt.IsZero():
-			answers[i] = notFound(v.EntryID)
-		case !d.may(ctx, a, right, on) && !(gives && d.may(ctx, a, TakeCase, on)):
+			answers[i] = newNotFoundError(v.EntryID)
+		case !d.mayDo(ctx, a, right, subject) && !(isHandover && d.mayDo(ctx, a, TakeCase, subject)):
 			answers[i] = ErrNotAllowed
-			refused.add(v.EntryID, c.BusinessType)
+			rejections.addRefusal(v.EntryID, c.BusinessType)
 		case right == TakeCase && c.Owner == a.ID: // If the actor presses the button twice, the second request succeeds and changes nothing.
 		default:
-			these, places = append(these, v), append(places, i)
+			writable, indexes = append(writable, v), append(indexes, i)
 		}
 	}
 	op := processlog.Operation{Actor: a.ID, Action: string(right), Subject: owner, Reason: reason}
-	if err := d.refuseSome(ctx, a, op, refused); err != nil {
+	if err := d.recordRefusals(ctx, a, op, rejections); err != nil {
 		return nil, err
 	}
-	if len(these) == 0 {
+	if len(writable) == 0 {
 		return answers, nil
 	}
-	done, err := d.log.Operations().AssignCases(ctx, these, owner, op)
+	results, err := d.log.Operations().AssignCases(ctx, writable, owner, op)
 	if err != nil {
 		return nil, err
 	}
-	for i, place := range places {
-		answers[place] = done[i]
+	for i, index := range indexes {
+		answers[index] = results[i]
 	}
 	return answers, nil
 }
@@ -263,7 +263,7 @@ func (d *Admin) assign(ctx context.Context, a Actor, seen []SeenCase, owner stri
 // ErrNotAllowed or ErrReadOnly if it refuses the note, and a *FieldError if why is invalid. It returns
 // compensator.ErrNotFound for an entry that the actor may not see.
 func (d *Admin) Note(ctx context.Context, a Actor, ref compensator.Ref, why Why) error {
-	_, op, err := d.entryFor(ctx, a, ref, NoteCase, why)
+	_, op, err := d.readEntryFor(ctx, a, ref, NoteCase, why)
 	if err != nil {
 		return err
 	}

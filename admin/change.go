@@ -19,13 +19,13 @@ type Why struct {
 	Ticket string // optional; at most 64 characters: ASCII letters, digits and - _ . / : #. The records store "[OPS-988] " before the reason
 }
 
-const maxTicket = 64
+const maxTicketLength = 64
 
 // text returns the reason as the records store it: the ticket comes first, then the reason.
 func (w Why) text() (string, error) {
 	text := w.Reason
 	if w.Ticket != "" {
-		if len(w.Ticket) > maxTicket || strings.ContainsFunc(w.Ticket, func(r rune) bool { return !strings.ContainsRune(ticketRunes, r) }) {
+		if len(w.Ticket) > maxTicketLength || strings.ContainsFunc(w.Ticket, func(r rune) bool { return !strings.ContainsRune(ticketRunes, r) }) {
 			return "", &compensator.FieldError{Field: "ticket", Reason: "want at most 64 letters, digits and - _ . / : #"}
 		}
 		text = "[" + w.Ticket + "] " + text
@@ -95,51 +95,51 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 	for i, seen := range ch.Entries {
 		ids[i] = seen.ID
 	}
-	change, err := ch.change(a, ids)
+	change, err := ch.newChange(a, ids)
 	if err != nil {
 		return nil, err
 	}
-	ctx = acting(ctx)
+	ctx = withAction(ctx)
 	answers := make([]error, len(ch.Entries))
 	outlines, err := d.outlines(ctx, a, ids)
 	if err != nil {
 		return nil, err
 	}
-	amounts, cases, err := d.worth(ctx, outlines)
+	amounts, cases, err := d.readAmountsAndCases(ctx, outlines)
 	if err != nil {
 		return nil, err
 	}
-	unknown, err := d.outcomesUnknown(ctx, entriesOf(outlines), cases)
+	unknownOutcomes, err := d.outcomesUnknown(ctx, entriesOf(outlines), cases)
 	if err != nil {
 		return nil, err
 	}
-	rows := byID(outlines)
+	rows := rowsByID(outlines)
 	var versions []processlog.Version
-	var places []int
+	var indexes []int
 	var toChange []Line
-	refused := rejected{of: len(ch.Entries)}
+	rejections := refusedEntries{total: len(ch.Entries)}
 	for i, seen := range ch.Entries {
-		row, found := rows[seen.ID]
-		on := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: len(ch.Entries)}
+		row, isFound := rows[seen.ID]
+		subject := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: len(ch.Entries)}
 		switch {
-		case !found: // The entry does not exist, or the actor may not see it.
-			answers[i] = notFound(seen.ID)
-			refused.add(seen.ID, "")
-		case !d.may(ctx, a, ch.Action, on):
+		case !isFound: // The entry does not exist, or the actor may not see it.
+			answers[i] = newNotFoundError(seen.ID)
+			rejections.addRefusal(seen.ID, "")
+		case !d.mayDo(ctx, a, ch.Action, subject):
 			answers[i] = ErrNotAllowed
-			refused.add(row.ID, row.BusinessType)
+			rejections.addRefusal(row.ID, row.BusinessType)
 		case row.Version != seen.Version:
 			answers[i] = fmt.Errorf("%s entry %s: %w", ch.Action, seen.ID, ErrChanged)
-		case !d.mayAgain(ctx, a, ch.Action, row.State, on):
+		case !d.checkRepeat(ctx, a, ch.Action, row.State, subject):
 			answers[i] = ErrNotAllowed
-			refused.add(row.ID, row.BusinessType)
+			rejections.addRefusal(row.ID, row.BusinessType)
 		default:
 			versions = append(versions, processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch})
-			places = append(places, i)
-			toChange = append(toChange, Line{Entry: entryOf(row), OutcomeUnknown: unknown[row.ID]})
+			indexes = append(indexes, i)
+			toChange = append(toChange, Line{Entry: entryOf(row), OutcomeUnknown: unknownOutcomes[row.ID]})
 		}
 	}
-	if err := d.refuseSome(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: change.Reason}, refused); err != nil {
+	if err := d.recordRefusals(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: change.Reason}, rejections); err != nil {
 		return nil, err
 	}
 	// Below, d.log.ChangeAll changes an entry only if it still has the version that was read here. If an attempt starts
@@ -150,13 +150,13 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 	if len(versions) == 0 {
 		return answers, nil
 	}
-	defer d.acts.Add(1) // Count the action even if the answer to COMMIT is lost.
-	done, err := d.log.ChangeAll(ctx, versions, change)
+	defer d.actionCount.Add(1) // Count the action even if the answer to COMMIT is lost.
+	results, err := d.log.ChangeAll(ctx, versions, change)
 	if err != nil {
 		return nil, err
 	}
-	for i, place := range places {
-		answers[place] = done[i].Err
+	for i, index := range indexes {
+		answers[index] = results[i].Err
 	}
 	return answers, nil
 }
@@ -169,19 +169,19 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 //
 // Offers assumes that Checked and Again are set. It sends no query and records nothing.
 func (d *Admin) Offers(ctx context.Context, a Actor, action Right, line Line) bool {
-	if d.readOnly || !changes(action, line.Entry) {
+	if d.readOnly || !changesContent(action, line.Entry) {
 		return false
 	}
-	on := Subject{Type: line.Entry.BusinessType, Amount: line.Amount, Count: 1}
-	return d.may(ctx, a, action, on) && d.mayAgain(ctx, a, action, line.Entry.State, on)
+	subject := Subject{Type: line.Entry.BusinessType, Amount: line.Amount, Count: 1}
+	return d.mayDo(ctx, a, action, subject) && d.checkRepeat(ctx, a, action, line.Entry.State, subject)
 }
 
-// mayAgain returns true if the actor may run an entry in this state again. It asks for RequeueSucceeded only if the
+// checkRepeat returns true if the actor may run an entry in this state again. It asks for RequeueSucceeded only if the
 // action would repeat finished work.
-func (d *Admin) mayAgain(ctx context.Context, a Actor, action Right, state compensator.State, on Subject) bool {
+func (d *Admin) checkRepeat(ctx context.Context, a Actor, action Right, state compensator.State, subject Subject) bool {
 	switch {
 	case action == Requeue && (state == compensator.Succeeded || state == compensator.SettledManually), action == Compensate && state == compensator.Compensated:
-		return d.may(ctx, a, RequeueSucceeded, on)
+		return d.mayDo(ctx, a, RequeueSucceeded, subject)
 	}
 	return true
 }
@@ -190,38 +190,38 @@ func (d *Admin) mayAgain(ctx context.Context, a Actor, action Right, state compe
 var actions = map[Right]processlog.Action{Requeue: processlog.ActionRequeue, Compensate: processlog.ActionRequeue, SettleManually: processlog.ActionSettleManually,
 	Cancel: processlog.ActionCancel, Complete: processlog.ActionComplete, Reschedule: processlog.ActionReschedule}
 
-// named returns an error if ids is empty, too long, or has an id twice.
-func named(ids []compensator.EntryID) error {
+// validateNames returns an error if ids is empty, too long, or has an id twice.
+func validateNames(ids []compensator.EntryID) error {
 	if len(ids) == 0 || len(ids) > MaxEntries {
 		return &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(ids), MaxEntries)}
 	}
-	before := make(map[compensator.EntryID]bool, len(ids))
+	seen := make(map[compensator.EntryID]bool, len(ids))
 	for _, id := range ids {
-		if before[id] {
+		if seen[id] {
 			return &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("name entry %s twice", id)}
 		}
-		before[id] = true
+		seen[id] = true
 	}
 	return nil
 }
 
-// change validates the Change and converts it into a processlog.Change.
-func (ch Change) change(a Actor, ids []compensator.EntryID) (processlog.Change, error) {
+// newChange validates the Change and converts it into a processlog.Change.
+func (ch Change) newChange(a Actor, ids []compensator.EntryID) (processlog.Change, error) {
 	change := processlog.Change{Action: actions[ch.Action], Delay: ch.Delay, Compensate: ch.Action == Compensate, Actor: a.ID}
-	refuse := func(field, reason string) (processlog.Change, error) {
+	newFieldError := func(field, reason string) (processlog.Change, error) {
 		return change, &compensator.FieldError{Field: field, Reason: reason}
 	}
 	switch {
-	case a.invalid():
+	case a.isInvalid():
 		return change, ErrNotAllowed
 	case change.Action == "":
-		return refuse("action", fmt.Sprintf("%q is none", ch.Action))
+		return newFieldError("action", fmt.Sprintf("%q is none", ch.Action))
 	case ch.Delay < 0 || ch.Delay > processlog.MaxDelay:
-		return refuse("delay", fmt.Sprintf("%v: want 0 to 100 years", ch.Delay))
+		return newFieldError("delay", fmt.Sprintf("%v: want 0 to 100 years", ch.Delay))
 	case ch.Delay > 0 && change.Action != processlog.ActionRequeue && change.Action != processlog.ActionReschedule:
-		return refuse("delay", "is none of "+string(ch.Action)+"'s")
+		return newFieldError("delay", "is none of "+string(ch.Action)+"'s")
 	}
-	if err := named(ids); err != nil {
+	if err := validateNames(ids); err != nil {
 		return change, err
 	}
 	var err error
@@ -232,13 +232,13 @@ func (ch Change) change(a Actor, ids []compensator.EntryID) (processlog.Change, 
 // outlines reads the rows of those entries that the actor may see, in the order of their ids.
 func (d *Admin) outlines(ctx context.Context, a Actor, ids []compensator.EntryID) ([]processlog.Row, error) {
 	ids = slices.SortedFunc(slices.Values(ids), compensator.EntryID.Compare)
-	rows, err := read(ctx, d, func(ctx context.Context) ([]processlog.Row, error) { return d.log.Operations().Outlines(ctx, ids) })
-	sees := d.sight(a, SeeEntries) // Drop hidden rows before the amounts are read. Reading amounts reads contents and calls functions of the service.
-	return slices.DeleteFunc(rows, func(row processlog.Row) bool { return !sees.sees(ctx, row.BusinessType) }), err
+	rows, err := runQuery(ctx, d, func(ctx context.Context) ([]processlog.Row, error) { return d.log.Operations().Outlines(ctx, ids) })
+	mayRead := d.rightsOf(a, SeeEntries) // Drop hidden rows before the amounts are read. Reading amounts reads contents and calls functions of the service.
+	return slices.DeleteFunc(rows, func(row processlog.Row) bool { return !mayRead.holds(ctx, row.BusinessType) }), err
 }
 
-// worth returns the amounts of entries and the cases of these entries.
-func (d *Admin) worth(ctx context.Context, rows []processlog.Row) (map[compensator.EntryID]compensator.Amount, []Case, error) {
+// readAmountsAndCases returns the amounts of entries and the cases of these entries.
+func (d *Admin) readAmountsAndCases(ctx context.Context, rows []processlog.Row) (map[compensator.EntryID]compensator.Amount, []Case, error) {
 	ids := make([]compensator.EntryID, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].ID
@@ -247,30 +247,30 @@ func (d *Admin) worth(ctx context.Context, rows []processlog.Row) (map[compensat
 	if err != nil {
 		return nil, nil, err
 	}
-	amounts, err := d.amounts(ctx, rows, cases)
+	amounts, err := d.readAmounts(ctx, rows, cases)
 	return amounts, cases, err
 }
 
-// amounts returns the amounts of entries. The amount is taken from the entry's case or, without a case, computed by the
+// readAmounts returns the amounts of entries. The amount is taken from the entry's case or, without a case, computed by the
 // amount function of its type.
-func (d *Admin) amounts(ctx context.Context, rows []processlog.Row, cases []Case) (map[compensator.EntryID]compensator.Amount, error) {
-	known := make(map[compensator.EntryID]compensator.Amount, len(rows))
+func (d *Admin) readAmounts(ctx context.Context, rows []processlog.Row, cases []Case) (map[compensator.EntryID]compensator.Amount, error) {
+	amounts := make(map[compensator.EntryID]compensator.Amount, len(rows))
 	for _, c := range cases {
 		if c.Amount.Known() {
-			known[c.EntryID] = c.Amount
+			amounts[c.EntryID] = c.Amount
 		}
 	}
-	rest := slices.DeleteFunc(slices.Clone(rows), func(r processlog.Row) bool { return known[r.ID].Known() })
-	for chunk := range slices.Chunk(rest, contentsAtOnce) {
-		more, err := read(ctx, d, func(ctx context.Context) (map[compensator.EntryID]compensator.Amount, error) {
+	missing := slices.DeleteFunc(slices.Clone(rows), func(r processlog.Row) bool { return amounts[r.ID].Known() })
+	for chunk := range slices.Chunk(missing, contentsAtOnce) {
+		readAmounts, err := runQuery(ctx, d, func(ctx context.Context) (map[compensator.EntryID]compensator.Amount, error) {
 			return d.log.Amounts(ctx, chunk)
 		})
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(known, more)
+		maps.Copy(amounts, readAmounts)
 	}
-	return known, nil
+	return amounts, nil
 }
 
 // contentsAtOnce limits how many contents a request holds in memory.

@@ -18,15 +18,15 @@ var decimals = map[string]int{
 // Decimals returns the number of decimal places of a currency: its minor units in ISO 4217. For unknown codes it
 // returns 2.
 func Decimals(currency string) int {
-	if places, odd := decimals[strings.ToUpper(currency)]; odd {
-		return places
+	if decimalPlaces, isListed := decimals[strings.ToUpper(currency)]; isListed {
+		return decimalPlaces
 	}
 	return 2
 }
 
-// inCapitals returns the amount with its currency code in capitals. Older versions stored the code as the service wrote
+// withUpperCurrency returns the amount with its currency code in capitals. Older versions stored the code as the service wrote
 // it.
-func inCapitals(a compensator.Amount) compensator.Amount {
+func withUpperCurrency(a compensator.Amount) compensator.Amount {
 	a.Currency = strings.ToUpper(a.Currency)
 	return a
 }

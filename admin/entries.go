@@ -29,16 +29,16 @@ type EntryPage struct {
 // listing of one state uses types that were read up to five seconds ago.
 func (d *Admin) Entries(ctx context.Context, a Actor, filter Filter) (EntryPage, error) {
 	page, err := d.entries(ctx, a, filter, SeeEntries)
-	inFull := d.sight(a, SeeErrors)
+	seesErrors := d.rightsOf(a, SeeErrors)
 	for i := range page.Entries {
-		page.Entries[i] = d.masked(&page.Entries[i], inFull.sees(ctx, page.Entries[i].BusinessType))
+		page.Entries[i] = d.visibleEntry(&page.Entries[i], seesErrors.holds(ctx, page.Entries[i].BusinessType))
 	}
 	return page, err
 }
 
 // entries lists entries of the types for which the actor has all of rights. It does not mask the entries.
 func (d *Admin) entries(ctx context.Context, a Actor, filter Filter, rights ...Right) (EntryPage, error) {
-	if filter.BusinessType != "" && !d.may(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
+	if filter.BusinessType != "" && !d.mayDo(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
 		return EntryPage{}, nil
 	}
 	var searches []Right // A filter that finds an entry by a text reveals that text, so it needs the right to see the text.
@@ -48,47 +48,47 @@ func (d *Admin) entries(ctx context.Context, a Actor, filter Filter, rights ...R
 	if filter.UserID != "" {
 		searches = append(searches, SeeContent)
 	}
-	if !d.sight(a, searches...).sees(ctx, filter.BusinessType) {
+	if !d.rightsOf(a, searches...).holds(ctx, filter.BusinessType) {
 		return EntryPage{}, ErrNotAllowed
 	}
-	sees := d.sight(a, append(rights, searches...)...)
-	types, some, err := d.within(ctx, sees, filter.BusinessType, filter.BusinessTypes)
-	if err != nil || !some {
+	mayRead := d.rightsOf(a, append(rights, searches...)...)
+	types, hasTypes, err := d.visibleTypes(ctx, mayRead, filter.BusinessType, filter.BusinessTypes)
+	if err != nil || !hasTypes {
 		return EntryPage{}, err
 	}
-	if types == nil && ofOneState(filter) { // Pass the types that within has read, so that the log does not read them again.
-		if types, err = d.types(ctx); err != nil {
+	if types == nil && hasOneState(filter) { // Pass the types that visibleTypes has read, so that the log does not read them again.
+		if types, err = d.readTypes(ctx); err != nil {
 			return EntryPage{}, err
 		}
 	}
 	filter.BusinessTypes, filter.Outline = types, true
-	page, err := read(ctx, d, func(ctx context.Context) (Page, error) { return Of(d.c).List(ctx, filter) })
-	return EntryPage{Next: page.Next, Entries: shown(page.Entries, func(e *compensator.Entry) bool { return sees.sees(ctx, e.BusinessType) })}, err
+	page, err := runQuery(ctx, d, func(ctx context.Context) (Page, error) { return Of(d.c).List(ctx, filter) })
+	return EntryPage{Next: page.Next, Entries: keepShown(page.Entries, func(e *compensator.Entry) bool { return mayRead.holds(ctx, e.BusinessType) })}, err
 }
 
-// ofOneState reports whether the filter lists one state. Such a listing goes through the types one by one, ordered by
+// hasOneState reports whether the filter lists one state. Such a listing goes through the types one by one, ordered by
 // due time.
-func ofOneState(f Filter) bool {
+func hasOneState(f Filter) bool {
 	return len(f.States) == 1 && f.BatchID+f.BusinessID+f.BusinessExtID == "" && f.CreatedFrom.IsZero() && f.CreatedTo.IsZero()
 }
 
-// shown calls show for each element of a page. It drops the elements for which show returns false. Dropped elements
+// keepShown calls isShown for each element of a page. It drops the elements for which isShown returns false. Dropped elements
 // have a type that the actor may not see. The query could not exclude the type, because the Admin did not know it yet.
-func shown[T any](page []T, show func(*T) bool) []T {
-	list := page[:0]
+func keepShown[T any](page []T, isShown func(*T) bool) []T {
+	kept := page[:0]
 	for i := range page {
-		if show(&page[i]) {
-			list = append(list, page[i])
+		if isShown(&page[i]) {
+			kept = append(kept, page[i])
 		}
 	}
-	return list
+	return kept
 }
 
-// masked returns the entry without content, result, headers and user name. If errorInFull is false, it masks the error.
-func (d *Admin) masked(e *compensator.Entry, errorInFull bool) compensator.Entry {
+// visibleEntry returns the entry without content, result, headers and user name. If isErrorFull is false, it masks the error.
+func (d *Admin) visibleEntry(e *compensator.Entry, isErrorFull bool) compensator.Entry {
 	m := *e
 	m.Content, m.Result, m.Headers, m.UserName = nil, nil, nil, ""
-	m.LastError = d.scrubbed(m.LastError, errorInFull)
+	m.LastError = d.scrubText(m.LastError, isErrorFull)
 	return m
 }
 
@@ -121,60 +121,62 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 	if err != nil {
 		return EntryView{}, err
 	}
-	if !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
-		return EntryView{}, notFound(ref)
+	if !d.mayDo(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
+		return EntryView{}, newNotFoundError(ref)
 	}
-	inFull := d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType})
-	view := EntryView{Entry: d.masked(e, inFull), ContentSize: len(e.Content), HasResult: e.Result != nil, ResultSize: len(e.Result)}
-	if d.may(ctx, a, SeeContent, Subject{Type: e.BusinessType}) { // Show the hash only with SeeContent, because the hash of a short content lets people guess the content.
+	isFull := d.mayDo(ctx, a, SeeErrors, Subject{Type: e.BusinessType})
+	view := EntryView{Entry: d.visibleEntry(e, isFull), ContentSize: len(e.Content), HasResult: e.Result != nil, ResultSize: len(e.Result)}
+	if d.mayDo(ctx, a, SeeContent, Subject{Type: e.BusinessType}) { // Show the hash only with SeeContent, because the hash of a short content lets people guess the content.
 		hash := sha256.Sum256(e.Content)
 		view.ContentSHA256 = hex.EncodeToString(hash[:8])
 	}
-	amounts, cases, err := d.worth(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
+	amounts, cases, err := d.readAmountsAndCases(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
 	if err != nil {
 		return EntryView{}, err
 	}
-	unknown, err := d.outcomesUnknown(ctx, []compensator.Entry{*e}, cases)
+	unknownOutcomes, err := d.outcomesUnknown(ctx, []compensator.Entry{*e}, cases)
 	if err != nil {
 		return EntryView{}, err
 	}
-	view.Amount, view.Case, view.OutcomeUnknown = amounts[e.ID], d.caseAmong(cases, e.ID, inFull), unknown[e.ID]
-	if d.may(ctx, a, SeeAuditLog, Subject{Type: e.BusinessType}) {
+	view.Amount, view.Case, view.OutcomeUnknown = amounts[e.ID], d.caseOf(cases, e.ID, isFull), unknownOutcomes[e.ID]
+	if d.mayDo(ctx, a, SeeAuditLog, Subject{Type: e.BusinessType}) {
 		page, err := d.AuditLog(ctx, a, AuditLogFilter{EntryID: e.ID, Limit: 200})
 		if err != nil {
 			return EntryView{}, err
 		}
 		view.AuditLog = page.Records
 	}
-	if err := d.attempts(ctx, &view, inFull); err != nil {
+	if err := d.attempts(ctx, &view, isFull); err != nil {
 		return EntryView{}, err
 	}
-	return view, d.siblings(ctx, a, e, &view)
+	return view, d.addSiblings(ctx, a, e, &view)
 }
 
 // get reads an entry with all its fields. An entry that has succeeded costs a second statement, for its result.
 func (d *Admin) get(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
-	return read(ctx, d, func(ctx context.Context) (*compensator.Entry, error) {
+	return runQuery(ctx, d, func(ctx context.Context) (*compensator.Entry, error) {
 		e, err := d.c.Get(ctx, ref)
 		if err != nil || e.State != compensator.Succeeded {
 			return e, err
 		}
-		ends, err := d.log.Store().Ends(ctx, []compensator.EntryID{e.ID})
-		for _, end := range ends {
-			if end.Version == e.Version {
-				e.Result = end.Result
+		rowsAtEnd, err := d.log.Store().Ends(ctx, []compensator.EntryID{e.ID})
+		for _, rowAtEnd := range rowsAtEnd {
+			if rowAtEnd.Version == e.Version {
+				e.Result = rowAtEnd.Result
 			}
 		}
 		return e, err
 	})
 }
 
-// notFound returns the error for an entry that the actor may not see. The error for an entry that does not exist is the
+// newNotFoundError returns the error for an entry that the actor may not see. The error for an entry that does not exist is the
 // same.
-func notFound(ref compensator.Ref) error { return fmt.Errorf("%v: %w", ref, compensator.ErrNotFound) }
+func newNotFoundError(ref compensator.Ref) error {
+	return fmt.Errorf("%v: %w", ref, compensator.ErrNotFound)
+}
 
-// siblings adds the other entries of the same business id to the view.
-func (d *Admin) siblings(ctx context.Context, a Actor, e *compensator.Entry, view *EntryView) error {
+// addSiblings adds the other entries of the same business id to the view.
+func (d *Admin) addSiblings(ctx context.Context, a Actor, e *compensator.Entry, view *EntryView) error {
 	if e.BusinessID == "" {
 		return nil
 	}
@@ -197,7 +199,7 @@ func (d *Admin) siblings(ctx context.Context, a Actor, e *compensator.Entry, vie
 // returns ErrReadOnly, because it could not write the record. It returns ErrNotAllowed if the actor lacks SeeContent,
 // and compensator.ErrNotFound if the actor lacks SeeEntries. An invalid reason is a *FieldError.
 func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
-	e, op, err := d.entryFor(ctx, a, ref, SeeContent, why)
+	e, op, err := d.readEntryFor(ctx, a, ref, SeeContent, why)
 	if err != nil {
 		return compensator.Entry{}, err
 	}
@@ -205,12 +207,12 @@ func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Wh
 	if err != nil {
 		return compensator.Entry{}, err
 	}
-	e.LastError = d.scrubbed(e.LastError, d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType}))
+	e.LastError = d.scrubText(e.LastError, d.mayDo(ctx, a, SeeErrors, Subject{Type: e.BusinessType}))
 	return *e, nil
 }
 
-// entryFor reads an entry for an action. It also returns the operation to record.
-func (d *Admin) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right Right, why Why) (*compensator.Entry, processlog.Operation, error) {
+// readEntryFor reads an entry for an action. It also returns the operation to record.
+func (d *Admin) readEntryFor(ctx context.Context, a Actor, ref compensator.Ref, right Right, why Why) (*compensator.Entry, processlog.Operation, error) {
 	var op processlog.Operation
 	if d.readOnly {
 		return nil, op, ErrReadOnly
@@ -219,22 +221,22 @@ func (d *Admin) entryFor(ctx context.Context, a Actor, ref compensator.Ref, righ
 	if err != nil {
 		return nil, op, err
 	}
-	ctx = acting(ctx)
+	ctx = withAction(ctx)
 	e, err := d.get(ctx, ref)
 	if err != nil && !errors.Is(err, compensator.ErrNotFound) {
 		return nil, op, err
 	}
 	op = processlog.Operation{Actor: a.ID, Action: string(right), Reason: reason}
-	if err != nil || !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
-		return nil, op, d.hide(ctx, a, op, ref)
+	if err != nil || !d.mayDo(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
+		return nil, op, d.refuseHidden(ctx, a, op, ref)
 	}
 	op.EntryID, op.BusinessType = e.ID, e.BusinessType
-	amounts, _, err := d.worth(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
+	amounts, _, err := d.readAmountsAndCases(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
 	if err != nil {
 		return nil, op, err
 	}
-	if !d.may(ctx, a, right, Subject{Type: e.BusinessType, Amount: amounts[e.ID], Count: 1}) {
-		return nil, op, d.refuse(ctx, a, op)
+	if !d.mayDo(ctx, a, right, Subject{Type: e.BusinessType, Amount: amounts[e.ID], Count: 1}) {
+		return nil, op, d.recordRefusal(ctx, a, op)
 	}
 	return e, op, nil
 }
@@ -256,23 +258,23 @@ func (d *Admin) Export(ctx context.Context, a Actor, filter Filter, why Why) (Li
 	if err != nil {
 		return LinePage{}, err
 	}
-	sees := d.sight(a, SeeEntries, Export)
-	_, some, err := d.within(ctx, sees, filter.BusinessType, filter.BusinessTypes)
+	mayRead := d.rightsOf(a, SeeEntries, Export)
+	_, hasTypes, err := d.visibleTypes(ctx, mayRead, filter.BusinessType, filter.BusinessTypes)
 	if err != nil {
 		return LinePage{}, err
 	}
-	asksForNone := filter.BusinessTypes != nil && len(filter.BusinessTypes) == 0
-	var found EntryPage
-	if err = ErrNotAllowed; (some || asksForNone) && (filter.BusinessType == "" || sees.sees(ctx, filter.BusinessType)) {
-		found, err = d.entries(ctx, a, filter, SeeEntries, Export)
+	isEmptyList := filter.BusinessTypes != nil && len(filter.BusinessTypes) == 0
+	var entryPage EntryPage
+	if err = ErrNotAllowed; (hasTypes || isEmptyList) && (filter.BusinessType == "" || mayRead.holds(ctx, filter.BusinessType)) {
+		entryPage, err = d.entries(ctx, a, filter, SeeEntries, Export)
 	}
 	if errors.Is(err, ErrNotAllowed) {
-		return LinePage{}, d.refuseType(ctx, a, filter.BusinessType, processlog.Operation{Action: string(Export), Reason: reason})
+		return LinePage{}, d.recordTypeRefusal(ctx, a, filter.BusinessType, processlog.Operation{Action: string(Export), Reason: reason})
 	}
-	if err != nil || len(found.Entries) == 0 {
-		return LinePage{Next: found.Next}, err
+	if err != nil || len(entryPage.Entries) == 0 {
+		return LinePage{Next: entryPage.Next}, err
 	}
-	page, err := d.lined(ctx, a, found)
+	page, err := d.newLinePage(ctx, a, entryPage)
 	if err != nil {
 		return LinePage{}, err
 	}

@@ -13,9 +13,9 @@ import (
 
 // WriteJSONLines writes one JSON object per Line. It writes ids, versions and amounts as strings.
 func WriteJSONLines(to io.Writer, lines []Line) error {
-	out := json.NewEncoder(to)
+	encoder := json.NewEncoder(to)
 	for _, line := range lines {
-		if err := out.Encode(line); err != nil {
+		if err := encoder.Encode(line); err != nil {
 			return err
 		}
 	}
@@ -28,19 +28,19 @@ var csvHead = []string{"id", "version", "business_type", "state", "process_count
 // WriteCSV writes a header row and one row per Line, for use in a spreadsheet. The file is UTF-8 with a byte order
 // mark. Times are RFC 3339 in UTC. Amounts are in the currency's smallest unit. Texts are encoded by Cell.
 func WriteCSV(to io.Writer, lines []Line) error {
-	out := bufio.NewWriter(to)       // bufio.Writer keeps its first error, and Flush returns it.
-	_, _ = out.WriteString("\ufeff") // Without the byte order mark some spreadsheets assume a local encoding.
-	_, _ = out.WriteString(strings.Join(csvHead, ",") + "\n")
+	writer := bufio.NewWriter(to)       // bufio.Writer keeps its first error, and Flush returns it.
+	_, _ = writer.WriteString("\ufeff") // Without the byte order mark some spreadsheets assume a local encoding.
+	_, _ = writer.WriteString(strings.Join(csvHead, ",") + "\n")
 	for _, line := range lines {
-		_, _ = out.WriteString(strings.Join(csvRow(line), ",") + "\n")
+		_, _ = writer.WriteString(strings.Join(csvRow(line), ",") + "\n")
 	}
-	return out.Flush()
+	return writer.Flush()
 }
 
 func csvRow(line Line) []string {
-	e, minor, c := line.Entry, "", Case{}
+	e, amountText, c := line.Entry, "", Case{}
 	if line.Amount.Known() {
-		minor = strconv.FormatInt(line.Amount.Minor, 10)
+		amountText = strconv.FormatInt(line.Amount.Minor, 10)
 	}
 	kind := ""
 	if line.Case != nil && line.Case.ClosedAt.IsZero() {
@@ -48,7 +48,7 @@ func csvRow(line Line) []string {
 		kind = c.Kind.String()
 	}
 	return []string{e.ID.String(), strconv.FormatUint(e.Version, 10), Cell(e.BusinessType), e.State.String(), strconv.Itoa(e.ProcessCount), csvTime(e.NextAt), string(e.EndedBy),
-		Cell(string(e.IdempotencyKey)), Cell(e.BatchID), Cell(e.BusinessID), Cell(e.BusinessExtID), Cell(e.UserID), minor, Cell(line.Amount.Currency), kind, Cell(c.Owner), csvTime(c.DueAt),
+		Cell(string(e.IdempotencyKey)), Cell(e.BatchID), Cell(e.BusinessID), Cell(e.BusinessExtID), Cell(e.UserID), amountText, Cell(line.Amount.Currency), kind, Cell(c.Owner), csvTime(c.DueAt),
 		Cell(e.LastError), csvTime(e.CreatedAt), csvTime(e.UpdatedAt)}
 }
 
@@ -64,8 +64,8 @@ func csvTime(t time.Time) string {
 // tab. In countries with a decimal comma, spreadsheets split cells at semicolons. Without quotes, the text after a
 // semicolon could begin a formula.
 func Cell(text string) string {
-	begins := strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) })
-	if first, _ := utf8.DecodeRuneInString(begins); begins != "" && strings.ContainsRune("=+-@＝＋－＠", first) {
+	printable := strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) })
+	if firstRune, _ := utf8.DecodeRuneInString(printable); printable != "" && strings.ContainsRune("=+-@＝＋－＠", firstRune) {
 		text = "'" + text
 	}
 	if strings.ContainsAny(text, ",;\t\"\r\n") || strings.TrimSpace(text) != text {

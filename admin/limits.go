@@ -18,11 +18,11 @@ type Limited = observe.LimitedType
 // Limited lists the types with entries that wait for a limit. It needs SeeOverview. It leaves out types that the actor may not see. It
 // sends no query.
 func (d *Admin) Limited(ctx context.Context, a Actor) []Limited {
-	return d.limitedAmong(ctx, d.log.Limited(), d.sight(a, SeeOverview))
+	return d.visibleLimited(ctx, d.log.Limited(), d.rightsOf(a, SeeOverview))
 }
 
-func (d *Admin) limitedAmong(ctx context.Context, all []Limited, sees *sight) []Limited {
-	return slices.DeleteFunc(slices.Clone(all), func(l Limited) bool { return !sees.sees(ctx, l.BusinessType) })
+func (d *Admin) visibleLimited(ctx context.Context, limited []Limited, mayRead *typeRights) []Limited {
+	return slices.DeleteFunc(slices.Clone(limited), func(l Limited) bool { return !mayRead.holds(ctx, l.BusinessType) })
 }
 
 // Limit describes a limit on the starts of entries (TypeConfig.Limit). The log knows a limit from its first claim on.
@@ -51,17 +51,17 @@ func (l Limit) Changed() bool { return l.Person != LimitValues{} }
 type LimitValues = processlog.LimitValues
 
 // Interval returns the time between two starts for a rate of starts in a period. It rounds up, as TypeConfig.Limit does.
-func Interval(starts int64, per time.Duration) time.Duration {
-	return (per + time.Duration(starts) - 1) / time.Duration(starts)
+func Interval(starts int64, period time.Duration) time.Duration {
+	return (period + time.Duration(starts) - 1) / time.Duration(starts)
 }
 
 // Limits lists the limits of the types that the actor may see, sorted by name. It needs SeeOverview.
 func (d *Admin) Limits(ctx context.Context, a Actor) ([]Limit, error) {
 	stored, err := d.readLimits(ctx, "")
-	sees := d.sight(a, SeeOverview)
+	mayRead := d.rightsOf(a, SeeOverview)
 	var limits []Limit
 	for _, l := range stored {
-		types := slices.DeleteFunc(slices.Clone(l.Types), func(name string) bool { return !sees.sees(ctx, name) })
+		types := slices.DeleteFunc(slices.Clone(l.Types), func(name string) bool { return !mayRead.holds(ctx, name) })
 		if len(types) == 0 {
 			continue
 		}
@@ -84,14 +84,14 @@ func (d *Admin) Limits(ctx context.Context, a Actor) ([]Limit, error) {
 
 // limitedKey reads the state of one key under a limit.
 func (d *Admin) limitedKey(ctx context.Context, limit processlog.StoredLimit, key string) (processlog.LimitedKey, error) {
-	return read(ctx, d, func(ctx context.Context) (processlog.LimitedKey, error) {
+	return runQuery(ctx, d, func(ctx context.Context) (processlog.LimitedKey, error) {
 		return d.log.Operations().LimitedKey(ctx, limit, key)
 	})
 }
 
 // readLimits reads one limit, or all of them if name is empty.
 func (d *Admin) readLimits(ctx context.Context, name string) ([]processlog.StoredLimit, error) {
-	return read(ctx, d, func(ctx context.Context) ([]processlog.StoredLimit, error) {
+	return runQuery(ctx, d, func(ctx context.Context) ([]processlog.StoredLimit, error) {
 		return d.log.Operations().Limits(ctx, name)
 	})
 }
@@ -114,7 +114,7 @@ func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values Lim
 	for _, p := range values.Problems() {
 		return &compensator.FieldError{Field: strings.ToLower(p.Field), Reason: p.Reason}
 	}
-	stored, err := d.readLimits(acting(ctx), seen.Name)
+	stored, err := d.readLimits(withAction(ctx), seen.Name)
 	if err != nil {
 		return err
 	}
@@ -125,13 +125,13 @@ func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values Lim
 	subject := limit.Name + ": " + limitText(values)
 	var ops []processlog.Operation
 	for _, name := range limit.Types {
-		if !d.may(ctx, a, ChangeLimit, Subject{Type: name}) {
-			return d.refuseType(ctx, a, name, processlog.Operation{Action: string(ChangeLimit), Subject: subject, Reason: reason})
+		if !d.mayDo(ctx, a, ChangeLimit, Subject{Type: name}) {
+			return d.recordTypeRefusal(ctx, a, name, processlog.Operation{Action: string(ChangeLimit), Subject: subject, Reason: reason})
 		}
 		ops = append(ops, processlog.Operation{Actor: a.ID, Action: string(ChangeLimit), BusinessType: name, Subject: subject, Reason: reason})
 	}
 	limit.Version, limit.Person, limit.Actor, limit.Reason = seen.Version, values, a.ID, reason
-	defer d.acts.Add(1)
+	defer d.actionCount.Add(1)
 	return d.log.Operations().PutLimit(ctx, limit, ops...)
 }
 
@@ -139,8 +139,8 @@ func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values Lim
 func limitText(v LimitValues) string {
 	var parts []string
 	if v.Interval > 0 {
-		n, per := v.Rate()
-		parts = append(parts, fmt.Sprintf("%d starts in %v", n, per))
+		n, period := v.Rate()
+		parts = append(parts, fmt.Sprintf("%d starts in %v", n, period))
 	}
 	if v.Burst > 0 {
 		parts = append(parts, fmt.Sprintf("burst %d", v.Burst))
@@ -156,5 +156,5 @@ func limitText(v LimitValues) string {
 
 // MayChangeLimit reports whether the actor may change a limit, as far as its types in l tell.
 func (d *Admin) MayChangeLimit(ctx context.Context, a Actor, l Limit) bool {
-	return !d.readOnly && !slices.ContainsFunc(l.Types, func(name string) bool { return !d.may(ctx, a, ChangeLimit, Subject{Type: name}) })
+	return !d.readOnly && !slices.ContainsFunc(l.Types, func(name string) bool { return !d.mayDo(ctx, a, ChangeLimit, Subject{Type: name}) })
 }

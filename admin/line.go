@@ -30,7 +30,7 @@ func (d *Admin) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) (
 	if err != nil {
 		return nil, err
 	}
-	amounts, cases, err := d.worth(ctx, rows)
+	amounts, cases, err := d.readAmountsAndCases(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (d *Admin) CaseLines(ctx context.Context, a Actor, filter CaseFilter) (Line
 	if err != nil {
 		return LinePage{}, err
 	}
-	amounts, err := d.amounts(ctx, rows, page.Cases)
+	amounts, err := d.readAmounts(ctx, rows, page.Cases)
 	if err != nil {
 		return LinePage{}, err
 	}
@@ -62,16 +62,16 @@ func (d *Admin) CaseLines(ctx context.Context, a Actor, filter CaseFilter) (Line
 
 // lines builds a Line for each of outlines, in the order of ids.
 func (d *Admin) lines(ctx context.Context, a Actor, ids []compensator.EntryID, outlines []processlog.Row, amounts map[compensator.EntryID]compensator.Amount, cases []Case) ([]Line, error) {
-	unknown, err := d.outcomesUnknown(ctx, entriesOf(outlines), cases)
+	unknownOutcomes, err := d.outcomesUnknown(ctx, entriesOf(outlines), cases)
 	if err != nil {
 		return nil, err
 	}
-	rows, inFull := byID(outlines), d.sight(a, SeeErrors)
+	rows, seesErrors := rowsByID(outlines), d.rightsOf(a, SeeErrors)
 	lines := make([]Line, 0, len(ids))
 	for _, id := range ids {
-		if row, found := rows[id]; found {
-			e, full := entryOf(row), inFull.sees(ctx, row.BusinessType)
-			lines = append(lines, Line{Entry: d.masked(&e, full), Amount: amounts[id], Case: d.caseAmong(cases, id, full), OutcomeUnknown: unknown[id]})
+		if row, isFound := rows[id]; isFound {
+			e, isFull := entryOf(row), seesErrors.holds(ctx, row.BusinessType)
+			lines = append(lines, Line{Entry: d.visibleEntry(&e, isFull), Amount: amounts[id], Case: d.caseOf(cases, id, isFull), OutcomeUnknown: unknownOutcomes[id]})
 		}
 	}
 	return lines, nil
@@ -85,7 +85,7 @@ func entriesOf(rows []processlog.Row) []compensator.Entry {
 	return entries
 }
 
-func byID(outlines []processlog.Row) map[compensator.EntryID]processlog.Row {
+func rowsByID(outlines []processlog.Row) map[compensator.EntryID]processlog.Row {
 	rows := make(map[compensator.EntryID]processlog.Row, len(outlines))
 	for _, row := range outlines {
 		rows[row.ID] = row
@@ -106,33 +106,33 @@ func (d *Admin) EntryLines(ctx context.Context, a Actor, filter Filter) (LinePag
 	if err != nil {
 		return LinePage{}, err
 	}
-	return d.lined(ctx, a, page)
+	return d.newLinePage(ctx, a, page)
 }
 
-// lined builds the lines of a page of entries, and masks them.
-func (d *Admin) lined(ctx context.Context, a Actor, page EntryPage) (LinePage, error) {
+// newLinePage builds the lines of a page of entries, and masks them.
+func (d *Admin) newLinePage(ctx context.Context, a Actor, page EntryPage) (LinePage, error) {
 	rows := make([]processlog.Row, len(page.Entries))
 	for i, e := range page.Entries {
 		rows[i] = processlog.Row{ID: e.ID, BusinessType: e.BusinessType}
 	}
-	amounts, cases, err := d.worth(ctx, rows)
+	amounts, cases, err := d.readAmountsAndCases(ctx, rows)
 	if err != nil {
 		return LinePage{}, err
 	}
-	unknown, err := d.outcomesUnknown(ctx, page.Entries, cases)
+	unknownOutcomes, err := d.outcomesUnknown(ctx, page.Entries, cases)
 	if err != nil {
 		return LinePage{}, err
 	}
-	inFull := d.sight(a, SeeErrors)
-	found := LinePage{Lines: make([]Line, len(page.Entries)), Next: page.Next}
+	seesErrors := d.rightsOf(a, SeeErrors)
+	linePage := LinePage{Lines: make([]Line, len(page.Entries)), Next: page.Next}
 	for i, e := range page.Entries {
-		full := inFull.sees(ctx, e.BusinessType)
-		found.Lines[i] = Line{Entry: d.masked(&e, full), Amount: amounts[e.ID], Case: d.caseAmong(cases, e.ID, full), OutcomeUnknown: unknown[e.ID]}
+		isFull := seesErrors.holds(ctx, e.BusinessType)
+		linePage.Lines[i] = Line{Entry: d.visibleEntry(&e, isFull), Amount: amounts[e.ID], Case: d.caseOf(cases, e.ID, isFull), OutcomeUnknown: unknownOutcomes[e.ID]}
 	}
-	return found, nil
+	return linePage, nil
 }
 
-// entryOf converts a row into an Entry. The method masked then removes the fields that need further rights.
+// entryOf converts a row into an Entry. The method visibleEntry then removes the fields that need further rights.
 func entryOf(r processlog.Row) compensator.Entry {
 	return compensator.Entry{ID: r.ID, IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, BatchID: r.BatchID, BusinessID: r.BusinessID,
 		BusinessExtID: r.BusinessExtID, UserID: r.UserID, State: r.State, ProcessCount: r.ProcessCount, MaxAttempts: r.MaxAttempts,

@@ -80,7 +80,7 @@ type RequeueOptions struct {
 	DryRun     bool // change nothing, and return what Requeue would return, except ErrBusy
 }
 
-func (opts RequeueOptions) change() (processlog.Change, error) {
+func (opts RequeueOptions) newChange() (processlog.Change, error) {
 	if err := opts.Validate(); err != nil {
 		return processlog.Change{}, err
 	}
@@ -94,7 +94,7 @@ func (opts RequeueOptions) change() (processlog.Change, error) {
 // dropped. A pending or compensating entry cannot be requeued: Requeue returns a *compensator.StateError. It may also
 // return ErrNotFound, ErrBusy or ErrClosed. Invalid options are a *FieldError.
 func (l *Log) Requeue(ctx context.Context, ref compensator.Ref, opts RequeueOptions) error {
-	change, err := opts.change()
+	change, err := opts.newChange()
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ const maxRequeued = 1000
 // requeued. A second call then returns ErrChanged for each entry. Invalid options, more than 1,000 entries, or an entry
 // named twice are a *FieldError.
 func (l *Log) RequeueAll(ctx context.Context, seen []compensator.Entry, opts RequeueOptions) ([]error, error) {
-	change, err := opts.change()
+	change, err := opts.newChange()
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (l *Log) RequeueAll(ctx context.Context, seen []compensator.Entry, opts Req
 		return nil, err
 	}
 	if opts.DryRun {
-		return l.wouldRequeue(ctx, seen, versions, change)
+		return l.planRequeue(ctx, seen, versions, change)
 	}
 	answers, err := l.c.RequeueAll(ctx, versions, change)
 	if err != nil || len(answers) == 0 {
@@ -148,40 +148,40 @@ func versionsOf(seen []compensator.Entry) ([]processlog.Version, error) {
 		return nil, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, at most %d", len(seen), maxRequeued)}
 	}
 	versions := make([]processlog.Version, len(seen))
-	known := make(map[compensator.EntryID]bool, len(seen))
+	seenIDs := make(map[compensator.EntryID]bool, len(seen))
 	for i, e := range seen {
-		if known[e.ID] {
+		if seenIDs[e.ID] {
 			return nil, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("name entry %s twice", e.ID)}
 		}
-		known[e.ID] = true
+		seenIDs[e.ID] = true
 		versions[i] = processlog.Version{ID: e.ID, IdempotencyKey: e.IdempotencyKey, State: e.State, Number: e.Version, Epoch: e.Epoch}
 	}
 	return versions, nil
 }
 
-// wouldRequeue returns the answer of a dry run. It reads only the present versions. An entry that still has the version
+// planRequeue returns the answer of a dry run. It reads only the present versions. An entry that still has the version
 // in seen has not changed, so its other fields come from seen.
-func (l *Log) wouldRequeue(ctx context.Context, seen []compensator.Entry, versions []processlog.Version, change processlog.Change) ([]error, error) {
+func (l *Log) planRequeue(ctx context.Context, seen []compensator.Entry, versions []processlog.Version, change processlog.Change) ([]error, error) {
 	ids := make([]compensator.EntryID, len(seen))
 	for i, e := range seen {
 		ids[i] = e.ID
 	}
-	found, err := l.c.Store().Versions(ctx, ids)
+	versionsRead, err := l.c.Store().Versions(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	now := make(map[compensator.EntryID]processlog.Version, len(found))
-	for _, v := range found {
-		now[v.ID] = v
+	current := make(map[compensator.EntryID]processlog.Version, len(versionsRead))
+	for _, v := range versionsRead {
+		current[v.ID] = v
 	}
 	refusals := make([]error, len(seen))
 	for i, v := range versions {
-		is, there := now[v.ID]
-		if !there {
+		version, isFound := current[v.ID]
+		if !isFound {
 			refusals[i] = compensator.ErrNotFound
 			continue
 		}
-		_, refusals[i] = change.AfterSeen(processlog.Row{ID: v.ID, IdempotencyKey: is.IdempotencyKey, State: is.State, Version: is.Number, Erased: seen[i].Erased}, v)
+		_, refusals[i] = change.AfterSeen(processlog.Row{ID: v.ID, IdempotencyKey: version.IdempotencyKey, State: version.State, Version: version.Number, Erased: seen[i].Erased}, v)
 	}
 	return refusals, nil
 }
@@ -193,7 +193,7 @@ func (l *Log) SettleManually(ctx context.Context, ref compensator.Ref, by AuditI
 	if err := by.Validate(); err != nil {
 		return err
 	}
-	_, err := l.c.Change(ctx, settling(ref, by))
+	_, err := l.c.Change(ctx, newSettleChange(ref, by))
 	return err
 }
 
@@ -204,11 +204,11 @@ func (l *Log) SettleManuallyTx(ctx context.Context, tx compensator.Tx, ref compe
 	if err := by.Validate(); err != nil {
 		return err
 	}
-	_, err := l.c.ChangeTx(ctx, tx, settling(ref, by))
+	_, err := l.c.ChangeTx(ctx, tx, newSettleChange(ref, by))
 	return err
 }
 
-func settling(ref compensator.Ref, by AuditInfo) processlog.Change {
+func newSettleChange(ref compensator.Ref, by AuditInfo) processlog.Change {
 	return processlog.Change{Ref: ref, Action: processlog.ActionSettleManually, Actor: by.Actor, Reason: by.Reason}
 }
 
@@ -267,22 +267,22 @@ func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensato
 			return 0, nil
 		}
 	}
-	began := time.Now() // A purge may take long. Its note covers entries that had ended before it began.
+	startedAt := time.Now() // A purge may take long. Its note covers entries that had ended before it began.
 	if age < l.c.RememberedFor() {
 		if err := l.c.Store().Note(ctx, processlog.ActionPurge, AuditInfo{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
 			return 0, err
 		}
 	}
 	deleted := 0
-	var failed []error
+	var errs []error
 	for _, state := range states {
 		for {
-			n, err := l.c.Store().Purge(ctx, "", state, age+time.Since(began), purgeStep)
+			n, err := l.c.Store().Purge(ctx, "", state, age+time.Since(startedAt), purgeStep)
 			deleted += n
 			if err != nil {
-				failed = append(failed, err)
+				errs = append(errs, err)
 				if !errors.As(err, new(*processlog.RefusedError)) {
-					return deleted, errors.Join(failed...)
+					return deleted, errors.Join(errs...)
 				}
 			}
 			if n == 0 { // A step may find few entries because other transactions have locked some. More entries may come after the locked ones.
@@ -290,7 +290,7 @@ func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensato
 			}
 		}
 	}
-	return deleted, errors.Join(failed...)
+	return deleted, errors.Join(errs...)
 }
 
 // AcceptLoss ends the report of ErrHistoryLost, and resumes work in processes with Config.StopOnLoss. The other

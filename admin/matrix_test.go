@@ -398,7 +398,7 @@ func TestNobodyWithoutANameMayDoAnything(t *testing.T) {
 	assert.Equal(t, before, b.standing())
 }
 
-// TestRefusalsOfAMinuteAreBounded refuses one actor many times in a minute. Only refusalsKept refusals may be recorded.
+// TestRefusalsOfAMinuteAreBounded refuses one actor many times in a minute. Only maxRefusals refusals may be recorded.
 // Failure: F122
 func TestRefusalsOfAMinuteAreBounded(t *testing.T) {
 	t.Parallel()

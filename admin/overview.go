@@ -58,8 +58,8 @@ type Health struct {
 	Running  bool   `json:"running"`            // whether Run is running in this process
 }
 
-// overviewMost is the maximum count per type and state.
-const overviewMost = 1000
+// maxCount is the maximum count per type and state.
+const maxCount = 1000
 
 // unfinished lists the states that the overview counts.
 var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead}
@@ -71,57 +71,57 @@ var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, 
 // All actors share one result for two seconds. If the reading took long, they share the result for 200 times as long as
 // the reading took, at most for ten seconds. After an action through this Admin, the next call reads a new result.
 func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
-	sees := d.sight(a, SeeOverview)
-	counts, at, err := d.counted(ctx)
+	mayRead := d.rightsOf(a, SeeOverview)
+	counts, at, err := d.readCounts(ctx)
 	if err != nil {
 		return Overview{}, err
 	}
-	all, err := d.condition(ctx)
+	current, err := d.readCondition(ctx)
 	if err != nil {
 		return Overview{}, err
 	}
 	types := make(map[string]*TypeOverview)
-	of := func(name string) *TypeOverview {
+	typeNamed := func(name string) *TypeOverview {
 		if types[name] == nil {
 			types[name] = &TypeOverview{Type: name}
 		}
 		return types[name]
 	}
 	for _, c := range counts {
-		if sees.sees(ctx, c.BusinessType) {
-			t := of(c.BusinessType)
+		if mayRead.holds(ctx, c.BusinessType) {
+			t := typeNamed(c.BusinessType)
 			t.Counts = append(t.Counts, StateCount{c.State, c.N, c.More})
 		}
 	}
-	found := Overview{At: at}
-	health := all.health
+	overview := Overview{At: at}
+	health := current.health
 	for name, overdue := range health.Overdue {
-		if sees.sees(ctx, name) {
-			of(name).Overdue, of(name).Unknown = overdue, slices.Contains(health.UnknownTypes, name)
+		if mayRead.holds(ctx, name) {
+			typeNamed(name).Overdue, typeNamed(name).Unknown = overdue, slices.Contains(health.UnknownTypes, name)
 		}
 	}
-	paused := pausedAmong(ctx, all.settings, sees)
+	paused := visiblePaused(ctx, current.settings, mayRead)
 	for i := range paused {
-		of(paused[i].Type).Paused = &paused[i]
+		typeNamed(paused[i].Type).Paused = &paused[i]
 	}
-	broken := d.brokenAmong(ctx, a, health.OpenBreakers, sees)
-	for i := range broken {
-		of(broken[i].Type).Broken = &broken[i]
+	openBreakers := d.visibleBroken(ctx, a, health.OpenBreakers, mayRead)
+	for i := range openBreakers {
+		typeNamed(openBreakers[i].Type).Broken = &openBreakers[i]
 	}
-	limited := d.limitedAmong(ctx, health.Limited, sees)
-	for i := range limited {
-		of(limited[i].BusinessType).Limited = &limited[i]
+	limitedTypes := d.visibleLimited(ctx, health.Limited, mayRead)
+	for i := range limitedTypes {
+		typeNamed(limitedTypes[i].BusinessType).Limited = &limitedTypes[i]
 	}
-	if sees.sees(ctx, "") {
-		inFull := d.may(ctx, a, SeeErrors, Subject{})
-		wrong := func(err error) string { return d.scrubbed(processlog.FitError(text(err)), inFull) } // Scrub the error, because a driver's error may contain the address and the password of its server.
-		found.Health = &Health{Database: wrong(health.Database), Queue: wrong(health.Queue), History: wrong(health.History), Running: health.Running, NoQueue: !d.log.SharedQueue()}
+	if mayRead.holds(ctx, "") {
+		isFull := d.mayDo(ctx, a, SeeErrors, Subject{})
+		problemText := func(err error) string { return d.scrubText(processlog.FitError(text(err)), isFull) } // Scrub the error, because a driver's error may contain the address and the password of its server.
+		overview.Health = &Health{Database: problemText(health.Database), Queue: problemText(health.Queue), History: problemText(health.History), Running: health.Running, NoQueue: !d.log.SharedQueue()}
 	} else if len(types) == 0 {
-		known, err := d.types(ctx)
+		typeNames, err := d.readTypes(ctx)
 		if err != nil {
 			return Overview{}, err
 		}
-		if !slices.ContainsFunc(known, func(name string) bool { return sees.sees(ctx, name) }) {
+		if !slices.ContainsFunc(typeNames, func(name string) bool { return mayRead.holds(ctx, name) }) {
 			return Overview{}, ErrNotAllowed
 		}
 	}
@@ -129,28 +129,28 @@ func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 		slices.SortFunc(t.Counts, func(a, b StateCount) int {
 			return slices.Index(unfinished, a.State) - slices.Index(unfinished, b.State)
 		})
-		found.Types = append(found.Types, *t)
+		overview.Types = append(overview.Types, *t)
 	}
-	slices.SortFunc(found.Types, func(a, b TypeOverview) int { return strings.Compare(a.Type, b.Type) })
-	return found, nil
+	slices.SortFunc(overview.Types, func(a, b TypeOverview) int { return strings.Compare(a.Type, b.Type) })
+	return overview, nil
 }
 
 // Broken lists the types whose breaker is open now in the process that serves the Admin. It needs SeeOverview. It
 // leaves out types that the actor may not see. It sends no query.
 func (d *Admin) Broken(ctx context.Context, a Actor) []Broken {
-	return d.brokenAmong(ctx, a, d.log.OpenBreakers(), d.sight(a, SeeOverview))
+	return d.visibleBroken(ctx, a, d.log.OpenBreakers(), d.rightsOf(a, SeeOverview))
 }
 
-// brokenAmong returns the open breakers of the types that the actor may see. It cuts errors to the length that the log
+// visibleBroken returns the open breakers of the types that the actor may see. It cuts errors to the length that the log
 // stores, because errors of handlers may have any length.
-func (d *Admin) brokenAmong(ctx context.Context, a Actor, open []observe.OpenBreaker, sees *sight) (seen []Broken) {
-	inFull := d.sight(a, SeeErrors)
-	for _, b := range open {
-		if sees.sees(ctx, b.BusinessType) {
-			seen = append(seen, Broken{Type: b.BusinessType, Since: b.Since, ProbeAt: b.ProbeAt, Error: d.scrubbed(processlog.FitError(text(b.Err)), inFull.sees(ctx, b.BusinessType))})
+func (d *Admin) visibleBroken(ctx context.Context, a Actor, openBreakers []observe.OpenBreaker, mayRead *typeRights) (visible []Broken) {
+	seesErrors := d.rightsOf(a, SeeErrors)
+	for _, b := range openBreakers {
+		if mayRead.holds(ctx, b.BusinessType) {
+			visible = append(visible, Broken{Type: b.BusinessType, Since: b.Since, ProbeAt: b.ProbeAt, Error: d.scrubText(processlog.FitError(text(b.Err)), seesErrors.holds(ctx, b.BusinessType))})
 		}
 	}
-	return seen
+	return visible
 }
 
 func text(err error) string {

@@ -22,17 +22,17 @@ type Paused struct {
 
 // Paused lists the paused types that the actor may see. It needs SeeOverview.
 func (d *Admin) Paused(ctx context.Context, a Actor) ([]Paused, error) {
-	settings, err := read(ctx, d, d.log.Operations().Settings)
+	settings, err := runQuery(ctx, d, d.log.Operations().Settings)
 	if err != nil {
 		return nil, err
 	}
-	return pausedAmong(ctx, settings, d.sight(a, SeeOverview)), nil
+	return visiblePaused(ctx, settings, d.rightsOf(a, SeeOverview)), nil
 }
 
-func pausedAmong(ctx context.Context, settings []processlog.Setting, sees *sight) (paused []Paused) {
+func visiblePaused(ctx context.Context, settings []processlog.Setting, mayRead *typeRights) (paused []Paused) {
 	for _, s := range settings {
-		name, is := processlog.PausedType(s)
-		if is && sees.sees(ctx, name) {
+		name, isPause := processlog.PausedType(s)
+		if isPause && mayRead.holds(ctx, name) {
 			paused = append(paused, Paused{Type: name, Version: s.Version, Actor: s.Actor, Reason: s.Reason, At: s.At})
 		}
 	}
@@ -58,35 +58,35 @@ func (d *Admin) PauseAhead(ctx context.Context, a Actor, businessType string, wh
 }
 
 func (d *Admin) pause(ctx context.Context, a Actor, businessType string, why Why, check func(context.Context, Actor, string) error) error {
-	reason, err := d.forType(ctx, a, businessType, why)
+	reason, err := d.checkTypeAction(ctx, a, businessType, why)
 	if err == nil {
-		err = check(acting(ctx), a, businessType)
+		err = check(withAction(ctx), a, businessType)
 	}
 	if err != nil {
 		return err
 	}
-	settings, err := read(acting(ctx), d, d.log.Operations().Settings)
+	settings, err := runQuery(withAction(ctx), d, d.log.Operations().Settings)
 	if err != nil {
 		return err
 	}
 	pause := processlog.Pause(businessType)
 	pause.Actor, pause.Reason = a.ID, reason
 	for _, s := range settings {
-		if name, is := processlog.PausedType(s); is && name == businessType {
+		if name, isPause := processlog.PausedType(s); isPause && name == businessType {
 			return fmt.Errorf("pause %q: %w", businessType, ErrChanged)
 		}
 		if s.Name == pause.Name {
 			pause.Version = s.Version
 		}
 	}
-	defer d.acts.Add(1)
+	defer d.actionCount.Add(1)
 	return d.log.Operations().PutSetting(ctx, pause, processlog.Operation{Actor: a.ID, Action: "pause", BusinessType: businessType, Reason: reason})
 }
 
 // Resume ends a pause in the version that the actor saw. It needs the right Pause. It returns ErrChanged if the pause
 // has changed or ended. Its other errors are ErrNotAllowed, ErrReadOnly and *FieldError, as for Pause.
 func (d *Admin) Resume(ctx context.Context, a Actor, seen Paused, why Why) error {
-	reason, err := d.forType(ctx, a, seen.Type, why)
+	reason, err := d.checkTypeAction(ctx, a, seen.Type, why)
 	if err != nil {
 		return err
 	}
@@ -95,12 +95,12 @@ func (d *Admin) Resume(ctx context.Context, a Actor, seen Paused, why Why) error
 	if resume.Version == 0 {
 		return fmt.Errorf("resume %q: %w", seen.Type, ErrChanged)
 	}
-	defer d.acts.Add(1)
+	defer d.actionCount.Add(1)
 	return d.log.Operations().PutSetting(ctx, resume, processlog.Operation{Actor: a.ID, Action: "resume", BusinessType: seen.Type, Reason: reason})
 }
 
-// forType validates the name and the reason of an action on a type, and asks for the right Pause.
-func (d *Admin) forType(ctx context.Context, a Actor, businessType string, why Why) (string, error) {
+// checkTypeAction validates the name and the reason of an action on a type, and asks for the right Pause.
+func (d *Admin) checkTypeAction(ctx context.Context, a Actor, businessType string, why Why) (string, error) {
 	if d.readOnly {
 		return "", ErrReadOnly
 	}
@@ -114,8 +114,8 @@ func (d *Admin) forType(ctx context.Context, a Actor, businessType string, why W
 	if strings.TrimSpace(businessType) != businessType { // No type has such a name. If the name was pasted with spaces, a pause of it would stop nothing.
 		return "", &compensator.FieldError{Field: "business type", Reason: "starts or ends with a space"}
 	}
-	if !d.may(ctx, a, Pause, Subject{Type: businessType}) {
-		return "", d.refuseType(ctx, a, businessType, processlog.Operation{Action: string(Pause), Reason: reason})
+	if !d.mayDo(ctx, a, Pause, Subject{Type: businessType}) {
+		return "", d.recordTypeRefusal(ctx, a, businessType, processlog.Operation{Action: string(Pause), Reason: reason})
 	}
 	return reason, nil
 }

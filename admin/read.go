@@ -10,65 +10,67 @@ import (
 
 // These limits of an Admin's queries keep the Admin from slowing the service, which uses the same database.
 const (
-	readsAtOnce = 4               // maximum number of concurrent queries for reads
-	actsAtOnce  = 2               // maximum number of concurrent queries for actions. It is separate, so that a pause never waits for readers
-	readTime    = 2 * time.Second // default of Options.ReadTime
+	maxReads        = 4               // maximum number of concurrent queries for reads
+	maxActionReads  = 2               // maximum number of concurrent queries for actions. It is separate, so that a pause never waits for readers
+	defaultReadTime = 2 * time.Second // default of Options.ReadTime
 )
 
-type action struct{}
+type actionKey struct{}
 
-// acting marks ctx as the context of an action. Queries with this context use the semaphore Admin.actions.
-func acting(ctx context.Context) context.Context { return context.WithValue(ctx, action{}, true) }
+// withAction marks ctx as the context of an action. Queries with this context use the semaphore Admin.actions.
+func withAction(ctx context.Context) context.Context {
+	return context.WithValue(ctx, actionKey{}, true)
+}
 
-// read runs one query. It first waits for a free place in a semaphore: Admin.actions for queries of actions, and
+// runQuery runs one query. It first waits for a free place in a semaphore: Admin.actions for queries of actions, and
 // Admin.reads for other queries.
-func read[T any](ctx context.Context, d *Admin, ask func(ctx context.Context) (T, error)) (answer T, err error) {
-	room := d.reads
-	if ctx.Value(action{}) != nil {
-		room = d.actions
+func runQuery[T any](ctx context.Context, d *Admin, query func(ctx context.Context) (T, error)) (result T, err error) {
+	semaphore := d.reads
+	if ctx.Value(actionKey{}) != nil {
+		semaphore = d.actions
 	}
 	select {
-	case room <- struct{}{}:
-		defer func() { <-room }()
+	case semaphore <- struct{}{}:
+		defer func() { <-semaphore }()
 	case <-ctx.Done():
-		return answer, context.Cause(ctx)
+		return result, context.Cause(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.readTime)
 	defer cancel()
-	return ask(ctx)
+	return query(ctx)
 }
 
 // casesOf reads the cases of entries.
 func (d *Admin) casesOf(ctx context.Context, ids []processlog.ID) ([]Case, error) {
-	cases, err := read(ctx, d, func(ctx context.Context) ([]Case, error) { return d.log.Operations().CasesOf(ctx, ids) })
+	cases, err := runQuery(ctx, d, func(ctx context.Context) ([]Case, error) { return d.log.Operations().CasesOf(ctx, ids) })
 	for i := range cases {
-		cases[i].Amount = inCapitals(cases[i].Amount)
+		cases[i].Amount = withUpperCurrency(cases[i].Amount)
 	}
 	return cases, err
 }
 
-// typesFor is how long an Admin uses the types that it read. In lists of one state, and in lists for actors who may not
+// typesCacheTime is how long an Admin uses the types that it read. In lists of one state, and in lists for actors who may not
 // see all types, a new type appears up to this much later.
-const typesFor = 5 * time.Second
+const typesCacheTime = 5 * time.Second
 
-// types returns the business types of the log, up to typesFor old.
-func (d *Admin) types(ctx context.Context) ([]string, error) {
+// readTypes returns the business types of the log, up to typesCacheTime old.
+func (d *Admin) readTypes(ctx context.Context) ([]string, error) {
 	d.mu.Lock()
-	found, at := d.found, d.foundAt
+	types, at := d.types, d.typesReadAt
 	d.mu.Unlock()
-	if time.Since(at) < typesFor {
-		return found, nil
+	if time.Since(at) < typesCacheTime {
+		return types, nil
 	}
-	found, err := read(ctx, d, d.log.Operations().Types)
+	types, err := runQuery(ctx, d, d.log.Operations().Types)
 	if err == nil {
 		d.mu.Lock()
-		d.found, d.foundAt = found, time.Now()
+		d.types, d.typesReadAt = types, time.Now()
 		d.mu.Unlock()
 	}
-	return found, err
+	return types, err
 }
 
-// within returns the types that a query may read: the types in asked, or all types, without the types that the actor
+// visibleTypes returns the types that a query may read: the types in asked, or all types, without the types that the actor
 // may not see. So hidden rows change neither the rows of a page nor the position where a page ends. A query that names
 // one type reads only that type.
 //
@@ -76,23 +78,23 @@ func (d *Admin) types(ctx context.Context) ([]string, error) {
 //
 // An actor can still notice that hidden rows exist. Cursors contain row numbers, and hidden rows have row numbers too.
 // So the cursors of two pages reveal how many records lie between the pages.
-func (d *Admin) within(ctx context.Context, sees *sight, named string, asked []string, more ...string) (types []string, ok bool, err error) {
-	if asked == nil && named != "" {
-		asked = []string{named}
+func (d *Admin) visibleTypes(ctx context.Context, mayRead *typeRights, wantedType string, wanted []string, extraTypes ...string) (types []string, ok bool, err error) {
+	if wanted == nil && wantedType != "" {
+		wanted = []string{wantedType}
 	}
-	of := asked
-	if asked == nil {
-		if of, err = d.types(ctx); err != nil {
+	candidates := wanted
+	if wanted == nil {
+		if candidates, err = d.readTypes(ctx); err != nil {
 			return nil, false, err
 		}
-		of = slices.Concat(more, of)
+		candidates = slices.Concat(extraTypes, candidates)
 	}
-	for _, name := range of {
-		if sees.sees(ctx, name) {
+	for _, name := range candidates {
+		if mayRead.holds(ctx, name) {
 			types = append(types, name)
 		}
 	}
-	if asked == nil && len(types) == len(of) {
+	if wanted == nil && len(types) == len(candidates) {
 		return nil, true, nil
 	}
 	return types, len(types) > 0, nil

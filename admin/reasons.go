@@ -116,11 +116,11 @@ func ReasonCodes() []string {
 
 // String returns the sentence in English. Times are in UTC.
 func (r Reason) String() string {
-	sentence, found := sentences[r.Code]
-	if longer, has := sentences[r.Code+"+"]; has && r.Text != "" {
-		sentence = longer
+	sentence, hasSentence := sentences[r.Code]
+	if longSentence, hasLonger := sentences[r.Code+"+"]; hasLonger && r.Text != "" {
+		sentence = longSentence
 	}
-	if !found {
+	if !hasSentence {
 		return r.Code
 	}
 	actor := r.Actor

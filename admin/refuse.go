@@ -13,17 +13,17 @@ import (
 
 // refusals counts the refusals of one actor in the minute that began at since.
 type refusals struct {
-	since time.Time
-	n     int
+	startedAt time.Time
+	n         int
 }
 
 const (
-	refusalsKept   = 10     // maximum number of records per actor and minute; further refusals are not recorded
-	refusalsActors = 10_000 // maximum number of actors whose refusals are counted
+	maxRefusals      = 10     // maximum number of records per actor and minute; further refusals are not recorded
+	maxRefusalActors = 10_000 // maximum number of actors whose refusals are counted
 )
 
-// refuse records a refusal and returns ErrNotAllowed.
-func (d *Admin) refuse(ctx context.Context, a Actor, op processlog.Operation) error {
+// recordRefusal records a refusal and returns ErrNotAllowed.
+func (d *Admin) recordRefusal(ctx context.Context, a Actor, op processlog.Operation) error {
 	if !d.countRefusal(a, time.Now()) {
 		return ErrNotAllowed
 	}
@@ -34,55 +34,55 @@ func (d *Admin) refuse(ctx context.Context, a Actor, op processlog.Operation) er
 	return ErrNotAllowed
 }
 
-// refuseType refuses an action on a type, and writes an audit record of the refusal. The record has the type only if the
+// recordTypeRefusal refuses an action on a type, and writes an audit record of the refusal. The record has the type only if the
 // actor sees the type and the log has it. Otherwise the name is in the record's Subject. So an actor who invents a name
 // adds no type to the lists of other actors, and does not learn whether a hidden type exists.
-func (d *Admin) refuseType(ctx context.Context, a Actor, named string, op processlog.Operation) error {
-	ctx = acting(ctx)
+func (d *Admin) recordTypeRefusal(ctx context.Context, a Actor, named string, op processlog.Operation) error {
+	ctx = withAction(ctx)
 	op.Subject = named
-	if d.may(ctx, a, SeeOverview, Subject{Type: named}) || d.may(ctx, a, SeeEntries, Subject{Type: named}) {
-		if types, err := d.types(ctx); err == nil && slices.Contains(types, named) {
+	if d.mayDo(ctx, a, SeeOverview, Subject{Type: named}) || d.mayDo(ctx, a, SeeEntries, Subject{Type: named}) {
+		if types, err := d.readTypes(ctx); err == nil && slices.Contains(types, named) {
 			op.BusinessType, op.Subject = named, ""
 		}
 	}
-	return d.refuse(ctx, a, op)
+	return d.recordRefusal(ctx, a, op)
 }
 
-// hide refuses an action on an entry that does not exist or that the actor may not see. The actor cannot distinguish
+// refuseHidden refuses an action on an entry that does not exist or that the actor may not see. The actor cannot distinguish
 // the two cases. The answer is the same, and the record holds the id from the request and no type. If the record cannot
 // be written, the actor gets the same error in both cases.
-func (d *Admin) hide(ctx context.Context, a Actor, op processlog.Operation, ref processlog.Ref) error {
+func (d *Admin) refuseHidden(ctx context.Context, a Actor, op processlog.Operation, ref processlog.Ref) error {
 	op.EntryID, _ = ref.(processlog.ID)
-	if err := d.refuse(ctx, a, op); err != ErrNotAllowed {
+	if err := d.recordRefusal(ctx, a, op); err != ErrNotAllowed {
 		return err
 	}
-	return notFound(ref)
+	return newNotFoundError(ref)
 }
 
-// rejected counts the refused entries of one action and keeps the first of them. For a hidden entry it keeps only the
+// refusedEntries counts the refused entries of one action and keeps the first of them. For a hidden entry it keeps only the
 // id, as hide does.
-type rejected struct {
-	n, of int
-	first struct {
+type refusedEntries struct {
+	n, total     int
+	firstRefusal struct {
 		id           compensator.EntryID
 		businessType string
 	}
 }
 
-func (r *rejected) add(id compensator.EntryID, businessType string) {
+func (r *refusedEntries) addRefusal(id compensator.EntryID, businessType string) {
 	if r.n++; r.n == 1 {
-		r.first.id, r.first.businessType = id, businessType
+		r.firstRefusal.id, r.firstRefusal.businessType = id, businessType
 	}
 }
 
-// refuseSome records the refusal of some entries of an action, if any was refused. After an error of refuseSome nothing
+// recordRefusals records the refusal of some entries of an action, if any was refused. After an error of refuseSome nothing
 // was recorded, and the action must do nothing.
-func (d *Admin) refuseSome(ctx context.Context, a Actor, op processlog.Operation, some rejected) error {
-	if some.n == 0 {
+func (d *Admin) recordRefusals(ctx context.Context, a Actor, op processlog.Operation, refused refusedEntries) error {
+	if refused.n == 0 {
 		return nil
 	}
-	op.EntryID, op.BusinessType, op.Subject = some.first.id, some.first.businessType, fmt.Sprintf("%d of %d entries", some.n, some.of)
-	if err := d.refuse(ctx, a, op); err != ErrNotAllowed {
+	op.EntryID, op.BusinessType, op.Subject = refused.firstRefusal.id, refused.firstRefusal.businessType, fmt.Sprintf("%d of %d entries", refused.n, refused.total)
+	if err := d.recordRefusal(ctx, a, op); err != ErrNotAllowed {
 		return err
 	}
 	return nil
@@ -93,13 +93,13 @@ func (d *Admin) countRefusal(a Actor, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := d.refusals[a.ID]
-	if now.Sub(r.since) >= time.Minute {
-		if len(d.refusals) >= refusalsActors {
+	if now.Sub(r.startedAt) >= time.Minute {
+		if len(d.refusals) >= maxRefusalActors {
 			clear(d.refusals)
 		}
-		r = refusals{since: now}
+		r = refusals{startedAt: now}
 	}
 	r.n++
 	d.refusals[a.ID] = r
-	return r.n <= refusalsKept
+	return r.n <= maxRefusals
 }

@@ -52,8 +52,8 @@ type Actor struct {
 	ID string // name in the records, 1 to 191 characters
 }
 
-// invalid reports whether the ID cannot be stored in a record.
-func (a Actor) invalid() bool {
+// isInvalid reports whether the ID cannot be stored in a record.
+func (a Actor) isInvalid() bool {
 	return strings.TrimSpace(a.ID) == "" || !utf8.ValidString(a.ID) || utf8.RuneCountInString(a.ID) > processlog.MaxIdempotencyKey
 }
 
@@ -68,19 +68,19 @@ type Subject struct {
 // quick.
 type Access interface {
 	// May reports whether the actor has the right on the subject. If it panics, the actor does not have the right.
-	May(ctx context.Context, a Actor, right Right, on Subject) bool
+	May(ctx context.Context, a Actor, right Right, subject Subject) bool
 }
 
 // AccessFunc is a function that implements Access.
-type AccessFunc func(ctx context.Context, a Actor, right Right, on Subject) bool
+type AccessFunc func(ctx context.Context, a Actor, right Right, subject Subject) bool
 
 // May calls f.
-func (f AccessFunc) May(ctx context.Context, a Actor, right Right, on Subject) bool {
-	return f(ctx, a, right, on)
+func (f AccessFunc) May(ctx context.Context, a Actor, right Right, subject Subject) bool {
+	return f(ctx, a, right, subject)
 }
 
-// writes reports whether an action with this right is recorded. ReadOnly refuses such actions.
-func (r Right) writes() bool {
+// isWrite reports whether an action with this right is recorded. ReadOnly refuses such actions.
+func (r Right) isWrite() bool {
 	switch r {
 	case SeeOverview, SeeEntries, SeeErrors, SeeAuditLog:
 		return false
@@ -88,24 +88,24 @@ func (r Right) writes() bool {
 	return true
 }
 
-// sight remembers for which types an actor has all of a list of rights. It lives as long as one call of an Admin's
+// typeRights remembers for which types an actor has all of a list of rights. It lives as long as one call of an Admin's
 // method.
-type sight struct {
-	d      *Admin
-	actor  Actor
-	rights []Right
-	of     map[string]bool
+type typeRights struct {
+	d          *Admin
+	actor      Actor
+	rights     []Right
+	heldByType map[string]bool
 }
 
-func (d *Admin) sight(a Actor, rights ...Right) *sight {
-	return &sight{d, a, rights, make(map[string]bool)}
+func (d *Admin) rightsOf(a Actor, rights ...Right) *typeRights {
+	return &typeRights{d, a, rights, make(map[string]bool)}
 }
 
-func (s *sight) sees(ctx context.Context, businessType string) bool {
-	may, asked := s.of[businessType]
-	if !asked {
-		may = !slices.ContainsFunc(s.rights, func(right Right) bool { return !s.d.may(ctx, s.actor, right, Subject{Type: businessType}) })
-		s.of[businessType] = may
+func (s *typeRights) holds(ctx context.Context, businessType string) bool {
+	isHeld, isKnown := s.heldByType[businessType]
+	if !isKnown {
+		isHeld = !slices.ContainsFunc(s.rights, func(right Right) bool { return !s.d.mayDo(ctx, s.actor, right, Subject{Type: businessType}) })
+		s.heldByType[businessType] = isHeld
 	}
-	return may
+	return isHeld
 }

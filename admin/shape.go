@@ -2,12 +2,14 @@ package admin
 
 import "github.com/compensator-go/compensator/internal/likeness"
 
-// scrubbed scrubs an error's text. If inFull is false, it returns only the shape of the text.
-func (d *Admin) scrubbed(text string, inFull bool) string { return shape(d.log.Scrub(text), inFull) }
+// scrubText scrubs an error's text. If isFull is false, it returns only the shape of the text.
+func (d *Admin) scrubText(text string, isFull bool) string {
+	return shortenText(d.log.Scrub(text), isFull)
+}
 
-// shape returns a scrubbed text unchanged if inFull is set. Otherwise it removes ids, numbers and quoted words.
-func shape(text string, inFull bool) string {
-	if !inFull {
+// shortenText returns a scrubbed text unchanged if isFull is set. Otherwise it removes ids, numbers and quoted words.
+func shortenText(text string, isFull bool) string {
+	if !isFull {
 		return likeness.Shape(text)
 	}
 	return text

@@ -9,62 +9,62 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// These constants limit how long a shared result is used. It is used for sharedFor, or for sharedTimes times the
-// duration of its reading if that is longer, but at most for sharedMost. So readers take about 0.5 % of the database's
+// These constants limit how long a shared result is used. It is used for minCacheTime, or for cacheTimeFactor times the
+// duration of its reading if that is longer, but at most for maxCacheTime. So readers take about 0.5 % of the database's
 // time, even with a large log.
 const (
-	sharedFor   = 2 * time.Second
-	sharedTimes = 200
-	sharedMost  = 10 * time.Second
+	minCacheTime    = 2 * time.Second
+	cacheTimeFactor = 200
+	maxCacheTime    = 10 * time.Second
 )
 
-// shared caches one result that covers all types. The Admin shows an actor only the part with types that the actor may
+// cached caches one result that covers all types. The Admin shows an actor only the part with types that the actor may
 // see. So fifty readers cost the database as much as one reader, even when the database is slow.
-type shared[T any] struct {
-	guard chan struct{} // semaphore of size one; its holder may use the fields below and read a new result
-	last  T
-	began time.Time // when the latest reading began
-	ended time.Time
-	good  time.Time // until when the result may be used
-	acts  int64     // value of Admin.acts when the latest reading began
+type cached[T any] struct {
+	semaphore   chan struct{} // semaphore of size one; its holder may use the fields below and read a new result
+	lastValue   T
+	startedAt   time.Time // when the latest reading began
+	endedAt     time.Time
+	usableUntil time.Time // until when the result may be used
+	actionCount int64     // value of Admin.acts when the latest reading began
 }
 
-func newShared[T any]() *shared[T] { return &shared[T]{guard: make(chan struct{}, 1)} }
+func newCached[T any]() *cached[T] { return &cached[T]{semaphore: make(chan struct{}, 1)} }
 
 // get returns the shared result, and when its reading began. It reads a new result in two cases: an action happened
 // since the last reading began, or the result is too old. If the caller waited for a result, it gets that result,
 // however long the reading took.
-func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx context.Context) (T, error)) (last T, began time.Time, err error) {
-	var none T
-	asked := time.Now()
+func (s *cached[T]) get(ctx context.Context, actionCount *atomic.Int64, read func(ctx context.Context) (T, error)) (result T, startedAt time.Time, err error) {
+	var zero T
+	calledAt := time.Now()
 	select {
-	case s.guard <- struct{}{}:
-		defer func() { <-s.guard }()
+	case s.semaphore <- struct{}{}:
+		defer func() { <-s.semaphore }()
 	case <-ctx.Done():
-		return none, began, ctx.Err()
+		return zero, startedAt, ctx.Err()
 	}
-	if s.acts == acts.Load() && (asked.Before(s.good) || s.ended.After(asked)) {
-		return s.last, s.began, nil
+	if s.actionCount == actionCount.Load() && (calledAt.Before(s.usableUntil) || s.endedAt.After(calledAt)) {
+		return s.lastValue, s.startedAt, nil
 	}
-	began = time.Now()
-	done := acts.Load()
-	fresh, err := read(ctx)
+	startedAt = time.Now()
+	doneActions := actionCount.Load()
+	value, err := read(ctx)
 	if err == nil {
 		err = ctx.Err() // The caller's context has ended, so an empty answer may say nothing about the database.
 	}
 	if err != nil {
-		return none, began, err
+		return zero, startedAt, err
 	}
-	s.last, s.began, s.ended, s.acts = fresh, began, time.Now(), done
-	s.good = began.Add(min(max(sharedFor, sharedTimes*s.ended.Sub(began)), sharedMost))
-	return fresh, began, nil
+	s.lastValue, s.startedAt, s.endedAt, s.actionCount = value, startedAt, time.Now(), doneActions
+	s.usableUntil = startedAt.Add(min(max(minCacheTime, cacheTimeFactor*s.endedAt.Sub(startedAt)), maxCacheTime))
+	return value, startedAt, nil
 }
 
-// counted returns the overview's counts, and when they were counted.
-func (d *Admin) counted(ctx context.Context) ([]processlog.Count, time.Time, error) {
-	return d.counts.get(ctx, &d.acts, func(ctx context.Context) ([]processlog.Count, error) {
-		return read(ctx, d, func(ctx context.Context) ([]processlog.Count, error) {
-			return d.log.Store().Count(ctx, nil, processlog.CountFilter{States: unfinished, AtMost: overviewMost})
+// readCounts returns the overview's counts, and when they were counted.
+func (d *Admin) readCounts(ctx context.Context) ([]processlog.Count, time.Time, error) {
+	return d.counts.get(ctx, &d.actionCount, func(ctx context.Context) ([]processlog.Count, error) {
+		return runQuery(ctx, d, func(ctx context.Context) ([]processlog.Count, error) {
+			return d.log.Store().Count(ctx, nil, processlog.CountFilter{States: unfinished, AtMost: maxCount})
 		})
 	})
 }
@@ -76,26 +76,26 @@ type condition struct {
 	settings []processlog.Setting
 }
 
-func (d *Admin) condition(ctx context.Context) (condition, error) {
-	found, _, err := d.standing.get(ctx, &d.acts, func(ctx context.Context) (c condition, err error) {
-		c.health, err = read(ctx, d, func(ctx context.Context) (observe.Health, error) { return d.c.Health(ctx), nil })
+func (d *Admin) readCondition(ctx context.Context) (condition, error) {
+	current, _, err := d.conditions.get(ctx, &d.actionCount, func(ctx context.Context) (c condition, err error) {
+		c.health, err = runQuery(ctx, d, func(ctx context.Context) (observe.Health, error) { return d.c.Health(ctx), nil })
 		if err != nil {
 			return c, err
 		}
-		c.settings, err = read(ctx, d, d.log.Operations().Settings)
+		c.settings, err = runQuery(ctx, d, d.log.Operations().Settings)
 		return c, err
 	})
-	return found, err
+	return current, err
 }
 
-// failures returns the open cases by failure and currency. Actors who see every type share one result. For other
-// actors, failures reads the cases of their types from the log. The shared result has at most groupsMost sums, so it
+// cachedFailures returns the open cases by failure and currency. Actors who see every type share one result. For other
+// actors, cachedFailures reads the cases of their types from the log. The shared result has at most maxGroups sums, so it
 // may lack sums of these types.
-func (d *Admin) failures(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
+func (d *Admin) cachedFailures(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 	if types != nil {
 		return d.readFailures(ctx, types, Fingerprint{})
 	}
-	sums, _, err := d.groups.get(ctx, &d.acts, func(ctx context.Context) ([]processlog.CaseGroup, error) {
+	sums, _, err := d.groups.get(ctx, &d.actionCount, func(ctx context.Context) ([]processlog.CaseGroup, error) {
 		return d.readFailures(ctx, nil, Fingerprint{})
 	})
 	return sums, err
@@ -103,7 +103,7 @@ func (d *Admin) failures(ctx context.Context, types []string) ([]processlog.Case
 
 // readFailures reads the sums and scrubs their errors. So the errors are scrubbed once for all readers.
 func (d *Admin) readFailures(ctx context.Context, types []string, failure Fingerprint) ([]processlog.CaseGroup, error) {
-	sums, err := read(ctx, d, func(ctx context.Context) ([]processlog.CaseGroup, error) {
+	sums, err := runQuery(ctx, d, func(ctx context.Context) ([]processlog.CaseGroup, error) {
 		return d.log.Operations().CaseGroups(ctx, types, failure)
 	})
 	for i := range sums {

@@ -18,7 +18,7 @@ import (
 // Failure: F133
 func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShared[int]()
+		s := newCached[int]()
 		var acts atomic.Int64
 		reads, took := 0, time.Millisecond
 		get := func() (n int) {
@@ -38,7 +38,7 @@ func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 		acts.Add(1)
 		assert.Equal(t, 2, get(), "something was done")
 		for _, read := range []struct{ takes, good time.Duration }{
-			{time.Millisecond, sharedFor}, {20 * time.Millisecond, 4 * time.Second}, {time.Second, sharedMost},
+			{time.Millisecond, minCacheTime}, {20 * time.Millisecond, 4 * time.Second}, {time.Second, maxCacheTime},
 		} {
 			before := reads
 			acts.Add(1)
@@ -57,13 +57,13 @@ func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 // Failure: F133
 func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShared[int]()
+		s := newCached[int]()
 		var acts atomic.Int64
 		reads := 0
 		get := func() int {
 			n, _, err := s.get(t.Context(), &acts, func(context.Context) (int, error) {
 				reads++
-				time.Sleep(sharedMost + time.Second)
+				time.Sleep(maxCacheTime + time.Second)
 				return reads, nil
 			})
 			assert.NoError(t, err)
@@ -90,7 +90,7 @@ func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 // An action is done while a value is being read, so the result may lack it. The next caller must read again.
 // Failure: F133
 func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
-	s := newShared[string]()
+	s := newCached[string]()
 	var acts atomic.Int64
 	first, _, err := s.get(t.Context(), &acts, func(context.Context) (string, error) {
 		acts.Add(1)
@@ -106,7 +106,7 @@ func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
 // One caller gets an error, or its context ends. Another caller must not get this error as its result.
 // Failure: F133
 func TestWhatFailedIsNotShared(t *testing.T) {
-	s := newShared[string]()
+	s := newCached[string]()
 	var acts atomic.Int64
 	broken := errors.New("broken")
 	_, _, err := s.get(t.Context(), &acts, func(context.Context) (string, error) { return "half", broken })

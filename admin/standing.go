@@ -46,7 +46,7 @@ func StandingOf(ctx context.Context, c *compensator.Compensator) (*Standing, err
 	}
 	settings, err := log.Operations().Settings(ctx)
 	for _, setting := range settings {
-		if name, is := processlog.PausedType(setting); is {
+		if name, isPause := processlog.PausedType(setting); isPause {
 			s.Paused[name] = max(0, time.Since(setting.At))
 		}
 	}

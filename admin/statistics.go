@@ -24,7 +24,7 @@ type (
 func (l *Log) Statistics(ctx context.Context, filter StatFilter) ([]Stat, error) {
 	store := l.c.Operations()
 	if store == nil {
-		return nil, noStatistics()
+		return nil, newNoStatisticsError()
 	}
 	if filter.Period < processlog.StatMinute || filter.Period%processlog.StatMinute != 0 {
 		return nil, &compensator.FieldError{Field: "Period", Reason: fmt.Sprintf("%v: want a whole number of minutes", filter.Period)}
@@ -35,7 +35,7 @@ func (l *Log) Statistics(ctx context.Context, filter StatFilter) ([]Stat, error)
 	return store.Stats(ctx, filter)
 }
 
-func noStatistics() error {
+func newNoStatisticsError() error {
 	return &compensator.FieldError{Field: "Operations.Statistics", Reason: "is not set in the Compensator's Config"}
 }
 
@@ -64,7 +64,7 @@ type TrendPoint struct {
 	Dead      uint64    `json:"dead"`      // entries that became dead
 }
 
-func (p *TrendPoint) add(c *StatCounts) {
+func (p *TrendPoint) addCounts(c *StatCounts) {
 	p.Recorded += c.Recorded
 	p.Succeeded += c.Succeeded
 	p.Failed += c.Failed
@@ -73,11 +73,11 @@ func (p *TrendPoint) add(c *StatCounts) {
 
 // Failing returns the share of attempts that failed, among those that failed or succeeded. ok is false if there was none.
 func (t TypeTrend) Failing() (share float64, ok bool) {
-	all := t.Sum.Failed + t.Sum.Succeeded + t.Sum.Compensated
-	if all == 0 {
+	attempts := t.Sum.Failed + t.Sum.Succeeded + t.Sum.Compensated
+	if attempts == 0 {
 		return 0, false
 	}
-	return float64(t.Sum.Failed) / float64(all), true
+	return float64(t.Sum.Failed) / float64(attempts), true
 }
 
 // The times that Trend can show. They are also the longest time for each length of a period.
@@ -93,10 +93,10 @@ var trendPeriods = map[time.Duration]time.Duration{TrendHours: time.Minute, Tren
 // history has the counts that a Trend shows. Only the newest ones are read again, because counts change for as long as
 // processes store them. All are read again once an hour.
 type history struct {
-	stats []Stat
-	to    time.Time // end of the time that was read
-	final time.Time // counts before this time do not change any more
-	whole time.Time // when all counts were read
+	stats         []Stat
+	to            time.Time // end of the time that was read
+	settledUntil  time.Time // counts before this time do not change any more
+	completeUntil time.Time // when all counts were read
 }
 
 const (
@@ -104,52 +104,52 @@ const (
 	statsChunk  = 12 * time.Hour   // time whose counts one query reads
 )
 
-func newTrends() map[time.Duration]*shared[history] {
-	trends := make(map[time.Duration]*shared[history])
-	for over := range trendPeriods {
-		trends[over] = newShared[history]()
+func newTrends() map[time.Duration]*cached[history] {
+	trends := make(map[time.Duration]*cached[history])
+	for span := range trendPeriods {
+		trends[span] = newCached[history]()
 	}
 	return trends
 }
 
 // KeepsStatistics reports whether Operations.Statistics is set, so that Trend works.
-func (d *Admin) KeepsStatistics() bool { return d.counting }
+func (d *Admin) KeepsStatistics() bool { return d.hasStatistics }
 
 // Trend shows the counts of the last TrendHours, TrendDay or TrendWeek. Any other time is a *FieldError. If businessType is
 // not empty, Trend shows that type only. It needs SeeOverview, and leaves out types that the actor may not see. Actors share
 // one result for some seconds, as for Overview. If Operations.Statistics is not set, Trend returns a *FieldError.
-func (d *Admin) Trend(ctx context.Context, a Actor, over time.Duration, businessType string) (Trend, error) {
-	period := trendPeriods[over]
+func (d *Admin) Trend(ctx context.Context, a Actor, span time.Duration, businessType string) (Trend, error) {
+	period := trendPeriods[span]
 	if period == 0 {
-		return Trend{}, &compensator.FieldError{Field: "time", Reason: fmt.Sprintf("%v: want %v, %v or %v", over, TrendHours, TrendDay, TrendWeek)}
+		return Trend{}, &compensator.FieldError{Field: "time", Reason: fmt.Sprintf("%v: want %v, %v or %v", span, TrendHours, TrendDay, TrendWeek)}
 	}
 	if !d.KeepsStatistics() {
-		return Trend{}, noStatistics()
+		return Trend{}, newNoStatisticsError()
 	}
-	cache := d.trends[over]
-	h, _, err := cache.get(ctx, &d.acts, func(ctx context.Context) (history, error) { return d.readHistory(ctx, cache.last, over, period) })
+	cache := d.trends[span]
+	h, _, err := cache.get(ctx, &d.actionCount, func(ctx context.Context) (history, error) { return d.readHistory(ctx, cache.lastValue, span, period) })
 	if err != nil {
 		return Trend{}, err
 	}
 	trend := Trend{Period: period, To: h.to}
-	trend.From = trend.To.Add(-over)
-	trend.Points = trend.blank()
-	sees := d.sight(a, SeeOverview)
+	trend.From = trend.To.Add(-span)
+	trend.Points = trend.emptyPoints()
+	mayRead := d.rightsOf(a, SeeOverview)
 	types := make(map[string]*TypeTrend)
 	for i := range h.stats {
 		s := &h.stats[i]
 		at := int(s.At.Sub(trend.From) / period)
-		if at < 0 || at >= len(trend.Points) || businessType != "" && s.BusinessType != businessType || !sees.sees(ctx, s.BusinessType) {
+		if at < 0 || at >= len(trend.Points) || businessType != "" && s.BusinessType != businessType || !mayRead.holds(ctx, s.BusinessType) {
 			continue
 		}
 		t := types[s.BusinessType]
 		if t == nil {
-			t = &TypeTrend{Type: s.BusinessType, Points: trend.blank()}
+			t = &TypeTrend{Type: s.BusinessType, Points: trend.emptyPoints()}
 			types[s.BusinessType] = t
 		}
 		t.Sum.Add(s.StatCounts)
-		t.Points[at].add(&s.StatCounts)
-		trend.Points[at].add(&s.StatCounts)
+		t.Points[at].addCounts(&s.StatCounts)
+		trend.Points[at].addCounts(&s.StatCounts)
 	}
 	for _, t := range types {
 		trend.Types = append(trend.Types, *t)
@@ -158,8 +158,8 @@ func (d *Admin) Trend(ctx context.Context, a Actor, over time.Duration, business
 	return trend, nil
 }
 
-// blank returns a point without counts for each period.
-func (t *Trend) blank() []TrendPoint {
+// emptyPoints returns a point without counts for each period.
+func (t *Trend) emptyPoints() []TrendPoint {
 	points := make([]TrendPoint, t.To.Sub(t.From)/t.Period)
 	for i := range points {
 		points[i].At = t.From.Add(time.Duration(i) * t.Period)
@@ -168,18 +168,18 @@ func (t *Trend) blank() []TrendPoint {
 }
 
 // readHistory reads the counts that may have changed since old was read, and joins them with the others.
-func (d *Admin) readHistory(ctx context.Context, old history, over, period time.Duration) (h history, err error) {
-	now, err := read(ctx, d, d.log.Operations().StatsClock)
+func (d *Admin) readHistory(ctx context.Context, previous history, span, period time.Duration) (h history, err error) {
+	now, err := runQuery(ctx, d, d.log.Operations().StatsClock)
 	if err != nil {
 		return h, err
 	}
-	h = history{to: now.Truncate(period).Add(period), final: now.Add(-statsSettle).Truncate(period), whole: old.whole}
-	from := h.to.Add(-over)
-	start := old.final
-	if now.Sub(old.whole) >= time.Hour || start.Before(from) {
-		start, h.whole = from, now
+	h = history{to: now.Truncate(period).Add(period), settledUntil: now.Add(-statsSettle).Truncate(period), completeUntil: previous.completeUntil}
+	from := h.to.Add(-span)
+	start := previous.settledUntil
+	if now.Sub(previous.completeUntil) >= time.Hour || start.Before(from) {
+		start, h.completeUntil = from, now
 	}
-	for _, s := range old.stats {
+	for _, s := range previous.stats {
 		if !s.At.Before(from) && s.At.Before(start) {
 			h.stats = append(h.stats, s)
 		}
@@ -189,11 +189,11 @@ func (d *Admin) readHistory(ctx context.Context, old history, over, period time.
 		if filter.To.After(h.to) {
 			filter.To = h.to
 		}
-		more, err := read(ctx, d, func(ctx context.Context) ([]Stat, error) { return d.log.Operations().Stats(ctx, filter) })
+		newStats, err := runQuery(ctx, d, func(ctx context.Context) ([]Stat, error) { return d.log.Operations().Stats(ctx, filter) })
 		if err != nil {
 			return h, err
 		}
-		h.stats = append(h.stats, more...)
+		h.stats = append(h.stats, newStats...)
 	}
 	return h, nil
 }

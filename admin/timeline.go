@@ -43,31 +43,31 @@ type Event struct {
 // of people from v.AuditLog, so it lacks those that these fields lack.
 func (v EntryView) Timeline() []Event {
 	e := &v.Entry
-	var between []Event
+	var middle []Event
 	for i := range v.Attempts {
-		between = append(between, Event{At: v.Attempts[i].StartedAt, Kind: EventFailed, Attempt: &v.Attempts[i]})
+		middle = append(middle, Event{At: v.Attempts[i].StartedAt, Kind: EventFailed, Attempt: &v.Attempts[i]})
 	}
 	for i := range slices.Backward(v.AuditLog) {
-		between = append(between, Event{At: v.AuditLog[i].At, Kind: EventAction, Action: &v.AuditLog[i]})
+		middle = append(middle, Event{At: v.AuditLog[i].At, Kind: EventAction, Action: &v.AuditLog[i]})
 	}
-	slices.SortStableFunc(between, func(a, b Event) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(middle, func(a, b Event) int { return a.At.Compare(b.At) })
 	events := []Event{{At: e.CreatedAt, Kind: EventRecorded}}
-	if n := v.unrecorded(); n > 0 {
+	if n := v.unrecordedAttempts(); n > 0 {
 		events = append(events, Event{At: e.CreatedAt, Kind: EventUnrecorded, N: n})
 	}
-	last := Event{At: e.NextAt, Kind: EventDue, State: e.State}
+	finalEvent := Event{At: e.NextAt, Kind: EventDue, State: e.State}
 	if e.State.Terminal() {
-		last.Kind, last.EndedBy = EventEnded, e.EndedBy
-		at, _ := slices.BinarySearchFunc(between, last, func(a, b Event) int { return cmp.Or(a.At.Compare(b.At), -1) })
-		return slices.Concat(events, between[:at], []Event{last}, between[at:])
+		finalEvent.Kind, finalEvent.EndedBy = EventEnded, e.EndedBy
+		at, _ := slices.BinarySearchFunc(middle, finalEvent, func(a, b Event) int { return cmp.Or(a.At.Compare(b.At), -1) })
+		return slices.Concat(events, middle[:at], []Event{finalEvent}, middle[at:])
 	}
-	return append(append(events, between...), last)
+	return append(append(events, middle...), finalEvent)
 }
 
-// unrecorded returns how many counted failures of the present epoch are not among the attempts: those from before
+// unrecordedAttempts returns how many counted failures of the present epoch are not among the attempts: those from before
 // attempts were kept, and those that later ones have overwritten. An entry that a person has settled or erased keeps the
 // counts of the epoch before, so it has none.
-func (v EntryView) unrecorded() int {
+func (v EntryView) unrecordedAttempts() int {
 	e := &v.Entry
 	if !v.AttemptsKept || e.Erased || e.EndedBy == compensator.EndedByPerson {
 		return 0
@@ -90,15 +90,15 @@ func (v EntryView) unrecorded() int {
 }
 
 // attempts adds the failed attempts to the view, if they are kept.
-func (d *Admin) attempts(ctx context.Context, view *EntryView, errorInFull bool) (err error) {
+func (d *Admin) attempts(ctx context.Context, view *EntryView, isErrorFull bool) (err error) {
 	if view.AttemptsKept = d.log.KeepsAttempts(); !view.AttemptsKept {
 		return nil
 	}
-	view.Attempts, err = read(ctx, d, func(ctx context.Context) ([]FailedAttempt, error) {
+	view.Attempts, err = runQuery(ctx, d, func(ctx context.Context) ([]FailedAttempt, error) {
 		return d.log.Operations().AttemptsOf(ctx, view.Entry.ID)
 	})
 	for i := range view.Attempts {
-		view.Attempts[i].Error = d.scrubbed(view.Attempts[i].Error, errorInFull)
+		view.Attempts[i].Error = d.scrubText(view.Attempts[i].Error, isErrorFull)
 	}
 	return err
 }

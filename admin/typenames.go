@@ -36,16 +36,16 @@ func (e *UnknownTypeError) Unwrap() error { return compensator.ErrNotFound }
 // CheckType returns nil if the actor sees a type of this name. If not, it returns an *UnknownTypeError, which is the
 // same for a hidden type and for an absent type. It needs SeeEntries.
 func (d *Admin) CheckType(ctx context.Context, a Actor, businessType string) error {
-	types, err := read(ctx, d, d.log.Operations().Types)
+	types, err := runQuery(ctx, d, d.log.Operations().Types)
 	if err != nil {
 		return err
 	}
-	sees := d.sight(a, SeeEntries)
-	types = slices.DeleteFunc(types, func(name string) bool { return !sees.sees(ctx, name) })
-	if slices.Contains(types, businessType) || d.log.Knows(businessType) && sees.sees(ctx, businessType) {
+	mayRead := d.rightsOf(a, SeeEntries)
+	types = slices.DeleteFunc(types, func(name string) bool { return !mayRead.holds(ctx, name) })
+	if slices.Contains(types, businessType) || d.log.Knows(businessType) && mayRead.holds(ctx, businessType) {
 		return nil
 	}
-	return &UnknownTypeError{Type: businessType, Near: near(businessType, types)}
+	return &UnknownTypeError{Type: businessType, Near: similarNames(businessType, types)}
 }
 
 // checkPaused does the same as CheckType, also for an actor who has the right Pause without SeeEntries.
@@ -53,57 +53,57 @@ func (d *Admin) checkPaused(ctx context.Context, a Actor, businessType string) e
 	if d.log.Knows(businessType) {
 		return nil
 	}
-	types, err := read(ctx, d, d.log.Operations().Types) // Read the types now, because the cached types may lack a new type.
+	types, err := runQuery(ctx, d, d.log.Operations().Types) // Read the types now, because the cached types may lack a new type.
 	if err != nil || slices.Contains(types, businessType) {
 		return err
 	}
-	sees := d.sight(a, SeeOverview)
-	types = slices.DeleteFunc(types, func(name string) bool { return !sees.sees(ctx, name) })
-	return &UnknownTypeError{Type: businessType, Near: near(businessType, types)}
+	mayRead := d.rightsOf(a, SeeOverview)
+	types = slices.DeleteFunc(types, func(name string) bool { return !mayRead.holds(ctx, name) })
+	return &UnknownTypeError{Type: businessType, Near: similarNames(businessType, types)}
 }
 
-// near returns the names that the actor may have meant, the most similar first.
-func near(typed string, names []string) []string {
+// similarNames returns the names that the actor may have meant, the most similar first.
+func similarNames(wanted string, names []string) []string {
 	type candidate struct {
 		name     string
 		distance int
 	}
-	var found []candidate
-	typed = strings.ToLower(typed)
-	length := utf8.RuneCountInString(typed)
-	most := max(length/3, min(length/2, 2)) // Two exchanged letters are two edits.
+	var candidates []candidate
+	wanted = strings.ToLower(wanted)
+	length := utf8.RuneCountInString(wanted)
+	maxEdits := max(length/3, min(length/2, 2)) // Two exchanged letters are two edits.
 	for _, name := range names {
-		lower := strings.ToLower(name)
-		distance := edits(typed, lower)
-		if distance <= most || len(typed) > 2 && (strings.HasPrefix(lower, typed) || strings.HasPrefix(typed, lower)) {
-			found = append(found, candidate{name, distance})
+		lowerName := strings.ToLower(name)
+		distance := editDistance(wanted, lowerName)
+		if distance <= maxEdits || len(wanted) > 2 && (strings.HasPrefix(lowerName, wanted) || strings.HasPrefix(wanted, lowerName)) {
+			candidates = append(candidates, candidate{name, distance})
 		}
 	}
-	slices.SortStableFunc(found, func(a, b candidate) int { return a.distance - b.distance })
-	var all []string
-	for _, c := range found[:min(len(found), 3)] {
-		all = append(all, c.name)
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return a.distance - b.distance })
+	var similar []string
+	for _, c := range candidates[:min(len(candidates), 3)] {
+		similar = append(similar, c.name)
 	}
-	return all
+	return similar
 }
 
-// edits returns the Levenshtein distance: the number of letters to insert, delete or replace to turn a into b.
-func edits(a, b string) int {
+// editDistance returns the Levenshtein distance: the number of letters to insert, delete or replace to turn a into b.
+func editDistance(a, b string) int {
 	from, to := []rune(a), []rune(b)
 	row := make([]int, len(to)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range from {
-		before := row[0]
+		diagonal := row[0]
 		row[0] = i + 1
 		for j := range to {
-			changed := before
+			replaced := diagonal
 			if from[i] != to[j] {
-				changed++
+				replaced++
 			}
-			before = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
 		}
 	}
 	return row[len(to)]

@@ -17,8 +17,8 @@ type UncheckedError struct {
 	Finished []compensator.EntryID // the work is finished; set Change.Again to run it again
 }
 
-// uncheckedNamed is the maximum number of entries that an error names.
-const uncheckedNamed = 10
+// maxNamedUnchecked is the maximum number of entries that an error names.
+const maxNamedUnchecked = 10
 
 // Error counts the entries and names the first ten of each kind.
 func (e *UncheckedError) Error() string {
@@ -34,13 +34,13 @@ func (e *UncheckedError) Error() string {
 
 // NameEntries lists the first ten ids and counts the others: "7, 9, 12 and 46 more".
 func NameEntries(ids []compensator.EntryID) string {
-	names := make([]string, min(len(ids), uncheckedNamed))
+	names := make([]string, min(len(ids), maxNamedUnchecked))
 	for i := range names {
 		names[i] = ids[i].String()
 	}
 	text := strings.Join(names, ", ")
-	if rest := len(ids) - len(names); rest > 0 {
-		text += fmt.Sprintf(" and %d more", rest)
+	if unnamed := len(ids) - len(names); unnamed > 0 {
+		text += fmt.Sprintf(" and %d more", unnamed)
 	}
 	return text
 }
@@ -50,13 +50,13 @@ func NameEntries(ids []compensator.EntryID) string {
 func (ch Change) Unchecked(lines []Line) *UncheckedError {
 	var e UncheckedError
 	for _, line := range lines {
-		if !changes(ch.Action, line.Entry) {
+		if !changesContent(ch.Action, line.Entry) {
 			continue
 		}
 		if !ch.Checked && line.OutcomeUnknown && ch.Action != Reschedule {
 			e.Unknown = append(e.Unknown, line.Entry.ID)
 		}
-		if !ch.Again && repeats(ch.Action, line.Entry.State) {
+		if !ch.Again && repeatsWork(ch.Action, line.Entry.State) {
 			e.Finished = append(e.Finished, line.Entry.ID)
 		}
 	}
@@ -66,42 +66,42 @@ func (ch Change) Unchecked(lines []Line) *UncheckedError {
 	return &e
 }
 
-// changes reports whether the log's rules allow the action and the action changes the entry.
-func changes(action Right, e compensator.Entry) bool {
+// changesContent reports whether the log's rules allow the action and the action changes the entry.
+func changesContent(action Right, e compensator.Entry) bool {
 	row := processlog.Row{State: e.State, Version: e.Version, CompensateCount: e.CompensateCount, Erased: e.Erased}
-	after, err := processlog.Change{Action: actions[action], Compensate: action == Compensate, Actor: "anybody"}.After(row)
-	return err == nil && after.Version != row.Version
+	rowAfter, err := processlog.Change{Action: actions[action], Compensate: action == Compensate, Actor: "anybody"}.After(row)
+	return err == nil && rowAfter.Version != row.Version
 }
 
-// repeats reports whether an action would run an entry again that has ended in a state other than dead.
-func repeats(action Right, state compensator.State) bool {
+// repeatsWork reports whether an action would run an entry again that has ended in a state other than dead.
+func repeatsWork(action Right, state compensator.State) bool {
 	return (action == Requeue || action == Compensate) && state.Terminal() && state != compensator.Dead
 }
 
 // outcomesUnknown finds those entries of which an attempt may have had an effect that the log does not know. It reads
 // the log only for entries that failed and whose case does not answer the question.
 func (d *Admin) outcomesUnknown(ctx context.Context, entries []compensator.Entry, cases []Case) (map[compensator.EntryID]bool, error) {
-	unknown := make(map[compensator.EntryID]bool)
-	asked := make(map[compensator.EntryID]processlog.Row)
+	unknownOutcomes := make(map[compensator.EntryID]bool)
+	candidates := make(map[compensator.EntryID]processlog.Row)
 	for _, e := range entries {
-		is, known := outcomeUnknown(e, cases)
-		unknown[e.ID] = is
+		isUnknown, known := outcomeUnknown(e, cases)
+		unknownOutcomes[e.ID] = isUnknown
 		if !known {
-			asked[e.ID] = processlog.Row{State: e.State, Epoch: e.Epoch}
+			candidates[e.ID] = processlog.Row{State: e.State, Epoch: e.Epoch}
 		}
 	}
-	if len(asked) == 0 {
-		return unknown, nil
+	if len(candidates) == 0 {
+		return unknownOutcomes, nil
 	}
-	ids := slices.SortedFunc(maps.Keys(asked), compensator.EntryID.Compare)
-	faults, err := read(ctx, d, func(ctx context.Context) (map[compensator.EntryID]processlog.Faults, error) {
+	ids := slices.SortedFunc(maps.Keys(candidates), compensator.EntryID.Compare)
+	faults, err := runQuery(ctx, d, func(ctx context.Context) (map[compensator.EntryID]processlog.Faults, error) {
 		return d.log.Operations().FaultsOf(ctx, ids)
 	})
 	for id, f := range faults {
-		row := asked[id]
-		unknown[id] = f.In(&row).OutcomeUnknown
+		row := candidates[id]
+		unknownOutcomes[id] = f.In(&row).OutcomeUnknown
 	}
-	return unknown, err
+	return unknownOutcomes, err
 }
 
 // outcomeUnknown reports whether an attempt of an entry may have had an effect. If known is false, only the entry's

@@ -17,8 +17,8 @@ var files embed.FS
 
 // asset is a static file. Its URL changes with its content, so browsers may cache it indefinitely.
 type asset struct {
-	url, kind   string
-	data, small []byte // content of the file, and the same content compressed
+	url, contentType string
+	data, compressed []byte // content of the file, and the same content compressed
 }
 
 // kinds maps file extensions to media types. The tables of the operating system may lack these or differ.
@@ -27,11 +27,11 @@ var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/ja
 // loadAssets reads the files. The map holds each file under two names: with and without the hash.
 func loadAssets() (map[string]asset, error) {
 	assets := make(map[string]asset)
-	found, err := files.ReadDir("assets")
+	dirEntries, err := files.ReadDir("assets")
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range found {
+	for _, f := range dirEntries {
 		data, err := files.ReadFile("assets/" + f.Name())
 		if err != nil {
 			return nil, err
@@ -39,18 +39,18 @@ func loadAssets() (map[string]asset, error) {
 		hash := sha256.Sum256(data)
 		ext := path.Ext(f.Name())
 		name := strings.TrimSuffix(f.Name(), ext) + "-" + hex.EncodeToString(hash[:6]) + ext
-		a := asset{url: "assets/" + name, kind: kinds[ext], data: data, small: compressed(data)}
+		a := asset{url: "assets/" + name, contentType: kinds[ext], data: data, compressed: compress(data)}
 		assets[name], assets[f.Name()] = a, a
 	}
 	return assets, nil
 }
 
-// makings returns a hash of templates, texts, files and options, from which pages are built. Handlers of the same
+// hashMakings returns a hash of templates, texts, files and options, from which pages are built. Handlers of the same
 // program with the same options return the same hash.
-func makings(options ...any) (string, error) {
+func hashMakings(options ...any) (string, error) {
 	hash := sha256.New()
-	if built, ok := debug.ReadBuildInfo(); ok {
-		fmt.Fprintln(hash, built)
+	if buildInfo, ok := debug.ReadBuildInfo(); ok {
+		fmt.Fprintln(hash, buildInfo)
 	}
 	fmt.Fprintln(hash, options...)
 	err := fs.WalkDir(files, ".", func(path string, f fs.DirEntry, err error) error {
@@ -64,20 +64,20 @@ func makings(options ...any) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
-func (s *server) asset(rq *request) {
-	a, found := s.assets[rq.r.PathValue("name")]
-	if !found || a.url != "assets/"+rq.r.PathValue("name") {
-		rq.fail(http.StatusNotFound, "error.no_page")
+func (s *server) sendAsset(rq *request) {
+	a, isFound := s.assets[rq.r.PathValue("name")]
+	if !isFound || a.url != "assets/"+rq.r.PathValue("name") {
+		rq.showError(http.StatusNotFound, "error.no_page")
 		return
 	}
 	h := rq.w.Header()
-	h.Set("Content-Type", a.kind)
+	h.Set("Content-Type", a.contentType)
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")
 	h.Set("Vary", "Accept-Encoding")
 	data := a.data
-	if takesGzip(rq.r) {
+	if acceptsGzip(rq.r) {
 		h.Set("Content-Encoding", "gzip")
-		data = a.small
+		data = a.compressed
 	}
 	_, _ = rq.w.Write(data)
 }

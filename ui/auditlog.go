@@ -28,7 +28,7 @@ func (d auditLogData) Narrowed() bool {
 var auditLogActions = []string{"requeue", "settle by hand", "cancel", "complete", "reschedule", "compensate", "erase", "take case", "assign case", "note", "see content",
 	"export", "pause", "resume", "purge", "accept loss", "set policy"}
 
-func (s *server) auditLog(rq *request) {
+func (s *server) showAuditLog(rq *request) {
 	q := rq.r.URL.Query()
 	data := auditLogData{Actor: q.Get("actor"), Action: q.Get("action"), Entry: strings.TrimPrefix(strings.TrimSpace(q.Get("entry")), "#"), From: q.Get("from"), To: q.Get("to"),
 		Actions: auditLogActions}
@@ -37,12 +37,12 @@ func (s *server) auditLog(rq *request) {
 	if data.Entry != "" {
 		filter.EntryID, err = compensator.ParseEntryID(data.Entry)
 	}
-	for _, bound := range []struct {
+	for _, limit := range []struct {
 		name, text string
-		into       *time.Time
+		target     *time.Time
 	}{{"from", data.From, &filter.From}, {"to", data.To, &filter.To}} {
 		if err == nil {
-			*bound.into, err = day(bound.name, bound.text)
+			*limit.target, err = parseDay(limit.name, limit.text)
 		}
 	}
 	var page admin.AuditLogPage
@@ -53,11 +53,11 @@ func (s *server) auditLog(rq *request) {
 	status := http.StatusOK
 	switch {
 	case errors.As(err, &field):
-		status, data.Refused = http.StatusUnprocessableEntity, rq.wrong(field)
+		status, data.Refused = http.StatusUnprocessableEntity, rq.explainField(field)
 	case err != nil:
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
-	data.Records, data.pager = page.Records, pages(rq.r.URL, page.Next)
-	rq.show(status, "trail", data)
+	data.Records, data.pager = page.Records, newPager(rq.r.URL, page.Next)
+	rq.showPage(status, "trail", data)
 }

@@ -12,16 +12,16 @@ import (
 type groupsData struct {
 	Groups  []admin.Group
 	Risk    risk
-	SeesAll bool // whether the actor may see all entries, see seesAll
+	SeesAll bool // whether the actor may see all entries, see seesAllTypes
 }
 
-func (s *server) groups(rq *request) {
-	groups, more, err := s.admin.Groups(rq.ctx, rq.Actor)
+func (s *server) showGroups(rq *request) {
+	groups, hasMore, err := s.admin.Groups(rq.ctx, rq.Actor)
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
-	rq.show(http.StatusOK, "groups", groupsData{groups, riskOf(groups, more), rq.seesAll(nil)})
+	rq.showPage(http.StatusOK, "groups", groupsData{groups, newRisk(groups, hasMore), rq.seesAllTypes(nil)})
 }
 
 // casesData is the data of one page of cases. The case that is due first comes first.
@@ -33,24 +33,24 @@ type casesData struct {
 	Lines                           []admin.Line // lines of the entries, each with its case
 	pager
 	Actions []string
-	SeesAll bool // whether the actor may see all entries, see seesAll
+	SeesAll bool // whether the actor may see all entries, see seesAllTypes
 }
 
 // All reports whether the page shows all open cases. Only then does an empty list mean that no case is open.
 func (d casesData) All() bool { return d.Type+d.Kind+d.Owner+d.Who+d.Failure == "" && d.First == "" }
 
-// manyRows is the larger number of rows per page. With it a person can settle all cases of an incident at once. The
+// longPage is the larger number of rows per page. With it a person can settle all cases of an incident at once. The
 // address of the confirmation page still fits into the 8 KB that proxies accept.
-const manyRows = 200
+const longPage = 200
 
 // RowChoices returns the possible numbers of rows per page.
-func (casesData) RowChoices() []int { return []int{pageSize, manyRows} }
+func (casesData) RowChoices() []int { return []int{pageSize, longPage} }
 
-func (s *server) cases(rq *request) {
+func (s *server) showCases(rq *request) {
 	q := rq.r.URL.Query()
 	data := casesData{Type: q.Get("type"), Kind: q.Get("kind"), Owner: q.Get("owner"), Who: strings.TrimSpace(q.Get("who")), Failure: q.Get("failure"), Rows: pageSize}
-	if q.Get("rows") == strconv.Itoa(manyRows) {
-		data.Rows = manyRows
+	if q.Get("rows") == strconv.Itoa(longPage) {
+		data.Rows = longPage
 	}
 	filter := admin.CaseFilter{BusinessType: data.Type, Limit: data.Rows, Cursor: cursor(q)}
 	switch {
@@ -69,30 +69,30 @@ func (s *server) cases(rq *request) {
 	}
 	if data.Failure != "" {
 		if err := filter.Fingerprint.UnmarshalText([]byte(data.Failure)); err != nil {
-			rq.failed(err)
+			rq.showFailure(err)
 			return
 		}
 	}
 	page, err := s.admin.CaseLines(rq.ctx, rq.Actor, filter)
 	if err == nil && data.Failure != "" {
-		err = s.groupOf(rq, &data, filter.Fingerprint)
+		err = s.addGroup(rq, &data, filter.Fingerprint)
 	}
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
-	data.Lines, data.SeesAll = page.Lines, rq.seesAll(nil)
-	data.pager = pages(rq.r.URL, page.Next)
-	data.Actions = append(rq.actionsOn(data.Lines), rq.onCases(data.Lines)...)
-	rq.show(http.StatusOK, "cases", data)
+	data.Lines, data.SeesAll = page.Lines, rq.seesAllTypes(nil)
+	data.pager = newPager(rq.r.URL, page.Next)
+	data.Actions = append(rq.offeredActions(data.Lines), rq.caseActions(data.Lines)...)
+	rq.showPage(http.StatusOK, "cases", data)
 }
 
-// groupOf reads the sums of the failure that the page shows.
-func (s *server) groupOf(rq *request, data *casesData, failure admin.Fingerprint) error {
+// addGroup reads the sums of the failure that the page shows.
+func (s *server) addGroup(rq *request, data *casesData, failure admin.Fingerprint) error {
 	groups, _, err := s.admin.GroupsOf(rq.ctx, rq.Actor, data.Type, failure)
 	if len(groups) > 0 {
 		data.Group = &groups[0]
-		data.GroupSums = riskOf(groups[:1], false).Sums
+		data.GroupSums = newRisk(groups[:1], false).Sums
 	}
 	return err
 }

@@ -32,36 +32,36 @@ type header struct{ Name, Value string }
 // traceHeaders are shown in full, because they hold only the ids of a trace.
 var traceHeaders = []string{"traceparent", "tracestate"}
 
-const masked = "•••"
+const maskText = "•••"
 
-func reveal(e compensator.Entry, view TypeView) revealed {
-	shown := revealed{UserName: e.UserName}
+func newRevealed(e compensator.Entry, view TypeView) revealed {
+	content := revealed{UserName: e.UserName}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
-		h := header{name, masked}
+		h := header{name, maskText}
 		if slices.Contains(traceHeaders, strings.ToLower(name)) || slices.Contains(view.Show, ".") {
 			h.Value = e.Headers[name]
 		}
-		shown.Headers = append(shown.Headers, h)
+		content.Headers = append(content.Headers, h)
 	}
-	shown.shownText = showText(e.Content, view.Show)
+	content.shownText = showText(e.Content, view.Show)
 	if e.Result != nil {
 		result := showText(e.Result, view.ShowResult)
-		shown.Result = &result
+		content.Result = &result
 	}
-	return shown
+	return content
 }
 
 // showText prints a content or a result. It masks every value that show does not name.
-func showText(content []byte, show []string) shownText {
+func showText(content []byte, shownFields []string) shownText {
 	var text bytes.Buffer
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
-	p := printer{out: &text, show: show}
-	all := slices.Contains(show, ".")
+	p := printer{buffer: &text, shownFields: shownFields}
+	showsAll := slices.Contains(shownFields, ".")
 	switch {
-	case json.Valid(content) && p.value(decoder, "", all) == nil: // json.Valid limits the depth of the content.
-		return shownText{Text: text.String(), Masked: p.masked}
-	case all && utf8.Valid(content):
+	case json.Valid(content) && p.printValue(decoder, "", showsAll) == nil: // json.Valid limits the depth of the content.
+		return shownText{Text: text.String(), Masked: p.maskedCount}
+	case showsAll && utf8.Valid(content):
 		return shownText{Text: string(content)}
 	}
 	return shownText{Opaque: true}
@@ -69,28 +69,28 @@ func showText(content []byte, show []string) shownText {
 
 // printer prints JSON from its bytes, so that numbers keep their digits. It masks values that may not be shown.
 type printer struct {
-	out    *bytes.Buffer
-	show   []string
-	masked int
-	depth  int
+	buffer      *bytes.Buffer
+	shownFields []string
+	maskedCount int
+	depth       int
 }
 
 // These constants limit the printed text. The content decides its depth and its width, and the size of indented text
 // grows with their product.
 const (
-	deepest      = 32      // maximum number of levels that are indented
-	longestShown = 2 << 20 // maximum size of the printed text in bytes
+	maxDepth       = 32      // maximum number of levels that are indented
+	maxShownLength = 2 << 20 // maximum size of the printed text in bytes
 )
 
 var errTooLong = errors.New("too long to be shown")
 
-func (p *printer) line() {
-	p.out.WriteByte('\n')
-	p.out.WriteString(strings.Repeat("  ", min(p.depth, deepest)))
+func (p *printer) breakLine() {
+	p.buffer.WriteByte('\n')
+	p.buffer.WriteString(strings.Repeat("  ", min(p.depth, maxDepth)))
 }
 
-func (p *printer) value(d *json.Decoder, path string, shown bool) error {
-	if p.out.Len() > longestShown {
+func (p *printer) printValue(d *json.Decoder, path string, isShown bool) error {
+	if p.buffer.Len() > maxShownLength {
 		return errTooLong
 	}
 	token, err := d.Token()
@@ -99,69 +99,69 @@ func (p *printer) value(d *json.Decoder, path string, shown bool) error {
 	}
 	switch t := token.(type) {
 	case json.Delim:
-		return p.inside(d, t, path, shown)
+		return p.printInside(d, t, path, isShown)
 	case json.Number:
-		p.scalar(t.String(), shown)
+		p.printScalar(t.String(), isShown)
 	default:
-		text, err := quoted(t)
+		text, err := quoteJSON(t)
 		if err != nil {
 			return err
 		}
-		p.scalar(text, shown)
+		p.printScalar(text, isShown)
 	}
 	return nil
 }
 
-func (p *printer) scalar(text string, shown bool) {
-	if !shown {
-		text = masked
-		p.masked++
+func (p *printer) printScalar(text string, isShown bool) {
+	if !isShown {
+		text = maskText
+		p.maskedCount++
 	}
-	p.out.WriteString(text)
+	p.buffer.WriteString(text)
 }
 
-// The method inside prints the rest of an object or array after its opening bracket.
-func (p *printer) inside(d *json.Decoder, open json.Delim, path string, shown bool) error {
-	p.out.WriteString(open.String())
+// printInside prints the rest of an object or array after its opening bracket.
+func (p *printer) printInside(d *json.Decoder, bracket json.Delim, path string, isShown bool) error {
+	p.buffer.WriteString(bracket.String())
 	p.depth++
 	n := 0
 	for ; d.More(); n++ {
 		if n > 0 {
-			p.out.WriteByte(',')
+			p.buffer.WriteByte(',')
 		}
-		p.line()
-		at, visible := path, shown
-		if open == '{' {
+		p.breakLine()
+		at, visible := path, isShown
+		if bracket == '{' {
 			token, err := d.Token()
 			if err != nil {
 				return err
 			}
 			name, _ := token.(string)
-			text, err := quoted(name)
+			text, err := quoteJSON(name)
 			if err != nil {
 				return err
 			}
-			p.out.WriteString(text + ": ")
+			p.buffer.WriteString(text + ": ")
 			at = strings.TrimPrefix(path+"."+name, ".")
-			visible = shown || slices.Contains(p.show, at)
+			visible = isShown || slices.Contains(p.shownFields, at)
 		}
-		if err := p.value(d, at, visible); err != nil {
+		if err := p.printValue(d, at, visible); err != nil {
 			return err
 		}
 	}
 	p.depth--
 	if n > 0 {
-		p.line()
+		p.breakLine()
 	}
-	end, err := d.Token()
+	closing, err := d.Token()
 	if err == nil {
-		p.out.WriteString(end.(json.Delim).String())
+		p.buffer.WriteString(closing.(json.Delim).String())
 	}
 	return err
 }
 
-// quoted returns v as JSON without HTML escapes. The template escapes HTML.
-func quoted(v any) (string, error) {
+// quoteJSON returns v as JSON without HTML escapes. The template escapes HTML.
+func quoteJSON(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -50,7 +50,7 @@ func (f filterForm) filter() (admin.Filter, error) {
 	if f.State != "" {
 		state, err := processlog.ParseState(f.State)
 		if err != nil {
-			return filter, none("state", f.State)
+			return filter, newNoneError("state", f.State)
 		}
 		filter.States = []compensator.State{state}
 	}
@@ -63,22 +63,22 @@ func (f filterForm) filter() (admin.Filter, error) {
 		filter.BusinessID = f.ID
 	}
 	if f.EndedBy != "" && !slices.Contains(f.Ends(), f.EndedBy) {
-		return filter, none("ended by", f.EndedBy)
+		return filter, newNoneError("ended by", f.EndedBy)
 	}
 	var err error
-	if filter.CreatedFrom, err = day("from", f.From); err == nil {
-		filter.CreatedTo, err = day("to", f.To)
+	if filter.CreatedFrom, err = parseDay("from", f.From); err == nil {
+		filter.CreatedTo, err = parseDay("to", f.To)
 	}
 	return filter, err
 }
 
-// none returns the error for a word that a person cannot choose in the filter.
-func none(field, word string) error {
+// newNoneError returns the error for a word that a person cannot choose in the filter.
+func newNoneError(field, word string) error {
 	return &compensator.FieldError{Field: field, Reason: fmt.Sprintf("%q is none", word)}
 }
 
-// day parses a UTC time as the form sends it.
-func day(field, text string) (time.Time, error) {
+// parseDay parses a UTC time as the form sends it.
+func parseDay(field, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -95,26 +95,26 @@ type pager struct {
 	Older, Newer, First string // addresses of these pages; empty: there is no such page
 }
 
-const mostCursors = 40
+const maxCursors = 40
 
 // cursor returns the cursor of the current page.
 func cursor(q url.Values) string {
-	if all := q["c"]; len(all) > 0 {
-		return all[len(all)-1]
+	if cursors := q["c"]; len(cursors) > 0 {
+		return cursors[len(cursors)-1]
 	}
 	return ""
 }
 
-func pages(u *url.URL, next string) pager {
+func newPager(u *url.URL, next string) pager {
 	at := func(cursors []string) string {
 		q := u.Query()
 		q["c"] = cursors
-		return u.Path + question(q)
+		return u.Path + withQuery(q)
 	}
 	var p pager
 	cursors := u.Query()["c"]
 	if next != "" {
-		p.Older = at(append(slices.Clone(cursors[max(0, len(cursors)-mostCursors):]), next))
+		p.Older = at(append(slices.Clone(cursors[max(0, len(cursors)-maxCursors):]), next))
 	}
 	if len(cursors) > 0 {
 		p.Newer, p.First = at(cursors[:len(cursors)-1]), at(nil)
@@ -122,7 +122,7 @@ func pages(u *url.URL, next string) pager {
 	return p
 }
 
-func (s *server) entries(rq *request) {
+func (s *server) showEntries(rq *request) {
 	q := rq.r.URL.Query()
 	data := entriesData{Filter: readFilter(q)}
 	filter, err := data.Filter.filter()
@@ -135,14 +135,14 @@ func (s *server) entries(rq *request) {
 	status := http.StatusOK
 	switch {
 	case errors.As(err, &field):
-		status, data.Refused = http.StatusUnprocessableEntity, rq.wrong(field)
+		status, data.Refused = http.StatusUnprocessableEntity, rq.explainField(field)
 	case err != nil:
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
 	data.Lines = page.Lines
-	data.pager = pages(rq.r.URL, page.Next)
-	data.Actions = rq.actionsOn(data.Lines)
+	data.pager = newPager(rq.r.URL, page.Next)
+	data.Actions = rq.offeredActions(data.Lines)
 	for _, l := range s.admin.Limited(rq.ctx, rq.Actor) {
 		if slices.ContainsFunc(data.Lines, func(line admin.Line) bool {
 			return line.Entry.BusinessType == l.BusinessType && !line.Entry.State.Terminal()
@@ -150,12 +150,12 @@ func (s *server) entries(rq *request) {
 			data.Limited = append(data.Limited, l)
 		}
 	}
-	rq.show(status, "entries", data)
+	rq.showPage(status, "entries", data)
 }
 
-// find redirects to one entry. The text may be an id, an idempotency key, or the key that a handler has sent with its
+// findEntry redirects to one entry. The text may be an id, an idempotency key, or the key that a handler has sent with its
 // calls. If no entry matches, find redirects to the list of the entries that have the text as their business id.
-func (s *server) find(rq *request) {
+func (s *server) findEntry(rq *request) {
 	text := strings.TrimSpace(rq.r.FormValue("q"))
 	refs := []compensator.Ref{compensator.IdempotencyKey(text)}
 	if id, err := compensator.ParseEntryID(strings.TrimPrefix(text, "#")); err == nil {
@@ -168,7 +168,7 @@ func (s *server) find(rq *request) {
 			return
 		}
 	}
-	if id, ok := s.keyed(rq, text); ok {
+	if id, ok := s.findByKey(rq, text); ok {
 		rq.redirect(rq.EntryLink(id))
 		return
 	}
@@ -176,12 +176,12 @@ func (s *server) find(rq *request) {
 	rq.redirect(to)
 }
 
-// keyed finds the entry whose call key is text now, or was text before a requeue. A business id that looks like such a
+// findByKey finds the entry whose call key is text now, or was text before a requeue. A business id that looks like such a
 // key finds no entry.
-func (s *server) keyed(rq *request, text string) (compensator.EntryID, bool) {
-	first, second, _ := strings.Cut(text, "-")
-	id, err := compensator.ParseEntryID(first)
-	epoch, wrong := strconv.ParseUint(second, 10, 32)
+func (s *server) findByKey(rq *request, text string) (compensator.EntryID, bool) {
+	firstPart, secondPart, _ := strings.Cut(text, "-")
+	id, err := compensator.ParseEntryID(firstPart)
+	epoch, wrong := strconv.ParseUint(secondPart, 10, 32)
 	if err != nil || wrong != nil {
 		return id, false
 	}

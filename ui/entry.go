@@ -21,13 +21,13 @@ type entryData struct {
 	Revealed *revealed
 }
 
-// Seen returns the value that forms use for the entry; see seenText.
-func (d entryData) Seen() string { return seenText(d.Entry.ID, d.Entry.Version, d.Case) }
+// Seen returns the value that forms use for the entry; see formatSeen.
+func (d entryData) Seen() string { return formatSeen(d.Entry.ID, d.Entry.Version, d.Case) }
 
-func (s *server) entry(rq *request) {
+func (s *server) showEntryPage(rq *request) {
 	id, err := compensator.ParseEntryID(rq.r.PathValue("id"))
 	if err != nil {
-		rq.fail(http.StatusNotFound, "error.not_found")
+		rq.showError(http.StatusNotFound, "error.not_found")
 		return
 	}
 	s.showEntry(rq, id, nil)
@@ -37,23 +37,23 @@ func (s *server) entry(rq *request) {
 func (s *server) showEntry(rq *request, id compensator.EntryID, content *revealed) {
 	view, err := s.admin.Entry(rq.ctx, rq.Actor, id)
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
-	on := admin.Subject{Type: view.Entry.BusinessType, Amount: view.Amount, Count: 1}
-	data := entryData{EntryView: view, Revealed: content, Unsure: unsure(view.Case),
-		Reveal: content == nil && (view.ContentSize > 0 || view.HasResult) && !rq.ReadOnly() && rq.May(admin.SeeContent, on), Note: rq.May(admin.NoteCase, on)}
+	subject := admin.Subject{Type: view.Entry.BusinessType, Amount: view.Amount, Count: 1}
+	data := entryData{EntryView: view, Revealed: content, Unsure: isUncertain(view.Case),
+		Reveal: content == nil && (view.ContentSize > 0 || view.HasResult) && !rq.ReadOnly() && rq.May(admin.SeeContent, subject), Note: rq.May(admin.NoteCase, subject)}
 	if data.Now, err = s.admin.Explain(rq.ctx, rq.Actor, id); err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
-	if late := time.Since(view.Entry.NextAt); late > lateAfter && !view.Entry.State.Terminal() {
-		data.Late = late
+	if delay := time.Since(view.Entry.NextAt); delay > lateGrace && !view.Entry.State.Terminal() {
+		data.Late = delay
 	}
-	line := []admin.Line{{Entry: view.Entry, Amount: view.Amount, Case: view.Case}}
-	data.Actions, data.OnCase = rq.actionsOn(line), rq.onCases(line)
-	rq.show(http.StatusOK, "entry", data)
+	lines := []admin.Line{{Entry: view.Entry, Amount: view.Amount, Case: view.Case}}
+	data.Actions, data.OnCase = rq.offeredActions(lines), rq.caseActions(lines)
+	rq.showPage(http.StatusOK, "entry", data)
 }
 
-// lateAfter is how late an entry may be before the page reports it. Claims come in rounds, so a short delay is normal.
-const lateAfter = time.Minute
+// lateGrace is how late an entry may be before the page reports it. Claims come in rounds, so a short delay is normal.
+const lateGrace = time.Minute

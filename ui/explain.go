@@ -16,17 +16,17 @@ var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
 
 // Sentence returns a reason as a sentence in the person's language. Times and entries are elements of the page.
 func (rq *request) Sentence(r admin.Reason) (template.HTML, error) {
-	text, found := rq.texts["explain."+r.Code]
-	if longer, has := rq.texts["explain."+r.Code+"+"]; has && r.Text != "" {
+	text, isFound := rq.texts["explain."+r.Code]
+	if longer, hasLonger := rq.texts["explain."+r.Code+"+"]; hasLonger && r.Text != "" {
 		text = longer
 	}
-	if !found {
+	if !isFound {
 		return template.HTML(template.HTMLEscapeString(r.String())), nil // A later version of package admin knows more codes.
 	}
 	var b strings.Builder
 	at := 0
 	for _, place := range placeholder.FindAllStringIndex(text, -1) {
-		value, err := rq.inSentence(text[place[0]:place[1]], r)
+		value, err := rq.formatTerm(text[place[0]:place[1]], r)
 		if err != nil {
 			return "", err
 		}
@@ -37,9 +37,9 @@ func (rq *request) Sentence(r admin.Reason) (template.HTML, error) {
 	return template.HTML(b.String()), nil
 }
 
-// inSentence returns the value of a placeholder.
-func (rq *request) inSentence(name string, r admin.Reason) (template.HTML, error) {
-	in := func(tag, text string) template.HTML {
+// formatTerm returns the value of a placeholder.
+func (rq *request) formatTerm(name string, r admin.Reason) (template.HTML, error) {
+	element := func(tag, text string) template.HTML {
 		return template.HTML("<" + tag + ">" + template.HTMLEscapeString(text) + "</" + tag + ">")
 	}
 	switch name {
@@ -63,19 +63,19 @@ func (rq *request) inSentence(name string, r admin.Reason) (template.HTML, error
 	case "{state}":
 		return template.HTML(template.HTMLEscapeString(rq.Word("state", r.State))), nil
 	case "{name}":
-		return in("bdi", r.Name), nil
+		return element("bdi", r.Name), nil
 	case "{text}":
-		return in("bdi", r.Text), nil
+		return element("bdi", r.Text), nil
 	case "{actor}":
 		if r.Actor != "" {
-			return in("bdi", r.Actor), nil
+			return element("bdi", r.Actor), nil
 		}
 		key := "explain.a_program"
 		if r.Code == "ended_person" {
 			key = "explain.a_person"
 		}
-		somebody, err := rq.T(key)
-		return template.HTML(template.HTMLEscapeString(somebody)), err
+		person, err := rq.T(key)
+		return template.HTML(template.HTMLEscapeString(person)), err
 	}
 	return "", fmt.Errorf("ui: no value for %s in a sentence", name)
 }

@@ -13,8 +13,8 @@ import (
 
 // Limits of an export. An export reads several pages, and the Admin records each page.
 const (
-	exportPage = 1000
-	exportMost = 10_000 // maximum number of entries
+	exportPage  = 1000
+	maxExported = 10_000 // maximum number of entries
 )
 
 // MayExport reports whether the actor may export any of these lines.
@@ -22,26 +22,26 @@ func (rq *request) MayExport(lines []admin.Line) bool {
 	return slices.ContainsFunc(lines, func(l admin.Line) bool { return rq.May(admin.Export, admin.Subject{Type: l.Entry.BusinessType}) })
 }
 
-// export sends the entries that match a filter as a file, at most exportMost. It reads all entries before it sends
+// exportEntries sends the entries that match a filter as a file, at most maxExported. It reads all entries before it sends
 // anything. So a failed export sends no incomplete file.
-func (s *server) export(rq *request) {
+func (s *server) exportEntries(rq *request) {
 	if err := rq.r.ParseForm(); err != nil {
-		rq.failed(&compensator.FieldError{Field: "form", Reason: err.Error()})
+		rq.showFailure(&compensator.FieldError{Field: "form", Reason: err.Error()})
 		return
 	}
 	form := rq.r.PostForm
 	filter, err := readFilter(form).filter()
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
 	why := readWhy(form)
-	lines, more, err := gathered(func(cursor string, limit int) (admin.LinePage, error) {
+	lines, hasMore, err := gatherLines(func(cursor string, limit int) (admin.LinePage, error) {
 		filter.Cursor, filter.Limit = cursor, limit
 		return s.admin.Export(rq.ctx, rq.Actor, filter, why)
 	})
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
 	name := "entries-"
@@ -49,19 +49,19 @@ func (s *server) export(rq *request) {
 		name += log + "-"
 	}
 	name += time.Now().UTC().Format("20060102T150405Z")
-	if more {
+	if hasMore {
 		name += fmt.Sprintf("-first-%d", len(lines))
 	}
 	rq.file(name, form.Get("format"), lines)
 }
 
-// gathered reads pages until the last page, or until it has exportMost lines. If the filter matches few of the rows
+// gatherLines reads pages until the last page, or until it has maxExported lines. If the filter matches few of the rows
 // that the log reads, a page may be short or empty although more pages follow. The time limit of the request ends the
 // reading.
-func gathered(read func(cursor string, limit int) (admin.LinePage, error)) (lines []admin.Line, more bool, err error) {
+func gatherLines(readPage func(cursor string, limit int) (admin.LinePage, error)) (lines []admin.Line, hasMore bool, err error) {
 	var page admin.LinePage
-	for first := true; (first || page.Next != "") && len(lines) < exportMost; first = false {
-		if page, err = read(page.Next, min(exportPage, exportMost-len(lines))); err != nil {
+	for isFirst := true; (isFirst || page.Next != "") && len(lines) < maxExported; isFirst = false {
+		if page, err = readPage(page.Next, min(exportPage, maxExported-len(lines))); err != nil {
 			return nil, false, err
 		}
 		lines = append(lines, page.Lines...)
@@ -79,7 +79,7 @@ func (rq *request) file(name, format string, lines []admin.Line) {
 		format = "csv"
 	}
 	if err := write(&text, lines); err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
 	rq.w.Header().Set("Content-Type", kind)

@@ -17,8 +17,10 @@ var periods = []string{"second", "minute", "hour", "day"}
 
 var periodOf = map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
 
-// onLimit reports whether the action changes a limit. formAction.Type is the name of the limit then.
-func (wi formAction) onLimit() bool { return wi.Do == doLimit || wi.Do == doResetLimit }
+// isLimitAction reports whether the action changes a limit. formAction.Type is the name of the limit then.
+func (action formAction) isLimitAction() bool {
+	return action.Do == doLimit || action.Do == doResetLimit
+}
 
 // MayChangeLimit reports whether the person may change a limit.
 func (rq *request) MayChangeLimit(l admin.Limit) bool {
@@ -34,8 +36,8 @@ func (rq *request) LimitText(v admin.LimitValues) (string, error) {
 		parts, problems = append(parts, text), append(problems, err)
 	}
 	if v.Interval > 0 {
-		n, per := v.Rate()
-		span, err := rq.Span(per)
+		n, unit := v.Rate()
+		span, err := rq.Span(unit)
 		problems = append(problems, err)
 		add("limits.rate", rq.Number(n), span)
 		add("limits.burst", rq.Number(v.Burst))
@@ -46,46 +48,46 @@ func (rq *request) LimitText(v admin.LimitValues) (string, error) {
 	return strings.Join(parts, " · "), errors.Join(problems...)
 }
 
-// askLimit shows the form of a limit. At first it has the values that a person has set.
-func (s *server) askLimit(rq *request, wi formAction, problem string, status int) {
-	limit, err := s.limitNamed(rq, wi.Type)
+// askLimitValues shows the form of a limit. At first it has the values that a person has set.
+func (s *server) askLimitValues(rq *request, action formAction, problem string, status int) {
+	limit, err := s.limitNamed(rq, action.Type)
 	if err == nil && !rq.MayChangeLimit(limit) { // Refuse here, because the Admin would record its refusal.
 		err = admin.ErrNotAllowed
 	}
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
-	data := confirmData{formAction: wi, Problem: problem, Periods: periods, From: rq.Back()}
+	data := confirmData{formAction: action, Problem: problem, Periods: periods, From: rq.Back()}
 	if data.Version == 0 && status == http.StatusOK {
 		data.Version = limit.Version
 	}
 	if status == http.StatusOK {
-		data.fill(limit.Person)
+		data.setValues(limit.Person)
 	}
 	if data.InForce, err = rq.LimitText(limit.LimitValues); err == nil {
 		data.Program, err = rq.LimitText(limit.Program)
 	}
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
-	rq.show(status, "confirm", data)
+	rq.showPage(status, "confirm", data)
 }
 
-// fill writes values into the form.
-func (wi *formAction) fill(v admin.LimitValues) {
-	number := func(n int) string {
+// setValues writes values into the form.
+func (action *formAction) setValues(v admin.LimitValues) {
+	formatNumber := func(n int) string {
 		if n == 0 {
 			return ""
 		}
 		return strconv.Itoa(n)
 	}
-	starts, per := v.Rate()
-	wi.Starts, wi.Burst, wi.Concurrent = number(starts), number(v.Burst), number(v.Concurrent)
+	starts, unit := v.Rate()
+	action.Starts, action.Burst, action.Concurrent = formatNumber(starts), formatNumber(v.Burst), formatNumber(v.Concurrent)
 	for name, period := range periodOf {
-		if period == per {
-			wi.Per = name
+		if period == unit {
+			action.Per = name
 		}
 	}
 }
@@ -103,20 +105,20 @@ func (s *server) limitNamed(rq *request, name string) (admin.Limit, error) {
 }
 
 // changeLimit carries out the action of the form.
-func (s *server) changeLimit(rq *request, wi formAction) error {
+func (s *server) changeLimit(rq *request, action formAction) error {
 	var values admin.LimitValues
-	if wi.Do == doLimit {
+	if action.Do == doLimit {
 		var err error
-		if values, err = wi.values(); err != nil {
+		if values, err = action.limitValues(); err != nil {
 			return err
 		}
 	}
-	return s.admin.ChangeLimit(rq.ctx, rq.Actor, admin.Limit{Name: wi.Type, Version: wi.Version}, values, wi.Why)
+	return s.admin.ChangeLimit(rq.ctx, rq.Actor, admin.Limit{Name: action.Type, Version: action.Version}, values, action.Why)
 }
 
-// values parses the values of the form. An empty field is the program's own value. Not all fields may be empty.
-func (wi formAction) values() (v admin.LimitValues, err error) {
-	number := func(field, text string) (n int) {
+// limitValues parses the values of the form. An empty field is the program's own value. Not all fields may be empty.
+func (action formAction) limitValues() (v admin.LimitValues, err error) {
+	parseNumber := func(field, text string) (n int) {
 		if text == "" || err != nil {
 			return 0
 		}
@@ -125,15 +127,15 @@ func (wi formAction) values() (v admin.LimitValues, err error) {
 		}
 		return n
 	}
-	starts := number("rate", wi.Starts)
-	v.Burst, v.Concurrent = number("burst", wi.Burst), number("concurrent", wi.Concurrent)
-	per := periodOf[wi.Per]
+	starts := parseNumber("rate", action.Starts)
+	v.Burst, v.Concurrent = parseNumber("burst", action.Burst), parseNumber("concurrent", action.Concurrent)
+	unit := periodOf[action.Per]
 	switch {
 	case err != nil:
-	case starts > 0 && per == 0:
+	case starts > 0 && unit == 0:
 		err = &compensator.FieldError{Field: "rate", Reason: "has no period"}
 	case starts > 0:
-		v.Interval = admin.Interval(int64(starts), per)
+		v.Interval = admin.Interval(int64(starts), unit)
 	case v == admin.LimitValues{}:
 		err = &compensator.FieldError{Field: "limit", Reason: "has no value"}
 	}

@@ -14,38 +14,38 @@ type limiter struct {
 }
 
 type allowance struct {
-	left float64
-	at   time.Time
+	tokens float64
+	at     time.Time
 }
 
-const mostActors = 10_000 // maximum number of actors remembered
+const maxActors = 10_000 // maximum number of actors remembered
 
-func newLimiter(aSecond int) *limiter {
-	return &limiter{rate: float64(aSecond), actors: make(map[string]allowance)}
+func newLimiter(perSecond int) *limiter {
+	return &limiter{rate: float64(perSecond), actors: make(map[string]allowance)}
 }
 
-func (l *limiter) admits(actor string, now time.Time) bool {
+func (l *limiter) allowRequest(actor string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a, known := l.actors[actor]
-	if !known {
-		l.forget(now)
-		a = allowance{left: 2 * l.rate, at: now}
+	a, isKnown := l.actors[actor]
+	if !isKnown {
+		l.forgetIdle(now)
+		a = allowance{tokens: 2 * l.rate, at: now}
 	}
-	a.left = min(2*l.rate, a.left+now.Sub(a.at).Seconds()*l.rate)
+	a.tokens = min(2*l.rate, a.tokens+now.Sub(a.at).Seconds()*l.rate)
 	a.at = now
-	admitted := a.left >= 1
-	if admitted {
-		a.left--
+	isAllowed := a.tokens >= 1
+	if isAllowed {
+		a.tokens--
 	}
 	l.actors[actor] = a
-	return admitted
+	return isAllowed
 }
 
-// forget removes actors that have sent no request in the last two seconds. After that time a full burst is allowed
+// forgetIdle removes actors that have sent no request in the last two seconds. After that time a full burst is allowed
 // again, so no count is lost.
-func (l *limiter) forget(now time.Time) {
-	if len(l.actors) < mostActors {
+func (l *limiter) forgetIdle(now time.Time) {
+	if len(l.actors) < maxActors {
 		return
 	}
 	for actor, a := range l.actors {

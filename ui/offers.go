@@ -22,46 +22,46 @@ const (
 	doResetLimit = "reset limit"
 )
 
-// actionsOn returns the actions that the actor may do, and that would change at least one of these lines.
-func (rq *request) actionsOn(lines []admin.Line) []string {
-	var may []string
+// offeredActions returns the actions that the actor may do, and that would change at least one of these lines.
+func (rq *request) offeredActions(lines []admin.Line) []string {
+	var actions []string
 	for _, right := range changes {
 		if slices.ContainsFunc(lines, func(l admin.Line) bool { return rq.s.admin.Offers(rq.ctx, rq.Actor, right, l) }) {
-			may = append(may, string(right))
+			actions = append(actions, string(right))
 		}
 	}
-	return may
+	return actions
 }
 
-// onCases returns the actions on owners of cases that the actor may do for at least one of the open cases.
-func (rq *request) onCases(lines []admin.Line) []string {
-	var take, giveBack, assign bool
+// caseActions returns the actions on owners of cases that the actor may do for at least one of the open cases.
+func (rq *request) caseActions(lines []admin.Line) []string {
+	var canTake, canGiveBack, canAssign bool
 	for _, l := range lines {
-		if !open(l.Case) {
+		if !isOpen(l.Case) {
 			continue
 		}
-		on := admin.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1}
-		mine := l.Case.Owner == rq.Actor.ID
-		take = take || !mine && rq.May(admin.TakeCase, on) // Call Access only until the answer is known, because a page may have hundreds of rows.
-		giveBack = giveBack || mine && (rq.May(admin.TakeCase, on) || rq.May(admin.AssignCase, on))
-		assign = assign || rq.May(admin.AssignCase, on)
+		subject := admin.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1}
+		isOwner := l.Case.Owner == rq.Actor.ID
+		canTake = canTake || !isOwner && rq.May(admin.TakeCase, subject) // Call Access only until the answer is known, because a page may have hundreds of rows.
+		canGiveBack = canGiveBack || isOwner && (rq.May(admin.TakeCase, subject) || rq.May(admin.AssignCase, subject))
+		canAssign = canAssign || rq.May(admin.AssignCase, subject)
 	}
-	var may []string
+	var actions []string
 	for _, do := range []struct {
-		name string
-		may  bool
-	}{{doTake, take}, {doGiveBack, giveBack}, {doAssign, assign}} {
-		if do.may {
-			may = append(may, do.name)
+		name      string
+		isOffered bool
+	}{{doTake, canTake}, {doGiveBack, canGiveBack}, {doAssign, canAssign}} {
+		if do.isOffered {
+			actions = append(actions, do.name)
 		}
 	}
-	return may
+	return actions
 }
 
-// open reports whether c is an open case.
-func open(c *admin.Case) bool { return c != nil && c.ClosedAt.IsZero() }
+// isOpen reports whether c is an open case.
+func isOpen(c *admin.Case) bool { return c != nil && c.ClosedAt.IsZero() }
 
-// unsure reports whether c is an open case of an entry whose outcome is unknown.
-func unsure(c *admin.Case) bool {
-	return open(c) && c.Kind == admin.CaseUnknown
+// isUncertain reports whether c is an open case of an entry whose outcome is unknown.
+func isUncertain(c *admin.Case) bool {
+	return isOpen(c) && c.Kind == admin.CaseUnknown
 }

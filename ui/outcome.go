@@ -47,11 +47,11 @@ func (a *answer) UnmarshalText(text []byte) (err error) {
 // Limits of an outcome, so that it fits a cookie of 4 KB together with an address to return to. The list begins with
 // the entries that were not changed.
 const (
-	answersKept = pageSize
-	mostBack    = 900
+	maxAnswers    = pageSize
+	maxReturnPath = 900
 )
 
-func (o *outcome) answered(ids []compensator.EntryID, errs []error) {
+func (o *outcome) addResults(ids []compensator.EntryID, errs []error) {
 	o.Counts = make(map[string]int)
 	for i, err := range errs {
 		a := answer{ids[i], answerOf(err)}
@@ -61,7 +61,7 @@ func (o *outcome) answered(ids []compensator.EntryID, errs []error) {
 	slices.SortStableFunc(o.List, func(a, b answer) int {
 		return strings.Compare(strings.Replace(a.Answer, "done", "~", 1), strings.Replace(b.Answer, "done", "~", 1))
 	})
-	o.List = o.List[:min(len(o.List), answersKept)]
+	o.List = o.List[:min(len(o.List), maxAnswers)]
 }
 
 func answerOf(err error) string {
@@ -104,30 +104,30 @@ const (
 	outcomeSeconds = 600
 )
 
-// whose returns a short hash that identifies an actor. If another person signs in, the page does not show that person
+// hashActor returns a short hash that identifies an actor. If another person signs in, the page does not show that person
 // the outcome.
-func whose(a admin.Actor) string {
+func hashActor(a admin.Actor) string {
 	sum := sha256.Sum256([]byte(a.ID))
 	return hex.EncodeToString(sum[:8])
 }
 
-// The method tell stores an outcome and redirects to the page that shows it.
-func (rq *request) tell(o outcome) {
-	o.Name, o.Whose = rand.Text()[:10], whose(rq.Actor)
-	if len(o.Back) > mostBack {
+// setOutcome stores an outcome and redirects to the page that shows it.
+func (rq *request) setOutcome(o outcome) {
+	o.Name, o.Whose = rand.Text()[:10], hashActor(rq.Actor)
+	if len(o.Back) > maxReturnPath {
 		o.Back = rq.s.base
 	}
-	text, err := quoted(o) // Use quoted, because it encodes an & as one byte.
+	text, err := quoteJSON(o) // Use quoted, because it encodes an & as one byte.
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
-	rq.remember(outcomeCookie, base64.RawURLEncoding.EncodeToString([]byte(text)), outcomeSeconds)
+	rq.setCookie(outcomeCookie, base64.RawURLEncoding.EncodeToString([]byte(text)), outcomeSeconds)
 	to, _ := rq.Link("done", "n", o.Name)
 	rq.redirect(to)
 }
 
-func (s *server) done(rq *request) {
+func (s *server) showDone(rq *request) {
 	var o outcome
 	cookie, err := rq.r.Cookie(outcomeCookie)
 	if err == nil {
@@ -136,10 +136,10 @@ func (s *server) done(rq *request) {
 			err = json.Unmarshal(text, &o)
 		}
 	}
-	if err != nil || o.Name != rq.r.URL.Query().Get("n") || o.Whose != whose(rq.Actor) {
-		rq.fail(http.StatusNotFound, "error.no_outcome")
+	if err != nil || o.Name != rq.r.URL.Query().Get("n") || o.Whose != hashActor(rq.Actor) {
+		rq.showError(http.StatusNotFound, "error.no_outcome")
 		return
 	}
-	o.Back = rq.back(o.Back)
-	rq.show(http.StatusOK, "done", o)
+	o.Back = rq.safeReturnPath(o.Back)
+	rq.showPage(http.StatusOK, "done", o)
 }

@@ -21,13 +21,13 @@ type overviewData struct {
 
 	Trend *trend // nil if no statistics are kept
 
-	SeesAll bool // whether the actor may see all entries, see seesAll
+	SeesAll bool // whether the actor may see all entries, see seesAllTypes
 }
 
 // typeRow is a type with its counts by state.
 type typeRow struct {
 	Type     string
-	Cells    []cell // one cell for each state in atAGlance
+	Cells    []cell // one cell for each state in overviewStates
 	Overdue  string // how long entries have been overdue; empty: no entry is overdue
 	Unknown  bool
 	Paused   *admin.Paused
@@ -36,8 +36,8 @@ type typeRow struct {
 	MayPause bool
 }
 
-// atAGlance lists the states that have a column in the overview. The worst state comes first.
-var atAGlance = [...]compensator.State{compensator.Dead, compensator.Compensating, compensator.Retrying, compensator.Pending}
+// overviewStates lists the states that have a column in the overview. The worst state comes first.
+var overviewStates = [...]compensator.State{compensator.Dead, compensator.Compensating, compensator.Retrying, compensator.Pending}
 
 // cell is a count in a row, and its segment in the row's bar.
 type cell struct {
@@ -65,7 +65,7 @@ type risk struct {
 	sums            map[string]*big.Int
 }
 
-func (r *risk) add(g admin.Group) {
+func (r *risk) addGroup(g admin.Group) {
 	r.Cases += g.N
 	r.NoAmount += g.NoAmount
 	if r.sums == nil {
@@ -79,10 +79,10 @@ func (r *risk) add(g admin.Group) {
 	}
 }
 
-func riskOf(groups []admin.Group, more bool) risk {
-	r := risk{More: more}
+func newRisk(groups []admin.Group, hasMore bool) risk {
+	r := risk{More: hasMore}
 	for _, g := range groups {
-		r.add(g)
+		r.addGroup(g)
 	}
 	r.Sums = r.texts()
 	return r
@@ -92,95 +92,95 @@ func riskOf(groups []admin.Group, more bool) risk {
 func (r *risk) texts() []string {
 	var texts []string
 	for currency, sum := range r.sums {
-		texts = append(texts, money(sum, currency))
+		texts = append(texts, formatMoney(sum, currency))
 	}
 	slices.Sort(texts)
 	return texts
 }
 
 const (
-	groupsAtAGlance = 6
-	typesAtAGlance  = 10 // number of types that the page shows at first. If more types need attention, it shows all of those
+	maxOverviewGroups = 6
+	maxOverviewTypes  = 10 // number of types that the page shows at first. If more types need attention, it shows all of those
 )
 
-func (s *server) overview(rq *request) {
-	found, err := s.admin.Overview(rq.ctx, rq.Actor)
+func (s *server) showOverview(rq *request) {
+	overview, err := s.admin.Overview(rq.ctx, rq.Actor)
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
-	rq.asOf(found.At)
-	data := overviewData{Health: found.Health, SeesAll: rq.seesAll(found.Types)}
-	groups, more, err := s.admin.Groups(rq.ctx, rq.Actor)
+	rq.setTime(overview.At)
+	data := overviewData{Health: overview.Health, SeesAll: rq.seesAllTypes(overview.Types)}
+	groups, hasMore, err := s.admin.Groups(rq.ctx, rq.Actor)
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
-	data.Risk = riskOf(groups, more)
-	data.Groups = groups[:min(len(groups), groupsAtAGlance)]
+	data.Risk = newRisk(groups, hasMore)
+	data.Groups = groups[:min(len(groups), maxOverviewGroups)]
 	data.Others = len(groups) - len(data.Groups)
-	rows, err := rq.typeRows(found.Types)
+	rows, err := rq.typeRows(overview.Types)
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
 	data.Rows = rows
 	if rq.r.URL.Query().Get("types") != "all" {
-		data.Rows = atFirst(rows)
+		data.Rows = firstRows(rows)
 	}
 	data.More = len(rows) - len(data.Rows)
 	if s.admin.KeepsStatistics() {
-		_, over := rq.over()
-		found, err := s.admin.Trend(rq.ctx, rq.Actor, over, "")
+		_, length := rq.chosenSpan()
+		adminTrend, err := s.admin.Trend(rq.ctx, rq.Actor, length, "")
 		if err != nil {
-			rq.failed(err)
+			rq.showFailure(err)
 			return
 		}
-		shown, err := rq.trend(found, "", func(over string) (string, error) {
-			return rq.Link("", "over", over, "types", rq.r.URL.Query().Get("types"))
+		chart, err := rq.newTrend(adminTrend, "", func(spanName string) (string, error) {
+			return rq.Link("", "over", spanName, "types", rq.r.URL.Query().Get("types"))
 		})
 		if err != nil {
-			rq.failed(err)
+			rq.showFailure(err)
 			return
 		}
-		data.Trend = &shown
+		data.Trend = &chart
 	}
 	if !rq.unchanged("overview", data) {
-		rq.show(http.StatusOK, "overview", data)
+		rq.showPage(http.StatusOK, "overview", data)
 	}
 }
 
-// seesAll reports whether the actor may see the entries of these types, and of the empty type. Only then may a page say
+// seesAllTypes reports whether the actor may see the entries of these types, and of the empty type. Only then may a page say
 // that no case is open. For other actors some cases may be hidden.
-func (rq *request) seesAll(types []admin.TypeOverview) bool {
+func (rq *request) seesAllTypes(types []admin.TypeOverview) bool {
 	return rq.May(admin.SeeEntries, admin.Subject{}) &&
 		!slices.ContainsFunc(types, func(t admin.TypeOverview) bool { return !rq.May(admin.SeeEntries, admin.Subject{Type: t.Type}) })
 }
 
-// atFirst returns the rows that the overview shows at first. It leaves out some rows, because a browser takes longer to
+// firstRows returns the rows that the overview shows at first. It leaves out some rows, because a browser takes longer to
 // draw forty rows than the rest of the page.
-func atFirst(rows []typeRow) []typeRow {
-	calm := slices.IndexFunc(rows, func(r typeRow) bool { return !r.hasProblems() })
-	if calm < 0 {
+func firstRows(rows []typeRow) []typeRow {
+	firstCalm := slices.IndexFunc(rows, func(r typeRow) bool { return !r.hasProblems() })
+	if firstCalm < 0 {
 		return rows
 	}
-	return rows[:min(max(calm, typesAtAGlance), len(rows))]
+	return rows[:min(max(firstCalm, maxOverviewTypes), len(rows))]
 }
 
 // typeRows sorts types: the types with the most dead entries come first, then other types that need attention. The type
 // with the most entries has the longest bar.
 func (rq *request) typeRows(types []admin.TypeOverview) (rows []typeRow, err error) {
 	rows = make([]typeRow, len(types))
-	most := 1
+	maximum := 1
 	for i, t := range types {
-		rows[i] = typeRow{Type: t.Type, Cells: make([]cell, len(atAGlance)), Unknown: t.Unknown, Paused: t.Paused, Broken: t.Broken, Limited: t.Limited, MayPause: rq.MayPause(t.Type)}
+		rows[i] = typeRow{Type: t.Type, Cells: make([]cell, len(overviewStates)), Unknown: t.Unknown, Paused: t.Paused, Broken: t.Broken, Limited: t.Limited, MayPause: rq.MayPause(t.Type)}
 		if t.Overdue > 0 {
 			if rows[i].Overdue, err = rq.Span(t.Overdue); err != nil {
 				return nil, err
 			}
 		}
 		sum := 0
-		for j, state := range atAGlance {
+		for j, state := range overviewStates {
 			c := &rows[i].Cells[j]
 			c.State = state
 			if at := slices.IndexFunc(t.Counts, func(c admin.StateCount) bool { return c.State == state }); at >= 0 {
@@ -188,13 +188,13 @@ func (rq *request) typeRows(types []admin.TypeOverview) (rows []typeRow, err err
 			}
 			sum += c.N
 		}
-		most = max(most, sum)
+		maximum = max(maximum, sum)
 	}
 	for i := range rows {
 		x := 0
 		for j := range rows[i].Cells {
 			c := &rows[i].Cells[j]
-			c.X, c.Part = x, (c.N*100+most-1)/most
+			c.X, c.Part = x, (c.N*100+maximum-1)/maximum
 			x += c.Part
 		}
 	}

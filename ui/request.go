@@ -48,12 +48,12 @@ func parsePages() (map[string]*template.Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := files.ReadDir("pages")
+	dirEntries, err := files.ReadDir("pages")
 	if err != nil {
 		return nil, err
 	}
 	pages := make(map[string]*template.Template)
-	for _, f := range found {
+	for _, f := range dirEntries {
 		name := strings.TrimSuffix(f.Name(), path.Ext(f.Name()))
 		if name == "frame" || name == "parts" {
 			continue
@@ -70,49 +70,49 @@ func parsePages() (map[string]*template.Template, error) {
 	return pages, nil
 }
 
-// show answers with a page.
-func (rq *request) show(status int, page string, data any) {
+// showPage answers with a page.
+func (rq *request) showPage(status int, page string, data any) {
 	var html bytes.Buffer
 	if err := rq.s.pages[page].ExecuteTemplate(&html, "frame", view{rq, page, data}); err != nil {
 		rq.s.opts.Logger.Error("compensator ui: a page was not made", "page", page, "err", err)
 		http.Error(rq.w, "this page was not made: "+http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}
-	rq.send(status, visible(html.Bytes()))
+	rq.sendPage(status, showInvisible(html.Bytes()))
 }
 
-// The method fail answers with an error page.
-func (rq *request) fail(status int, key string, args ...any) {
+// showError answers with an error page.
+func (rq *request) showError(status int, key string, args ...any) {
 	text, err := rq.T(key, args...)
 	if err != nil {
 		text = http.StatusText(status)
 	}
-	rq.show(status, "error", text)
+	rq.showPage(status, "error", text)
 }
 
-// The method failed answers with an error page for an error of the Admin. A driver's error may contain anything, so
+// showFailure answers with an error page for an error of the Admin. A driver's error may contain anything, so
 // only the Logger gets its text.
-func (rq *request) failed(err error) {
+func (rq *request) showFailure(err error) {
 	var field *compensator.FieldError
 	switch {
 	case errors.Is(err, admin.ErrReadOnly):
-		rq.fail(http.StatusForbidden, "error.read_only")
+		rq.showError(http.StatusForbidden, "error.read_only")
 	case errors.Is(err, admin.ErrNotAllowed):
-		rq.fail(http.StatusForbidden, "error.not_allowed")
+		rq.showError(http.StatusForbidden, "error.not_allowed")
 	case errors.Is(err, compensator.ErrNotFound):
-		rq.fail(http.StatusNotFound, "error.not_found")
+		rq.showError(http.StatusNotFound, "error.not_found")
 	case errors.Is(err, admin.ErrChanged):
-		rq.fail(http.StatusConflict, "error.changed")
+		rq.showError(http.StatusConflict, "error.changed")
 	case errors.Is(err, compensator.ErrBusy):
-		rq.fail(http.StatusConflict, "error.busy")
+		rq.showError(http.StatusConflict, "error.busy")
 	case errors.As(err, &field):
-		rq.fail(http.StatusUnprocessableEntity, "error.field", rq.wrong(field))
+		rq.showError(http.StatusUnprocessableEntity, "error.field", rq.explainField(field))
 	case rq.r.Method == http.MethodPost:
 		rq.s.opts.Logger.Error("compensator ui: an action failed", "path", rq.r.URL.Path, "actor", rq.Actor.ID, "err", err)
-		rq.fail(http.StatusServiceUnavailable, "error.action")
+		rq.showError(http.StatusServiceUnavailable, "error.action")
 	default:
 		rq.s.opts.Logger.Error("compensator ui: a page failed", "path", rq.r.URL.Path, "err", err)
-		rq.fail(http.StatusServiceUnavailable, "error.read")
+		rq.showError(http.StatusServiceUnavailable, "error.read")
 	}
 }
 
@@ -133,10 +133,10 @@ func (rq *request) Link(path string, query ...any) (string, error) {
 			}
 		}
 	}
-	return rq.s.base + path + question(values), nil
+	return rq.s.base + path + withQuery(values), nil
 }
 
-func question(values url.Values) string {
+func withQuery(values url.Values) string {
 	if len(values) == 0 {
 		return ""
 	}
@@ -196,35 +196,35 @@ func (rq *request) Languages() []words { return languages }
 // with the form.
 func (rq *request) Here() string {
 	if rq.r.Method == http.MethodPost {
-		return rq.back(rq.r.PostFormValue("back"))
+		return rq.safeReturnPath(rq.r.PostFormValue("back"))
 	}
 	return rq.r.URL.RequestURI()
 }
 
 // Back returns the address of the page from which the person came, as the form says.
-func (rq *request) Back() string { return rq.back(rq.r.FormValue("back")) }
+func (rq *request) Back() string { return rq.safeReturnPath(rq.r.FormValue("back")) }
 
-// The method back returns the argument to if that is an address of the pages of this log. Otherwise it returns the base
+// safeReturnPath returns the argument to if that is an address of the pages of this log. Otherwise it returns the base
 // of these pages.
-func (rq *request) back(to string) string {
+func (rq *request) safeReturnPath(to string) string {
 	base := rq.s.base
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" {
 		return base
 	}
-	clean := path.Clean(u.Path)
-	if clean+"/" == base { // Clean removes the trailing slash, but the address of the first page needs it.
-		clean = base
+	cleanPath := path.Clean(u.Path)
+	if cleanPath+"/" == base { // Clean removes the trailing slash, but the address of the first page needs it.
+		cleanPath = base
 	}
-	if !strings.HasPrefix(clean, base) {
+	if !strings.HasPrefix(cleanPath, base) {
 		return base
 	}
-	return (&url.URL{Path: clean, RawQuery: u.RawQuery}).RequestURI()
+	return (&url.URL{Path: cleanPath, RawQuery: u.RawQuery}).RequestURI()
 }
 
 // May reports whether the actor has a right.
-func (rq *request) May(right admin.Right, on admin.Subject) bool {
-	return rq.s.admin.May(rq.ctx, rq.Actor, right, on)
+func (rq *request) May(right admin.Right, subject admin.Subject) bool {
+	return rq.s.admin.May(rq.ctx, rq.Actor, right, subject)
 }
 
 // MayPause reports whether the actor may pause and resume a type.

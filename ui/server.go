@@ -21,15 +21,15 @@ type site struct {
 	reads, actions *limiter
 	origins        *http.CrossOriginProtection
 	times          times
-	unbounded      sync.Once // makes noDeadline log only once
+	deadlineLogged sync.Once // makes logMissingDeadline log only once
 }
 
 // server answers the requests for one log.
 type server struct {
 	*site
-	admin *admin.Admin
-	base  string // path of its pages
-	made  string // hash of everything from which pages are built, except their data; see makings
+	admin       *admin.Admin
+	base        string // path of its pages
+	makingsHash string // hash of everything from which pages are built, except their data; see makings
 }
 
 // The method at returns the server whose pages a request asks for. If the path belongs to none of the servers, it
@@ -44,11 +44,11 @@ func (s *site) at(r *http.Request) *server {
 }
 
 const (
-	readsASecond   = 20
-	actionsASecond = 5
-	mostBytes      = 1 << 20
-	mostTime       = 30 * time.Second // maximum duration of all queries of one request
-	pageSize       = 50
+	maxReadsPerSecond   = 20
+	maxActionsPerSecond = 5
+	maxRequestBytes     = 1 << 20
+	maxQueryTime        = 30 * time.Second // maximum duration of all queries of one request
+	pageSize            = 50
 )
 
 // route is one route of the handler. A test lists which actors may use each route.
@@ -59,22 +59,22 @@ type route struct {
 
 // allRoutes lists all routes.
 var allRoutes = []route{
-	{"GET {$}", (*server).overview},
-	{"GET entries", (*server).entries},
-	{"GET entries/{id}", (*server).entry},
-	{"GET find", (*server).find},
-	{"GET cases", (*server).groups},
-	{"GET cases/due", (*server).cases},
-	{"GET stats", (*server).stats},
-	{"GET trail", (*server).auditLog},
-	{"GET settings", (*server).settings},
-	{"GET confirm", (*server).confirm},
-	{"GET done", (*server).done},
+	{"GET {$}", (*server).showOverview},
+	{"GET entries", (*server).showEntries},
+	{"GET entries/{id}", (*server).showEntryPage},
+	{"GET find", (*server).findEntry},
+	{"GET cases", (*server).showGroups},
+	{"GET cases/due", (*server).showCases},
+	{"GET stats", (*server).showStats},
+	{"GET trail", (*server).showAuditLog},
+	{"GET settings", (*server).showSettings},
+	{"GET confirm", (*server).showConfirm},
+	{"GET done", (*server).showDone},
 	{"POST do", (*server).do},
-	{"POST reveal", (*server).reveal},
-	{"POST export", (*server).export},
-	{"POST preferences", (*server).preferences},
-	{"GET assets/{name}", (*server).asset},
+	{"POST reveal", (*server).revealContent},
+	{"POST export", (*server).exportEntries},
+	{"POST preferences", (*server).savePreferences},
+	{"GET assets/{name}", (*server).sendAsset},
 }
 
 func (s *site) routes() http.Handler {
@@ -89,10 +89,10 @@ func (s *site) routes() http.Handler {
 		rq := s.at(r).request(w, r)
 		switch r.Method {
 		case http.MethodGet, http.MethodHead:
-			rq.fail(http.StatusNotFound, "error.no_page")
+			rq.showError(http.StatusNotFound, "error.no_page")
 		default:
 			w.Header().Set("Allow", "GET, HEAD, POST")
-			rq.fail(http.StatusMethodNotAllowed, "error.method")
+			rq.showError(http.StatusMethodNotAllowed, "error.method")
 		}
 	})
 	return mux
@@ -104,7 +104,7 @@ func (s *server) register(mux *http.ServeMux) {
 		method, path, _ := strings.Cut(r.pattern, " ")
 		serve := r.serve
 		mux.HandleFunc(method+" "+s.base+path, func(w http.ResponseWriter, r *http.Request) {
-			ctx, cancel := context.WithTimeout(r.Context(), mostTime)
+			ctx, cancel := context.WithTimeout(r.Context(), maxQueryTime)
 			defer cancel()
 			serve(s, s.request(w, r.WithContext(ctx)))
 		})
@@ -113,8 +113,8 @@ func (s *server) register(mux *http.ServeMux) {
 
 type nonceKey struct{}
 
-// secured sets the security headers of every answer, including errors.
-func (s *site) secured(next http.Handler) http.Handler {
+// setSecurityHeaders sets the security headers of every answer, including errors.
+func (s *site) setSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		nonce := rand.Text()
 		h := w.Header()
@@ -125,32 +125,32 @@ func (s *site) secured(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		r.Body = http.MaxBytesReader(w, r.Body, mostBytes)
+		r.Body = http.MaxBytesReader(w, r.Body, maxRequestBytes)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), nonceKey{}, nonce)))
 	})
 }
 
 type actorKey struct{}
 
-// inHeader escapes a text for a quoted string in a header (RFC 9110, 5.6.4).
-var inHeader = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+// headerEscaper escapes a text for a quoted string in a header (RFC 9110, 5.6.4).
+var headerEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// identified answers with an error if Identify names no actor, or if the actor sends too many requests.
-func (s *site) identified(next http.Handler) http.Handler {
+// requireActor answers with an error if Identify names no actor, or if the actor sends too many requests.
+func (s *site) requireActor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		actor, ok := s.opts.Identify(r)
 		if !ok || actor.ID == "" {
 			if s.opts.Realm != "" {
-				w.Header().Set("WWW-Authenticate", `Basic realm="`+inHeader.Replace(s.opts.Realm)+`", charset="UTF-8"`)
+				w.Header().Set("WWW-Authenticate", `Basic realm="`+headerEscaper.Replace(s.opts.Realm)+`", charset="UTF-8"`)
 			}
 			http.Error(w, "not signed in", http.StatusUnauthorized)
 			return
 		}
 		limit := s.actions
-		if reads(r) {
+		if isRead(r) {
 			limit = s.reads
 		}
-		if !limit.admits(actor.ID, time.Now()) {
+		if !limit.allowRequest(actor.ID, time.Now()) {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "too many requests: try again in a second", http.StatusTooManyRequests)
 			return

@@ -17,52 +17,52 @@ type settingsData struct {
 	Limits []admin.Limit
 }
 
-func (s *server) settings(rq *request) {
+func (s *server) showSettings(rq *request) {
 	paused, err := s.admin.Paused(rq.ctx, rq.Actor)
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
-	found, err := s.admin.Overview(rq.ctx, rq.Actor)
+	overview, err := s.admin.Overview(rq.ctx, rq.Actor)
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
 	limits, err := s.admin.Limits(rq.ctx, rq.Actor)
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
 	data := settingsData{Paused: paused, Limits: limits}
-	for _, t := range found.Types {
+	for _, t := range overview.Types {
 		if rq.MayPause(t.Type) && !slices.ContainsFunc(paused, func(p admin.Paused) bool { return p.Type == t.Type }) {
 			data.Others = append(data.Others, t.Type)
 		}
 	}
-	rq.show(http.StatusOK, "settings", data)
+	rq.showPage(http.StatusOK, "settings", data)
 }
 
-// preferences stores a language or a theme in a cookie.
-func (s *server) preferences(rq *request) {
+// savePreferences stores a language or a theme in a cookie.
+func (s *server) savePreferences(rq *request) {
 	if err := rq.r.ParseForm(); err != nil {
-		rq.fail(http.StatusBadRequest, "error.form")
+		rq.showError(http.StatusBadRequest, "error.form")
 		return
 	}
 	if lang := rq.r.PostFormValue("language"); slices.ContainsFunc(languages, func(w words) bool { return w.Lang == lang }) {
-		rq.remember(languageCookie, lang, 365*24*60*60)
+		rq.setCookie(languageCookie, lang, 365*24*60*60)
 	}
 	switch theme := rq.r.PostFormValue("theme"); {
 	case slices.Contains(themes, theme):
-		rq.remember(themeCookie, theme, 365*24*60*60)
+		rq.setCookie(themeCookie, theme, 365*24*60*60)
 	case theme == "system":
-		rq.remember(themeCookie, "", -1)
+		rq.setCookie(themeCookie, "", -1)
 	}
 	rq.redirect(rq.Back())
 }
 
-// remember sets a cookie. Browsers send it only to these pages, and only with requests from these pages. No cookie
+// setCookie sets a cookie. Browsers send it only to these pages, and only with requests from these pages. No cookie
 // holds a secret.
-func (rq *request) remember(name, value string, seconds int) {
+func (rq *request) setCookie(name, value string, seconds int) {
 	http.SetCookie(rq.w, &http.Cookie{Name: name, Value: value, Path: rq.s.opts.Base, MaxAge: seconds, HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, Secure: rq.r.TLS != nil || strings.HasPrefix(rq.r.Header.Get("Origin"), "https://")})
 }

@@ -16,22 +16,22 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// money formats an amount given in minor units, for example "CNY 12,900.00". It never uses a float.
-func money(minor *big.Int, currency string) string {
-	places := admin.Decimals(currency)
-	digits := new(big.Int).Abs(minor).String()
-	if len(digits) <= places {
-		digits = strings.Repeat("0", places+1-len(digits)) + digits
+// formatMoney formats an amount given in minor units, for example "CNY 12,900.00". It never uses a float.
+func formatMoney(amount *big.Int, currency string) string {
+	decimals := admin.Decimals(currency)
+	digits := new(big.Int).Abs(amount).String()
+	if len(digits) <= decimals {
+		digits = strings.Repeat("0", decimals+1-len(digits)) + digits
 	}
-	whole, part := digits[:len(digits)-places], digits[len(digits)-places:]
+	whole, part := digits[:len(digits)-decimals], digits[len(digits)-decimals:]
 	if part != "" {
 		part = "." + part
 	}
 	sign := ""
-	if minor.Sign() < 0 {
+	if amount.Sign() < 0 {
 		sign = "−"
 	}
-	return currency + "\u00a0" + sign + thousands(whole) + part
+	return currency + "\u00a0" + sign + groupDigits(whole) + part
 }
 
 // Amount formats an amount. It returns "" if the amount is unknown.
@@ -39,7 +39,7 @@ func (w words) Amount(a compensator.Amount) string {
 	if !a.Known() {
 		return ""
 	}
-	return money(big.NewInt(a.Minor), a.Currency)
+	return formatMoney(big.NewInt(a.Minor), a.Currency)
 }
 
 // Time returns a time in UTC. The page's script converts it to local time and shows the UTC time as a tooltip.
@@ -88,53 +88,53 @@ func (w words) VerdictIcon(v admin.AttemptVerdict) string {
 }
 
 // twoUnits formats two units. It leaves out the smaller unit if that unit is zero.
-func (w words) twoUnits(one string, large, small int, both string) (string, error) {
-	if small == 0 {
-		return w.T(one, large)
+func (w words) twoUnits(keyOne string, largeUnit, smallUnit int, key string) (string, error) {
+	if smallUnit == 0 {
+		return w.T(keyOne, largeUnit)
 	}
-	return w.T(both, large, small)
+	return w.T(key, largeUnit, smallUnit)
 }
 
 // Number formats a number with commas between thousands.
-func (w words) Number(n int) string { return thousands(fmt.Sprint(n)) }
+func (w words) Number(n int) string { return groupDigits(fmt.Sprint(n)) }
 
-// thousands puts a comma after every three digits, counted from the right.
-func thousands(digits string) string {
+// groupDigits puts a comma after every three digits, counted from the right.
+func groupDigits(digits string) string {
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits
 }
 
-// visible replaces invisible characters, and characters that change the direction of text, by their numbers. The
+// showInvisible replaces invisible characters, and characters that change the direction of text, by their numbers. The
 // templates contain no such characters, so all of them come from outside.
 //
 // Only text between tags is changed. In an attribute these characters cannot affect other text. A textarea keeps them,
 // because the browser must send the text back as it was typed. A CR before LF is kept too.
-func visible(html []byte) []byte {
-	if !bytes.ContainsFunc(html, unseen) {
+func showInvisible(html []byte) []byte {
+	if !bytes.ContainsFunc(html, isInvisible) {
 		return html
 	}
-	var out bytes.Buffer
-	inTag, inArea := false, false
+	var buffer bytes.Buffer
+	isInTag, isInArea := false, false
 	for at, r := range string(html) {
 		switch {
 		case r == '<':
-			inTag, inArea = true, bytes.HasPrefix(html[at:], []byte("<textarea"))
+			isInTag, isInArea = true, bytes.HasPrefix(html[at:], []byte("<textarea"))
 		case r == '>':
-			inTag = false
+			isInTag = false
 		}
-		if !inTag && !inArea && unseen(r) && !bytes.HasPrefix(html[at:], []byte("\r\n")) {
-			fmt.Fprintf(&out, "[U+%04X]", r)
+		if !isInTag && !isInArea && isInvisible(r) && !bytes.HasPrefix(html[at:], []byte("\r\n")) {
+			fmt.Fprintf(&buffer, "[U+%04X]", r)
 			continue
 		}
-		out.WriteRune(r)
+		buffer.WriteRune(r)
 	}
-	return out.Bytes()
+	return buffer.Bytes()
 }
 
-// unseen reports whether a character is invisible or changes the direction of text.
-func unseen(r rune) bool {
+// isInvisible reports whether a character is invisible or changes the direction of text.
+func isInvisible(r rune) bool {
 	if r < utf8.RuneSelf {
 		return (r < ' ' || r == 0x7f) && r != '\n' && r != '\t'
 	}
@@ -159,13 +159,13 @@ func (w words) ExplainsEnd(by compensator.EndedBy) bool {
 
 // Due returns the time by which a person should look at a case.
 func (w words) Due(c *admin.Case) (template.HTML, error) {
-	left := time.Until(c.DueAt)
-	span, err := w.Span(left)
+	remaining := time.Until(c.DueAt)
+	span, err := w.Span(remaining)
 	if err != nil {
 		return "", err
 	}
 	key, kind := "case.in", "pending"
-	if left < 0 {
+	if remaining < 0 {
 		key, kind = "case.late", "unknown"
 	}
 	text, err := w.T(key, span)
@@ -173,14 +173,14 @@ func (w words) Due(c *admin.Case) (template.HTML, error) {
 }
 
 // Unsure reports whether the outcome is unknown; see unsure.
-func (w words) Unsure(c *admin.Case) bool { return unsure(c) }
+func (w words) Unsure(c *admin.Case) bool { return isUncertain(c) }
 
 // UnsureGroup reports whether the outcome of the group's example is unknown.
 func (w words) UnsureGroup(g admin.Group) bool { return g.Kind == admin.CaseUnknown }
 
 // OwnedByOther reports whether another person has the case.
 func (rq *request) OwnedByOther(c *admin.Case) bool {
-	return open(c) && c.Owner != "" && c.Owner != rq.Actor.ID
+	return isOpen(c) && c.Owner != "" && c.Owner != rq.Actor.ID
 }
 
 // Key returns the idempotency key that the handler sends with its calls.
@@ -211,10 +211,10 @@ func (w words) Delays(do string) bool {
 }
 
 // Sums returns the sums of a group as texts, one for each currency.
-func (w words) Sums(g admin.Group) []string { return riskOf([]admin.Group{g}, false).Sums }
+func (w words) Sums(g admin.Group) []string { return newRisk([]admin.Group{g}, false).Sums }
 
-// Seen returns the value that forms use for the entry of a line; see seenText.
-func (w words) Seen(l admin.Line) string { return seenText(l.Entry.ID, l.Entry.Version, l.Case) }
+// Seen returns the value that forms use for the entry of a line; see formatSeen.
+func (w words) Seen(l admin.Line) string { return formatSeen(l.Entry.ID, l.Entry.Version, l.Case) }
 
 // EntryLink returns the address of an entry.
 func (rq *request) EntryLink(id compensator.EntryID) string {
@@ -222,11 +222,11 @@ func (rq *request) EntryLink(id compensator.EntryID) string {
 }
 
 // CasesOf returns the address of the cases of a failure. If the failure has more than pageSize cases, the address asks
-// for manyRows rows per page.
+// for longPage rows per page.
 func (rq *request) CasesOf(g admin.Group) (string, error) {
 	rows := ""
 	if g.N > pageSize {
-		rows = strconv.Itoa(manyRows)
+		rows = strconv.Itoa(longPage)
 	}
 	return rq.Link("cases/due", "failure", g.Fingerprint, "type", g.Type, "rows", rows)
 }

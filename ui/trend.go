@@ -56,9 +56,9 @@ type trendRow struct {
 }
 
 const (
-	laneHeight = 30
-	laneGap    = 6
-	rowsMost   = 12 // rows of the table with the numbers of a chart
+	laneHeight   = 30
+	laneGap      = 6
+	maxChartRows = 12 // rows of the table with the numbers of a chart
 )
 
 // lanes are the series of a chart.
@@ -68,48 +68,48 @@ func valuesOf(p admin.TrendPoint) [len(lanes)]uint64 {
 	return [...]uint64{p.Recorded, p.Succeeded, p.Failed, p.Dead}
 }
 
-// overs are the times that a person can choose, by their names in the address.
-var overs = []struct {
-	name string
-	over time.Duration
+// trendSpans are the times that a person can choose, by their names in the address.
+var trendSpans = []struct {
+	name   string
+	length time.Duration
 }{{"3h", admin.TrendHours}, {"24h", admin.TrendDay}, {"7d", admin.TrendWeek}}
 
-// over returns the chosen time. An unknown name is the first one.
-func (rq *request) over() (name string, over time.Duration) {
-	for _, o := range overs {
+// length returns the chosen time. An unknown name is the first one.
+func (rq *request) chosenSpan() (name string, length time.Duration) {
+	for _, o := range trendSpans {
 		if rq.r.URL.Query().Get("over") == o.name {
-			return o.name, o.over
+			return o.name, o.length
 		}
 	}
-	return overs[0].name, overs[0].over
+	return trendSpans[0].name, trendSpans[0].length
 }
 
-// trend returns the chart of a type, or of all types. link returns the address of this page for another time.
-func (rq *request) trend(found admin.Trend, businessType string, link func(over string) (string, error)) (t trend, err error) {
+// newTrend returns the chart of a type, or of all types. link returns the address of this page for another time.
+func (rq *request) newTrend(adminTrend admin.Trend, businessType string, link func(spanName string) (string, error)) (t trend, err error) {
 	t.Type = businessType
-	t.Over, _ = rq.over()
-	for _, o := range overs {
+	t.Over, _ = rq.chosenSpan()
+	for _, o := range trendSpans {
 		s := span{Name: o.name, Here: o.name == t.Over}
 		if s.Link, err = link(o.name); err != nil {
 			return t, err
 		}
 		t.Spans = append(t.Spans, s)
 	}
-	if t.Every, err = rq.Span(found.Period); err != nil {
+	if t.Every, err = rq.Span(adminTrend.Period); err != nil {
 		return t, err
 	}
-	t.Axis = [...]time.Time{found.From, found.From.Add(found.To.Sub(found.From) / 2), found.To}
-	t.Width, t.None = len(found.Points), true
+	t.Axis = [...]time.Time{adminTrend.From, adminTrend.From.Add(adminTrend.To.Sub(adminTrend.From) / 2), adminTrend.To}
+	t.Width, t.None = len(adminTrend.Points), true
 	for i, name := range lanes {
-		t.Lanes = append(t.Lanes, laneOf(name, i, found.Points))
+		t.Lanes = append(t.Lanes, newLane(name, i, adminTrend.Points))
 		t.None = t.None && t.Lanes[i].Path == ""
 	}
-	for i, p := range found.Points {
+	for i, p := range adminTrend.Points {
 		if p == (admin.TrendPoint{At: p.At}) {
 			continue
 		}
 		b := bin{X: i}
-		if b.Link, err = rq.recordedIn(businessType, p.At, p.At.Add(found.Period)); err != nil {
+		if b.Link, err = rq.recordedLink(businessType, p.At, p.At.Add(adminTrend.Period)); err != nil {
 			return t, err
 		}
 		values := valuesOf(p)
@@ -118,8 +118,8 @@ func (rq *request) trend(found admin.Trend, businessType string, link func(over 
 		}
 		t.Bins = append(t.Bins, b)
 	}
-	for points := range slices.Chunk(found.Points, (len(found.Points)+rowsMost-1)/rowsMost) {
-		row, err := rq.trendRow(businessType, points, found.Period)
+	for points := range slices.Chunk(adminTrend.Points, (len(adminTrend.Points)+maxChartRows-1)/maxChartRows) {
+		row, err := rq.newTrendRow(businessType, points, adminTrend.Period)
 		if err != nil {
 			return t, err
 		}
@@ -131,8 +131,8 @@ func (rq *request) trend(found admin.Trend, businessType string, link func(over 
 // Height returns the height of the chart's view box.
 func (trend) Height() int { return len(lanes) * (laneHeight + laneGap) }
 
-// trendRow returns the sums of points that follow each other.
-func (rq *request) trendRow(businessType string, points []admin.TrendPoint, period time.Duration) (row trendRow, err error) {
+// newTrendRow returns the sums of points that follow each other.
+func (rq *request) newTrendRow(businessType string, points []admin.TrendPoint, period time.Duration) (row trendRow, err error) {
 	var sums [len(lanes)]uint64
 	for _, p := range points {
 		for i, n := range valuesOf(p) {
@@ -141,31 +141,31 @@ func (rq *request) trendRow(businessType string, points []admin.TrendPoint, peri
 	}
 	row.From = points[0].At
 	for i, n := range sums {
-		row.Values[i] = thousands(strconv.FormatUint(n, 10))
+		row.Values[i] = groupDigits(strconv.FormatUint(n, 10))
 	}
-	row.Link, err = rq.recordedIn(businessType, row.From, points[len(points)-1].At.Add(period))
+	row.Link, err = rq.recordedLink(businessType, row.From, points[len(points)-1].At.Add(period))
 	return row, err
 }
 
-// recordedIn returns the address of the entries that were recorded in a time.
-func (rq *request) recordedIn(businessType string, from, to time.Time) (string, error) {
+// recordedLink returns the address of the entries that were recorded in a time.
+func (rq *request) recordedLink(businessType string, from, to time.Time) (string, error) {
 	const layout = "2006-01-02T15:04"
 	return rq.Link("entries", "type", businessType, "from", from.UTC().Format(layout), "to", to.UTC().Format(layout))
 }
 
-// laneOf draws one series. The highest bar is as high as the lane.
-func laneOf(name string, place int, points []admin.TrendPoint) lane {
-	var sum, most uint64
+// newLane draws one series. The highest bar is as high as the lane.
+func newLane(name string, index int, points []admin.TrendPoint) lane {
+	var sum, maximum uint64
 	for _, p := range points {
-		n := valuesOf(p)[place]
+		n := valuesOf(p)[index]
 		sum += n
-		most = max(most, n)
+		maximum = max(maximum, n)
 	}
-	l := lane{Name: name, Sum: thousands(strconv.FormatUint(sum, 10)), Most: thousands(strconv.FormatUint(most, 10)), Y: place * (laneHeight + laneGap)}
+	l := lane{Name: name, Sum: groupDigits(strconv.FormatUint(sum, 10)), Most: groupDigits(strconv.FormatUint(maximum, 10)), Y: index * (laneHeight + laneGap)}
 	var path strings.Builder
 	for i, p := range points {
-		if n := valuesOf(p)[place]; n > 0 {
-			high := max(1, int(n*laneHeight/most))
+		if n := valuesOf(p)[index]; n > 0 {
+			high := max(1, int(n*laneHeight/maximum))
 			fmt.Fprintf(&path, "M%d.1 %dv-%dh.8v%dz", i, l.Y+laneHeight+laneGap, high, high)
 		}
 	}
@@ -185,7 +185,7 @@ type rateRow struct {
 	Type, Link                             string
 	Ended, Failing, Took50, Took95, Late50 string
 	Late99, Dead                           string
-	order                                  [len(sortings)]float64
+	sortValues                             [len(sortings)]float64
 }
 
 // sortings are the columns by which the types can be sorted, besides their names.
@@ -197,70 +197,70 @@ type sorting struct {
 	Here       bool
 }
 
-// stats shows the rates of all types, or of one.
-func (s *server) stats(rq *request) {
+// showStats shows the rates of all types, or of one.
+func (s *server) showStats(rq *request) {
 	q := rq.r.URL.Query()
 	businessType, sort := q.Get("type"), q.Get("sort")
-	_, over := rq.over()
-	found, err := s.admin.Trend(rq.ctx, rq.Actor, over, businessType)
+	_, length := rq.chosenSpan()
+	adminTrend, err := s.admin.Trend(rq.ctx, rq.Actor, length, businessType)
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
-	data, err := rq.rates(found, businessType, sort)
+	data, err := rq.newStats(adminTrend, businessType, sort)
 	if err != nil {
-		rq.failed(err)
+		rq.showFailure(err)
 		return
 	}
 	if !rq.unchanged("stats", data) {
-		rq.show(http.StatusOK, "stats", data)
+		rq.showPage(http.StatusOK, "stats", data)
 	}
 }
 
-func (rq *request) rates(found admin.Trend, businessType, sort string) (data statsData, err error) {
-	name, over := rq.over()
-	data.Trend, err = rq.trend(found, businessType, func(over string) (string, error) {
-		return rq.Link("stats", "over", over, "type", businessType, "sort", sort)
+func (rq *request) newStats(adminTrend admin.Trend, businessType, sort string) (data statsData, err error) {
+	name, length := rq.chosenSpan()
+	data.Trend, err = rq.newTrend(adminTrend, businessType, func(spanName string) (string, error) {
+		return rq.Link("stats", "over", spanName, "type", businessType, "sort", sort)
 	})
 	for _, column := range append([]string{"type"}, sortings[:]...) {
 		if err != nil {
 			return data, err
 		}
-		head := sorting{Name: column, Here: column == cmp.Or(sort, "type")}
-		head.Link, err = rq.Link("stats", "over", name, "type", businessType, "sort", column)
-		data.Sorts = append(data.Sorts, head)
+		columnHead := sorting{Name: column, Here: column == cmp.Or(sort, "type")}
+		columnHead.Link, err = rq.Link("stats", "over", name, "type", businessType, "sort", column)
+		data.Sorts = append(data.Sorts, columnHead)
 	}
-	for _, t := range found.Types {
-		row, err := rq.rateRow(t, name, over)
+	for _, t := range adminTrend.Types {
+		row, err := rq.newRateRow(t, name, length)
 		if err != nil {
 			return data, err
 		}
 		data.Rows = append(data.Rows, row)
 	}
 	if by := slices.Index(sortings[:], sort); by >= 0 {
-		slices.SortStableFunc(data.Rows, func(a, b rateRow) int { return cmp.Compare(b.order[by], a.order[by]) })
+		slices.SortStableFunc(data.Rows, func(a, b rateRow) int { return cmp.Compare(b.sortValues[by], a.sortValues[by]) })
 	}
 	return data, err
 }
 
-func (rq *request) rateRow(t admin.TypeTrend, name string, over time.Duration) (row rateRow, err error) {
-	row = rateRow{Type: t.Type, Dead: thousands(strconv.FormatUint(t.Sum.Dead, 10))}
-	aMinute := float64(t.Sum.Ended()) / over.Minutes()
-	row.Ended = strconv.FormatFloat(aMinute, 'f', 1, 64)
-	row.order[0], row.order[6] = aMinute, float64(t.Sum.Dead)
+func (rq *request) newRateRow(t admin.TypeTrend, name string, length time.Duration) (row rateRow, err error) {
+	row = rateRow{Type: t.Type, Dead: groupDigits(strconv.FormatUint(t.Sum.Dead, 10))}
+	perMinute := float64(t.Sum.Ended()) / length.Minutes()
+	row.Ended = strconv.FormatFloat(perMinute, 'f', 1, 64)
+	row.sortValues[0], row.sortValues[6] = perMinute, float64(t.Sum.Dead)
 	row.Failing = "–"
-	if share, ok := t.Failing(); ok {
-		row.Failing, row.order[1] = strconv.FormatFloat(100*share, 'f', 1, 64)+" %", share
+	if failing, ok := t.Failing(); ok {
+		row.Failing, row.sortValues[1] = strconv.FormatFloat(100*failing, 'f', 1, 64)+" %", failing
 	}
-	for i, of := range []struct {
+	for i, quantile := range []struct {
 		text *string
 		h    admin.Histogram
 		q    float64
 	}{{&row.Took50, t.Sum.Took, .5}, {&row.Took95, t.Sum.Took, .95}, {&row.Late50, t.Sum.Late, .5}, {&row.Late99, t.Sum.Late, .99}} {
-		d, ok := of.h.Quantile(of.q)
-		if *of.text = "–"; ok {
-			row.order[2+i] = d.Seconds()
-			if *of.text, err = rq.Took(d); err != nil {
+		d, ok := quantile.h.Quantile(quantile.q)
+		if *quantile.text = "–"; ok {
+			row.sortValues[2+i] = d.Seconds()
+			if *quantile.text, err = rq.Took(d); err != nil {
 				return row, err
 			}
 		}

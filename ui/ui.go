@@ -91,8 +91,8 @@ func newSite(opts Options, logs []*admin.Admin) (*site, error) {
 	if err := checkNames(logs); err != nil {
 		return nil, err
 	}
-	s := &site{opts: opts, reads: newLimiter(readsASecond), actions: newLimiter(actionsASecond),
-		origins: http.NewCrossOriginProtection(), times: times{bodyTime, mostTime + sendTime, lingerTime}}
+	s := &site{opts: opts, reads: newLimiter(maxReadsPerSecond), actions: newLimiter(maxActionsPerSecond),
+		origins: http.NewCrossOriginProtection(), times: times{bodyTime, maxQueryTime + sendTime, lingerTime}}
 	for _, origin := range opts.TrustedOrigins {
 		if err := s.origins.AddTrustedOrigin(origin); err != nil {
 			return nil, &compensator.FieldError{Field: "TrustedOrigins", Reason: err.Error()}
@@ -115,7 +115,7 @@ func newSite(opts Options, logs []*admin.Admin) (*site, error) {
 		s.servers = append(s.servers, &server{site: s, admin: d, base: base})
 	}
 	for _, log := range s.servers {
-		if log.made, err = makings(opts.Title, log.admin.ReadOnly(), names); err != nil {
+		if log.makingsHash, err = hashMakings(opts.Title, log.admin.ReadOnly(), names); err != nil {
 			return nil, err
 		}
 	}
@@ -141,5 +141,5 @@ func checkNames(logs []*admin.Admin) error {
 
 // handler chains the steps of a request in this order: time limits, security headers, origin, actor, form.
 func (s *site) handler() http.Handler {
-	return s.bounded(s.secured(s.origins.Handler(s.identified(s.received(s.routes())))))
+	return s.limitTimes(s.setSecurityHeaders(s.origins.Handler(s.requireActor(s.limitBody(s.routes())))))
 }

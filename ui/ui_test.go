@@ -67,7 +67,7 @@ func TestEachTextIsThereInEachLanguage(t *testing.T) {
 // Failure: F131
 func TestEachWordHasAText(t *testing.T) {
 	want := func(kind string, word any) {
-		if _, found := languages[0].texts[fmt.Sprintf("%s.%v", kind, word)]; !found {
+		if _, isFound := languages[0].texts[fmt.Sprintf("%s.%v", kind, word)]; !isFound {
 			t.Errorf("no text %s.%v", kind, word)
 		}
 	}
@@ -120,7 +120,7 @@ func TestAmountsAreExact(t *testing.T) {
 		}
 	}
 	groups := slices.Repeat([]admin.Group{{N: 1, Sums: []compensator.Amount{{Minor: 1<<63 - 1, Currency: "CNY"}}}}, 3)
-	if got := riskOf(groups, false).Sums[0]; got != money(new(big.Int).Mul(big.NewInt(3), big.NewInt(1<<63-1)), "CNY") {
+	if got := newRisk(groups, false).Sums[0]; got != formatMoney(new(big.Int).Mul(big.NewInt(3), big.NewInt(1<<63-1)), "CNY") {
 		t.Errorf("a sum beyond 64 bits: %s", got)
 	}
 }
@@ -140,14 +140,14 @@ func TestSpansAreShort(t *testing.T) {
 // Failure: F132
 func TestRevealShowsOfAResultWhatTheViewNames(t *testing.T) {
 	e := compensator.Entry{Content: []byte(`{"id":1}`), Result: []byte(`{"id":2,"receipt":"r-7"}`)}
-	got := reveal(e, TypeView{Show: []string{"id"}, ShowResult: []string{"receipt"}})
+	got := newRevealed(e, TypeView{Show: []string{"id"}, ShowResult: []string{"receipt"}})
 	if got.Masked != 0 || got.Result.Masked != 1 || !strings.Contains(got.Result.Text, `"r-7"`) || strings.Contains(got.Result.Text, "2") {
 		t.Errorf("%+v %+v", got, got.Result)
 	}
-	if hidden := reveal(e, TypeView{Show: []string{"."}}); strings.Contains(hidden.Result.Text, "r-7") {
+	if hidden := newRevealed(e, TypeView{Show: []string{"."}}); strings.Contains(hidden.Result.Text, "r-7") {
 		t.Errorf("%+v", hidden.Result)
 	}
-	if e.Result = nil; reveal(e, TypeView{}).Result != nil {
+	if e.Result = nil; newRevealed(e, TypeView{}).Result != nil {
 		t.Error("an entry without a result shows none")
 	}
 }
@@ -157,7 +157,7 @@ func TestRevealShowsOfAResultWhatTheViewNames(t *testing.T) {
 func TestRevealShowsWhatTheViewNames(t *testing.T) {
 	content := `{"id":12345678901234567890.10,"buyer":{"name":"lin","tags":["a",{"b":"<c>"}]},"n":null,"e":{}}`
 	show := func(content string, paths ...string) revealed {
-		return reveal(compensator.Entry{Content: []byte(content), Headers: map[string]string{"traceparent": "00-1", "token": "secret"}}, TypeView{Show: paths})
+		return newRevealed(compensator.Entry{Content: []byte(content), Headers: map[string]string{"traceparent": "00-1", "token": "secret"}}, TypeView{Show: paths})
 	}
 	all := show(content, ".")
 	for _, part := range []string{"12345678901234567890.10", `"lin"`, `"<c>"`, "null", "{}"} {
@@ -168,7 +168,7 @@ func TestRevealShowsWhatTheViewNames(t *testing.T) {
 	if some := show(content, "id", "buyer.tags"); !strings.Contains(some.Text, `"<c>"`) || strings.Contains(some.Text, "lin") || some.Masked != 2 {
 		t.Errorf("%+v", some)
 	}
-	if none := show(content); regexp.MustCompile(`lin|123|<c>`).MatchString(none.Text) || none.Headers[0].Value != masked || none.Headers[1].Value != "00-1" {
+	if none := show(content); regexp.MustCompile(`lin|123|<c>`).MatchString(none.Text) || none.Headers[0].Value != maskText || none.Headers[1].Value != "00-1" {
 		t.Errorf("%+v", none)
 	}
 	for _, odd := range []string{"", "plain text", `{"a":1} trailing`, strings.Repeat("[", 20_000), "\xff"} {
@@ -186,9 +186,9 @@ func TestRevealShowsWhatTheViewNames(t *testing.T) {
 func TestDeepAndWideContentMakesNoLargePage(t *testing.T) {
 	deep := func(n int, inside string) string { return strings.Repeat("[", n) + inside + strings.Repeat("]", n) }
 	show := func(content string, paths ...string) revealed {
-		return reveal(compensator.Entry{Content: []byte(content)}, TypeView{Show: paths})
+		return newRevealed(compensator.Entry{Content: []byte(content)}, TypeView{Show: paths})
 	}
-	most := longestShown + 1000
+	most := maxShownLength + 1000
 	if got := show(deep(9000, "1"), "."); got.Opaque || !strings.HasPrefix(got.Text, "[\n") || len(got.Text) > most {
 		t.Errorf("deep: %d bytes, opaque %v", len(got.Text), got.Opaque)
 	}
@@ -204,14 +204,14 @@ func TestDeepAndWideContentMakesNoLargePage(t *testing.T) {
 // Between tags, characters that change the direction of text show as numbers. Addresses and forms keep them.
 // Failure: F132
 func TestControlCharactersAreShownBetweenTags(t *testing.T) {
-	if got := string(visible([]byte("<b title=\"\u202e\">a\u202egpj.exe\x07</b>\n"))); got != "<b title=\"\u202e\">a[U+202E]gpj.exe[U+0007]</b>\n" {
+	if got := string(showInvisible([]byte("<b title=\"\u202e\">a\u202egpj.exe\x07</b>\n"))); got != "<b title=\"\u202e\">a[U+202E]gpj.exe[U+0007]</b>\n" {
 		t.Errorf("%q", got)
 	}
 	const family = "<textarea name=\"reason\" required>\U0001F468\u200d\U0001F469</textarea>"
-	if got := string(visible([]byte(family + "\u200d"))); got != family+"[U+200D]" {
+	if got := string(showInvisible([]byte(family + "\u200d"))); got != family+"[U+200D]" {
 		t.Errorf("%q: what is sent back is not what was typed", got)
 	}
-	if got := string(visible([]byte("<q>one\r\ntwo\rthree\r</q>\r\n"))); got != "<q>one\r\ntwo[U+000D]three[U+000D]</q>\r\n" {
+	if got := string(showInvisible([]byte("<q>one\r\ntwo\rthree\r</q>\r\n"))); got != "<q>one\r\ntwo[U+000D]three[U+000D]</q>\r\n" {
 		t.Errorf("ends of lines: %q", got)
 	}
 }
@@ -226,12 +226,12 @@ func TestBackStaysUnderTheBase(t *testing.T) {
 			"javascript:alert(1)": base, base + "../../x": base, "\x00": base,
 		} {
 			if base == "/" && strings.HasSuffix(want, "/") && !strings.Contains(to, ":") {
-				if got := rq.back(to); strings.HasPrefix(got, "//") || !strings.HasPrefix(got, "/") {
+				if got := rq.safeReturnPath(to); strings.HasPrefix(got, "//") || !strings.HasPrefix(got, "/") {
 					t.Errorf("back to %q: %q", to, got)
 				}
 				continue
 			}
-			if got := rq.back(to); got != want {
+			if got := rq.safeReturnPath(to); got != want {
 				t.Errorf("back to %q: %q, want %q", to, got, want)
 			}
 		}
@@ -243,7 +243,7 @@ func TestBackStaysUnderTheBase(t *testing.T) {
 func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
 	l, now := newLimiter(5), time.Unix(1, 0)
 	spend := func(actor string) (n int) {
-		for l.admits(actor, now) {
+		for l.allowRequest(actor, now) {
 			n++
 		}
 		return n
@@ -255,11 +255,11 @@ func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
 	if n := spend("a"); n != 5 {
 		t.Errorf("%d a second later, want 5", n)
 	}
-	for i := range 3 * mostActors {
+	for i := range 3 * maxActors {
 		now = now.Add(time.Millisecond)
-		l.admits(fmt.Sprint(i), now)
+		l.allowRequest(fmt.Sprint(i), now)
 	}
-	if len(l.actors) > mostActors+1 {
+	if len(l.actors) > maxActors+1 {
 		t.Errorf("%d actors are remembered", len(l.actors))
 	}
 }
@@ -348,10 +348,10 @@ func TestLanguageIsTheOneChosenOrTheBrowsers(t *testing.T) {
 // An export holds everything, even if pages are short or empty, up to the limit that the page states.
 func TestListingIsTakenAwayWhateverItsPagesHold(t *testing.T) {
 	for _, tc := range []struct{ pages, lines, want, asked int }{
-		{45, 1, 45, 45}, {45, 0, 0, 45}, {1, 7, 7, 1}, {10, exportPage, exportMost, 10}, {11, exportPage, exportMost, 10}, {30, 600, exportMost, 17},
+		{45, 1, 45, 45}, {45, 0, 0, 45}, {1, 7, 7, 1}, {10, exportPage, maxExported, 10}, {11, exportPage, maxExported, 10}, {30, 600, maxExported, 17},
 	} {
 		asked := 0
-		lines, more, err := gathered(func(cursor string, limit int) (page admin.LinePage, _ error) {
+		lines, hasMore, err := gatherLines(func(cursor string, limit int) (page admin.LinePage, _ error) {
 			if want := strings.Repeat("c", asked); cursor != want {
 				t.Errorf("page %d is asked for by %q", asked, cursor)
 			}
@@ -361,12 +361,12 @@ func TestListingIsTakenAwayWhateverItsPagesHold(t *testing.T) {
 			page.Lines = make([]admin.Line, min(limit, tc.lines))
 			return page, nil
 		})
-		if err != nil || len(lines) != tc.want || asked != tc.asked || more != (asked < tc.pages) {
-			t.Errorf("%+v: %d lines of %d pages, more: %v, %v", tc, len(lines), asked, more, err)
+		if err != nil || len(lines) != tc.want || asked != tc.asked || hasMore != (asked < tc.pages) {
+			t.Errorf("%+v: %d lines of %d pages, more: %v, %v", tc, len(lines), asked, hasMore, err)
 		}
 	}
 	gone := errors.New("gone")
-	if lines, _, err := gathered(func(string, int) (admin.LinePage, error) { return admin.LinePage{Lines: make([]admin.Line, 1)}, gone }); !errors.Is(err, gone) || lines != nil {
+	if lines, _, err := gatherLines(func(string, int) (admin.LinePage, error) { return admin.LinePage{Lines: make([]admin.Line, 1)}, gone }); !errors.Is(err, gone) || lines != nil {
 		t.Errorf("%d lines, %v", len(lines), err)
 	}
 }
@@ -385,11 +385,11 @@ func TestLargestOutcomeFitsIntoACookie(t *testing.T) {
 		ids[i], errs[i] = id, admin.ErrNotAllowed
 	}
 	errs[0] = nil
-	o.answered(ids, errs)
-	if o.List[0].Answer != "not_allowed" || o.All() != admin.MaxEntries || o.Shown() != answersKept {
+	o.addResults(ids, errs)
+	if o.List[0].Answer != "not_allowed" || o.All() != admin.MaxEntries || o.Shown() != maxAnswers {
 		t.Errorf("%+v", o)
 	}
-	rq.tell(o)
+	rq.setOutcome(o)
 	cookie := w.Result().Header.Get("Set-Cookie")
 	if len(cookie) == 0 || len(cookie) > 4096 {
 		t.Errorf("%d bytes", len(cookie))
@@ -401,7 +401,7 @@ func TestLargestOutcomeFitsIntoACookie(t *testing.T) {
 }
 
 func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
-	calm := func(n int) []typeRow { return slices.Repeat([]typeRow{{Cells: make([]cell, len(atAGlance))}}, n) }
+	calm := func(n int) []typeRow { return slices.Repeat([]typeRow{{Cells: make([]cell, len(overviewStates))}}, n) }
 	hasProblems := []typeRow{
 		{Cells: []cell{{N: 1}}}, {Cells: make([]cell, 4), Overdue: "4 min"},
 		{Cells: make([]cell, 4), Paused: &admin.Paused{}}, {Cells: make([]cell, 4), Broken: &admin.Broken{}},
@@ -410,12 +410,12 @@ func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
 		rows []typeRow
 		want int
 	}{
-		{nil, 0}, {calm(3), 3}, {calm(40), typesAtAGlance}, {hasProblems, 4},
-		{slices.Concat(hasProblems, calm(40)), typesAtAGlance},
+		{nil, 0}, {calm(3), 3}, {calm(40), maxOverviewTypes}, {hasProblems, 4},
+		{slices.Concat(hasProblems, calm(40)), maxOverviewTypes},
 		{slices.Concat(slices.Repeat(hasProblems, 5), calm(40)), 20}, // No type with problems may be left out.
 		{slices.Repeat(hasProblems, 5), 20},
 	} {
-		if got := len(atFirst(tc.rows)); got != tc.want {
+		if got := len(firstRows(tc.rows)); got != tc.want {
 			t.Errorf("%d of %d types, want %d", got, len(tc.rows), tc.want)
 		}
 	}
@@ -428,14 +428,14 @@ func TestSumsThatMayNotBeAllSaySo(t *testing.T) {
 		t.Fatal(err)
 	}
 	groups := []admin.Group{{N: 1234, Sums: []compensator.Amount{{Minor: 100, Currency: "CNY"}}}}
-	for _, more := range []bool{false, true} {
+	for _, hasMore := range []bool{false, true} {
 		var html strings.Builder
-		if err := pages["groups"].ExecuteTemplate(&html, "risk", riskPart{&request{words: languages[0]}, riskOf(groups, more)}); err != nil {
+		if err := pages["groups"].ExecuteTemplate(&html, "risk", riskPart{&request{words: languages[0]}, newRisk(groups, hasMore)}); err != nil {
 			t.Fatal(err)
 		}
 		for _, text := range []string{"1,234+</b>", "1.00+</b>"} {
-			if strings.Contains(strings.ReplaceAll(html.String(), "&#43;", "+"), text) != more {
-				t.Errorf("more: %v: %s", more, html.String())
+			if strings.Contains(strings.ReplaceAll(html.String(), "&#43;", "+"), text) != hasMore {
+				t.Errorf("more: %v: %s", hasMore, html.String())
 			}
 		}
 	}
@@ -467,7 +467,7 @@ func TestCookiesStayWithThePages(t *testing.T) {
 			}
 		}
 	}
-	if got := post("https://shop.example", "theme=dark&x="+strings.Repeat("x", mostBytes)); got.StatusCode != http.StatusRequestEntityTooLarge || len(got.Cookies()) != 0 {
+	if got := post("https://shop.example", "theme=dark&x="+strings.Repeat("x", maxRequestBytes)); got.StatusCode != http.StatusRequestEntityTooLarge || len(got.Cookies()) != 0 {
 		t.Errorf("a form of a megabyte: %d", got.StatusCode)
 	}
 }

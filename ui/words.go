@@ -17,9 +17,9 @@ type words struct {
 }
 
 // languages lists the languages, the default first.
-var languages = []words{load("en"), load("zh-CN")}
+var languages = []words{loadWords("en"), loadWords("zh-CN")}
 
-func load(lang string) words {
+func loadWords(lang string) words {
 	w := words{Lang: lang}
 	data, err := files.ReadFile("text/" + lang + ".json")
 	if err == nil {
@@ -47,7 +47,7 @@ func wordsFor(r *http.Request) words {
 		tag, _, _ = strings.Cut(strings.TrimSpace(tag), ";")
 		tag, _, _ = strings.Cut(strings.ToLower(tag), "-")
 		for _, w := range languages {
-			if have, _, _ := strings.Cut(strings.ToLower(w.Lang), "-"); have == tag {
+			if languageTag, _, _ := strings.Cut(strings.ToLower(w.Lang), "-"); languageTag == tag {
 				return w
 			}
 		}
@@ -58,15 +58,15 @@ func wordsFor(r *http.Request) words {
 // T returns the text of a key. It replaces {0}, {1} and so on by args. A text with a number may have two forms: key.one
 // and key.other.
 func (w words) T(key string, args ...any) (string, error) {
-	text, found := w.texts[key]
-	if !found && len(args) > 0 {
+	text, isFound := w.texts[key]
+	if !isFound && len(args) > 0 {
 		form := ".other"
 		if fmt.Sprint(args[0]) == "1" {
 			form = ".one"
 		}
-		text, found = w.texts[key+form]
+		text, isFound = w.texts[key+form]
 	}
-	if !found {
+	if !isFound {
 		return "", fmt.Errorf("ui: no text %q in %s", key, w.Lang)
 	}
 	if len(args) == 0 {
@@ -79,20 +79,20 @@ func (w words) T(key string, args ...any) (string, error) {
 	return strings.NewReplacer(pairs...).Replace(text), nil
 }
 
-// wrong returns the message for a wrong value in a field. The text files have a message for each reason. If a reason
+// explainField returns the message for a wrong value in a field. The text files have a message for each reason. If a reason
 // begins with the rejected value in quotes, the key of its message has {0} in place of the value.
-func (w words) wrong(field *compensator.FieldError) string {
+func (w words) explainField(field *compensator.FieldError) string {
 	reason := field.Reason
-	given, err := strconv.QuotedPrefix(reason)
+	value, err := strconv.QuotedPrefix(reason)
 	if err == nil {
-		reason = "{0}" + strings.TrimPrefix(reason, given)
+		reason = "{0}" + strings.TrimPrefix(reason, value)
 	}
-	return strings.NewReplacer("{0}", w.Word("field", field.Field), "{1}", strings.Replace(w.Word("problem", reason), "{0}", given, 1)).Replace(w.texts["wrong"])
+	return strings.NewReplacer("{0}", w.Word("field", field.Field), "{1}", strings.Replace(w.Word("problem", reason), "{0}", value, 1)).Replace(w.texts["wrong"])
 }
 
 // Word translates a stored word into the person's language. A word that only a later version knows stays unchanged.
 func (w words) Word(kind string, word any) string {
-	if text, found := w.texts[kind+"."+fmt.Sprint(word)]; found {
+	if text, isFound := w.texts[kind+"."+fmt.Sprint(word)]; isFound {
 		return text
 	}
 	return fmt.Sprint(word)

@@ -262,7 +262,7 @@ $lock()`},
 			name: "pages-for-nobody", breaks: "G34",
 			what: "The pages admit users that Identify does not know.",
 			edits: []edit{
-				{"site.identified", `if !$ok || $id == "" {`, `if !$ok && false || false {`},
+				{"site.requireActor", `if !$ok || $id == "" {`, `if !$ok && false || false {`},
 			},
 			sees: tests("TestEveryRouteRefusesWhoHasNoRight"),
 		},
@@ -299,11 +299,11 @@ $lock()`},
 			name: "pages-forget-what-was-seen", breaks: "G34",
 			what: "A form acts on the current version instead of the one that the page showed.",
 			edits: []edit{
-				{"server.perform",
+				{"server.performAction",
 					`$answers, $err = $change($ctx, $actor, $wiChange())`,
-					`now, _ := s.weigh(rq, wi)
+					`now, _ := s.checkSelection(rq, action)
 for i := range now.Lines {
-	wi.Seen[i].Version = now.Lines[i].Entry.Version
+	action.Seen[i].Version = now.Lines[i].Entry.Version
 }
 $answers, $err = $change($ctx, $actor, $wiChange())`},
 			},
@@ -313,7 +313,7 @@ $answers, $err = $change($ctx, $actor, $wiChange())`},
 			name: "pages-show-masked-values", breaks: "G34",
 			what: "Revealed content includes values that the type's view does not name.",
 			edits: []edit{
-				{"printer.scalar", `if !$shown {`, `if !$shown && false {`},
+				{"printer.printScalar", `if !$shown {`, `if !$shown && false {`},
 			},
 			sees: tests("TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames"),
 		},

@@ -39,8 +39,8 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return nil, errors.Join(&compensator.FieldError{Field: "listen", Reason: address + reason}, listener.Close())
 }
 
-// stopping is how long Serve waits for running requests when it ends.
-const stopping = 10 * time.Second
+// stopTimeout is how long Serve waits for running requests when it ends.
+const stopTimeout = 10 * time.Second
 
 // Serve serves the pages of one or several logs to the actor until ctx ends, and then closes the listener. The end of
 // ctx is no error. Serve calls ready with the address, which contains a token. One browser may use the token once.
@@ -51,93 +51,93 @@ const stopping = 10 * time.Second
 // cookie to all ports of its host, and every program on the machine can listen on 127.0.0.1. Serve refuses requests to
 // any other host name. Chromium and Firefox resolve such a name to loopback without a name server. A browser that does
 // not resolve it so cannot open the pages.
-func Serve(ctx context.Context, listener net.Listener, actor admin.Actor, opts ui.Options, ready func(link string), logs ...*admin.Admin) error {
+func Serve(ctx context.Context, listener net.Listener, actor admin.Actor, opts ui.Options, onReady func(link string), logs ...*admin.Admin) error {
 	if opts.Base == "" {
 		opts.Base = "/"
 	}
-	door := &door{actor: actor, base: opts.Base, host: strings.ToLower(rand.Text()) + ".localhost", token: rand.Text(), session: rand.Text()}
+	session := &localSession{actor: actor, base: opts.Base, host: strings.ToLower(rand.Text()) + ".localhost", token: rand.Text(), session: rand.Text()}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	opts.Identify = door.identify
+	opts.Identify = session.identify
 	pages, err := ui.New(opts, logs...)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	mux := http.NewServeMux()
 	mux.Handle(opts.Base, pages)
-	mux.HandleFunc("GET /enter", bodiless(door.enter))
-	server := &http.Server{Handler: door.guard(mux), ReadHeaderTimeout: stopping, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute} // The timeouts allow for a page that takes half a minute to build.
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	ready(fmt.Sprintf("http://%s/enter?token=%s", net.JoinHostPort(door.host, port), door.token))
+	mux.HandleFunc("GET /enter", closeAfter(session.serveToken))
+	server := &http.Server{Handler: session.newGuard(mux), ReadHeaderTimeout: stopTimeout, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute} // The timeouts allow for a page that takes half a minute to build.
+	serveErr := make(chan error, 1)
+	go func() { serveErr <- server.Serve(listener) }()
+	onReady(fmt.Sprintf("http://%s/enter?token=%s", net.JoinHostPort(session.host, port), session.token))
 	select {
-	case err := <-served:
+	case err := <-serveErr:
 		return err
 	case <-ctx.Done():
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopping)
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	if err = server.Shutdown(last); err != nil {
+	if err = server.Shutdown(stopCtx); err != nil {
 		err = errors.Join(err, server.Close())
 	}
-	<-served // Wait for the goroutine that serves. Shutdown or Close has ended it.
+	<-serveErr // Wait for the goroutine that serves. Shutdown or Close has ended it.
 	return err
 }
 
-// door admits the one browser that has sent the token. The token works once. After that a cookie identifies the
+// localSession admits the one browser that has sent the token. The token works once. After that a cookie identifies the
 // browser.
-type door struct {
+type localSession struct {
 	actor          admin.Actor
 	base, host     string
 	token, session string
-	used           atomic.Bool
+	isUsed         atomic.Bool
 }
 
 const sessionCookie = "compensator_session"
 
-// guard refuses requests to a host name other than the door's. So a cookie that was sent to another port is useless,
-// and another name that resolves to loopback does not work. guard ignores the port, because it may be forwarded.
-func (d *door) guard(next http.Handler) http.Handler {
+// newGuard refuses requests to a host name other than the session's. So a cookie that was sent to another port is useless,
+// and another name that resolves to loopback does not work. newGuard ignores the port, because it may be forwarded.
+func (d *localSession) newGuard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if name, _, err := net.SplitHostPort(host); err == nil {
 			host = name
 		}
-		if !same(strings.ToLower(host), d.host) {
-			bodiless(misdirected)(w, r)
+		if !equalSecret(strings.ToLower(host), d.host) {
+			closeAfter(refuseHost)(w, r)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func misdirected(w http.ResponseWriter, _ *http.Request) {
+func refuseHost(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "these pages answer to the address that was printed, and to no other", http.StatusMisdirectedRequest)
 }
 
-// lingering is how long after the answer a client may continue to send a body that was not read.
-const lingering = time.Second
+// maxLinger is how long after the answer a client may continue to send a body that was not read.
+const maxLinger = time.Second
 
-// bodiless wraps a handler that reads no body. It answers at once, and closes the connection if the request has a body.
-func bodiless(answer http.HandlerFunc) http.HandlerFunc {
+// closeAfter wraps a handler that reads no body. It answers at once, and closes the connection if the request has a body.
+func closeAfter(handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {
-			answer(w, r)
+			handler(w, r)
 			return
 		}
 		w.Header().Set("Connection", "close") // Without this header net/http would read the body before it sends the answer.
-		answer(w, r)
+		handler(w, r)
 		control := http.NewResponseController(w)
 		_ = control.Flush()
-		_ = control.SetReadDeadline(time.Now().Add(lingering))
+		_ = control.SetReadDeadline(time.Now().Add(maxLinger))
 	}
 }
 
-// onward is an HTML page that opens the operator's pages by itself. A redirect would not work. If the person followed a
+// forwardPage is an HTML page that opens the operator's pages by itself. A redirect would not work. If the person followed a
 // link on another site, the browser would send no cookie with the redirected request.
-const onward = `<!doctype html><html lang="en"><meta charset="utf-8"><title>compensator</title>` +
+const forwardPage = `<!doctype html><html lang="en"><meta charset="utf-8"><title>compensator</title>` +
 	`<meta http-equiv="refresh" content="0;url=%[1]s"><a href="%[1]s">to the pages</a></html>`
 
-func (d *door) enter(w http.ResponseWriter, r *http.Request) {
+func (d *localSession) serveToken(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet { // A GET pattern also matches HEAD. A HEAD request for a preview of the link must not use up the token.
 		w.Header().Set("Allow", http.MethodGet)
 		http.Error(w, "want GET", http.StatusMethodNotAllowed)
@@ -145,18 +145,20 @@ func (d *door) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
-	if !same(r.URL.Query().Get("token"), d.token) || !d.used.CompareAndSwap(false, true) {
+	if !equalSecret(r.URL.Query().Get("token"), d.token) || !d.isUsed.CompareAndSwap(false, true) {
 		http.Error(w, "this token is wrong, or was used: start the pages again for another one", http.StatusForbidden)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: d.session, Path: d.base, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = fmt.Fprintf(w, onward, html.EscapeString(d.base))
+	_, _ = fmt.Fprintf(w, forwardPage, html.EscapeString(d.base))
 }
 
-func (d *door) identify(r *http.Request) (admin.Actor, bool) {
+func (d *localSession) identify(r *http.Request) (admin.Actor, bool) {
 	cookie, err := r.Cookie(sessionCookie)
-	return d.actor, err == nil && same(cookie.Value, d.session)
+	return d.actor, err == nil && equalSecret(cookie.Value, d.session)
 }
 
-func same(is, wanted string) bool { return subtle.ConstantTimeCompare([]byte(is), []byte(wanted)) == 1 }
+func equalSecret(value, wanted string) bool {
+	return subtle.ConstantTimeCompare([]byte(value), []byte(wanted)) == 1
+}

@@ -16,10 +16,10 @@ import (
 // The cookie of the browser must be invisible to scripts, and must not be sent from other sites. A wrong cookie must
 // not be admitted.
 func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
-	d := &door{actor: admin.Actor{ID: "ann"}, base: "/ops/", host: "x.localhost", token: "t", session: "s"}
+	d := &localSession{actor: admin.Actor{ID: "ann"}, base: "/ops/", host: "x.localhost", token: "t", session: "s"}
 	enter := func(token string) []*http.Cookie {
 		w := httptest.NewRecorder()
-		d.enter(w, httptest.NewRequest(http.MethodGet, "/enter?token="+token, nil))
+		d.serveToken(w, httptest.NewRequest(http.MethodGet, "/enter?token="+token, nil))
 		return w.Result().Cookies()
 	}
 	if got := enter("wrong"); len(got) != 0 {
@@ -45,15 +45,15 @@ func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
 // refused. Any other name that resolves to loopback must be refused, too.
 // Failure: F136
 func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
-	d := &door{actor: admin.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
+	d := &localSession{actor: admin.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /enter", d.enter)
+	mux.HandleFunc("GET /enter", d.serveToken)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if _, known := d.identify(r); !known {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	})
-	pages := d.guard(mux)
+	pages := d.newGuard(mux)
 	ask := func(host, path string) int {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
 		r.Host = host
@@ -84,8 +84,8 @@ func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
 // Failure: F133
 func TestSlowBodyIsWaitedForByNobody(t *testing.T) {
 	t.Parallel()
-	d := &door{actor: admin.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
-	server := httptest.NewServer(d.guard(bodiless(d.enter)))
+	d := &localSession{actor: admin.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
+	server := httptest.NewServer(d.newGuard(closeAfter(d.serveToken)))
 	defer server.Close()
 	for host, status := range map[string]string{"evil.example": "421", "k7wq.localhost": "403"} {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
