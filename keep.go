@@ -91,12 +91,20 @@ func (c *Compensator) startPurgingLimit(ctx context.Context, l *Limit) error {
 	if l.Key == nil {
 		return nil
 	}
-	return c.startRounds(ctx, limitsMark, limitsEvery, problemLimits, func(ctx context.Context, _, _ time.Time) error {
-		ctx, cancel := context.WithTimeout(ctx, keepFor) // A round may begin late, and two rounds at the same time do no harm.
-		defer cancel()
+	return c.startRounds(ctx, limitsMark, limitsEvery, problemLimits, forKeepFor(func(ctx context.Context, _ time.Time) error {
 		_, err := c.store.PurgeLimitKeys(ctx, limitsIdle)
 		return err
-	})
+	}))
+}
+
+// forKeepFor gives a round a context that ends keepFor after the round begins. The round may begin late. It then ends late,
+// too, and two such rounds at the same time do no harm.
+func forKeepFor(round func(ctx context.Context, slot time.Time) error) func(ctx context.Context, slot, end time.Time) error {
+	return func(ctx context.Context, slot, _ time.Time) error {
+		ctx, cancel := context.WithTimeout(ctx, keepFor)
+		defer cancel()
+		return round(ctx, slot)
+	}
 }
 
 // startRounds makes this process call round at regular times: see startSlotLoop. It starts only one loop for each mark.

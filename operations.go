@@ -239,7 +239,7 @@ const (
 // startCaseRounds makes this process take part in the rounds.
 func (c *Compensator) startCaseRounds(ctx context.Context) error {
 	store, thorough := c.store.(processlog.Operations), true
-	return c.startSlotLoop(ctx, casesMark, caseEvery, problemCases, func(ctx context.Context, slot, _ time.Time) error {
+	return c.startSlotLoop(ctx, casesMark, caseEvery, problemCases, forKeepFor(func(ctx context.Context, slot time.Time) error {
 		since := caseRecent
 		if thorough || slot.Truncate(caseThorough).Equal(slot) {
 			since = 0
@@ -247,7 +247,7 @@ func (c *Compensator) startCaseRounds(ctx context.Context) error {
 		err := c.caseRound(ctx, store, since)
 		thorough = thorough && err != nil
 		return err
-	})
+	}))
 }
 
 // The rounds that fold statistics begin every statEvery, in one process at a time. A round folds statStep rows in one
@@ -270,9 +270,7 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 	if store == nil {
 		return nil
 	}
-	return c.startSlotLoop(ctx, statsMark, statEvery, problemStats, func(ctx context.Context, slot, _ time.Time) error {
-		ctx, cancel := context.WithTimeout(ctx, keepFor) // A round may begin late, and two rounds at the same time do no harm.
-		defer cancel()
+	return c.startSlotLoop(ctx, statsMark, statEvery, problemStats, forKeepFor(func(ctx context.Context, slot time.Time) error {
 		fold := func(which processlog.StatFold, age time.Duration) error {
 			return runSteps(func() (int, error) { return store.FoldStats(ctx, which, age, statStep) })
 		}
@@ -284,14 +282,12 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 			thorough = err != nil
 		}
 		return err
-	})
+	}))
 }
 
 // caseRound closes the cases of entries that a program has completed or cancelled, and opens missing ones. If age is
 // 0, it looks at all dead entries and also deletes cases that were closed more than caseKept ago.
 func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, age time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, keepFor) // A round may begin late, and two rounds at the same time do no harm.
-	defer cancel()
 	steps := []func() (int, error){
 		func() (int, error) { return store.CloseCases(ctx, caseStep) },
 		func() (int, error) { return c.openMissing(ctx, store, age) },

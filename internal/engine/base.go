@@ -69,9 +69,6 @@ const (
 	problemRenew   = "leases could not be renewed"
 	problemStore   = "outcomes could not be stored"
 	problemRound   = "the log could not be searched for forgotten entries"
-	problemContent = "contents cannot be decoded here: their entries wait for a version of the code that can"
-	problemAttempt = "attempts end with nothing counted: something they need is not available"
-	problemFaults  = "attempts fail, and count, for they have met the database's condition too often in a row"
 )
 
 // NoteResult takes the result of a statement of the library. It logs an error. Health lists the error until the same statement

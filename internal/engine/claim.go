@@ -76,14 +76,10 @@ func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuck
 // leased or gone now.
 func (e *Engine) noteRefusedClaims(t *Type, found processlog.Claimed) {
 	e.Refusals.Note(refusals.Claim, t.Name, found.Rejected)
-	if !e.Refusals.Any() {
-		return
-	}
-	ids := slices.Clone(found.Gone)
+	e.Refusals.Accepted(refusals.Claim, t.Name, found.Gone...)
 	for i := range found.Mine {
-		ids = append(ids, found.Mine[i].ID)
+		e.Refusals.Accepted(refusals.Claim, t.Name, found.Mine[i].ID)
 	}
-	e.Refusals.Accepted(refusals.Claim, t.Name, ids...)
 }
 
 // wantedByID returns the ids as wanted entries without a lease of this process.

@@ -66,8 +66,8 @@ type Engine struct {
 	settlements []*Settlement // of features
 	starter     Starter
 	poller      CommitPoller
-	recorders   []Recorder // of features
-	count       func(drafts []processlog.Draft, inserted []processlog.Inserted)
+	recorders   []Recorder                                                        // of features
+	committed   []func(drafts []processlog.Draft, inserted []processlog.Inserted) // of features
 
 	batchersBeforeHandlers []Batcher // of features; Drain waits for them before it waits for handlers
 	batchersAfterOutcomes  []Batcher // of features, with claims; Drain waits for them after outcomes are stored, and so does Close
@@ -103,7 +103,6 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.outcomes = e.newOutcomes()
 	e.starter = noStarter{e}
 	e.poller = noPoller{}
-	e.count = func([]processlog.Draft, []processlog.Inserted) {}
 	return e
 }
 

@@ -377,7 +377,13 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 		return // The next round tries again, or finds that the lease has ended.
 	}
 	failpoint.Reach(failpoint.LeaseRenewed)
-	e.noteRefusedRenewals(attempts, answer.Rejected)
+	e.noteRefused(refusals.Renewal, len(attempts), func(i int) (*Attempt, error) {
+		err := refusals.Of(answer.Rejected, attempts[i].Row.ID)
+		if err == nil {
+			e.Refusals.Accepted(refusals.Renewal, attempts[i].Type.Name, attempts[i].Row.ID)
+		}
+		return attempts[i], err
+	})
 	e.holdings.renewed(attempts, answer, sentAt.Add(lease))
 }
 
@@ -418,23 +424,4 @@ func (h *holdings) markLapsed(batch []*Attempt) (lapsed []*Attempt) {
 		}
 	}
 	return lapsed
-}
-
-// noteRefusedRenewals reports the leases that the database refuses to renew, and clears the refusals of the other attempts.
-func (e *Engine) noteRefusedRenewals(attempts []*Attempt, rejected []processlog.Refusal) {
-	if len(rejected) == 0 && !e.Refusals.Any() {
-		return
-	}
-	byType := make(map[string][]processlog.Refusal)
-	for _, a := range attempts {
-		i := slices.IndexFunc(rejected, func(r processlog.Refusal) bool { return r.ID == a.Row.ID })
-		if i < 0 {
-			e.Refusals.Accepted(refusals.Renewal, a.Type.Name, a.Row.ID)
-			continue
-		}
-		byType[a.Type.Name] = append(byType[a.Type.Name], rejected[i])
-	}
-	for name, list := range byType {
-		e.Refusals.Note(refusals.Renewal, name, list)
-	}
 }

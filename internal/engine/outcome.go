@@ -29,6 +29,11 @@ func LostLeases(row *processlog.Row) int { return row.DeliveryCount - 1 }
 // row only if its LastError is not empty.
 const noOutcome = "compensator: an attempt ended with no outcome: its process stopped or died, or lost its lease"
 
+// Counted reports whether an outcome counts as a failure of the entry. row is the entry as it was claimed.
+func Counted(row *processlog.Row, o *processlog.Outcome) bool {
+	return o.ProcessCount != row.ProcessCount || o.CompensateCount != row.CompensateCount
+}
+
 // outcomeOf is OutcomeOf without the protection against panics. Apart from err and cause, it uses only the settings of the
 // type and the row as the claim returned it. The write is guarded by the row's version, so the outcome cannot rest on an
 // outdated row.
@@ -133,10 +138,10 @@ func serverDownPause(count int) time.Duration {
 // return its first, short delay every time.
 const unavailablePause = 2 * time.Second
 
-// maxUnavailableDelay is the maximum to which the delays after Unavailable grow.
-const maxUnavailableDelay = 2 * time.Minute
+// MaxUnavailableDelay is the maximum to which the delays after Unavailable grow.
+const MaxUnavailableDelay = 2 * time.Minute
 
-// unavailableDelay returns the delay after Unavailable. Each delay is about twice the previous one, up to maxUnavailableDelay.
+// unavailableDelay returns the delay after Unavailable. Each delay is about twice the previous one, up to MaxUnavailableDelay.
 // The previous delay is not stored. It is the time from the row's UpdatedAt, when the last outcome was stored, to its
 // NextAt, when the entry was due again.
 func (t *Type) unavailableDelay(row *processlog.Row, v *verdict.Verdict) time.Duration {
@@ -145,8 +150,8 @@ func (t *Type) unavailableDelay(row *processlog.Row, v *verdict.Verdict) time.Du
 		// The handler has named a delay, or the library's own database was not available, or nothing came before.
 		return wait
 	}
-	previous := min(max(0, row.NextAt.Sub(row.UpdatedAt)), maxUnavailableDelay)
-	grown := min(previous*3/2+jitter.N(previous+1), maxUnavailableDelay-jitter.N(maxUnavailableDelay/4))
+	previous := min(max(0, row.NextAt.Sub(row.UpdatedAt)), MaxUnavailableDelay)
+	grown := min(previous*3/2+jitter.N(previous+1), MaxUnavailableDelay-jitter.N(MaxUnavailableDelay/4))
 	if t.MaxWait > 0 {
 		// When MaxWait has passed, Unavailable counts as a failure. So do not put the next attempt off beyond MaxWait.
 		grown = min(grown, t.MaxWait-row.Age())

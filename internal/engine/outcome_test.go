@@ -267,10 +267,10 @@ func TestUnavailableBacksOffToMinutes(t *testing.T) {
 	}
 	require.LessOrEqual(t, waits[0], 2*unavailablePause, "the first is no longer than that, however long the entry was delayed")
 	for i, wait := range waits[1:] {
-		require.LessOrEqual(t, wait, maxUnavailableDelay)
-		require.GreaterOrEqual(t, wait, min(waits[i]*3/2, maxUnavailableDelay*3/4))
+		require.LessOrEqual(t, wait, MaxUnavailableDelay)
+		require.GreaterOrEqual(t, wait, min(waits[i]*3/2, MaxUnavailableDelay*3/4))
 	}
-	require.GreaterOrEqual(t, waits[19], maxUnavailableDelay*3/4)
+	require.GreaterOrEqual(t, waits[19], MaxUnavailableDelay*3/4)
 	require.Equal(t, time.Hour, typ.outcomeOf(row, verdict.RetryAfter(time.Hour, verdict.Unavailable(errDownstream)), nil).After, "a service that says until when is believed")
 	require.LessOrEqual(t, typ.outcomeOf(row, verdict.RetryAfter(time.Second, verdict.Unavailable(errDownstream)), nil).After, 2*unavailablePause)
 	require.LessOrEqual(t, typ.outcomeOf(row, verdict.LibraryUnavailable(errDownstream), nil).After, 2*unavailablePause, "the database's own absence")
@@ -292,7 +292,7 @@ func TestPauseGrowsAlsoWhereAnErrorHasNoText(t *testing.T) {
 		row.UpdatedAt, row.LastError, wait = row.NextAt, o.LastError, o.After
 		row.NextAt = row.UpdatedAt.Add(wait)
 	}
-	require.GreaterOrEqual(t, wait, maxUnavailableDelay*3/4)
+	require.GreaterOrEqual(t, wait, MaxUnavailableDelay*3/4)
 	require.NotEmpty(t, typ.outcomeOf(row, errors.New(""), nil).LastError, "a person is told something of a failure, too")
 }
 

@@ -114,20 +114,19 @@ func (e *Engine) longestPolledDelay() time.Duration {
 	return 2 * e.PollInterval
 }
 
-// commitFound routes the entries after a poll has found their commit.
-func (r *Recording) commitFound() {
-	r.once.Do(func() {
-		r.engine.count(r.Drafts, r.Inserted)
-		r.engine.starter.Committed(r.insertedEntries(0))
-	})
-}
-
 // Committed routes the entries after the caller or the connection has reported the commit.
 func (r *Recording) Committed() {
 	r.commitReported.Store(true)
+	r.commitFound()
+}
+
+// commitFound routes the entries whose commit was found or reported.
+func (r *Recording) commitFound() {
 	r.once.Do(func() {
 		failpoint.Reach(failpoint.CommitReported)
-		r.engine.count(r.Drafts, r.Inserted)
+		for _, notify := range r.engine.committed {
+			notify(r.Drafts, r.Inserted)
+		}
 		r.engine.starter.Committed(r.insertedEntries(0))
 	})
 }
@@ -275,10 +274,10 @@ type Recorder func(drafts []processlog.Draft) (write func(ctx context.Context, t
 // AttachRecorder attaches a recorder. Call it before anything is recorded.
 func (e *Engine) AttachRecorder(r Recorder) { e.recorders = append(e.recorders, r) }
 
-// CountCommitted makes count get the entries of each Record call whose commit this process has seen. Call it before
-// anything is recorded. count must not keep its arguments.
-func (e *Engine) CountCommitted(count func(drafts []processlog.Draft, inserted []processlog.Inserted)) {
-	e.count = count
+// AttachCommitted makes the engine call notify with the entries of each Record call whose commit this process has seen. Call
+// it before anything is recorded. notify must not keep its arguments.
+func (e *Engine) AttachCommitted(notify func(drafts []processlog.Draft, inserted []processlog.Inserted)) {
+	e.committed = append(e.committed, notify)
 }
 
 // UnseenCommit describes a transaction whose end this process does not see. The transaction has recorded or changed an

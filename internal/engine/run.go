@@ -281,15 +281,15 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 	a.endCall()
 	NotifyObserver(e.Base, e.Observer.AttemptEnded, a.Event(result.Err))
 	done := settlement{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, result.Err, cause), token: result.Token}
-	if !errors.Is(cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
-		e.reportAttempt(a.Type.Name, result.Err, done.outcome.ProcessCount != a.Row.ProcessCount || done.outcome.CompensateCount != a.Row.CompensateCount)
-	}
 	// From here on a claim sees that this process holds the entry, and that the entry is not stuck. If a claim was about to
 	// dead-letter the entry because its handler was stuck, that is withdrawn (G8).
 	a.returned.Store(true)
 	// Notify the admissions before the slot is free. If this result opens the breaker, no claim can use the slot first.
 	result.Cause = cause
 	a.Type.attemptEnded(a, result)
+	for _, f := range e.settlements {
+		f.Ended(a, result, Counted(&a.Row, &done.outcome))
+	}
 	// Free the slot before the outcome is stored. A caller that sees the stored outcome and records the next entry then
 	// finds the slot free.
 	if a.freesSlot() {
@@ -316,26 +316,6 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 	}
 	// Call this after the outcome is in the batcher. A stop that finds no running handler waits only for the batcher.
 	e.holdings.handlerReturned()
-}
-
-// reportAttempt tells Health how an attempt ended. Health shows errors about content that cannot be decoded, about the
-// database, and about systems that are unavailable. The parameter counts says whether the attempt counts as a failure
-// of its entry. If it does not count, people would otherwise find its error only in the entry itself.
-func (e *Engine) reportAttempt(businessType string, err error, counted bool) {
-	v := verdict.Of(err)
-	kind := v.Kind
-	switch {
-	case v.Undecodable:
-		// A success of another entry of the type does not end this problem. A waiting entry is tried again within maxUnavailableDelay.
-		e.Problems.FailedFor(2*maxUnavailableDelay+time.Minute, problemContent, businessType, err)
-	case kind == verdict.KindServerFault && counted:
-		e.Problems.Failed(problemFaults, businessType, err)
-	case kind == verdict.KindServerFault, kind == verdict.KindServerDown, kind == verdict.KindUnavailable && !counted:
-		e.Problems.Failed(problemAttempt, businessType, err)
-	default:
-		e.Problems.Passed(problemAttempt, businessType)
-		e.Problems.Passed(problemFaults, businessType)
-	}
 }
 
 // awaitHandlers waits for running handlers, at most for timeout. After two thirds of timeout it ends their contexts. Its

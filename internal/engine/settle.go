@@ -126,23 +126,23 @@ func (e *Engine) settleWithToken(token processlog.Token, batch []settlement, onF
 			e.watcher.Stored(&batch[i].attempt.Row, &batch[i].outcome, token, sentAt)
 		}
 	}
-	e.noteRefusedOutcomes(batch, results)
+	e.noteRefused(refusals.Outcome, len(results), func(i int) (*Attempt, error) { return batch[i].attempt, results[i].Refused })
 	for i, r := range results {
 		e.handleAnswer(batch[i], r)
 	}
 }
 
-// noteRefusedOutcomes reports the rows that the database refuses to write.
-func (e *Engine) noteRefusedOutcomes(batch []settlement, results []processlog.Settled) {
-	var byType map[string][]processlog.Refusal // by business type
-	for i, r := range results {
-		if r.Refused != nil {
-			name := batch[i].attempt.Type.Name
-			setInMap(&byType, name, append(byType[name], processlog.Refusal{ID: batch[i].outcome.ID, Err: r.Refused}))
+// noteRefused reports which of n changes of entries the database refuses. The function refusal returns the attempt of the
+// i-th change and the database's error, or nil.
+func (e *Engine) noteRefused(what string, n int, refusal func(i int) (*Attempt, error)) {
+	var byType map[string][]processlog.Refusal
+	for i := range n {
+		if a, err := refusal(i); err != nil {
+			setInMap(&byType, a.Type.Name, append(byType[a.Type.Name], processlog.Refusal{ID: a.Row.ID, Err: err}))
 		}
 	}
-	for name, refused := range byType {
-		e.Refusals.Note(refusals.Outcome, name, refused)
+	for name, list := range byType {
+		e.Refusals.Note(what, name, list)
 	}
 }
 
@@ -249,7 +249,7 @@ func (e *Engine) handleAnswer(done settlement, r processlog.Settled) {
 	NotifyObserver(e.Base, e.Observer.Settled, event)
 	e.notifyQueue(a, o)
 	for _, f := range e.settlements {
-		f.Stored(a, o.To, o.ProcessCount != a.Row.ProcessCount || o.CompensateCount != a.Row.CompensateCount)
+		f.Stored(a, o.To, Counted(&a.Row, &o))
 	}
 }
 
@@ -379,6 +379,10 @@ type Settlement struct {
 	// statement that stores the outcome then stores the data too.
 	Prepare func(a *Attempt, o *processlog.Outcome)
 
+	// Ended is called when the handler of an attempt has returned, before its outcome is stored. end.Cause says why the
+	// context ended. counted says whether the attempt counts as a failure of the entry.
+	Ended func(a *Attempt, end Result, counted bool)
+
 	// Failed is called when an attempt has ended with an error, before its outcome is passed on to be stored. end.Err is the
 	// error, and end.Cause says why the context ended. end.Err is nil if the entry is dead-lettered because consecutive
 	// leases ended with no outcome. Failed returns the failed attempt to store with the outcome, or nil.
@@ -416,6 +420,7 @@ type Settling struct {
 var noSettlement = Settlement{
 	Ordered:   func(string) bool { return false },
 	Prepare:   func(*Attempt, *processlog.Outcome) {},
+	Ended:     func(*Attempt, Result, bool) {},
 	Failed:    func(*Attempt, Result, processlog.Outcome) *processlog.FailedAttempt { return nil },
 	IsAwaited: func(*Attempt) bool { return false },
 	Storing:   func([]Settling) func() { return nil },

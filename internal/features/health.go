@@ -9,6 +9,7 @@ import (
 
 func init() {
 	features = append(features, func(s *Set) {
+		health.Attach(s.Engine)
 		s.Health = func(ctx context.Context) observe.Health { return health.Of(ctx, s.Engine) }
 	})
 }

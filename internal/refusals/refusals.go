@@ -304,6 +304,14 @@ func (r *List) Unstored() error {
 }
 
 // Has reports whether an entry is in a list of refusals.
-func Has(list []processlog.Refusal, id processlog.ID) bool {
-	return slices.ContainsFunc(list, func(r processlog.Refusal) bool { return r.ID == id })
+func Has(list []processlog.Refusal, id processlog.ID) bool { return Of(list, id) != nil }
+
+// Of returns the error of an entry in a list of refusals, or nil if the entry is not in the list.
+func Of(list []processlog.Refusal, id processlog.ID) error {
+	for _, r := range list {
+		if r.ID == id {
+			return r.Err
+		}
+	}
+	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -184,8 +183,8 @@ func (p *permits) lock(ctx context.Context, tx processlog.Tx, wanted map[string]
 			return err
 		}
 		p.s.stuckLimits.Delete(p.limit.Name)
-		now := p.declared(p.stored)
-		if first && reflect.DeepEqual(now, p.stored) {
+		now, changed := p.declared(&p.stored)
+		if first && !changed {
 			p.count()
 			return nil
 		}

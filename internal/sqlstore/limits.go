@@ -41,16 +41,18 @@ func limitScan(l *processlog.StoredLimit) (places []any, done func()) {
 	}
 }
 
-// declared returns what the first row of the limit must say after a claim of a type. stored is what it says.
-func (p *permits) declared(stored processlog.StoredLimit) processlog.StoredLimit {
-	now := stored
+// declared returns what the first row of the limit must say after a claim of a type, and whether that differs from stored,
+// which is what it says.
+func (p *permits) declared(stored *processlog.StoredLimit) (now processlog.StoredLimit, changed bool) {
+	now = *stored
 	now.Name, now.Keyed, now.Program = p.limit.Name, p.limit.Keyed, p.program
+	changed = now.Name != stored.Name || now.Keyed != stored.Keyed || now.Program != stored.Program
 	if at, found := slices.BinarySearch(stored.Types, p.businessType); !found {
 		if types := slices.Insert(slices.Clone(stored.Types), at, p.businessType); len(encodeTypes(types)) <= mostTypes {
-			now.Types = types
+			now.Types, changed = types, true
 		}
 	}
-	return now
+	return now, changed
 }
 
 const (

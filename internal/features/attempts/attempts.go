@@ -46,7 +46,7 @@ func traceOf(a *engine.Attempt) string {
 // failed, unless it exceeded its timeout.
 func verdictOf(row *processlog.Row, result engine.Result, o *processlog.Outcome) processlog.AttemptVerdict {
 	kind := verdict.Of(result.Err).Kind
-	counted := o.ProcessCount != row.ProcessCount || o.CompensateCount != row.CompensateCount
+	counted := engine.Counted(row, o)
 	switch {
 	case result.Err == nil:
 		return processlog.AttemptCrashed

@@ -66,7 +66,7 @@ func Attach(e *engine.Engine, store Store) *Counter {
 	c.writer.Max, c.writer.Workers, c.writer.Bound, c.writer.Flush = mostMinutes, 1, mostMinutes, c.write
 	e.AwaitInClose(c)
 	e.Observer = observe.Observers(observe.Observer{AttemptStarted: c.started, AttemptEnded: c.attemptEnded}, e.Observer)
-	e.CountCommitted(c.recorded)
+	e.AttachCommitted(c.recorded)
 	e.AttachSettlement(func(s *engine.Settlement) { s.Stored, s.Moved = c.stored, c.moved })
 	return c
 }

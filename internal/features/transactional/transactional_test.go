@@ -8,9 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/verdict"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -37,11 +40,11 @@ func (succeedingTx) Over() error   { return nil }
 func (succeedingTx) Commit() error { return nil }
 func (succeedingTx) Rollback()     {}
 
-// attempt runs the entry of oneEntry once. Begin takes as long as beginTakes says. attempt returns the engine, which
-// has no work left, and the time of the COMMIT for each stored outcome.
-func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (e *engine.Engine, stored []time.Time) {
+// attempt runs the entry of oneEntry once. Begin takes as long as beginTakes says. attempt returns what each
+// attempt ended with, and the time of the COMMIT for each stored outcome.
+func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (ended []observe.Verdict, stored []time.Time) {
 	t.Helper()
-	e = engine.New(t.Context(), engine.Config{
+	e := engine.New(t.Context(), engine.Config{
 		Store: oneEntry{}, Log: slog.New(slog.DiscardHandler), ReconcileInterval: time.Hour, StopTimeout: time.Hour,
 		Extract:     func(base context.Context, _ map[string]string) context.Context { return base },
 		ErrorNumber: func(error) uint16 { return 0 },
@@ -50,6 +53,12 @@ func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (e *engine
 	e.AttachWatcher(func(w *engine.Watcher) {
 		w.Stored = func(_ *processlog.Row, _ *processlog.Outcome, _ processlog.Token, sentAt time.Time) {
 			stored = append(stored, sentAt)
+		}
+	})
+	e.AttachSettlement(func(s *engine.Settlement) {
+		s.Ended = func(_ *engine.Attempt, end engine.Result, counted bool) {
+			assert.False(t, counted)
+			ended = append(ended, verdict.ForObserver(end.Err))
 		}
 	})
 	transactions := New(e, Settings{Begin: func(context.Context) (Transaction, error) {
@@ -64,21 +73,19 @@ func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (e *engine
 	e.RunClaimed(found)
 	_ = e.Drain() // the outcome of an attempt that came too late is not stored
 	e.RunEnded()
-	return e, stored
+	return ended, stored
 }
 
 // An attempt that has run out of time counts as stuck, and the next suspect takes its place. So the handler of the
 // first attempt must not begin after that.
 func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, stored := attempt(t, 2*time.Minute, func(context.Context, Transaction, *processlog.Row) error {
+		ended, stored := attempt(t, 2*time.Minute, func(context.Context, Transaction, *processlog.Row) error {
 			t.Error("the handler was called")
 			return nil
 		})
 		require.Empty(t, stored)
-		problems := e.OpenProblems()
-		require.Len(t, problems, 2, "the outcome is not stored, and nothing is counted")
-		require.Equal(t, "attempts end with nothing counted: something they need is not available", problems[0].What)
+		require.Equal(t, []observe.Verdict{observe.Unavailable}, ended, "nothing is counted")
 	})
 }
 
