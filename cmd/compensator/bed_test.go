@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	quietDrivers()
+	silenceDrivers()
 	harness.Main(m)
 }
 
@@ -143,8 +143,8 @@ func (b *bed) exec(statements ...string) {
 
 // answer is the result of one call of the program.
 type answer struct {
-	out, errs string
-	code      int
+	stdout, stderr string
+	code           int
 }
 
 // program returns a command that calls the program in a process of its own. The process is not started yet.
@@ -207,7 +207,7 @@ func start(t *testing.T, cmd *exec.Cmd) func() answer {
 
 func checked(t *testing.T, a answer) answer {
 	t.Helper()
-	require.NotContains(t, a.errs, "goroutine ", "a stack is no answer")
+	require.NotContains(t, a.stderr, "goroutine ", "a stack is no answer")
 	return a
 }
 
@@ -215,16 +215,16 @@ func checked(t *testing.T, a answer) answer {
 func (b *bed) ok(args ...string) string {
 	b.Helper()
 	a := b.do(args...)
-	require.Equal(b, codeDone, a.code, "%v: %s", args, a.errs)
-	return a.out
+	require.Equal(b, codeDone, a.code, "%v: %s", args, a.stderr)
+	return a.stdout
 }
 
 // refused works like the method do, for a call that must fail with the given exit code. It returns the error text.
 func (b *bed) refused(code int, args ...string) string {
 	b.Helper()
 	a := b.do(args...)
-	require.Equal(b, code, a.code, "%v: %s%s", args, a.out, a.errs)
-	return a.out + a.errs
+	require.Equal(b, code, a.code, "%v: %s%s", args, a.stdout, a.stderr)
+	return a.stdout + a.stderr
 }
 
 // items returns the items of a JSON document.

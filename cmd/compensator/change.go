@@ -22,21 +22,21 @@ import (
 // why holds the flags for the reason of an action.
 type why struct{ admin.Why }
 
-func (w *why) add(cmd *cobra.Command) {
+func (w *why) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.Reason, "reason", "", "the reason, which is recorded")
 	cmd.Flags().StringVar(&w.Ticket, "ticket", "", "a ticket, recorded before the reason: OPS-988")
 }
 
-func (w *why) check() error {
+func (w *why) validate() error {
 	if strings.TrimSpace(w.Reason) == "" {
-		return usage("--reason is missing: give a reason, which is recorded")
+		return newUsageError("--reason is missing: give a reason, which is recorded")
 	}
 	return nil
 }
 
 // text returns the reason as the records store it.
 func (w *why) text() (string, error) {
-	if err := w.check(); err != nil {
+	if err := w.validate(); err != nil {
 		return "", err
 	}
 	text := w.Reason
@@ -44,17 +44,17 @@ func (w *why) text() (string, error) {
 		text = "[" + w.Ticket + "] " + text
 	}
 	if utf8.RuneCountInString(text) > processlog.MaxText || !utf8.ValidString(text) {
-		return "", usage("--reason: at most %d characters of UTF-8", processlog.MaxText)
+		return "", newUsageError("--reason: at most %d characters of UTF-8", processlog.MaxText)
 	}
 	return text, nil
 }
 
-// changes returns the commands that change entries.
-func (p *program) changes() []*cobra.Command {
+// newChangeCommands returns the commands that change entries.
+func (p *program) newChangeCommands() []*cobra.Command {
 	verbs := []struct {
-		name, short string
-		action      admin.Right
-		delays      bool
+		name, summary string
+		action        admin.Right
+		delays        bool
 	}{
 		{"requeue", "Run entries again from the first attempt", admin.Requeue, true},
 		{"compensate", "Run the compensation of entries, or run it again", admin.Compensate, true},
@@ -63,107 +63,107 @@ func (p *program) changes() []*cobra.Command {
 		{"complete", "Mark entries as succeeded, because another program has done the work", admin.Complete, false},
 		{"reschedule", "Make entries due after --delay from now", admin.Reschedule, true},
 	}
-	var all []*cobra.Command
+	var commands []*cobra.Command
 	for _, v := range verbs {
-		all = append(all, p.change(v.name, v.short, v.action, v.delays))
+		commands = append(commands, p.newChangeCommand(v.name, v.summary, v.action, v.delays))
 	}
-	return all
+	return commands
 }
 
-func (p *program) change(name, short string, action admin.Right, delays bool) *cobra.Command {
+func (p *program) newChangeCommand(name, summary string, action admin.Right, delays bool) *cobra.Command {
 	var why why
 	var conditions []string
-	var yes, checked, skip bool
+	var isConfirmed, isChecked, canSkip bool
 	var delay time.Duration
-	cmd := p.onLog(name+" <id>… | - | --where …", short, cobra.ArbitraryArgs, toChange, func(ctx context.Context, s *session, args []string) error {
-		if err := why.check(); err != nil {
+	cmd := p.newLogCommand(name+" <id>… | - | --where …", summary, cobra.ArbitraryArgs, changeAccess, func(ctx context.Context, s *session, args []string) error {
+		if err := why.validate(); err != nil {
 			return err
 		}
-		entries, answers, err := p.pick(ctx, s, args, conditions)
+		entries, answers, err := p.pickEntries(ctx, s, args, conditions)
 		if err != nil {
 			return err
 		}
-		ch := admin.Change{Action: action, Why: why.Why, Delay: delay, Checked: checked, Again: p.again}
-		if skip && len(entries) > 0 {
+		ch := admin.Change{Action: action, Why: why.Why, Delay: delay, Checked: isChecked, Again: p.canRepeat}
+		if canSkip && len(entries) > 0 {
 			if entries, err = p.skipUnknown(ctx, s, entries, ch); err != nil {
 				return err
 			}
 		}
 		if len(entries) > 0 {
-			if err := p.preview(ctx, s, name, entries, ch, yes); err != nil {
-				return unchecked(err)
+			if err := p.preview(ctx, s, name, entries, ch, isConfirmed); err != nil {
+				return hintUnchecked(err)
 			}
 			if err := s.do(ctx, ch, entries, &answers); err != nil {
-				return unchecked(err)
+				return hintUnchecked(err)
 			}
 		}
 		if len(answers) == 0 {
-			p.say("no entry matches, so nothing was done")
-			p.doubt(ctx, s, conditions)
+			p.printf("no entry matches, so nothing was done")
+			p.warnConditions(ctx, s, conditions)
 		}
-		if delays && delay == 0 && answers.done() > 0 {
-			p.sayWhen(ctx, s)
+		if delays && delay == 0 && answers.countDone() > 0 {
+			p.printWhen(ctx, s)
 		}
 		return p.answer(answers)
 	})
 	p.whereFlag(cmd, &conditions)
-	why.add(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
+	why.addFlags(cmd)
+	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "do it without asking")
 	if delays {
 		cmd.Flags().DurationVar(&delay, "delay", 0, "until due")
 	}
 	if action == admin.Requeue || action == admin.Compensate {
-		cmd.Flags().BoolVar(&p.again, "again", false, "also run entries again that have ended: succeeded, compensated, cancelled or settled manually")
+		cmd.Flags().BoolVar(&p.canRepeat, "again", false, "also run entries again that have ended: succeeded, compensated, cancelled or settled manually")
 	}
 	if action != admin.Reschedule {
-		cmd.Flags().BoolVar(&checked, "checked", false, "also change entries of unknown outcome: you have checked what each of them did")
-		cmd.Flags().BoolVar(&skip, "skip-unknown", false, "leave out entries of unknown outcome")
+		cmd.Flags().BoolVar(&isChecked, "checked", false, "also change entries of unknown outcome: you have checked what each of them did")
+		cmd.Flags().BoolVar(&canSkip, "skip-unknown", false, "leave out entries of unknown outcome")
 		cmd.MarkFlagsMutuallyExclusive("checked", "skip-unknown")
 	}
 	return cmd
 }
 
-// doubt prints a hint if a --where condition names a type that the log does not know.
-func (p *program) doubt(ctx context.Context, s *session, conditions []string) {
+// warnConditions prints a hint if a --where condition names a type that the log does not know.
+func (p *program) warnConditions(ctx context.Context, s *session, conditions []string) {
 	if w, err := parseWhere(conditions); err == nil {
-		p.doubtType(ctx, s, w.BusinessType)
+		p.warnType(ctx, s, w.BusinessType)
 	}
 }
 
-// doubtType prints a hint if the log does not know a type.
-func (p *program) doubtType(ctx context.Context, s *session, businessType string) {
-	var unknown *admin.UnknownTypeError
-	if businessType != "" && !s.store.missing() && errors.As(s.CheckType(ctx, s.actor, businessType), &unknown) {
-		p.say("%s", strings.TrimPrefix(unknown.Error(), "admin: "))
+// warnType prints a hint if the log does not know a type.
+func (p *program) warnType(ctx context.Context, s *session, businessType string) {
+	var typeErr *admin.UnknownTypeError
+	if businessType != "" && !s.store.lacksOperations() && errors.As(s.CheckType(ctx, s.actor, businessType), &typeErr) {
+		p.printf("%s", strings.TrimPrefix(typeErr.Error(), "admin: "))
 	}
 }
 
-// picked is an entry to change, in the version that the person saw.
-type picked struct {
-	name string // name of the entry, as the person typed it
-	id   compensator.EntryID
-	seen uint64      // version that the person saw, as typed
-	line *admin.Line // nil if the entry was not read yet
+// pickedEntry is an entry to change, in the version that the person saw.
+type pickedEntry struct {
+	name    string // name of the entry, as the person typed it
+	id      compensator.EntryID
+	version uint64      // version that the person saw, as typed
+	line    *admin.Line // nil if the entry was not read yet
 }
 
-// pick returns the entries that args or conditions name. answers holds an error for each entry that does not exist.
-func (p *program) pick(ctx context.Context, s *session, args, conditions []string) (entries []picked, answers results, err error) {
+// pickEntries returns the entries that args or conditions name. answers holds an error for each entry that does not exist.
+func (p *program) pickEntries(ctx context.Context, s *session, args, conditions []string) (entries []pickedEntry, answers results, err error) {
 	switch {
 	case len(args) > 0 && len(conditions) > 0:
-		return nil, nil, usage("give entries or --where, not both")
+		return nil, nil, newUsageError("give entries or --where, not both")
 	case len(args) == 0 && len(conditions) == 0:
-		return nil, nil, usage("no entries: give ids, or - for the lines of list -o ids, or --where")
+		return nil, nil, newUsageError("no entries: give ids, or - for the lines of list -o ids, or --where")
 	case len(conditions) > 0:
 		w, err := parseWhere(conditions)
 		if err != nil {
 			return nil, nil, err
 		}
-		found, more, err := s.chosen(ctx, w, admin.MaxEntries)
-		if more {
-			return nil, nil, tooMany("more than 500")
+		chosen, hasMore, err := s.readChosen(ctx, w, admin.MaxEntries)
+		if hasMore {
+			return nil, nil, newTooManyError("more than 500")
 		}
-		for _, e := range found {
-			entries = append(entries, picked{name: e.ID.String(), id: e.ID, seen: e.Version})
+		for _, e := range chosen {
+			entries = append(entries, pickedEntry{name: e.ID.String(), id: e.ID, version: e.Version})
 		}
 		return entries, nil, err
 	}
@@ -172,13 +172,13 @@ func (p *program) pick(ctx context.Context, s *session, args, conditions []strin
 		return nil, nil, err
 	}
 	if len(names) > admin.MaxEntries {
-		return nil, nil, tooMany(strconv.Itoa(len(names)))
+		return nil, nil, newTooManyError(strconv.Itoa(len(names)))
 	}
-	return s.named(ctx, names)
+	return s.findEntries(ctx, names)
 }
 
-func tooMany(n string) error {
-	return usage("%s entries, and at most %d at a time: narrow --where by type, state, error, from and to", n, admin.MaxEntries)
+func newTooManyError(n string) error {
+	return newUsageError("%s entries, and at most %d at a time: narrow --where by type, state, error, from and to", n, admin.MaxEntries)
 }
 
 // names returns args. If the only argument is -, it returns the lines of standard input.
@@ -187,79 +187,79 @@ func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 		return args, nil
 	}
 	if len(args) > 1 {
-		return nil, usage("- cannot be combined with other entries")
+		return nil, newUsageError("- cannot be combined with other entries")
 	}
-	return within(ctx, func() (names []string, err error) {
-		lines := bufio.NewScanner(p.in)
+	return runWithin(ctx, func() (names []string, err error) {
+		lines := bufio.NewScanner(p.stdin)
 		for lines.Scan() {
 			line := strings.TrimSpace(lines.Text())
 			if line == "" {
 				continue
 			}
 			if !strings.Contains(line, ":") || strings.HasPrefix(line, "key:") {
-				return nil, usage("%q: standard input must have the lines of list -o ids, id:version, so that only what you saw is changed", line)
+				return nil, newUsageError("%q: standard input must have the lines of list -o ids, id:version, so that only what you saw is changed", line)
 			}
 			names = append(names, line)
-			if len(names) > mostListed {
-				return nil, tooMany("more than 100,000")
+			if len(names) > maxListed {
+				return nil, newTooManyError("more than 100,000")
 			}
 		}
 		return names, lines.Err()
 	})
 }
 
-// within calls the function read, which takes no context. If ctx ends first, within returns the context's error.
-func within[T any](ctx context.Context, read func() (T, error)) (T, error) {
+// runWithin calls the function read, which takes no context. If ctx ends first, within returns the context's error.
+func runWithin[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
-	done := make(chan result, 1)
+	outcome := make(chan result, 1)
 	go func() {
 		value, err := read()
-		done <- result{value, err}
+		outcome <- result{value, err}
 	}()
 	select {
-	case r := <-done:
+	case r := <-outcome:
 		return r.value, r.err
 	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
+		var zero T
+		return zero, ctx.Err()
 	}
 }
 
-// asked is the name of an entry as the person typed it, parsed into its parts.
-type asked struct {
-	name string
-	of   compensator.Ref
-	seen *uint64 // version in the name; nil if there is none
+// namedEntry is the name of an entry as the person typed it, parsed into its parts.
+type namedEntry struct {
+	name    string
+	ref     compensator.Ref
+	version *uint64 // version in the name; nil if there is none
 }
 
 // parse parses the name of an entry: id, id:version or key:…
-func parse(name string) (asked, error) {
-	id, version, is := strings.Cut(name, ":")
-	if !is || id == "key" {
-		of, err := ref(name)
-		return asked{name: name, of: of}, err
+func parse(name string) (namedEntry, error) {
+	id, version, ok := strings.Cut(name, ":")
+	if !ok || id == "key" {
+		ref, err := parseRef(name)
+		return namedEntry{name: name, ref: ref}, err
 	}
 	of, err := compensator.ParseEntryID(id)
 	seen, err2 := strconv.ParseUint(version, 10, 64)
 	if errors.Join(err, err2) != nil {
-		return asked{}, usage("%q is not id:version, as list -o ids prints it", name)
+		return namedEntry{}, newUsageError("%q is not id:version, as list -o ids prints it", name)
 	}
-	return asked{name, of, &seen}, nil
+	return namedEntry{name, of, &seen}, nil
 }
 
-// named finds entries by their names. It reads only the entries whose names have no version, and all of these that are
+// findEntries finds entries by their names. It reads only the entries whose names have no version, and all of these that are
 // named by id with one query. answers holds an error for each entry that does not exist.
-func (s *session) named(ctx context.Context, names []string) (entries []picked, answers results, err error) {
-	all := make([]asked, len(names))
+func (s *session) findEntries(ctx context.Context, names []string) (entries []pickedEntry, answers results, err error) {
+	parsed := make([]namedEntry, len(names))
 	var ids []compensator.EntryID
 	for i, name := range names {
-		if all[i], err = parse(name); err != nil {
+		if parsed[i], err = parse(name); err != nil {
 			return nil, nil, err
 		}
-		if id, is := all[i].of.(compensator.EntryID); is && all[i].seen == nil {
+		if id, ok := parsed[i].ref.(compensator.EntryID); ok && parsed[i].version == nil {
 			ids = append(ids, id)
 		}
 	}
@@ -267,53 +267,53 @@ func (s *session) named(ctx context.Context, names []string) (entries []picked, 
 	if err != nil {
 		return nil, nil, err
 	}
-	known := make(map[compensator.EntryID]bool)
-	for _, one := range all {
-		e, err := s.found(ctx, one, lines)
+	seenIDs := make(map[compensator.EntryID]bool)
+	for _, request := range parsed {
+		e, err := s.findEntry(ctx, request, lines)
 		switch {
 		case errors.Is(err, compensator.ErrNotFound):
-			answers.add(one.name, err)
+			answers.addResult(request.name, err)
 		case err != nil:
 			return nil, nil, err
-		case known[e.id]:
-			return nil, nil, usage("%s is named twice: name it once", one.name)
+		case seenIDs[e.id]:
+			return nil, nil, newUsageError("%s is named twice: name it once", request.name)
 		default:
-			known[e.id], entries = true, append(entries, e)
+			seenIDs[e.id], entries = true, append(entries, e)
 		}
 	}
 	return entries, answers, nil
 }
 
-// found returns the entry of one name. lines holds the entries that the method named has read by id.
-func (s *session) found(ctx context.Context, one asked, lines map[compensator.EntryID]*admin.Line) (picked, error) {
-	id, is := one.of.(compensator.EntryID)
+// findEntry returns the entry of one name. lines holds the entries that findEntries has read by id.
+func (s *session) findEntry(ctx context.Context, request namedEntry, lines map[compensator.EntryID]*admin.Line) (pickedEntry, error) {
+	id, ok := request.ref.(compensator.EntryID)
 	switch {
-	case one.seen != nil:
-		return picked{name: one.name, id: id, seen: *one.seen}, nil
-	case !is:
-		view, err := s.Entry(ctx, s.actor, one.of)
-		return picked{one.name, view.Entry.ID, view.Entry.Version, &admin.Line{Entry: view.Entry, Amount: view.Amount, Case: view.Case, OutcomeUnknown: view.OutcomeUnknown}}, err
+	case request.version != nil:
+		return pickedEntry{name: request.name, id: id, version: *request.version}, nil
+	case !ok:
+		view, err := s.Entry(ctx, s.actor, request.ref)
+		return pickedEntry{request.name, view.Entry.ID, view.Entry.Version, &admin.Line{Entry: view.Entry, Amount: view.Amount, Case: view.Case, OutcomeUnknown: view.OutcomeUnknown}}, err
 	case lines[id] == nil:
-		return picked{}, fmt.Errorf("%v: %w", id, compensator.ErrNotFound)
+		return pickedEntry{}, fmt.Errorf("%v: %w", id, compensator.ErrNotFound)
 	}
-	return picked{one.name, id, lines[id].Entry.Version, lines[id]}, nil
+	return pickedEntry{request.name, id, lines[id].Entry.Version, lines[id]}, nil
 }
 
 // lines reads entries as lines. The result lacks entries that do not exist or that the person may not see.
 func (s *session) lines(ctx context.Context, ids []compensator.EntryID) (map[compensator.EntryID]*admin.Line, error) {
-	found := make(map[compensator.EntryID]*admin.Line, len(ids))
+	linesByID := make(map[compensator.EntryID]*admin.Line, len(ids))
 	if len(ids) == 0 {
-		return found, nil
+		return linesByID, nil
 	}
 	lines, err := s.Lines(ctx, s.actor, ids)
 	for i := range lines {
-		found[lines[i].Entry.ID] = &lines[i]
+		linesByID[lines[i].Entry.ID] = &lines[i]
 	}
-	return found, err
+	return linesByID, err
 }
 
-// unchecked turns an *UncheckedError into an error that names the flags to add.
-func unchecked(err error) error {
+// hintUnchecked turns an *UncheckedError into an error that names the flags to add.
+func hintUnchecked(err error) error {
 	var refused *admin.UncheckedError
 	if !errors.As(err, &refused) {
 		return err
@@ -321,15 +321,15 @@ func unchecked(err error) error {
 	var parts []string
 	if n := len(refused.Unknown); n > 0 {
 		parts = append(parts, fmt.Sprintf("the outcome of %s is unknown (%s): an attempt timed out, was cut off, never ended or runs now, so it may have had its effect. "+
-			"Find out what happened, then add --checked. Or add --skip-unknown to leave such entries out", counted(n), admin.NameEntries(refused.Unknown)))
+			"Find out what happened, then add --checked. Or add --skip-unknown to leave such entries out", countText(n), admin.NameEntries(refused.Unknown)))
 	}
 	if n := len(refused.Finished); n > 0 {
-		parts = append(parts, fmt.Sprintf("%s ended already (%s). Add --again to run such entries again", counted(n), admin.NameEntries(refused.Finished)))
+		parts = append(parts, fmt.Sprintf("%s ended already (%s). Add --again to run such entries again", countText(n), admin.NameEntries(refused.Finished)))
 	}
-	return usage("nothing was done: %s", strings.Join(parts, ". And "))
+	return newUsageError("nothing was done: %s", strings.Join(parts, ". And "))
 }
 
-func counted(n int) string {
+func countText(n int) string {
 	if n == 1 {
 		return "1 entry"
 	}
@@ -337,7 +337,7 @@ func counted(n int) string {
 }
 
 // skipUnknown returns entries without those that need --checked, and prints the names of the removed entries.
-func (p *program) skipUnknown(ctx context.Context, s *session, entries []picked, ch admin.Change) ([]picked, error) {
+func (p *program) skipUnknown(ctx context.Context, s *session, entries []pickedEntry, ch admin.Change) ([]pickedEntry, error) {
 	lines, err := s.read(ctx, entries)
 	if err != nil {
 		return nil, err
@@ -347,40 +347,40 @@ func (p *program) skipUnknown(ctx context.Context, s *session, entries []picked,
 	if refused == nil {
 		return entries, nil
 	}
-	p.say("left alone: the outcome of %s is unknown (%s)", counted(len(refused.Unknown)), admin.NameEntries(refused.Unknown))
-	return slices.DeleteFunc(entries, func(e picked) bool { return slices.Contains(refused.Unknown, e.id) }), nil
+	p.printf("left alone: the outcome of %s is unknown (%s)", countText(len(refused.Unknown)), admin.NameEntries(refused.Unknown))
+	return slices.DeleteFunc(entries, func(e pickedEntry) bool { return slices.Contains(refused.Unknown, e.id) }), nil
 }
 
 // The method read reads the entries whose line is nil. It returns the lines of all entries that exist.
-func (s *session) read(ctx context.Context, entries []picked) ([]admin.Line, error) {
-	var unread []compensator.EntryID
+func (s *session) read(ctx context.Context, entries []pickedEntry) ([]admin.Line, error) {
+	var unreadIDs []compensator.EntryID
 	for _, e := range entries {
 		if e.line == nil {
-			unread = append(unread, e.id)
+			unreadIDs = append(unreadIDs, e.id)
 		}
 	}
-	lines, err := s.lines(ctx, unread)
+	lines, err := s.lines(ctx, unreadIDs)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]admin.Line, 0, len(entries))
+	found := make([]admin.Line, 0, len(entries))
 	for i := range entries {
 		if entries[i].line == nil {
 			entries[i].line = lines[entries[i].id]
 		}
 		if entries[i].line != nil {
-			all = append(all, *entries[i].line)
+			found = append(found, *entries[i].line)
 		}
 	}
-	return all, nil
+	return found, nil
 }
 
-// previewed is how many entries the preview lists. The preview only counts the others.
-const previewed = 20
+// maxPreviewed is how many entries the preview lists. The preview only counts the others.
+const maxPreviewed = 20
 
 // preview prints the changes that would be made. It asks for confirmation unless --yes is set.
-func (p *program) preview(ctx context.Context, s *session, verb string, entries []picked, ch admin.Change, yes bool) error {
-	if yes {
+func (p *program) preview(ctx context.Context, s *session, verb string, entries []pickedEntry, ch admin.Change, isConfirmed bool) error {
+	if isConfirmed {
 		return nil
 	}
 	lines, err := s.read(ctx, entries)
@@ -393,31 +393,31 @@ func (p *program) preview(ctx context.Context, s *session, verb string, entries 
 		if line.Amount.Known() {
 			sums[line.Amount.Currency] += line.Amount.Minor
 		}
-		if i < previewed {
-			l.rows = append(l.rows, []any{digits(line.Entry.ID.String()), line.Entry.BusinessType, line.Entry.State.String(), worth(line.Amount), line.Entry.LastError})
+		if i < maxPreviewed {
+			l.rows = append(l.rows, []any{digits(line.Entry.ID.String()), line.Entry.BusinessType, line.Entry.State.String(), amountText(line.Amount), line.Entry.LastError})
 		}
 	}
 	var total []string
-	for currency, minor := range sums {
-		total = append(total, inUnits(minor, currency))
+	for currency, amount := range sums {
+		total = append(total, formatUnits(amount, currency))
 	}
 	slices.Sort(total)
-	what := fmt.Sprintf("%s %d", verb, len(entries))
-	p.say("would %s, as %s, because %q%s", strings.Join(append([]string{what}, total...), ", worth "), s.actor.ID, ch.Reason, after(ch.Delay))
-	l.table(p.errs, false)
-	if rest := len(entries) - previewed; rest > 0 {
-		fmt.Fprintf(p.errs, "… and %d more\n", rest)
+	subject := fmt.Sprintf("%s %d", verb, len(entries))
+	p.printf("would %s, as %s, because %q%s", strings.Join(append([]string{subject}, total...), ", worth "), s.actor.ID, ch.Reason, delayText(ch.Delay))
+	l.table(p.stderr, false)
+	if remaining := len(entries) - maxPreviewed; remaining > 0 {
+		fmt.Fprintf(p.stderr, "… and %d more\n", remaining)
 	}
 	if refused := ch.Unchecked(lines); refused != nil {
 		return refused
 	}
-	if unknown := (admin.Change{Action: ch.Action, Again: true}).Unchecked(lines); unknown != nil { // These entries need --checked.
-		p.say("! the outcome of %s is unknown, and you have checked: %s", counted(len(unknown.Unknown)), admin.NameEntries(unknown.Unknown))
+	if uncheckedErr := (admin.Change{Action: ch.Action, Again: true}).Unchecked(lines); uncheckedErr != nil { // These entries need --checked.
+		p.printf("! the outcome of %s is unknown, and you have checked: %s", countText(len(uncheckedErr.Unknown)), admin.NameEntries(uncheckedErr.Unknown))
 	}
 	return p.confirm(ctx, verb, strconv.Itoa(len(entries)))
 }
 
-func after(delay time.Duration) string {
+func delayText(delay time.Duration) string {
 	if delay == 0 {
 		return ""
 	}
@@ -426,51 +426,51 @@ func after(delay time.Duration) string {
 
 // confirm asks the person to type the word.
 func (p *program) confirm(ctx context.Context, verb, word string) error {
-	if !terminal(p.in) || !terminal(p.errs) {
-		return usage("nothing was done, because there is no terminal to ask for a confirmation: add --yes")
+	if !isTerminal(p.stdin) || !isTerminal(p.stderr) {
+		return newUsageError("nothing was done, because there is no terminal to ask for a confirmation: add --yes")
 	}
-	fmt.Fprintf(p.errs, "type %s to %s: ", shown(word), verb)
-	typed, err := within(ctx, func() (string, error) { return bufio.NewReader(p.in).ReadString('\n') })
+	fmt.Fprintf(p.stderr, "type %s to %s: ", printable(word), verb)
+	input, err := runWithin(ctx, func() (string, error) { return bufio.NewReader(p.stdin).ReadString('\n') })
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if strings.TrimSpace(typed) != word {
-		return usage("not confirmed: nothing was done")
+	if strings.TrimSpace(input) != word {
+		return newUsageError("not confirmed: nothing was done")
 	}
 	return nil
 }
 
 // The method do applies the change ch to the entries. It adds one answer for each entry to the list answers.
-func (s *session) do(ctx context.Context, ch admin.Change, entries []picked, answers *results) error {
+func (s *session) do(ctx context.Context, ch admin.Change, entries []pickedEntry, answers *results) error {
 	for _, e := range entries {
-		ch.Entries = append(ch.Entries, admin.Seen{ID: e.id, Version: e.seen})
+		ch.Entries = append(ch.Entries, admin.Seen{ID: e.id, Version: e.version})
 	}
-	said, err := s.Change(ctx, s.actor, ch)
+	errs, err := s.Change(ctx, s.actor, ch)
 	if err != nil {
 		return err
 	}
-	policy, unread := s.rules.now(ctx)
+	policy, policyErr := s.rules.currentPolicy(ctx)
 	for i, e := range entries {
 		switch {
-		case !errors.Is(said[i], admin.ErrNotAllowed):
-		case policy == nil && unread == nil:
-			said[i] = fmt.Errorf("%w: it has ended, and --again runs it again", said[i])
+		case !errors.Is(errs[i], admin.ErrNotAllowed):
+		case policy == nil && policyErr == nil:
+			errs[i] = fmt.Errorf("%w: it has ended, and --again runs it again", errs[i])
 		default:
-			said[i] = fmt.Errorf("%w: the policy forbids it, or it has ended and --again is missing", said[i])
+			errs[i] = fmt.Errorf("%w: the policy forbids it, or it has ended and --again is missing", errs[i])
 		}
-		answers.add(e.name, said[i])
+		answers.addResult(e.name, errs[i])
 	}
 	return nil
 }
 
-// sayWhen prints when the requeued entries run.
-func (p *program) sayWhen(ctx context.Context, s *session) {
+// printWhen prints when the requeued entries run.
+func (p *program) printWhen(ctx context.Context, s *session) {
 	if s.redis == nil {
-		p.say("without --redis the entries wait for the reconciler of their services: 15 s by default")
+		p.printf("without --redis the entries wait for the reconciler of their services: 15 s by default")
 		return
 	}
 	if problem := s.c.Health(ctx).Queue; problem != nil {
-		p.say("Redis does not accept the entries (%v), so they wait for the reconciler of their services", problem)
+		p.printf("Redis does not accept the entries (%v), so they wait for the reconciler of their services", problem)
 	}
 }
 
@@ -482,9 +482,9 @@ type result struct {
 	err  error
 }
 
-func (r *results) add(name string, err error) { *r = append(*r, result{name, err}) }
+func (r *results) addResult(name string, err error) { *r = append(*r, result{name, err}) }
 
-func (r results) done() (n int) {
+func (r results) countDone() (n int) {
 	for _, answer := range r {
 		if answer.err == nil {
 			n++
@@ -501,20 +501,20 @@ func (p *program) answer(answers results) error {
 		row := []any{a.name, "done", ""}
 		code := codeDone
 		if a.err != nil {
-			row[1], row[2] = "refused", plain(a.err)
+			row[1], row[2] = "refused", plainText(a.err)
 			code = reasonOf(a.err)
-			var known *exitError
-			if errors.As(a.err, &known) {
-				code = known.code
+			var exitErr *exitError
+			if errors.As(a.err, &exitErr) {
+				code = exitErr.code
 			}
 		}
 		codes[code] = true
 		l.rows = append(l.rows, row)
 	}
-	if err := p.print(l); err != nil || len(answers) == answers.done() {
+	if err := p.print(l); err != nil || len(answers) == answers.countDone() {
 		return err
 	}
-	refusal := &exitError{code: codeSomeRefused, printed: true, err: fmt.Errorf("%d of %d refused", len(answers)-answers.done(), len(answers))}
+	refusal := &exitError{code: codeSomeRefused, isPrinted: true, err: fmt.Errorf("%d of %d refused", len(answers)-answers.countDone(), len(answers))}
 	if len(codes) == 1 {
 		for refusal.code = range codes {
 		}

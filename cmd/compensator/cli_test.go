@@ -178,7 +178,7 @@ func TestWhatIsPrintedIsHarmless(t *testing.T) {
 		}
 	}
 	a := b.do("pause", "\x1b[31mno such", "--yes", reason)
-	assert.NotContains(t, a.out+a.errs, "\x1b")
+	assert.NotContains(t, a.stdout+a.stderr, "\x1b")
 }
 
 // TestOnlyWhatWasSeenIsChanged names an entry that has changed since it was listed. The command must leave it alone and
@@ -194,8 +194,8 @@ func TestOnlyWhatWasSeenIsChanged(t *testing.T) {
 	assert.Equal(t, codeUsage, b.reading(ids, "cancel", "-", reason).code, "nobody can be asked")
 	assert.Equal(t, compensator.Dead, b.entry("d0").State)
 	a := b.reading(ids, "cancel", "-", reason, "--yes", "-o", "jsonl")
-	require.Equal(t, codeSomeRefused, a.code, a.errs)
-	for line := range strings.Lines(a.out) {
+	require.Equal(t, codeSomeRefused, a.code, a.stderr)
+	for line := range strings.Lines(a.stdout) {
 		var said struct {
 			Schema       int
 			Name, Result string
@@ -225,7 +225,7 @@ func TestMoreThan500EntriesAreRefused(t *testing.T) {
 	assert.Equal(t, 501, b.count("common_process_log WHERE state=-2"))
 	_, rest, _ := strings.Cut(ids, "\n")
 	a := b.reading(rest, "requeue", "-", reason, "--yes")
-	assert.Equal(t, codeDone, a.code, a.errs)
+	assert.Equal(t, codeDone, a.code, a.stderr)
 	assert.Equal(t, 1, b.count("common_process_log WHERE state=-2"))
 	assert.Contains(t, b.ok("list", "--where", "type=many", "--limit", "2"), "… and more")
 }
@@ -244,10 +244,10 @@ func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 				continue
 			}
 			some := b.do(append(args, "--limit", "2", "-o", as)...)
-			assert.Equal(t, codeDone, some.code, some.errs)
-			assert.Contains(t, some.out+some.errs, "more", "%v -o %s", args, as)
-			assert.Equal(t, as != "json" && as != "table", some.errs == "compensator: there are more than 2: raise --limit\n", "%v -o %s: %s", args, as, some.errs)
-			assert.Empty(t, b.do(append(args, "--limit", "3", "-o", as)...).errs)
+			assert.Equal(t, codeDone, some.code, some.stderr)
+			assert.Contains(t, some.stdout+some.stderr, "more", "%v -o %s", args, as)
+			assert.Equal(t, as != "json" && as != "table", some.stderr == "compensator: there are more than 2: raise --limit\n", "%v -o %s: %s", args, as, some.stderr)
+			assert.Empty(t, b.do(append(args, "--limit", "3", "-o", as)...).stderr)
 		}
 	}
 }

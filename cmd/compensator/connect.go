@@ -32,23 +32,23 @@ type flags struct {
 	format                             format
 }
 
-func (f *flags) add(root *cobra.Command) {
-	all := root.PersistentFlags()
-	all.StringVar(&f.dsn, "dsn", "", "DSN of the database: user@tcp(host)/shop, or file:log.db. Better use "+dsnVariable+" or --dsn-file, which ps does not show")
-	all.StringVar(&f.dsnFile, "dsn-file", "", "a file that holds the DSN")
-	all.StringVar(&f.redis, "redis", "", "Redis of the services: host:port or redis://…, or host:port,host:port for a cluster. The default is "+redisVariable+", which is better with a password. Without Redis, requeued entries wait for the reconciler")
-	all.StringVar(&f.table, "table", compensator.DefaultTable, "the log's table, optionally as database.table")
-	all.StringVar(&f.prefix, "prefix", "compensator", "prefix of the services' keys in Redis")
+func (f *flags) addFlags(root *cobra.Command) {
+	persistentFlags := root.PersistentFlags()
+	persistentFlags.StringVar(&f.dsn, "dsn", "", "DSN of the database: user@tcp(host)/shop, or file:log.db. Better use "+dsnVariable+" or --dsn-file, which ps does not show")
+	persistentFlags.StringVar(&f.dsnFile, "dsn-file", "", "a file that holds the DSN")
+	persistentFlags.StringVar(&f.redis, "redis", "", "Redis of the services: host:port or redis://…, or host:port,host:port for a cluster. The default is "+redisVariable+", which is better with a password. Without Redis, requeued entries wait for the reconciler")
+	persistentFlags.StringVar(&f.table, "table", compensator.DefaultTable, "the log's table, optionally as database.table")
+	persistentFlags.StringVar(&f.prefix, "prefix", "compensator", "prefix of the services' keys in Redis")
 	f.format = "table"
-	all.VarP(&f.format, "output", "o", strings.Join(formats, ", "))
+	persistentFlags.VarP(&f.format, "output", "o", strings.Join(formats, ", "))
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// data returns the DSN. If the DSN came from a place that other people can read, warning says so.
-func (f *flags) data(env func(string) string) (dsn, warning string, err error) {
+// databaseFlags returns the DSN. If the DSN came from a place that other people can read, warning says so.
+func (f *flags) databaseFlags(env func(string) string) (dsn, warning string, err error) {
 	switch {
 	case f.dsn != "" && f.dsnFile != "":
-		return "", "", usage("give --dsn or --dsn-file, not both")
+		return "", "", newUsageError("give --dsn or --dsn-file, not both")
 	case f.dsn != "":
 		if cfg, err := mysql.ParseDSN(f.dsn); err == nil && cfg.Passwd != "" {
 			warning = "the password in --dsn is visible in ps and in the shell's history: use " + dsnVariable + " or --dsn-file"
@@ -57,12 +57,12 @@ func (f *flags) data(env func(string) string) (dsn, warning string, err error) {
 	case f.dsnFile != "":
 		text, err := os.ReadFile(f.dsnFile)
 		if err != nil {
-			return "", "", usage("%v", err)
+			return "", "", newUsageError("%v", err)
 		}
 		return strings.TrimSpace(string(text)), "", nil
 	}
 	if dsn = env(dsnVariable); dsn == "" {
-		return "", "", usage("no database: set %s, or give --dsn-file or --dsn", dsnVariable)
+		return "", "", newUsageError("no database: set %s, or give --dsn-file or --dsn", dsnVariable)
 	}
 	return dsn, "", nil
 }
@@ -82,7 +82,7 @@ func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 	}
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return nil, "", usage("the DSN is neither one of MySQL, user:password@tcp(host:3306)/shop, nor one of SQLite, which begins with file:") // Do not include the parser's error, because it may contain a part of the password.
+		return nil, "", newUsageError("the DSN is neither one of MySQL, user:password@tcp(host:3306)/shop, nor one of SQLite, which begins with file:") // Do not include the parser's error, because it may contain a part of the password.
 	}
 	for _, limit := range []struct {
 		of *time.Duration
@@ -94,7 +94,7 @@ func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 	}
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
-		return nil, "", usage("the DSN: %v", err)
+		return nil, "", newUsageError("the DSN: %v", err)
 	}
 	db = sql.OpenDB(compensator.Connector(connector))
 	db.SetMaxOpenConns(poolSize)
@@ -125,32 +125,32 @@ func sqliteDSN(dsn string, create bool) string {
 
 // openRedis returns nil if no Redis address is given.
 func (f *flags) openRedis(env func(string) string) (redis.UniversalClient, error) {
-	where := f.redis
-	if where == "" {
-		where = env(redisVariable)
+	address := f.redis
+	if address == "" {
+		address = env(redisVariable)
 	}
 	switch {
-	case where == "":
+	case address == "":
 		return nil, nil
-	case strings.Contains(where, "@") && !strings.Contains(where, "://"): // Without a scheme, the text would be parsed as a host name, and every error would show it with the password.
-		return nil, usage("--redis: an address with a user or a password must begin with redis://, as in redis://user:password@host:port/db")
-	case !strings.Contains(where, "://"):
-		return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(where, ",")}), nil
-	case strings.Contains(where, "addr="):
-		opts, err := redis.ParseClusterURL(where)
+	case strings.Contains(address, "@") && !strings.Contains(address, "://"): // Without a scheme, the text would be parsed as a host name, and every error would show it with the password.
+		return nil, newUsageError("--redis: an address with a user or a password must begin with redis://, as in redis://user:password@host:port/db")
+	case !strings.Contains(address, "://"):
+		return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(address, ",")}), nil
+	case strings.Contains(address, "addr="):
+		opts, err := redis.ParseClusterURL(address)
 		if err != nil {
 			return nil, errRedis
 		}
 		return redis.NewClusterClient(opts), nil
 	}
-	opts, err := redis.ParseURL(where)
+	opts, err := redis.ParseURL(address)
 	if err != nil {
 		return nil, errRedis
 	}
 	return redis.NewClient(opts), nil
 }
 
-var errRedis = usage("--redis: give host:port or redis://user:password@host:port/db. For a cluster give host:port,host:port or redis://user:password@host:port?addr=host:port")
+var errRedis = newUsageError("--redis: give host:port or redis://user:password@host:port/db. For a cluster give host:port,host:port or redis://user:password@host:port?addr=host:port")
 
 // actorPrefix marks actors of this program in the records.
 const actorPrefix = "cli:"
@@ -169,13 +169,13 @@ func actor() admin.Actor {
 	return admin.Actor{ID: string(id[:min(len(id), processlog.MaxIdempotencyKey)])}
 }
 
-// need says what a command requires of the log. Each value includes the values before it.
-type need int
+// accessLevel says what a command requires of the log. Each value includes the values before it.
+type accessLevel int
 
 const (
-	toRead    need = iota // the tables of the log can be read
-	toOperate             // in addition, the tables of Config.Operations exist
-	toChange              // in addition, the server has passed the check for changes
+	readAccess    accessLevel = iota // the tables of the log can be read
+	operateAccess                    // in addition, the tables of Config.Operations exist
+	changeAccess                     // in addition, the server has passed the check for changes
 )
 
 // session is an open log.
@@ -187,37 +187,37 @@ type session struct {
 	redis redis.UniversalClient // nil if no Redis address is given
 	actor admin.Actor
 
-	rules   *rules
-	setting processlog.Setting // the setting of the policy, as read when the session began
-	atOnce  int                // number of entries that the command names, even if it changes them one by one
+	rules    *rules
+	setting  processlog.Setting // the setting of the policy, as read when the session began
+	maxNamed int                // number of entries that the command names, even if it changes them one by one
 }
 
-// open connects to the log. It checks the server only for commands that change something, because the check needs
+// openSession connects to the log. It checks the server only for commands that change something, because the check needs
 // rights that a reader lacks.
-func (p *program) open(ctx context.Context, need need) (*session, error) {
-	dsn, warning, err := p.flags.data(p.env)
+func (p *program) openSession(ctx context.Context, level accessLevel) (*session, error) {
+	dsn, warning, err := p.flags.databaseFlags(p.env)
 	if err != nil {
 		return nil, err
 	}
 	if warning != "" {
-		p.say("%s", warning)
+		p.printf("%s", warning)
 	}
 	s := &session{actor: actor()}
 	if s.db, _, err = openDB(dsn, false); err != nil {
 		return nil, err
 	}
-	if err = s.begin(ctx, p, need); err != nil {
-		return nil, errors.Join(p.noLog(err), s.Close())
+	if err = s.begin(ctx, p, level); err != nil {
+		return nil, errors.Join(p.explainNoLog(err), s.Close())
 	}
 	return s, nil
 }
 
-func (s *session) begin(ctx context.Context, p *program, need need) (err error) {
+func (s *session) begin(ctx context.Context, p *program, level accessLevel) (err error) {
 	f := p.flags
 	if s.redis, err = f.openRedis(p.env); err != nil {
 		return err
 	}
-	if s.store, err = openConsole(ctx, s.db, f.table, need); err != nil {
+	if s.store, err = openConsole(ctx, s.db, f.table, level); err != nil {
 		return err
 	}
 	s.c, err = compensator.New(ctx, compensator.Config{Store: s.store, Redis: s.redis, Prefix: f.prefix,
@@ -229,24 +229,24 @@ func (s *session) begin(ctx context.Context, p *program, need need) (err error) 
 	if s.rules, s.setting, err = openRules(ctx, s.store); err != nil {
 		return err
 	}
-	access := func(ctx context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool { // The policy applies in addition to the grants of the database user.
-		if on.Count > 0 {
-			on.Count = max(on.Count, s.atOnce)
+	mayAct := func(ctx context.Context, a admin.Actor, right admin.Right, subject admin.Subject) bool { // The policy applies in addition to the grants of the database user.
+		if subject.Count > 0 {
+			subject.Count = max(subject.Count, s.maxNamed)
 		}
-		return (right != admin.RequeueSucceeded || p.again) && s.rules.May(ctx, a, right, on)
+		return (right != admin.RequeueSucceeded || p.canRepeat) && s.rules.May(ctx, a, right, subject)
 	}
-	s.Admin, err = admin.New(s.c, admin.Options{Access: admin.AccessFunc(access), ReadOnly: p.readOnly, ReadTime: p.readTime})
+	s.Admin, err = admin.New(s.c, admin.Options{Access: admin.AccessFunc(mayAct), ReadOnly: p.readOnly, ReadTime: p.readTime})
 	return err
 }
 
-// noLog returns an error that explains why the program cannot work with this database.
-func (p *program) noLog(err error) error {
+// explainNoLog returns an error that explains why the program cannot work with this database.
+func (p *program) explainNoLog(err error) error {
 	var field *compensator.FieldError
-	var known *exitError
+	var exitErr *exitError
 	switch {
-	case errors.As(err, &known), denied(err):
+	case errors.As(err, &exitErr), isDenied(err):
 		return err
-	case noTable(err):
+	case isNoTable(err):
 		return &exitError{code: codeDatabase, err: fmt.Errorf("the database has no log %s: name another table with --table, or create one with \"compensator migrate\" (%w)", p.flags.table, err)}
 	case errors.As(err, &field) && field.Field != "Prefix" && field.Field != "Table":
 		return &exitError{code: codeDatabase, err: err} // A setting of the server is wrong, not a flag, so this is no wrong usage.
@@ -254,10 +254,10 @@ func (p *program) noLog(err error) error {
 	return err
 }
 
-// noTable reports whether the database says that a table does not exist.
-func noTable(err error) bool {
-	var answer *mysql.MySQLError
-	return errors.As(err, &answer) && answer.Number == 1146 || strings.Contains(err.Error(), "no such table")
+// isNoTable reports whether the database says that a table does not exist.
+func isNoTable(err error) bool {
+	var mysqlErr *mysql.MySQLError
+	return errors.As(err, &mysqlErr) && mysqlErr.Number == 1146 || strings.Contains(err.Error(), "no such table")
 }
 
 // Close waits until entries are enqueued, and then closes the connections.
@@ -275,9 +275,9 @@ func (s *session) Close() error {
 	return errors.Join(append(errs, s.db.Close())...)
 }
 
-// quietDrivers turns off the log lines of drivers. They would mix with the output, and the returned errors say the
+// silenceDrivers turns off the log lines of drivers. They would mix with the output, and the returned errors say the
 // same.
-func quietDrivers() {
+func silenceDrivers() {
 	_ = mysql.SetLogger(discard{})
 	redis.SetLogger(discard{})
 }

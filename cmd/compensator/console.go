@@ -17,12 +17,12 @@ import (
 type console struct {
 	processlog.Store
 	processlog.Operations
-	table string
-	tries bool // whether to call Check on the server
+	table        string
+	checksServer bool // whether to call Check on the server
 }
 
 // openConsole opens the store.
-func openConsole(ctx context.Context, db *sql.DB, table string, need need) (*console, error) {
+func openConsole(ctx context.Context, db *sql.DB, table string, level accessLevel) (*console, error) {
 	store, err := compensator.OpenStore(ctx, db, table)
 	if err != nil {
 		return nil, err
@@ -31,28 +31,28 @@ func openConsole(ctx context.Context, db *sql.DB, table string, need need) (*con
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("a %T keeps no cases", store), store.Close())
 	}
-	s := &console{Store: store, Operations: ops, table: table, tries: need == toChange}
-	if s.tries { // Run this check first, because its errors say more than the error about a missing table.
+	s := &console{Store: store, Operations: ops, table: table, checksServer: level == changeAccess}
+	if s.checksServer { // Run this check first, because its errors say more than the error about a missing table.
 		if err := s.Store.Check(ctx); err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
 	}
 	err = ops.CheckOperations(ctx)
-	var missing *compensator.FieldError
+	var fieldErr *compensator.FieldError
 	switch {
 	case err == nil:
 		return s, nil
-	case errors.As(err, &missing) && need == toRead:
-		s.Operations = without{ops, store}
+	case errors.As(err, &fieldErr) && level == readAccess:
+		s.Operations = missingOperations{ops, store}
 		return s, nil
-	case errors.As(err, &missing):
-		err = noOperations(table)
+	case errors.As(err, &fieldErr):
+		err = newNoOperationsError(table)
 	}
 	return nil, errors.Join(err, store.Close())
 }
 
-// noOperations returns the error for missing tables of Config.Operations. The text says how to create them.
-func noOperations(table string) error {
+// newNoOperationsError returns the error for missing tables of Config.Operations. The text says how to create them.
+func newNoOperationsError(table string) error {
 	return &exitError{code: codeDatabase, err: fmt.Errorf("this log has no tables for cases, pauses and the audit log (%s_case, _operation, _setting): "+
 		"create them with \"compensator migrate\". Then set Config.Operations in the services, which open cases and obey pauses from then on", table)}
 }
@@ -74,30 +74,34 @@ func (s *console) Marks(_ context.Context, types []string) (time.Time, map[strin
 
 // keepsAttempts reports whether the log has a table of failed attempts that this user may read.
 func (s *console) keepsAttempts(ctx context.Context) bool {
-	return !s.missing() && s.Operations.KeepAttempts(ctx) == nil
+	return !s.lacksOperations() && s.Operations.KeepAttempts(ctx) == nil
 }
 
-// missing reports whether the log lacks the tables of Config.Operations.
-func (s *console) missing() bool {
-	_, missing := s.Operations.(without)
-	return missing
+// lacksOperations reports whether the log lacks the tables of Config.Operations.
+func (s *console) lacksOperations() bool {
+	_, isMissing := s.Operations.(missingOperations)
+	return isMissing
 }
 
-// A without is a log that lacks the tables of Config.Operations. The program can only read such a log.
-type without struct {
+// A missingOperations is a log that lacks the tables of Config.Operations. The program can only read such a log.
+type missingOperations struct {
 	processlog.Operations
 	store processlog.Store
 }
 
-func (without) CasesOf(context.Context, []processlog.ID) ([]processlog.Case, error) { return nil, nil }
-func (without) Types(context.Context) ([]string, error)                             { return nil, nil }
-func (without) Settings(context.Context) ([]processlog.Setting, error)              { return nil, nil }
+func (missingOperations) CasesOf(context.Context, []processlog.ID) ([]processlog.Case, error) {
+	return nil, nil
+}
+func (missingOperations) Types(context.Context) ([]string, error)                { return nil, nil }
+func (missingOperations) Settings(context.Context) ([]processlog.Setting, error) { return nil, nil }
 
 // Limits returns none, because nothing can be changed without the missing tables.
-func (without) Limits(context.Context, string) ([]processlog.StoredLimit, error) { return nil, nil }
+func (missingOperations) Limits(context.Context, string) ([]processlog.StoredLimit, error) {
+	return nil, nil
+}
 
 // AuditLog reads the changes of one entry. It reads no other records, because these are in the missing tables.
-func (w without) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (processlog.AuditLogPage, error) {
+func (w missingOperations) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (processlog.AuditLogPage, error) {
 	changes, err := w.store.History(ctx, f.EntryID)
 	var page processlog.AuditLogPage
 	for _, r := range slices.Backward(changes) {

@@ -18,8 +18,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-func (p *program) migrate() *cobra.Command {
-	return p.command("migrate", "Create the log's missing tables, also those of Config.Operations. The command ddl prints the statements", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+func (p *program) newMigrateCommand() *cobra.Command {
+	return p.newCommand("migrate", "Create the log's missing tables, also those of Config.Operations. The command ddl prints the statements", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		db, _, err := p.database(true)
 		if err != nil {
 			return err
@@ -28,28 +28,28 @@ func (p *program) migrate() *cobra.Command {
 		if err := compensator.MigrateTable(ctx, db, p.flags.table); err != nil {
 			return err
 		}
-		p.say("the tables of %s exist", p.flags.table)
+		p.printf("the tables of %s exist", p.flags.table)
 		return nil
 	})
 }
 
 // database opens the database without checking the log.
 func (p *program) database(create bool) (*sql.DB, string, error) {
-	dsn, warning, err := p.flags.data(p.env)
+	dsn, warning, err := p.flags.databaseFlags(p.env)
 	if err != nil {
 		return nil, "", err
 	}
 	if warning != "" {
-		p.say("%s", warning)
+		p.printf("%s", warning)
 	}
 	return openDB(dsn, create)
 }
 
-func (p *program) ddl() *cobra.Command {
-	cmd := p.command("ddl mysql|sqlite", "Print the statements of migrate", cobra.ExactArgs(1), func(_ context.Context, args []string) error {
+func (p *program) newDdlCommand() *cobra.Command {
+	cmd := p.newCommand("ddl mysql|sqlite", "Print the statements of migrate", cobra.ExactArgs(1), func(_ context.Context, args []string) error {
 		text, err := compensator.DDL(args[0], p.flags.table)
 		if err == nil {
-			_, err = fmt.Fprintln(p.out, text)
+			_, err = fmt.Fprintln(p.stdout, text)
 		}
 		return err
 	})
@@ -57,9 +57,9 @@ func (p *program) ddl() *cobra.Command {
 	return cmd
 }
 
-func (p *program) check() *cobra.Command {
+func (p *program) newCheckCommand() *cobra.Command {
 	var grants bool
-	cmd := p.command("check", "Check that the server meets the requirements of the log and has its tables. --grants prints the rights to grant", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+	cmd := p.newCommand("check", "Check that the server meets the requirements of the log and has its tables. --grants prints the rights to grant", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		if grants {
 			return p.grants()
 		}
@@ -81,31 +81,31 @@ func (p *program) check() *cobra.Command {
 
 func (p *program) checkStore(ctx context.Context, store processlog.Store) error {
 	if err := store.Check(ctx); err != nil {
-		return p.noLog(err)
+		return p.explainNoLog(err)
 	}
-	l := listing{kind: "check", single: true, columns: []column{{"server", ""}, {"operations", ""}}}
+	l := listing{kind: "check", isSingle: true, columns: []column{{"server", ""}, {"operations", ""}}}
 	version := ""
-	noted, is := store.(interface {
+	reporter, ok := store.(interface {
 		Version() string
 		Notes() []string
 	})
-	if is {
-		version = noted.Version()
-		for _, note := range noted.Notes() {
-			p.say("%s", note)
+	if ok {
+		version = reporter.Version()
+		for _, note := range reporter.Notes() {
+			p.printf("%s", note)
 		}
 	}
-	ops, is := store.(processlog.Operations)
-	var missing *compensator.FieldError
+	ops, ok := store.(processlog.Operations)
+	var fieldErr *compensator.FieldError
 	err := errors.New("no tables")
-	if is {
+	if ok {
 		err = ops.CheckOperations(ctx)
 	}
-	if err != nil && !errors.As(err, &missing) {
+	if err != nil && !errors.As(err, &fieldErr) {
 		return err
 	}
 	if err != nil {
-		p.say("%s", plain(noOperations(p.flags.table)))
+		p.printf("%s", plainText(newNoOperationsError(p.flags.table)))
 	}
 	l.rows = [][]any{{version, err == nil}}
 	return p.print(l)
@@ -129,78 +129,78 @@ var grantLines = []struct{ suffix, reader, operator string }{
 
 // grants prints the statements that a database administrator must run.
 func (p *program) grants() error {
-	dsn, _, err := p.flags.data(p.env)
+	dsn, _, err := p.flags.databaseFlags(p.env)
 	if err != nil {
 		return err
 	}
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil || isSQLite(dsn) {
-		return usage("--grants is for MySQL and MariaDB: on SQLite, a person who may write the file may do anything")
+		return newUsageError("--grants is for MySQL and MariaDB: on SQLite, a person who may write the file may do anything")
 	}
-	database, table, qualified := strings.Cut(p.flags.table, ".")
-	if !qualified {
+	database, table, isQualified := strings.Cut(p.flags.table, ".")
+	if !isQualified {
 		database, table = cfg.DBName, database
 	}
-	for _, who := range []string{"reader", "operator"} {
-		fmt.Fprintf(p.out, "-- %s: every command that only reads, except check%s\n", who, map[string]string{"operator": "; check, requeue, compensate, settle, cancel, complete, reschedule, cases, pause, resume"}[who])
+	for _, account := range []string{"reader", "operator"} {
+		fmt.Fprintf(p.stdout, "-- %s: every command that only reads, except check%s\n", account, map[string]string{"operator": "; check, requeue, compensate, settle, cancel, complete, reschedule, cases, pause, resume"}[account])
 		for _, line := range grantLines {
 			rights := line.reader
-			if who == "operator" {
+			if account == "operator" {
 				rights = line.operator
 			}
 			if rights == "" {
 				continue
 			}
-			fmt.Fprintf(p.out, "GRANT %s ON `%s`.`%s%s` TO 'compensator_%s'@'%%';\n", rights, database, table, line.suffix, who)
+			fmt.Fprintf(p.stdout, "GRANT %s ON `%s`.`%s%s` TO 'compensator_%s'@'%%';\n", rights, database, table, line.suffix, account)
 		}
 	}
-	_, err = fmt.Fprintf(p.out, "-- for purge, in addition to the grants of an operator\nGRANT DELETE ON `%[1]s`.`%[2]s` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_fault` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_result` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_attempt` TO 'compensator_operator'@'%%';\n", database, table)
+	_, err = fmt.Fprintf(p.stdout, "-- for purge, in addition to the grants of an operator\nGRANT DELETE ON `%[1]s`.`%[2]s` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_fault` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_result` TO 'compensator_operator'@'%%';\nGRANT DELETE ON `%[1]s`.`%[2]s_attempt` TO 'compensator_operator'@'%%';\n", database, table)
 	return err
 }
 
-func (p *program) purge() *cobra.Command {
+func (p *program) newPurgeCommand() *cobra.Command {
 	var why why
-	var yes bool
-	var older time.Duration
-	cmd := p.onLog("purge", "Delete entries that succeeded, were compensated or were cancelled longer ago than --older", cobra.NoArgs, toChange,
+	var isConfirmed bool
+	var minAge time.Duration
+	cmd := p.newLogCommand("purge", "Delete entries that succeeded, were compensated or were cancelled longer ago than --older", cobra.NoArgs, changeAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			reason, err := why.text()
 			if err != nil {
 				return err
 			}
-			if older < time.Minute {
-				return usage("--older is missing or below one minute: give how long ago the entries must have ended, for example 720h")
+			if minAge < time.Minute {
+				return newUsageError("--older is missing or below one minute: give how long ago the entries must have ended, for example 720h")
 			}
-			if err := s.allow(ctx, purgeRight, reason); err != nil {
+			if err := s.checkRight(ctx, purgeRight, reason); err != nil {
 				return err
 			}
-			p.say("the idempotency keys of deleted entries are forgotten: a repeated event is processed again")
-			if err := p.sure(ctx, yes, "purge what ended longer ago than", older.String()); err != nil {
+			p.printf("the idempotency keys of deleted entries are forgotten: a repeated event is processed again")
+			if err := p.confirmUnless(ctx, isConfirmed, "purge what ended longer ago than", minAge.String()); err != nil {
 				return err
 			}
-			err = s.store.Operate(ctx, processlog.Operation{Actor: s.actor.ID, Action: string(purgeRight), Subject: "older than " + older.String(), Reason: reason})
+			err = s.store.Operate(ctx, processlog.Operation{Actor: s.actor.ID, Action: string(purgeRight), Subject: "older than " + minAge.String(), Reason: reason})
 			if err != nil {
 				return err
 			}
-			n, err := admin.Of(s.c).Purge(ctx, older)
-			return cmp.Or(p.print(listing{kind: "purge", single: true, columns: []column{{"deleted", ""}}, rows: [][]any{{n}}}), err)
+			n, err := admin.Of(s.c).Purge(ctx, minAge)
+			return cmp.Or(p.print(listing{kind: "purge", isSingle: true, columns: []column{{"deleted", ""}}, rows: [][]any{{n}}}), err)
 		})
-	cmd.Flags().DurationVar(&older, "older", 0, "minimum time since the entries ended: 720h")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
-	why.add(cmd)
+	cmd.Flags().DurationVar(&minAge, "older", 0, "minimum time since the entries ended: 720h")
+	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "do it without asking")
+	why.addFlags(cmd)
 	return cmd
 }
 
-func (p *program) version() *cobra.Command {
-	return p.command("version", "The program's version, its commit, and its schema's version", cobra.NoArgs, func(context.Context, []string) error {
-		version, commit := built()
-		return p.print(listing{kind: "version", single: true, columns: []column{{"version", ""}, {"commit", ""}, {"schema_version", ""}}, rows: [][]any{{version, commit, schema}}})
+func (p *program) newVersionCommand() *cobra.Command {
+	return p.newCommand("version", "The program's version, its commit, and its schema's version", cobra.NoArgs, func(context.Context, []string) error {
+		version, commit := buildVersion()
+		return p.print(listing{kind: "version", isSingle: true, columns: []column{{"version", ""}, {"commit", ""}, {"schema_version", ""}}, rows: [][]any{{version, commit, schema}}})
 	})
 }
 
-// built returns the version and the commit from which the program was built. commit is empty if the build does not know
+// buildVersion returns the version and the commit from which the program was built. commit is empty if the build does not know
 // it, and ends with "+changes" if the tree had changes that were not committed.
-func built() (version, commit string) {
+func buildVersion() (version, commit string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown", ""
@@ -222,6 +222,6 @@ func built() (version, commit string) {
 
 // builtText is what --version prints.
 func builtText() string {
-	version, commit := built()
+	version, commit := buildVersion()
 	return fmt.Sprintf("%s, commit %s", version, cmp.Or(commit, "unknown"))
 }

@@ -38,24 +38,24 @@ func (t tally) MarshalText() ([]byte, error) {
 	return []byte(t.String()), nil
 }
 
-func (p *program) overview() *cobra.Command {
-	return p.onLog("overview", "Show what needs attention: unfinished and dead entries by type, overdue entries, paused types", cobra.NoArgs, toRead,
+func (p *program) newOverviewCommand() *cobra.Command {
+	return p.newLogCommand("overview", "Show what needs attention: unfinished and dead entries by type, overdue entries, paused types", cobra.NoArgs, readAccess,
 		func(ctx context.Context, s *session, _ []string) error {
-			found, err := s.Overview(ctx, s.actor)
+			overview, err := s.Overview(ctx, s.actor)
 			if err != nil {
 				return err
 			}
 			l := listing{kind: "overview", columns: []column{{"type", "TYPE"}, {"pending", "PENDING"}, {"retrying", "RETRYING"},
 				{"compensating", "COMPENSATING"}, {"dead", "DEAD"}, {"overdue_seconds", "OVERDUE"}, {"paused_by", "PAUSED BY"}, {"paused_reason", "WHY"}, {"paused_at", ""}, {"limited_by", "LIMITED BY"}, {"limited_until", "UNTIL"}}}
-			limits := p.usedUp(ctx, s)
-			for _, t := range found.Types {
+			limits := p.usedUpLimits(ctx, s)
+			for _, t := range overview.Types {
 				l.rows = append(l.rows, append(overviewRow(t), limits[t.Type].Name, limits[t.Type].FreeAt))
 			}
 			if err := p.print(l); err != nil {
 				return err
 			}
-			if found.Health != nil {
-				p.say("%s", servers(s, *found.Health))
+			if overview.Health != nil {
+				p.printf("%s", servers(s, *overview.Health))
 			}
 			return nil
 		})
@@ -86,23 +86,23 @@ func servers(s *session, h admin.Health) string {
 	case h.Queue != "":
 		queue = "queue: " + h.Queue
 	}
-	if s.store.missing() {
+	if s.store.lacksOperations() {
 		queue += ", no cases: see \"compensator check\""
 	}
 	return database + ", " + queue
 }
 
-func (p *program) types() *cobra.Command {
-	return p.onLog("types", "List the business types of the log, with up to 1,000 entries counted per state", cobra.NoArgs, toRead,
+func (p *program) newTypesCommand() *cobra.Command {
+	return p.newLogCommand("types", "List the business types of the log, with up to 1,000 entries counted per state", cobra.NoArgs, readAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			counts, err := s.counts(ctx, 1000)
 			if err != nil {
 				return err
 			}
 			l := listing{kind: "type", columns: []column{{"type", "TYPE"}}}
-			place := make(map[compensator.State]int)
+			columnOf := make(map[compensator.State]int)
 			for _, state := range processlog.States {
-				place[state] = len(l.columns)
+				columnOf[state] = len(l.columns)
 				l.columns = append(l.columns, column{strings.ReplaceAll(state.String(), " ", "_"), strings.ToUpper(state.String())})
 			}
 			rows := make(map[string][]any)
@@ -111,9 +111,9 @@ func (p *program) types() *cobra.Command {
 					row := append([]any{c.BusinessType}, slices.Repeat([]any{tally{}}, len(processlog.States))...)
 					rows[c.BusinessType], l.rows = row, append(l.rows, row)
 				}
-				rows[c.BusinessType][place[c.State]] = tally{c.N, c.More}
+				rows[c.BusinessType][columnOf[c.State]] = tally{c.N, c.More}
 			}
-			limits := p.usedUp(ctx, s)
+			limits := p.usedUpLimits(ctx, s)
 			l.columns = append(l.columns, column{"limited_by", "LIMITED BY"}, column{"limited_until", "UNTIL"})
 			for i, row := range l.rows {
 				limit := limits[row[0].(string)]
@@ -125,8 +125,8 @@ func (p *program) types() *cobra.Command {
 }
 
 // counts returns the counts of the types that the person may see.
-func (s *session) counts(ctx context.Context, most int) ([]admin.Count, error) {
-	counts, err := admin.Of(s.c).Count(ctx, admin.CountFilter{AtMost: most})
+func (s *session) counts(ctx context.Context, maxCount int) ([]admin.Count, error) {
+	counts, err := admin.Of(s.c).Count(ctx, admin.CountFilter{AtMost: maxCount})
 	return slices.DeleteFunc(counts, func(c admin.Count) bool {
 		return !s.May(ctx, s.actor, admin.SeeOverview, admin.Subject{Type: c.BusinessType})
 	}), err
@@ -152,40 +152,40 @@ func entryListing(kind string, entries []compensator.Entry) listing {
 	return l
 }
 
-// mostListed is the maximum of --limit.
-const mostListed = 100_000
+// maxListed is the maximum of --limit.
+const maxListed = 100_000
 
 func checkLimit(limit int) error {
-	if limit < 1 || limit > mostListed {
-		return usage("--limit %d: give 1 to %d", limit, mostListed)
+	if limit < 1 || limit > maxListed {
+		return newUsageError("--limit %d: give 1 to %d", limit, maxListed)
 	}
 	return nil
 }
 
-func (p *program) list() *cobra.Command {
+func (p *program) newListCommand() *cobra.Command {
 	var conditions []string
 	var limit int
 	var newest bool
-	cmd := p.onLog("list", "List entries, the oldest first. With -o ids, list prints lines that the commands for changes read", cobra.NoArgs, toRead,
+	cmd := p.newLogCommand("list", "List entries, the oldest first. With -o ids, list prints lines that the commands for changes read", cobra.NoArgs, readAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			w, err := parseWhere(conditions)
 			if err := cmp.Or(err, checkLimit(limit)); err != nil {
 				return err
 			}
 			w.Newest = newest
-			entries, more, err := s.chosen(ctx, w, limit)
+			entries, hasMore, err := s.readChosen(ctx, w, limit)
 			if err != nil {
 				return err
 			}
 			if len(entries) == 0 {
-				p.doubtType(ctx, s, w.BusinessType)
+				p.warnType(ctx, s, w.BusinessType)
 			}
 			l := entryListing("entry", entries)
-			l.more = more
+			l.hasMore = hasMore
 			return p.print(l)
 		})
 	p.whereFlag(cmd, &conditions)
-	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of entries, up to %d", mostListed))
+	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of entries, up to %d", maxListed))
 	cmd.Flags().BoolVar(&newest, "newest", false, "newest first")
 	return cmd
 }
@@ -193,76 +193,76 @@ func (p *program) list() *cobra.Command {
 // pageSize is how many entries or cases one query reads.
 const pageSize = 1000
 
-// chosen reads up to limit entries that --where selects. more reports whether further entries match.
-func (s *session) chosen(ctx context.Context, w where, limit int) (found []compensator.Entry, more bool, err error) {
+// readChosen reads up to limit entries that --where selects. hasMore reports whether further entries match.
+func (s *session) readChosen(ctx context.Context, w conditions, limit int) (matches []compensator.Entry, hasMore bool, err error) {
 	if w.failure != (admin.Fingerprint{}) {
-		return s.ofFailure(ctx, w, limit)
+		return s.readFailed(ctx, w, limit)
 	}
 	filter := w.Filter
-	return upTo(limit, filter.Cursor, func(limit int, cursor string) ([]compensator.Entry, string, error) {
+	return readPages(limit, filter.Cursor, func(limit int, cursor string) ([]compensator.Entry, string, error) {
 		filter.Limit, filter.Cursor = limit, cursor
 		page, err := s.Entries(ctx, s.actor, filter)
 		return page.Entries, page.Next, err
 	})
 }
 
-// upTo reads pages, beginning at a cursor, until it has limit elements. more reports whether further elements exist.
-func upTo[T any](limit int, cursor string, read func(limit int, cursor string) ([]T, string, error)) (found []T, more bool, err error) {
+// readPages reads pages, beginning at a cursor, until it has limit elements. hasMore reports whether further elements exist.
+func readPages[T any](limit int, cursor string, read func(limit int, cursor string) ([]T, string, error)) (rows []T, hasMore bool, err error) {
 	for {
-		page, next, err := read(min(pageSize, limit+1-len(found)), cursor)
+		page, next, err := read(min(pageSize, limit+1-len(rows)), cursor)
 		if err != nil {
 			return nil, false, err
 		}
-		found = append(found, page...)
-		if len(found) > limit {
-			return found[:limit], true, nil
+		rows = append(rows, page...)
+		if len(rows) > limit {
+			return rows[:limit], true, nil
 		}
 		if cursor = next; cursor == "" {
-			return found, false, nil
+			return rows, false, nil
 		}
 	}
 }
 
-// ofFailure reads the entries of the open cases of a failure. It leaves out purged entries.
-func (s *session) ofFailure(ctx context.Context, w where, limit int) (found []compensator.Entry, more bool, err error) {
-	if s.store.missing() {
-		return nil, false, noOperations(s.store.table)
+// readFailed reads the entries of the open cases of a failure. It leaves out purged entries.
+func (s *session) readFailed(ctx context.Context, w conditions, limit int) (matches []compensator.Entry, hasMore bool, err error) {
+	if s.store.lacksOperations() {
+		return nil, false, newNoOperationsError(s.store.table)
 	}
 	filter := admin.CaseFilter{BusinessType: w.BusinessType, Fingerprint: w.failure, Limit: admin.MaxEntries}
-	return upTo(limit, "", func(_ int, cursor string) (found []compensator.Entry, next string, err error) {
+	return readPages(limit, "", func(_ int, cursor string) (matches []compensator.Entry, next string, err error) {
 		filter.Cursor = cursor
 		page, err := s.CaseLines(ctx, s.actor, filter)
 		for _, line := range page.Lines {
 			if len(w.States) == 0 || slices.Contains(w.States, line.Entry.State) {
-				found = append(found, line.Entry)
+				matches = append(matches, line.Entry)
 			}
 		}
-		return found, page.Next, err
+		return matches, page.Next, err
 	})
 }
 
-// ref parses the argument that names an entry: an id, or "key:" followed by an idempotency key.
-func ref(arg string) (compensator.Ref, error) {
-	if key, is := strings.CutPrefix(arg, "key:"); is && key != "" {
+// parseRef parses the argument that names an entry: an id, or "key:" followed by an idempotency key.
+func parseRef(arg string) (compensator.Ref, error) {
+	if key, ok := strings.CutPrefix(arg, "key:"); ok && key != "" {
 		return compensator.IdempotencyKey(key), nil
 	}
 	id, err := compensator.ParseEntryID(arg)
 	if err != nil {
-		return nil, usage("%q is not an entry: give an id, or key: with the idempotency key", arg)
+		return nil, newUsageError("%q is not an entry: give an id, or key: with the idempotency key", arg)
 	}
 	return id, nil
 }
 
-func (p *program) get() *cobra.Command {
+func (p *program) newGetCommand() *cobra.Command {
 	var content bool
 	var why why
-	cmd := p.onLog("get <id>", "Show one entry, its case, its audit log and related entries. --content needs --reason and is recorded", cobra.ExactArgs(1), toRead,
+	cmd := p.newLogCommand("get <id>", "Show one entry, its case, its audit log and related entries. --content needs --reason and is recorded", cobra.ExactArgs(1), readAccess,
 		func(ctx context.Context, s *session, args []string) error {
-			of, err := ref(args[0])
+			ref, err := parseRef(args[0])
 			if err != nil {
 				return err
 			}
-			view, err := s.Entry(ctx, s.actor, of)
+			view, err := s.Entry(ctx, s.actor, ref)
 			if err != nil {
 				return err
 			}
@@ -275,14 +275,14 @@ func (p *program) get() *cobra.Command {
 			return p.print(l)
 		})
 	cmd.Flags().BoolVar(&content, "content", false, "show the content, result, headers and user name, and record that you looked")
-	why.add(cmd)
+	why.addFlags(cmd)
 	return cmd
 }
 
 // reveal adds the content of an entry to the listing. The Admin requires a reason for it.
 func (s *session) reveal(ctx context.Context, id compensator.EntryID, why admin.Why, l *listing) error {
-	if s.store.missing() {
-		return noOperations(s.store.table)
+	if s.store.lacksOperations() {
+		return newNoOperationsError(s.store.table)
 	}
 	e, err := s.Reveal(ctx, s.actor, id, why)
 	if err != nil {
@@ -295,60 +295,60 @@ func (s *session) reveal(ctx context.Context, id compensator.EntryID, why admin.
 
 func viewListing(view admin.EntryView) listing {
 	l := entryListing("entry", []compensator.Entry{view.Entry})
-	minor, currency := money(view.Amount)
+	amount, currency := amountFields(view.Amount)
 	var cases []admin.Case
 	if view.Case != nil {
 		cases = append(cases, *view.Case)
 	}
-	l.single, l.inner = true, []string{"cases", "trail", "siblings"}
+	l.isSingle, l.innerColumns = true, []string{"cases", "trail", "siblings"}
 	l.columns = append(slices.Clone(l.columns), column{"amount_minor", ""}, column{"currency", ""}, column{"content_size", ""}, column{"content_sha256", ""}, column{"result_size", ""},
 		column{"cases", ""}, column{"trail", ""}, column{"siblings", ""})
-	l.rows[0] = append(l.rows[0], minor, currency, view.ContentSize, view.ContentSHA256, view.ResultSize,
+	l.rows[0] = append(l.rows[0], amount, currency, view.ContentSize, view.ContentSHA256, view.ResultSize,
 		caseListing(cases), auditLogListing(view.AuditLog), entryListing("sibling", view.Siblings))
 	return l
 }
 
-// onEntry makes a command that reads one entry, which its argument names by id or idempotency key.
-func (p *program) onEntry(use, short string, read func(ctx context.Context, s *session, of compensator.Ref) error) *cobra.Command {
-	return p.onLog(use, short, cobra.ExactArgs(1), toRead, func(ctx context.Context, s *session, args []string) error {
-		of, err := ref(args[0])
+// newEntryCommand makes a command that reads one entry, which its argument names by id or idempotency key.
+func (p *program) newEntryCommand(use, summary string, read func(ctx context.Context, s *session, ref compensator.Ref) error) *cobra.Command {
+	return p.newLogCommand(use, summary, cobra.ExactArgs(1), readAccess, func(ctx context.Context, s *session, args []string) error {
+		ref, err := parseRef(args[0])
 		if err != nil {
 			return err
 		}
-		return read(ctx, s, of)
+		return read(ctx, s, ref)
 	})
 }
 
-func (p *program) explain() *cobra.Command {
-	return p.onEntry("explain <id>", "Say why an entry does not run now, and who looks at it next. Give --redis, so that the queue can be asked too",
-		func(ctx context.Context, s *session, of compensator.Ref) error {
-			found, err := s.Explain(ctx, s.actor, of)
+func (p *program) newExplainCommand() *cobra.Command {
+	return p.newEntryCommand("explain <id>", "Say why an entry does not run now, and who looks at it next. Give --redis, so that the queue can be asked too",
+		func(ctx context.Context, s *session, ref compensator.Ref) error {
+			explanation, err := s.Explain(ctx, s.actor, ref)
 			if err != nil {
 				return err
 			}
 			l := listing{kind: "reason", columns: []column{{"entry_id", "ENTRY"}, {"state", "STATE"}, {"says", "SAYS"}, {"sentence", "SENTENCE"}, {"code", ""},
 				{"other_entry_id", ""}, {"name", ""}, {"actor", ""}, {"text", ""}, {"n", ""}, {"at", ""}, {"until", ""}}}
-			for says, reasons := range [][]admin.Reason{found.Reasons, found.Next} {
+			for list, reasons := range [][]admin.Reason{explanation.Reasons, explanation.Next} {
 				for _, r := range reasons {
-					l.rows = append(l.rows, reasonRow(found, []string{"why", "next"}[says], r))
+					l.rows = append(l.rows, reasonRow(explanation, []string{"why", "next"}[list], r))
 				}
 			}
 			return p.print(l)
 		})
 }
 
-func reasonRow(found admin.Explanation, says string, r admin.Reason) []any {
-	var other digits
+func reasonRow(explanation admin.Explanation, sentence string, r admin.Reason) []any {
+	var otherTime digits
 	if !r.Entry.IsZero() {
-		other = digits(r.Entry.String())
+		otherTime = digits(r.Entry.String())
 	}
-	return []any{digits(found.ID.String()), found.State.String(), says, r.String(), r.Code, other, r.Name, r.Actor, r.Text, r.N, r.At, r.Until}
+	return []any{digits(explanation.ID.String()), explanation.State.String(), sentence, r.String(), r.Code, otherTime, r.Name, r.Actor, r.Text, r.N, r.At, r.Until}
 }
 
-func (p *program) timeline() *cobra.Command {
-	return p.onEntry("timeline <id>", "Show the life of an entry in order of time: recorded, each failed attempt that is kept, actions of people, the end or the next attempt",
-		func(ctx context.Context, s *session, of compensator.Ref) error {
-			view, err := s.Entry(ctx, s.actor, of)
+func (p *program) newTimelineCommand() *cobra.Command {
+	return p.newEntryCommand("timeline <id>", "Show the life of an entry in order of time: recorded, each failed attempt that is kept, actions of people, the end or the next attempt",
+		func(ctx context.Context, s *session, ref compensator.Ref) error {
+			view, err := s.Entry(ctx, s.actor, ref)
 			if err != nil {
 				return err
 			}
@@ -357,7 +357,7 @@ func (p *program) timeline() *cobra.Command {
 				return err
 			}
 			if !view.AttemptsKept {
-				p.say("this log keeps no failed attempts, or this user may not read them: see Operations.Attempts")
+				p.printf("this log keeps no failed attempts, or this user may not read them: see Operations.Attempts")
 			}
 			return p.print(timelineListing(view.Timeline(), why.Reasons))
 		})
@@ -393,26 +393,26 @@ func timelineListing(events []admin.Event, why []admin.Reason) listing {
 	return l
 }
 
-func (p *program) history() *cobra.Command {
-	return p.onEntry("history <id>", "Show the audit log of an entry, the oldest record first",
-		func(ctx context.Context, s *session, of compensator.Ref) error {
-			view, err := s.Entry(ctx, s.actor, of)
+func (p *program) newHistoryCommand() *cobra.Command {
+	return p.newEntryCommand("history <id>", "Show the audit log of an entry, the oldest record first",
+		func(ctx context.Context, s *session, ref compensator.Ref) error {
+			view, err := s.Entry(ctx, s.actor, ref)
 			if err != nil {
 				return err
 			}
-			records, more, err := s.auditLogOf(ctx, admin.AuditLogFilter{EntryID: view.Entry.ID}, mostListed)
+			records, hasMore, err := s.readAuditLog(ctx, admin.AuditLogFilter{EntryID: view.Entry.ID}, maxListed)
 			if err != nil {
 				return err
 			}
 			slices.Reverse(records)
 			l := auditLogListing(records)
-			l.more = more
+			l.hasMore = hasMore
 			return p.print(l)
 		})
 }
 
-func (s *session) auditLogOf(ctx context.Context, filter admin.AuditLogFilter, limit int) (records []admin.AuditLogRecord, more bool, err error) {
-	return upTo(limit, filter.Cursor, func(limit int, cursor string) ([]admin.AuditLogRecord, string, error) {
+func (s *session) readAuditLog(ctx context.Context, filter admin.AuditLogFilter, limit int) (records []admin.AuditLogRecord, hasMore bool, err error) {
+	return readPages(limit, filter.Cursor, func(limit int, cursor string) ([]admin.AuditLogRecord, string, error) {
 		filter.Limit, filter.Cursor = limit, cursor
 		page, err := s.AuditLog(ctx, s.actor, filter)
 		return page.Records, page.Next, err
@@ -436,11 +436,11 @@ func auditLogListing(records []admin.AuditLogRecord) listing {
 	return l
 }
 
-func (p *program) auditLog() *cobra.Command {
+func (p *program) newAuditLogCommand() *cobra.Command {
 	var filter admin.AuditLogFilter
 	var limit int
 	var since time.Duration
-	cmd := p.onLog("trail", "Show the audit log, the newest record first, with refused actions", cobra.NoArgs, toOperate,
+	cmd := p.newLogCommand("trail", "Show the audit log, the newest record first, with refused actions", cobra.NoArgs, operateAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			if err := checkLimit(limit); err != nil {
 				return err
@@ -448,23 +448,23 @@ func (p *program) auditLog() *cobra.Command {
 			if since > 0 {
 				filter.From = time.Now().Add(-since)
 			}
-			records, more, err := s.auditLogOf(ctx, filter, limit)
+			records, hasMore, err := s.readAuditLog(ctx, filter, limit)
 			if err != nil {
 				return err
 			}
 			l := auditLogListing(records)
-			l.more = more
+			l.hasMore = hasMore
 			return p.print(l)
 		})
 	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only records of this person")
 	cmd.Flags().StringVar(&filter.Action, "action", "", "only this action, such as requeue or pause")
 	cmd.Flags().DurationVar(&since, "since", 0, "only records of this last period, such as 24h")
-	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of records, up to %d", mostListed))
+	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of records, up to %d", maxListed))
 	return cmd
 }
 
-func (p *program) batch() *cobra.Command {
-	return p.onLog("batch <batch id>", "Show the progress of a batch", cobra.ExactArgs(1), toRead,
+func (p *program) newBatchCommand() *cobra.Command {
+	return p.newLogCommand("batch <batch id>", "Show the progress of a batch", cobra.ExactArgs(1), readAccess,
 		func(ctx context.Context, s *session, args []string) error {
 			if !s.May(ctx, s.actor, admin.SeeEntries, admin.Subject{}) { // The entries may be of any type, so the person needs the right for all types.
 				return admin.ErrNotAllowed
@@ -476,7 +476,7 @@ func (p *program) batch() *cobra.Command {
 			if progress.Total == 0 {
 				return fmt.Errorf("batch %s: %w", args[0], compensator.ErrNotFound)
 			}
-			l := listing{kind: "batch", single: true, columns: []column{{"batch_id", ""}, {"total", ""}, {"done", ""}, {"finished", ""}, {"more", ""}},
+			l := listing{kind: "batch", isSingle: true, columns: []column{{"batch_id", ""}, {"total", ""}, {"done", ""}, {"finished", ""}, {"more", ""}},
 				rows: [][]any{{args[0], progress.Total, progress.Done, progress.Finished(), progress.More}}}
 			for _, state := range processlog.States {
 				l.columns = append(l.columns, column{strings.ReplaceAll(state.String(), " ", "_"), ""})
@@ -486,19 +486,19 @@ func (p *program) batch() *cobra.Command {
 		})
 }
 
-func (p *program) health() *cobra.Command {
+func (p *program) newHealthCommand() *cobra.Command {
 	var timeout time.Duration
-	cmd := p.onLog("health", "Check that the database and, with --redis, the queue answer, and that no entry has waited too long. Paused types are named, and their entries may wait. The exit code is 7 if not, and 6 if the database cannot be reached", cobra.NoArgs, toRead,
+	cmd := p.newLogCommand("health", "Check that the database and, with --redis, the queue answer, and that no entry has waited too long. Paused types are named, and their entries may wait. The exit code is 7 if not, and 6 if the database cannot be reached", cobra.NoArgs, readAccess,
 		func(ctx context.Context, s *session, _ []string) error {
-			found, err := s.Overview(ctx, s.actor)
+			overview, err := s.Overview(ctx, s.actor)
 			if err != nil {
 				return err
 			}
-			if found.Health == nil {
+			if overview.Health == nil {
 				return admin.ErrNotAllowed
 			}
 			var problems []string
-			for _, problem := range []struct{ of, is string }{{"database", found.Health.Database}, {"queue", found.Health.Queue}} {
+			for _, problem := range []struct{ of, is string }{{"database", overview.Health.Database}, {"queue", overview.Health.Queue}} {
 				if problem.is != "" {
 					problems = append(problems, problem.of+": "+problem.is)
 				}
@@ -509,13 +509,13 @@ func (p *program) health() *cobra.Command {
 			}
 			var oldest time.Duration
 			var paused, limited []string
-			limits := p.usedUp(ctx, s)
-			for _, t := range found.Types {
+			limits := p.usedUpLimits(ctx, s)
+			for _, t := range overview.Types {
 				if t.Paused != nil { // A person has paused the type, so its overdue entries are no problem.
 					paused = append(paused, t.Type)
 					continue
 				}
-				if limit, used := limits[t.Type]; used && t.Overdue > 0 {
+				if limit, isUsedUp := limits[t.Type]; isUsedUp && t.Overdue > 0 {
 					limited = append(limited, fmt.Sprintf("%s by %s, %s", t.Type, limit.Name, untilText(limit)))
 					continue // Other entries have just used up the limit, so these entries wait for it.
 				}
@@ -525,10 +525,10 @@ func (p *program) health() *cobra.Command {
 				}
 			}
 			problem := strings.Join(problems, "; ")
-			err = p.print(listing{kind: "health", single: true, columns: []column{{"healthy", ""}, {"problem", ""}, {"queue", ""}, {"paused", ""}, {"limited", ""}, {"oldest_overdue_seconds", ""}},
+			err = p.print(listing{kind: "health", isSingle: true, columns: []column{{"healthy", ""}, {"problem", ""}, {"queue", ""}, {"paused", ""}, {"limited", ""}, {"oldest_overdue_seconds", ""}},
 				rows: [][]any{{problem == "", problem, queue, strings.Join(paused, ", "), strings.Join(limited, "; "), oldest}}})
 			if err == nil && problem != "" {
-				err = &exitError{code: codeUnhealthy, printed: true, err: fmt.Errorf("unhealthy: %s", problem)}
+				err = &exitError{code: codeUnhealthy, isPrinted: true, err: fmt.Errorf("unhealthy: %s", problem)}
 			}
 			return err
 		})

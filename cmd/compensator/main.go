@@ -38,56 +38,56 @@ const (
 )
 
 func main() {
-	quietDrivers()
+	silenceDrivers()
 	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run makes one call of the program and returns the exit code.
-func run(args []string, env func(string) string, in, out, errs *os.File) int {
+func run(args []string, env func(string) string, stdin, stdout, stderr *os.File) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p := &program{env: env, in: in, out: out, errs: errs, colour: colourful(out, env), readTime: readLimit}
-	root := p.root()
+	p := &program{env: env, stdin: stdin, stdout: stdout, stderr: stderr, colour: hasColour(stdout, env), readTime: readLimit}
+	root := p.newRootCommand()
 	root.SetArgs(args)
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errs)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if ctx.Err() != nil && err != nil {
-		p.say("interrupted: %s", plain(err))
+		p.printf("interrupted: %s", plainText(err))
 		return codeInterrupted
 	}
-	var silent *exitError
-	if err != nil && !(errors.As(err, &silent) && silent.printed) {
-		p.say("%s", plain(err))
+	var exitErr *exitError
+	if err != nil && !(errors.As(err, &exitErr) && exitErr.isPrinted) {
+		p.printf("%s", plainText(err))
 	}
 	return codeOf(err)
 }
 
 // program is one run of the command, with its arguments and streams.
 type program struct {
-	env           func(string) string
-	in, out, errs *os.File
-	colour        bool
-	again         bool          // whether finished entries may run again
-	readOnly      bool          // whether to refuse all changes
-	readTime      time.Duration // Options.ReadTime of the Admin; 0: the default
-	flags         flags
+	env                   func(string) string
+	stdin, stdout, stderr *os.File
+	colour                bool
+	canRepeat             bool          // whether finished entries may run again
+	readOnly              bool          // whether to refuse all changes
+	readTime              time.Duration // Options.ReadTime of the Admin; 0: the default
+	flags                 flags
 }
 
-// say prints a message to standard error.
-func (p *program) say(format string, args ...any) {
-	fmt.Fprintln(p.errs, "compensator:", shown(fmt.Sprintf(format, args...)))
+// printf prints a message to standard error.
+func (p *program) printf(format string, args ...any) {
+	fmt.Fprintln(p.stderr, "compensator:", printable(fmt.Sprintf(format, args...)))
 }
 
-// plain returns the text of an error without "compensator: ". The program prints its own name, which is the same.
-func plain(err error) string { return strings.ReplaceAll(err.Error(), "compensator: ", "") }
+// plainText returns the text of an error without "compensator: ". The program prints its own name, which is the same.
+func plainText(err error) string { return strings.ReplaceAll(err.Error(), "compensator: ", "") }
 
 // exitError is an error with an exit code. If printed is set, the program has already printed the error.
 type exitError struct {
-	code    int
-	printed bool
-	err     error
+	code      int
+	isPrinted bool
+	err       error
 }
 
 func (e *exitError) Error() string { return e.err.Error() }
@@ -99,24 +99,24 @@ type missingError struct{ text string }
 func (e missingError) Error() string { return e.text }
 func (e missingError) Unwrap() error { return compensator.ErrNotFound }
 
-func usage(format string, args ...any) error {
+func newUsageError(format string, args ...any) error {
 	return &exitError{code: codeUsage, err: fmt.Errorf(format, args...)}
 }
 
-// ran wraps an error of a command that has started its work. An error without this wrapper means wrong usage.
-type ran struct{ error }
+// runError wraps an error of a command that has started its work. An error without this wrapper means wrong usage.
+type runError struct{ error }
 
-func (r ran) Unwrap() error { return r.error }
+func (r runError) Unwrap() error { return r.error }
 
 // codeOf returns the exit code of an error.
 func codeOf(err error) int {
-	var known *exitError
-	var command ran
+	var exitErr *exitError
+	var command runError
 	switch {
 	case err == nil:
 		return codeDone
-	case errors.As(err, &known):
-		return known.code
+	case errors.As(err, &exitErr):
+		return exitErr.code
 	case !errors.As(err, &command):
 		return codeUsage
 	}
@@ -132,7 +132,7 @@ func reasonOf(err error) int {
 		return codeNotFound
 	case errors.Is(err, admin.ErrChanged), errors.Is(err, compensator.ErrBusy), errors.As(err, &state):
 		return codeChanged
-	case errors.Is(err, admin.ErrNotAllowed), errors.Is(err, admin.ErrReadOnly), denied(err):
+	case errors.Is(err, admin.ErrNotAllowed), errors.Is(err, admin.ErrReadOnly), isDenied(err):
 		return codeNotAllowed
 	case errors.As(err, &field):
 		return codeUsage
@@ -140,25 +140,25 @@ func reasonOf(err error) int {
 	return codeDatabase
 }
 
-// denied reports whether the database refused access because the user lacks a privilege.
-func denied(err error) bool {
+// isDenied reports whether the database refused access because the user lacks a privilege.
+func isDenied(err error) bool {
 	var file *sqlite.Error
 	if errors.As(err, &file) {
 		return file.Code()&0xff == sqlite3.SQLITE_READONLY
 	}
-	var answer *mysql.MySQLError
-	if !errors.As(err, &answer) {
+	var mysqlErr *mysql.MySQLError
+	if !errors.As(err, &mysqlErr) {
 		return false
 	}
-	switch answer.Number {
+	switch mysqlErr.Number {
 	case 1044, 1045, 1142, 1143, 1227, 1370, 1698: // MySQL denies access to: the database, the login, a table, a column, a privilege, a routine, a login by plugin.
 		return true
 	}
 	return false
 }
 
-// root returns the root command with all other commands.
-func (p *program) root() *cobra.Command {
+// newRootCommand returns the root command with all other commands.
+func (p *program) newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "compensator",
 		Short:         "Show what is stuck in a compensation log, its amount and the reason, and repair it.",
@@ -166,30 +166,30 @@ func (p *program) root() *cobra.Command {
 		SilenceErrors: true,
 		Version:       builtText(),
 	}
-	p.flags.add(root)
-	root.AddCommand(p.overview(), p.types(), p.list(), p.get(), p.explain(), p.timeline(), p.history(), p.batch(), p.cases(), p.auditLog(), p.stats())
-	root.AddCommand(p.changes()...)
-	root.AddCommand(p.pause(), p.resume(), p.limits(), p.limit(), p.health(), p.policy(), p.migrate(), p.ddl(), p.check(), p.purge(), p.pages(), p.version())
+	p.flags.addFlags(root)
+	root.AddCommand(p.newOverviewCommand(), p.newTypesCommand(), p.newListCommand(), p.newGetCommand(), p.newExplainCommand(), p.newTimelineCommand(), p.newHistoryCommand(), p.newBatchCommand(), p.newCasesCommand(), p.newAuditLogCommand(), p.newStatsCommand())
+	root.AddCommand(p.newChangeCommands()...)
+	root.AddCommand(p.newPauseCommand(), p.newResumeCommand(), p.newLimitsCommand(), p.newLimitCommand(), p.newHealthCommand(), p.newPolicyCommand(), p.newMigrateCommand(), p.newDdlCommand(), p.newCheckCommand(), p.newPurgeCommand(), p.newPagesCommand(), p.newVersionCommand())
 	return root
 }
 
-// command returns a command that calls do. An error of do does not count as wrong usage.
-func (p *program) command(use, short string, args cobra.PositionalArgs, do func(ctx context.Context, args []string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Args: args, DisableFlagsInUseLine: true, RunE: func(cmd *cobra.Command, args []string) error {
+// newCommand returns a command that calls do. An error of do does not count as wrong usage.
+func (p *program) newCommand(use, summary string, args cobra.PositionalArgs, do func(ctx context.Context, args []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: summary, Args: args, DisableFlagsInUseLine: true, RunE: func(cmd *cobra.Command, args []string) error {
 		if err := do(cmd.Context(), args); err != nil {
-			return ran{err}
+			return runError{err}
 		}
 		return nil
 	}}
 }
 
-// onLog returns a command that opens the log and then calls do.
-func (p *program) onLog(use, short string, args cobra.PositionalArgs, need need, do func(ctx context.Context, s *session, args []string) error) *cobra.Command {
-	return p.command(use, short, args, func(ctx context.Context, args []string) error {
-		if err := p.flags.format.check(use); err != nil {
+// newLogCommand returns a command that opens the log and then calls do.
+func (p *program) newLogCommand(use, summary string, args cobra.PositionalArgs, level accessLevel, do func(ctx context.Context, s *session, args []string) error) *cobra.Command {
+	return p.newCommand(use, summary, args, func(ctx context.Context, args []string) error {
+		if err := p.flags.format.validate(use); err != nil {
 			return err
 		}
-		s, err := p.open(ctx, need)
+		s, err := p.openSession(ctx, level)
 		if err != nil {
 			return err
 		}

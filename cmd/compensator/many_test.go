@@ -43,9 +43,9 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 	nobody, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer nobody.Close()
-	p := &program{env: func(name string) string { return map[string]string{dsnVariable: b.dsn}[name] }, in: nobody, out: nobody, errs: nobody}
-	p.root() // root sets the defaults of the flags.
-	s, err := p.open(t.Context(), toChange)
+	p := &program{env: func(name string) string { return map[string]string{dsnVariable: b.dsn}[name] }, stdin: nobody, stdout: nobody, stderr: nobody}
+	p.newRootCommand() // root sets the defaults of the flags.
+	s, err := p.openSession(t.Context(), changeAccess)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	whole, many := &counting{Store: s.store.Store}, &outlining{Operations: s.store.Operations}
@@ -58,26 +58,26 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 
 	groups, _, err := s.Groups(t.Context(), s.actor)
 	require.NoError(t, err)
-	found, more, err := s.chosen(t.Context(), where{failure: groups[0].Fingerprint}, admin.MaxEntries)
+	matches, hasMore, err := s.readChosen(t.Context(), conditions{failure: groups[0].Fingerprint}, admin.MaxEntries)
 	require.NoError(t, err)
-	assert.False(t, more)
-	require.Len(t, found, 4)
-	other := found[3]
+	assert.False(t, hasMore)
+	require.Len(t, matches, 4)
+	other := matches[3]
 	assert.Equal(t, [2]int{0, 1}, asked(), "of a failure")
-	found, more, err = s.chosen(t.Context(), where{failure: groups[0].Fingerprint}, 3)
+	matches, hasMore, err = s.readChosen(t.Context(), conditions{failure: groups[0].Fingerprint}, 3)
 	require.NoError(t, err)
-	assert.True(t, more)
-	require.Len(t, found, 3)
-	require.NotContains(t, found, other)
+	assert.True(t, hasMore)
+	require.Len(t, matches, 3)
+	require.NotContains(t, matches, other)
 	asked()
 
 	var names []string
-	var unread []picked
-	for _, e := range found {
+	var unread []pickedEntry
+	for _, e := range matches {
 		names = append(names, e.ID.String())
-		unread = append(unread, picked{id: e.ID, seen: e.Version})
+		unread = append(unread, pickedEntry{id: e.ID, version: e.Version})
 	}
-	named, answers, err := s.named(t.Context(), append(names, "999999", "key:"+string(other.IdempotencyKey), "key:nobody"))
+	named, answers, err := s.findEntries(t.Context(), append(names, "999999", "key:"+string(other.IdempotencyKey), "key:nobody"))
 	require.NoError(t, err)
 	require.Len(t, named, 4)
 	require.Len(t, answers, 2)
@@ -104,16 +104,16 @@ func TestMoreCasesAreTakenThanAdminTakesAtOnce(t *testing.T) {
 
 	twice := b.reading(ids+lines[500], take...)
 	assert.Equal(t, codeUsage, twice.code)
-	assert.Contains(t, twice.errs, lines[500]+" is named twice")
+	assert.Contains(t, twice.stderr, lines[500]+" is named twice")
 	assert.Zero(t, b.count(owned))
 	b.setPolicy(policyFor(`{"rights": ["*"], "entries": 500}`))
 	assert.Equal(t, codeNotAllowed, b.reading(ids, take...).code, "501 are more than 500, whatever is done at once")
 	assert.Zero(t, b.count(owned))
 	b.exec("DELETE FROM common_process_log_setting", `CREATE TRIGGER full BEFORE UPDATE ON common_process_log_case WHEN OLD.entry_id=1501 BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
 	part := b.reading(ids, take...)
-	assert.Equal(t, codeSomeRefused, part.code, part.errs)
-	assert.Equal(t, 500, strings.Count(part.out, " done"))
-	assert.Regexp(t, lines[500]+` +refused +.*the disk is full`, part.out)
+	assert.Equal(t, codeSomeRefused, part.code, part.stderr)
+	assert.Equal(t, 500, strings.Count(part.stdout, " done"))
+	assert.Regexp(t, lines[500]+` +refused +.*the disk is full`, part.stdout)
 	assert.Equal(t, 500, b.count(owned))
 	b.exec("UPDATE common_process_log_case SET owner='' WHERE owner<>''")
 	assert.Equal(t, codeDatabase, b.reading(lines[500], take...).code, "nothing was taken")
@@ -147,14 +147,14 @@ func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	groups := []string{"cases", "list", "--groups"}
 	a := b.do(groups...)
 	assert.Equal(t, codeDone, a.code)
-	assert.Contains(t, a.errs, "There may be more")
-	assert.NotContains(t, a.out, "--limit", "which is none of --groups")
+	assert.Contains(t, a.stderr, "There may be more")
+	assert.NotContains(t, a.stdout, "--limit", "which is none of --groups")
 	all := b.ok(append(groups, "-o", "json")...)
 	assert.Contains(t, all, `"more":true`)
 	assert.Len(t, items(t, all), 1000)
 	of := b.do(append(groups, "-o", "json", "--type", "refund")...)
-	assert.Len(t, items(t, of.out), 1, "of a type it has those that are not among the first")
-	assert.NotContains(t, of.out+of.errs, "more")
+	assert.Len(t, items(t, of.stdout), 1, "of a type it has those that are not among the first")
+	assert.NotContains(t, of.stdout+of.stderr, "more")
 }
 
 // TestGroupsHaveTheSameHeadWithoutRows checks an empty list. It must have the first line with the column names too,

@@ -69,7 +69,7 @@ func TestALogWithoutOperations(t *testing.T) {
 				assert.Contains(t, said, `create them with "compensator migrate". Then set Config.Operations`, "%v", args)
 			}
 			b.ok("migrate")
-			assert.Contains(t, b.do("cases", "list").errs, "dead without a case")
+			assert.Contains(t, b.do("cases", "list").stderr, "dead without a case")
 			b.ok("requeue", id, reason, "--yes", "--delay", "1h")
 			assert.Equal(t, compensator.Pending, b.entry("d0").State)
 			if name == "SQLite" {
@@ -132,13 +132,13 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	assert.Equal(t, codeNotAllowed, finish(t, call(t, other.FormatDSN(), "list")).code)
 	a := finish(t, call(t, "", "overview", "--dsn", as["reader"].dsn))
 	assert.Equal(t, codeDone, a.code)
-	assert.Contains(t, a.errs, "is visible in ps")
-	assert.NotContains(t, a.errs, "se:cr@t")
+	assert.Contains(t, a.stderr, "is visible in ps")
+	assert.NotContains(t, a.stderr, "se:cr@t")
 	file := t.TempDir() + "/dsn"
 	require.NoError(t, os.WriteFile(file, []byte(as["reader"].dsn+"\n"), 0o600))
 	a = finish(t, call(t, "", "overview", "--dsn-file", file))
 	assert.Equal(t, codeDone, a.code)
-	assert.NotContains(t, a.errs, "ps")
+	assert.NotContains(t, a.stderr, "ps")
 }
 
 // TestInterrupted uses a server that does not answer. The program must end when the person interrupts it.
@@ -155,7 +155,7 @@ func TestInterrupted(t *testing.T) {
 	defer conn.Close()
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	a := wait()
-	assert.Equal(t, codeInterrupted, a.code, a.errs)
+	assert.Equal(t, codeInterrupted, a.code, a.stderr)
 }
 
 // TestACommandWaitsForASlowDatabase checks that a command waits longer for the database than the default of
@@ -223,7 +223,7 @@ func TestShellsCompleteTypesAndStates(t *testing.T) {
 	t.Parallel()
 	b := inMariaDB(t).dead(1)
 	b.exec("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) VALUES ('e', 'bad\x1b[31m', '{}', 1, NOW(), NOW())")
-	for typed, want := range map[string]string{
+	for input, want := range map[string]string{
 		"list --where |type=re":                 "type=refund",
 		"requeue --where |state=dead,type=":     "state=dead,type=refund",
 		"requeue --where |type=refund,state=de": "type=refund,state=dead",
@@ -234,9 +234,9 @@ func TestShellsCompleteTypesAndStates(t *testing.T) {
 		"list -o |js":                           "json",
 		"ddl |":                                 "mysql",
 	} {
-		args, last, _ := strings.Cut(typed, "|")
+		args, last, _ := strings.Cut(input, "|")
 		out := b.ok(append(append([]string{"__complete"}, strings.Fields(args)...), last)...)
-		assert.Contains(t, strings.Split(out, "\n"), want, typed)
+		assert.Contains(t, strings.Split(out, "\n"), want, input)
 		assert.NotContains(t, out, "bad")
 	}
 	assert.Contains(t, b.ok("completion", "bash"), "compensator")
@@ -255,20 +255,20 @@ func TestRequeuedEntriesAreEnqueuedThroughRedis(t *testing.T) {
 	}
 	redis := []string{"--redis", w.Redis.Options().Addr, "--prefix", w.Name}
 	a := b.do(append([]string{"requeue", "key:d0", reason, "--yes"}, redis...)...)
-	require.Equal(t, codeDone, a.code, a.errs)
-	assert.NotContains(t, a.errs, "wait")
+	require.Equal(t, codeDone, a.code, a.stderr)
+	assert.NotContains(t, a.stderr, "wait")
 	assert.True(t, queued("d0"))
 	a = b.do("requeue", "key:d1", reason, "--yes")
-	assert.Contains(t, a.errs, "without --redis the entries wait")
+	assert.Contains(t, a.stderr, "without --redis the entries wait")
 	assert.False(t, queued("d1"))
 	a = b.do("requeue", "key:d1", reason, "--yes", "--delay", "1h")
 	assert.Equal(t, codeChanged, a.code, "it is pending")
-	assert.NotContains(t, a.errs, "wait")
+	assert.NotContains(t, a.stderr, "wait")
 	for _, key := range []string{"d0", "d1"} {
 		assert.Zero(t, b.entry(key).DeliveryCount, "nothing was claimed")
 	}
-	assert.Contains(t, b.do("overview").errs, "queue not checked")
-	assert.Contains(t, b.do(append([]string{"overview"}, redis...)...).errs, "queue ok")
+	assert.Contains(t, b.do("overview").stderr, "queue not checked")
+	assert.Contains(t, b.do(append([]string{"overview"}, redis...)...).stderr, "queue ok")
 }
 
 // TestRequeuedEntriesAreEnqueuedThroughACluster requeues entries when Redis is a cluster, where the keys of different
@@ -280,8 +280,8 @@ func TestRequeuedEntriesAreEnqueuedThroughACluster(t *testing.T) {
 	b := newBed(t, w.DSN, w.DB).dead(2)
 	for key, where := range map[string]string{"d0": strings.Join(cluster.Addrs(), ","), "d1": "redis://" + cluster.Addrs()[0] + "?addr=" + cluster.Addrs()[1]} {
 		a := b.do("requeue", "key:"+key, reason, "--yes", "--redis", where, "--prefix", cluster.Prefix(t))
-		require.Equal(t, codeDone, a.code, a.errs)
-		assert.NotContains(t, a.errs, "wait")
+		require.Equal(t, codeDone, a.code, a.stderr)
+		assert.NotContains(t, a.stderr, "wait")
 	}
 	assert.NotContains(t, b.refused(codeUsage, "requeue", "key:d0", reason, "--yes", "--redis", "http://:secret@a:1?addr=b:1"), "secret")
 }

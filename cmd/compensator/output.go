@@ -33,10 +33,10 @@ func (f *format) Set(text string) error {
 	return nil
 }
 
-// check returns an error if the format is ids and the command has no ids.
-func (f format) check(use string) error {
+// validate returns an error if the format is ids and the command has no ids.
+func (f format) validate(use string) error {
 	if name, _, _ := strings.Cut(use, " "); f == "ids" && name != "list" {
-		return usage("-o ids works only with list and cases list")
+		return newUsageError("-o ids works only with list and cases list")
 	}
 	return nil
 }
@@ -51,13 +51,13 @@ type column struct {
 // of texts, or another listing. An amount takes two columns. CSV leaves out inner listings. JSON leaves out nil and
 // empty values.
 type listing struct {
-	kind    string
-	columns []column
-	rows    [][]any
-	inner   []string // names of the columns that hold listings; needed when there are no rows
-	ids     []string // ids that -o ids prints
-	more    bool     // whether further rows exist
-	single  bool     // whether the listing is a single row, which is printed with one line per field
+	kind         string
+	columns      []column
+	rows         [][]any
+	innerColumns []string // names of the columns that hold listings; needed when there are no rows
+	ids          []string // ids that -o ids prints
+	hasMore      bool     // whether further rows exist
+	isSingle     bool     // whether the listing is a single row, which is printed with one line per field
 }
 
 // digits is a number that JSON shows as a string, because many JSON decoders round large numbers.
@@ -66,8 +66,8 @@ type digits string
 // print writes a listing in the format of --output. If further rows exist and the format cannot show that, print says
 // so on standard error.
 func (p *program) print(l listing) error {
-	if l.more && p.flags.format != "table" && p.flags.format != "json" {
-		p.say("there are more than %d: raise --limit", len(l.rows))
+	if l.hasMore && p.flags.format != "table" && p.flags.format != "json" {
+		p.printf("there are more than %d: raise --limit", len(l.rows))
 	}
 	var b bytes.Buffer
 	var err error
@@ -76,7 +76,7 @@ func (p *program) print(l listing) error {
 		err = l.json(&b)
 	case "jsonl":
 		for _, row := range l.rows {
-			err = cmp.Or(err, writeJSON(&b, object(l.kind, l.columns, row)))
+			err = cmp.Or(err, writeJSON(&b, newObject(l.kind, l.columns, row)))
 		}
 	case "csv":
 		err = l.csv(&b)
@@ -85,7 +85,7 @@ func (p *program) print(l listing) error {
 			fmt.Fprintln(&b, id)
 		}
 	default:
-		if l.single {
+		if l.isSingle {
 			l.lines(&b, p.colour)
 		} else {
 			l.table(&b, p.colour)
@@ -94,17 +94,17 @@ func (p *program) print(l listing) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.out.Write(b.Bytes())
+	_, err = p.stdout.Write(b.Bytes())
 	return err
 }
 
 // json writes one document.
 func (l listing) json(to io.Writer) error {
-	if l.single && len(l.rows) == 1 {
-		return writeJSON(to, object(l.kind, l.columns, l.rows[0]))
+	if l.isSingle && len(l.rows) == 1 {
+		return writeJSON(to, newObject(l.kind, l.columns, l.rows[0]))
 	}
 	doc := fields{{"schema", schema}, {"kind", l.kind + " list"}, {"items", l.objects()}}
-	if l.more {
+	if l.hasMore {
 		doc = append(doc, field{"more", true})
 	}
 	return writeJSON(to, doc)
@@ -112,11 +112,11 @@ func (l listing) json(to io.Writer) error {
 
 // objects returns each row as an object.
 func (l listing) objects() []fields {
-	all := make([]fields, len(l.rows))
+	objects := make([]fields, len(l.rows))
 	for i, row := range l.rows {
-		all[i] = object(l.kind, l.columns, row)
+		objects[i] = newObject(l.kind, l.columns, row)
 	}
-	return all
+	return objects
 }
 
 // These types are a JSON object with ordered fields.
@@ -146,18 +146,18 @@ func (f fields) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// object returns a row as a JSON object.
-func object(kind string, columns []column, row []any) fields {
+// newObject returns a row as a JSON object.
+func newObject(kind string, columns []column, row []any) fields {
 	f := fields{{"schema", schema}, {"kind", kind}}
 	for i, c := range columns {
-		if v := forJSON(row[i]); v != nil {
+		if v := formatJSON(row[i]); v != nil {
 			f = append(f, field{c.name, v})
 		}
 	}
 	return f
 }
 
-func forJSON(value any) any {
+func formatJSON(value any) any {
 	switch v := value.(type) {
 	case string:
 		if v == "" {
@@ -190,7 +190,7 @@ func forJSON(value any) any {
 func writeJSON(to io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err == nil {
-		_, err = to.Write(append(inASCII(text), '\n'))
+		_, err = to.Write(append(escapeNonASCII(text), '\n'))
 	}
 	return err
 }
@@ -200,7 +200,7 @@ func (l listing) csv(to io.Writer) error {
 	var b strings.Builder
 	var head []string
 	for _, c := range l.columns {
-		if !slices.Contains(l.inner, c.name) {
+		if !slices.Contains(l.innerColumns, c.name) {
 			head = append(head, c.name)
 		}
 	}
@@ -208,8 +208,8 @@ func (l listing) csv(to io.Writer) error {
 	for _, row := range l.rows {
 		var cells []string
 		for i, value := range row {
-			if !slices.Contains(l.inner, l.columns[i].name) {
-				cells = append(cells, forCSV(value))
+			if !slices.Contains(l.innerColumns, l.columns[i].name) {
+				cells = append(cells, formatCSV(value))
 			}
 		}
 		b.WriteString(strings.Join(cells, ",") + "\n")
@@ -218,25 +218,25 @@ func (l listing) csv(to io.Writer) error {
 	return err
 }
 
-func forCSV(value any) string {
+func formatCSV(value any) string {
 	switch v := value.(type) {
 	case digits, bool, int, int64: // Print numbers unchanged, because a negative number is no formula.
 		return fmt.Sprint(v)
 	case map[string]string:
-		return admin.Cell(forTable(v))
+		return admin.Cell(formatTable(v))
 	case time.Time, time.Duration:
-		if v := forJSON(v); v != nil {
+		if v := formatJSON(v); v != nil {
 			return fmt.Sprint(v)
 		}
 		return ""
 	case nil:
 		return ""
 	}
-	return admin.Cell(shown(fmt.Sprint(value))) // The value is of another string type.
+	return admin.Cell(printable(fmt.Sprint(value))) // The value is of another string type.
 }
 
-// forTable returns a value as a table shows it.
-func forTable(value any) string {
+// formatTable returns a value as a table shows it.
+func formatTable(value any) string {
 	switch v := value.(type) {
 	case time.Time:
 		if v.IsZero() {
@@ -253,7 +253,7 @@ func forTable(value any) string {
 			return ""
 		}
 		text, _ := json.Marshal(v) // json.Marshal cannot fail for a map of strings.
-		return shown(string(text))
+		return printable(string(text))
 	case bool:
 		if !v {
 			return ""
@@ -262,13 +262,13 @@ func forTable(value any) string {
 	case nil:
 		return ""
 	}
-	return shown(fmt.Sprint(value)) // The value is of another string type.
+	return printable(fmt.Sprint(value)) // The value is of another string type.
 }
 
 // These are the maximum widths of a table's columns, and of its last column. Use -o json to see the full text.
 const (
-	columnMost = 60
-	lastMost   = 160
+	maxColumnWidth     = 60
+	maxLastColumnWidth = 160
 )
 
 // table writes the columns that have a heading, aligned.
@@ -288,46 +288,46 @@ func (l listing) table(to io.Writer, colour bool) {
 	for _, row := range l.rows {
 		line := make([]string, len(shownColumns))
 		for at, i := range shownColumns {
-			most := columnMost
+			maxWidth := maxColumnWidth
 			if at == len(shownColumns)-1 {
-				most = lastMost
+				maxWidth = maxLastColumnWidth
 			}
-			line[at] = cut(forTable(row[i]), most)
+			line[at] = shorten(formatTable(row[i]), maxWidth)
 		}
 		lines = append(lines, line)
 	}
-	align(to, lines, colour)
-	if l.more {
+	alignColumns(to, lines, colour)
+	if l.hasMore {
 		fmt.Fprintln(to, "… and more: raise --limit")
 	}
 }
 
-func cut(text string, most int) string {
-	if width(text) <= most {
+func shorten(text string, maxWidth int) string {
+	if displayWidth(text) <= maxWidth {
 		return text
 	}
 	columns := 0
 	for i, r := range text {
-		if columns += width(string(r)); columns >= most {
+		if columns += displayWidth(string(r)); columns >= maxWidth {
 			return text[:i] + "…"
 		}
 	}
 	return text
 }
 
-func align(to io.Writer, lines [][]string, colour bool) {
+func alignColumns(to io.Writer, lines [][]string, colour bool) {
 	widths := make([]int, len(lines[0]))
 	for _, line := range lines {
 		for i, cell := range line {
-			widths[i] = max(widths[i], width(cell))
+			widths[i] = max(widths[i], displayWidth(cell))
 		}
 	}
 	for n, line := range lines {
 		var b strings.Builder
 		for i, cell := range line {
-			padded := cell + strings.Repeat(" ", widths[i]-width(cell)+2)
+			padded := cell + strings.Repeat(" ", widths[i]-displayWidth(cell)+2)
 			if colour && n > 0 {
-				padded = coloured(padded, cell)
+				padded = addColour(padded, cell)
 			}
 			b.WriteString(padded)
 		}
@@ -337,19 +337,19 @@ func align(to io.Writer, lines [][]string, colour bool) {
 
 // lines writes a listing of one row with one line per field. Inner listings follow below.
 func (l listing) lines(to io.Writer, colour bool) {
-	var below []listing
+	var inner []listing
 	var lines [][]string
 	for i, c := range l.columns {
-		if of, is := l.rows[0][i].(listing); is {
-			below = append(below, of)
+		if of, ok := l.rows[0][i].(listing); ok {
+			inner = append(inner, of)
 			continue
 		}
-		if text := forTable(l.rows[0][i]); text != "" {
+		if text := formatTable(l.rows[0][i]); text != "" {
 			lines = append(lines, []string{c.name, text})
 		}
 	}
-	align(to, append([][]string{{l.kind, ""}}, lines...), colour)
-	for _, of := range below {
+	alignColumns(to, append([][]string{{l.kind, ""}}, lines...), colour)
+	for _, of := range inner {
 		if len(of.rows) > 0 {
 			fmt.Fprintf(to, "\n%s\n", of.kind)
 			of.table(to, colour)
@@ -357,33 +357,33 @@ func (l listing) lines(to io.Writer, colour bool) {
 	}
 }
 
-// money returns the values of an amount's two columns.
-func money(a compensator.Amount) (minor, currency any) {
+// amountFields returns the values of an amount's two columns.
+func amountFields(a compensator.Amount) (amount, currency any) {
 	if !a.Known() {
 		return nil, nil
 	}
 	return digits(strconv.FormatInt(a.Minor, 10)), a.Currency
 }
 
-// worth formats an amount for people: "129.00 CNY".
-func worth(a compensator.Amount) string {
+// amountText formats an amount for people: "129.00 CNY".
+func amountText(a compensator.Amount) string {
 	if !a.Known() {
 		return ""
 	}
-	return inUnits(a.Minor, a.Currency)
+	return formatUnits(a.Minor, a.Currency)
 }
 
-func inUnits(minor int64, currency string) string {
-	places := admin.Decimals(currency)
-	sign, text := "", strconv.FormatInt(minor, 10)
-	if minor < 0 {
+func formatUnits(amount int64, currency string) string {
+	decimals := admin.Decimals(currency)
+	sign, text := "", strconv.FormatInt(amount, 10)
+	if amount < 0 {
 		sign, text = "-", text[1:]
 	}
-	if short := places + 1 - len(text); short > 0 {
-		text = strings.Repeat("0", short) + text
+	if missing := decimals + 1 - len(text); missing > 0 {
+		text = strings.Repeat("0", missing) + text
 	}
-	if places > 0 {
-		text = text[:len(text)-places] + "." + text[len(text)-places:]
+	if decimals > 0 {
+		text = text[:len(text)-decimals] + "." + text[len(text)-decimals:]
 	}
 	return sign + text + " " + currency
 }

@@ -13,36 +13,36 @@ import (
 	"github.com/compensator-go/compensator/ui/local"
 )
 
-// pages returns the command ui. When a signal ends the command, its exit code is 0.
-func (p *program) pages() *cobra.Command {
+// newPagesCommand returns the command ui. When a signal ends the command, its exit code is 0.
+func (p *program) newPagesCommand() *cobra.Command {
 	var listen string
-	var write bool
-	cmd := p.command("ui", "Serve the operator's pages on loopback, to the browser that brings the token. They are read-only without --write", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+	var canWrite bool
+	cmd := p.newCommand("ui", "Serve the operator's pages on loopback, to the browser that brings the token. They are read-only without --write", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		listener, err := local.Listen(ctx, listen)
 		if err != nil {
-			return usage("%s", plain(err))
+			return newUsageError("%s", plainText(err))
 		}
-		need := toOperate
-		if write {
-			need = toChange
+		level := operateAccess
+		if canWrite {
+			level = changeAccess
 		}
-		p.again, p.readOnly = write, !write // Set the field again, because the pages themselves ask for confirmation before finished work runs again.
-		p.readTime = 0                      // Use the short default of the Admin, because pages refresh every few seconds.
-		s, err := p.open(ctx, need)
+		p.canRepeat, p.readOnly = canWrite, !canWrite // Set canRepeat again, because the pages themselves ask for confirmation before finished work runs again.
+		p.readTime = 0                                // Use the short default of the Admin, because pages refresh every few seconds.
+		s, err := p.openSession(ctx, level)
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}
-		if write && s.redis == nil {
-			p.say("without --redis requeued entries wait for the reconciler of their services: 15 s by default")
+		if canWrite && s.redis == nil {
+			p.printf("without --redis requeued entries wait for the reconciler of their services: 15 s by default")
 		}
-		opts := ui.Options{Title: p.flags.table, Logger: slog.New(slog.NewTextHandler(p.errs, nil))}
+		opts := ui.Options{Title: p.flags.table, Logger: slog.New(slog.NewTextHandler(p.stderr, nil))}
 		err = local.Serve(ctx, listener, s.actor, opts, func(link string) {
-			fmt.Fprintln(p.out, link)
-			p.say("this address admits one browser, once. Ctrl-C stops the pages")
+			fmt.Fprintln(p.stdout, link)
+			p.printf("this address admits one browser, once. Ctrl-C stops the pages")
 		}, s.Admin)
 		return cmp.Or(err, s.Close())
 	})
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "address to listen on, on loopback")
-	cmd.Flags().BoolVar(&write, "write", false, "allow changes on the pages, under your name")
+	cmd.Flags().BoolVar(&canWrite, "write", false, "allow changes on the pages, under your name")
 	return cmd
 }

@@ -50,7 +50,7 @@ func (b *bed) serving(args ...string) *browser {
 	return &browser{b.T, strings.TrimSpace(link), client, func(how os.Signal) answer {
 		require.NoError(b, cmd.Process.Signal(how))
 		_ = cmd.Wait()
-		return answer{errs: errs.String(), code: cmd.ProcessState.ExitCode()}
+		return answer{stderr: errs.String(), code: cmd.ProcessState.ExitCode()}
 	}}
 }
 
@@ -138,7 +138,7 @@ func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 			assert.Equal(t, compensator.Pending, b.entry("d0").State)
 			assert.Equal(t, 1, b.count("common_process_log_audit WHERE actor='"+actor().ID+"'"))
 			ended := does.stop(syscall.SIGTERM)
-			assert.Equal(t, codeDone, ended.code, ended.errs)
+			assert.Equal(t, codeDone, ended.code, ended.stderr)
 		})
 	}
 }

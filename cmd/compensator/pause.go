@@ -11,14 +11,14 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-func (p *program) pause() *cobra.Command {
-	var ahead bool
-	cmd := p.onType("pause <type>", "Stop all services from claiming entries of a type", func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error {
-		if err := p.sure(ctx, yes, "pause", name); err != nil {
+func (p *program) newPauseCommand() *cobra.Command {
+	var isAhead bool
+	cmd := p.newTypeCommand("pause <type>", "Stop all services from claiming entries of a type", func(ctx context.Context, s *session, name string, why admin.Why, isConfirmed bool) error {
+		if err := p.confirmUnless(ctx, isConfirmed, "pause", name); err != nil {
 			return err
 		}
 		pause := s.Pause
-		if ahead {
+		if isAhead {
 			pause = s.PauseAhead
 		}
 		if err := pause(ctx, s.actor, name, why); errors.As(err, new(*admin.UnknownTypeError)) {
@@ -26,28 +26,28 @@ func (p *program) pause() *cobra.Command {
 		} else if err != nil {
 			return err
 		}
-		p.say("services with Config.Operations stop claiming its entries from their next round on, within 12 s by default. Running attempts continue")
+		p.printf("services with Config.Operations stop claiming its entries from their next round on, within 12 s by default. Running attempts continue")
 		return nil
 	})
-	cmd.Flags().BoolVar(&ahead, "ahead", false, "also pause a type that the log does not have yet")
+	cmd.Flags().BoolVar(&isAhead, "ahead", false, "also pause a type that the log does not have yet")
 	return cmd
 }
 
-func (p *program) resume() *cobra.Command {
-	return p.onType("resume <type>", "End a pause", func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error {
+func (p *program) newResumeCommand() *cobra.Command {
+	return p.newTypeCommand("resume <type>", "End a pause", func(ctx context.Context, s *session, name string, why admin.Why, isConfirmed bool) error {
 		paused, err := s.Paused(ctx, s.actor)
 		if err != nil {
 			return err
 		}
-		for _, is := range paused {
-			if is.Type != name {
+		for _, pause := range paused {
+			if pause.Type != name {
 				continue
 			}
-			p.say("paused by %s at %s: %s", is.Actor, forTable(is.At), is.Reason)
-			if err := p.sure(ctx, yes, "resume", name); err != nil {
+			p.printf("paused by %s at %s: %s", pause.Actor, formatTable(pause.At), pause.Reason)
+			if err := p.confirmUnless(ctx, isConfirmed, "resume", name); err != nil {
 				return err
 			}
-			return s.Resume(ctx, s.actor, is, why)
+			return s.Resume(ctx, s.actor, pause, why)
 		}
 		if err := s.CheckType(ctx, s.actor, name); errors.As(err, new(*admin.UnknownTypeError)) {
 			return missingError{strings.TrimPrefix(err.Error(), "admin: ")}
@@ -58,39 +58,39 @@ func (p *program) resume() *cobra.Command {
 	})
 }
 
-// onType returns a command for one type. A shell can complete the type.
-func (p *program) onType(use, short string, do func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error) *cobra.Command {
-	cmd := p.onNamed(use, short, do)
+// newTypeCommand returns a command for one type. A shell can complete the type.
+func (p *program) newTypeCommand(use, summary string, do func(ctx context.Context, s *session, name string, why admin.Why, isConfirmed bool) error) *cobra.Command {
+	cmd := p.newNamedCommand(use, summary, do)
 	cmd.ValidArgsFunction = p.completeType
 	return cmd
 }
 
-// onNamed returns a command whose argument is the name of a type or of a limit. The command requires --reason.
-func (p *program) onNamed(use, short string, do func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error) *cobra.Command {
+// newNamedCommand returns a command whose argument is the name of a type or of a limit. The command requires --reason.
+func (p *program) newNamedCommand(use, summary string, do func(ctx context.Context, s *session, name string, why admin.Why, isConfirmed bool) error) *cobra.Command {
 	var why why
-	var yes bool
-	cmd := p.onLog(use, short, cobra.ExactArgs(1), toOperate, func(ctx context.Context, s *session, args []string) error {
-		if err := why.check(); err != nil {
+	var isConfirmed bool
+	cmd := p.newLogCommand(use, summary, cobra.ExactArgs(1), operateAccess, func(ctx context.Context, s *session, args []string) error {
+		if err := why.validate(); err != nil {
 			return err
 		}
 		var answers results
-		err := do(ctx, s, args[0], why.Why, yes)
+		err := do(ctx, s, args[0], why.Why, isConfirmed)
 		if code := reasonOf(err); err != nil && (code == codeUsage || code == codeDatabase) {
 			return err // This error is about the whole command, not about the type.
 		}
-		answers.add(args[0], err)
+		answers.addResult(args[0], err)
 		return p.answer(answers)
 	})
-	why.add(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
+	why.addFlags(cmd)
+	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "do it without asking")
 	return cmd
 }
 
-// sure asks the person to type a word, unless --yes is set.
-func (p *program) sure(ctx context.Context, yes bool, verb, word string) error {
-	if yes {
+// confirmUnless asks the person to type a word, unless --yes is set.
+func (p *program) confirmUnless(ctx context.Context, isConfirmed bool, verb, word string) error {
+	if isConfirmed {
 		return nil
 	}
-	p.say("would %s %s", verb, word)
+	p.printf("would %s %s", verb, word)
 	return p.confirm(ctx, verb, word)
 }

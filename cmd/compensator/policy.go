@@ -40,35 +40,35 @@ type role struct {
 const (
 	purgeRight  admin.Right = "purge"
 	policyRight admin.Right = "set policy"
-	everything  admin.Right = "*"
+	allRights   admin.Right = "*"
 )
 
 // policySetting is the name of the setting that holds the policy. If the setting has no value, only the grants of the
 // database decide.
 const (
-	policySetting = "policy of the command line"
-	mostPolicy    = 4000 // maximum length of a policy in characters, which is the maximum length of a setting
+	policySetting   = "policy of the command line"
+	maxPolicyLength = 4000 // maximum length of a policy in characters, which is the maximum length of a setting
 )
 
-// weighed lists the rights that role.Amounts limits.
-var weighed = []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleManually, admin.Cancel, admin.Complete, admin.Reschedule}
+// amountRights lists the rights that role.Amounts limits.
+var amountRights = []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleManually, admin.Cancel, admin.Complete, admin.Reschedule}
 
 // May implements admin.Access. If the role has Amounts, May refuses an unknown amount and a currency without a limit.
-func (p *policy) May(_ context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
+func (p *policy) May(_ context.Context, a admin.Actor, right admin.Right, subject admin.Subject) bool {
 	if p == nil {
 		return true
 	}
 	r := p.roleOf(a)
 	switch {
-	case !slices.Contains(r.Rights, right) && !slices.Contains(r.Rights, everything),
-		len(r.Types) > 0 && !slices.Contains(r.Types, on.Type),
-		r.Entries > 0 && on.Count > r.Entries:
+	case !slices.Contains(r.Rights, right) && !slices.Contains(r.Rights, allRights),
+		len(r.Types) > 0 && !slices.Contains(r.Types, subject.Type),
+		r.Entries > 0 && subject.Count > r.Entries:
 		return false
-	case len(r.Amounts) == 0 || !slices.Contains(weighed, right):
+	case len(r.Amounts) == 0 || !slices.Contains(amountRights, right):
 		return true
 	}
-	most, named := r.Amounts[on.Amount.Currency]
-	return named && on.Amount.Known() && max(on.Amount.Minor, -on.Amount.Minor) <= most
+	maxAmount, hasMaxAmount := r.Amounts[subject.Amount.Currency]
+	return hasMaxAmount && subject.Amount.Known() && max(subject.Amount.Minor, -subject.Amount.Minor) <= maxAmount
 }
 
 // roleOf returns the role for the most specific name in the policy: user@host, then user, then *. Without a match the
@@ -77,7 +77,7 @@ func (p *policy) roleOf(a admin.Actor) role {
 	name := strings.TrimPrefix(a.ID, actorPrefix)
 	user, _, _ := strings.Cut(name, "@")
 	for _, name := range []string{name, user, "*"} {
-		if role, named := p.People[name]; named {
+		if role, isNamed := p.People[name]; isNamed {
 			return p.Roles[role]
 		}
 	}
@@ -90,12 +90,12 @@ func parsePolicy(text []byte) (*policy, error) {
 		return nil, nil
 	}
 	p := new(policy)
-	from := json.NewDecoder(bytes.NewReader(text))
-	from.DisallowUnknownFields()
-	if err := from.Decode(p); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(p); err != nil {
 		return nil, err
 	}
-	if _, err := from.Token(); !errors.Is(err, io.EOF) {
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is text after the end of the JSON object")
 	}
 	return p, p.problem()
@@ -106,12 +106,12 @@ func (p *policy) problem() error {
 	for _, name := range slices.Sorted(maps.Keys(p.Roles)) {
 		r := p.Roles[name]
 		for _, right := range r.Rights {
-			if !slices.Contains(append(admin.Rights[:], purgeRight, policyRight, everything), right) {
+			if !slices.Contains(append(admin.Rights[:], purgeRight, policyRight, allRights), right) {
 				return fmt.Errorf("role %q: there is no right %q", name, right)
 			}
 		}
-		for currency, most := range r.Amounts {
-			if len(currency) != 3 || most < 0 {
+		for currency, maxAmount := range r.Amounts {
+			if len(currency) != 3 || maxAmount < 0 {
 				return fmt.Errorf("role %q: amounts: currencies must have three letters, and amounts must not be negative", name)
 			}
 		}
@@ -119,16 +119,16 @@ func (p *policy) problem() error {
 			return fmt.Errorf("role %q: entries: the number must not be negative", name)
 		}
 	}
-	heirs := 0
+	fallbacks := 0
 	for _, name := range slices.Sorted(maps.Keys(p.People)) {
-		if _, known := p.Roles[p.People[name]]; !known {
+		if _, isKnown := p.Roles[p.People[name]]; !isKnown {
 			return fmt.Errorf("%q has the role %q, which is not defined", name, p.People[name])
 		}
 		if p.May(context.Background(), admin.Actor{ID: actorPrefix + name}, policyRight, admin.Subject{}) {
-			heirs++
+			fallbacks++
 		}
 	}
-	if heirs == 0 {
+	if fallbacks == 0 {
 		return fmt.Errorf("no person has the right %q, so no person could change this policy again", policyRight)
 	}
 	return nil
@@ -156,39 +156,39 @@ func (s *console) readPolicy(ctx context.Context) (*policy, processlog.Setting, 
 type rules struct {
 	store *console
 
-	guard  chan struct{} // semaphore of size one; its holder may use the fields below
-	policy *policy       // nil if the log has no policy
-	err    error         // reason why the policy could not be read
-	at     time.Time
+	semaphore chan struct{} // semaphore of size one; its holder may use the fields below
+	policy    *policy       // nil if the log has no policy
+	err       error         // reason why the policy could not be read
+	at        time.Time
 }
 
 const (
-	policyKept = 3 * time.Second // maximum age of the cached policy
-	policyRead = 2 * time.Second // maximum duration of one reading of the policy
+	maxPolicyAge      = 3 * time.Second // maximum age of the cached policy
+	policyReadTimeout = 2 * time.Second // maximum duration of one reading of the policy
 )
 
 func openRules(ctx context.Context, store *console) (*rules, processlog.Setting, error) {
 	p, setting, err := store.readPolicy(ctx)
-	return &rules{store: store, guard: make(chan struct{}, 1), policy: p, at: time.Now()}, setting, err
+	return &rules{store: store, semaphore: make(chan struct{}, 1), policy: p, at: time.Now()}, setting, err
 }
 
 // May implements admin.Access.
-func (r *rules) May(ctx context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
-	p, err := r.now(ctx)
-	return err == nil && p.May(ctx, a, right, on)
+func (r *rules) May(ctx context.Context, a admin.Actor, right admin.Right, subject admin.Subject) bool {
+	p, err := r.currentPolicy(ctx)
+	return err == nil && p.May(ctx, a, right, subject)
 }
 
-// The method now returns the policy. If the cached policy is older than policyKept, one caller reads it again. The
+// currentPolicy returns the policy. If the cached policy is older than maxPolicyAge, one caller reads it again. The
 // other callers wait for that reading, but each of them only until its own ctx ends.
-func (r *rules) now(ctx context.Context) (*policy, error) {
+func (r *rules) currentPolicy(ctx context.Context) (*policy, error) {
 	select {
-	case r.guard <- struct{}{}:
+	case r.semaphore <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-r.guard }()
-	if time.Since(r.at) >= policyKept {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), policyRead) // Detach the reading from this caller's context, because other callers wait for the result.
+	defer func() { <-r.semaphore }()
+	if time.Since(r.at) >= maxPolicyAge {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), policyReadTimeout) // Detach the reading from this caller's context, because other callers wait for the result.
 		defer cancel()
 		r.policy, _, r.err = r.store.readPolicy(ctx)
 		r.at = time.Now()
@@ -196,66 +196,66 @@ func (r *rules) now(ctx context.Context) (*policy, error) {
 	return r.policy, r.err
 }
 
-// allow checks a right that the Admin does not know. It records a refusal as the Admin does.
-func (s *session) allow(ctx context.Context, right admin.Right, reason string) error {
+// checkRight checks a right that the Admin does not know. It records a refusal as the Admin does.
+func (s *session) checkRight(ctx context.Context, right admin.Right, reason string) error {
 	if s.rules.May(ctx, s.actor, right, admin.Subject{}) {
 		return nil
 	}
 	return errors.Join(admin.ErrNotAllowed, s.store.Operate(ctx, processlog.Operation{Actor: s.actor.ID, Action: string(right), Refused: true, Reason: reason}))
 }
 
-func (p *program) policy() *cobra.Command {
-	cmd := p.onLog("policy", "Show who may do what with this program, as JSON", cobra.NoArgs, toOperate, func(_ context.Context, s *session, _ []string) error {
+func (p *program) newPolicyCommand() *cobra.Command {
+	cmd := p.newLogCommand("policy", "Show who may do what with this program, as JSON", cobra.NoArgs, operateAccess, func(_ context.Context, s *session, _ []string) error {
 		if s.setting.Value == "" {
-			p.say("there is no policy: the grants of the database alone decide")
+			p.printf("there is no policy: the grants of the database alone decide")
 			return nil
 		}
-		p.say("set by %s at %s: %s", s.setting.Actor, forTable(s.setting.At), s.setting.Reason)
-		_, err := fmt.Fprintln(p.out, shown(s.setting.Value))
+		p.printf("set by %s at %s: %s", s.setting.Actor, formatTable(s.setting.At), s.setting.Reason)
+		_, err := fmt.Fprintln(p.stdout, printable(s.setting.Value))
 		return err
 	})
-	cmd.AddCommand(p.setPolicy())
+	cmd.AddCommand(p.newSetPolicyCommand())
 	return cmd
 }
 
-func (p *program) setPolicy() *cobra.Command {
+func (p *program) newSetPolicyCommand() *cobra.Command {
 	var why why
-	var yes bool
-	cmd := p.onLog("set <file> | -", "Set the policy; an empty file removes it", cobra.ExactArgs(1), toOperate, func(ctx context.Context, s *session, args []string) error {
+	var isConfirmed bool
+	cmd := p.newLogCommand("set <file> | -", "Set the policy; an empty file removes it", cobra.ExactArgs(1), operateAccess, func(ctx context.Context, s *session, args []string) error {
 		reason, err := why.text()
 		if err != nil {
 			return err
 		}
 		text, err := p.read(ctx, args[0])
 		if err != nil {
-			return usage("%v", err)
+			return newUsageError("%v", err)
 		}
 		if _, err := parsePolicy(text); err != nil {
-			return usage("%s: %v", args[0], err)
+			return newUsageError("%s: %v", args[0], err)
 		}
 		var value bytes.Buffer // value is the policy as compact JSON. It stays empty if there is no policy.
 		if len(bytes.TrimSpace(text)) > 0 {
 			if err := json.Compact(&value, text); err != nil {
-				return usage("%s: %v", args[0], err)
+				return newUsageError("%s: %v", args[0], err)
 			}
 		}
-		if n := utf8.RuneCount(value.Bytes()); n > mostPolicy {
-			return usage("%s: the policy has %d characters without spaces, and at most %d are allowed", args[0], n, mostPolicy)
+		if n := utf8.RuneCount(value.Bytes()); n > maxPolicyLength {
+			return newUsageError("%s: the policy has %d characters without spaces, and at most %d are allowed", args[0], n, maxPolicyLength)
 		}
-		if err := s.allow(ctx, policyRight, reason); err != nil {
+		if err := s.checkRight(ctx, policyRight, reason); err != nil {
 			return err
 		}
-		if err := p.sure(ctx, yes, "set", "policy"); err != nil {
+		if err := p.confirmUnless(ctx, isConfirmed, "set", "policy"); err != nil {
 			return err
 		}
 		setting := s.setting // The setting has the version that was read. So PutSetting fails if another person has set a policy since.
 		setting.Value, setting.Actor, setting.Reason = value.String(), s.actor.ID, reason
 		var answers results
-		answers.add("policy", s.store.PutSetting(ctx, setting, processlog.Operation{Actor: s.actor.ID, Action: string(policyRight), Subject: policySetting, Reason: reason}))
+		answers.addResult("policy", s.store.PutSetting(ctx, setting, processlog.Operation{Actor: s.actor.ID, Action: string(policyRight), Subject: policySetting, Reason: reason}))
 		return p.answer(answers)
 	})
-	why.add(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
+	why.addFlags(cmd)
+	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "do it without asking")
 	return cmd
 }
 
@@ -264,5 +264,5 @@ func (p *program) read(ctx context.Context, name string) ([]byte, error) {
 	if name != "-" {
 		return os.ReadFile(name)
 	}
-	return within(ctx, func() ([]byte, error) { return io.ReadAll(p.in) })
+	return runWithin(ctx, func() ([]byte, error) { return io.ReadAll(p.stdin) })
 }

@@ -34,8 +34,8 @@ func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 		"night": {"rights": ["see entries", "requeue", "note"], "entries": 20, "amounts": {"CNY": 1000}}},
 		"people": {"ann": "host", "bob": "reader", "bob@far": "host", "mei": "night"}}`))
 	require.NoError(t, err)
-	worth := func(minor int64, currency string) admin.Subject {
-		return admin.Subject{Type: "refund", Count: 1, Amount: compensator.Amount{Minor: minor, Currency: currency}}
+	worth := func(amount int64, currency string) admin.Subject {
+		return admin.Subject{Type: "refund", Count: 1, Amount: compensator.Amount{Minor: amount, Currency: currency}}
 	}
 	for _, c := range []struct {
 		who   string
@@ -86,7 +86,7 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := open(t).dead(3)
-			assert.Contains(t, b.do("policy").errs, "there is no policy")
+			assert.Contains(t, b.do("policy").stderr, "there is no policy")
 			policy := policyFor(`{"rights": ["*"]}`)
 			assert.Equal(t, codeUsage, b.reading("{}", "policy", "set", "-", reason, "--yes").code, "nobody could change it")
 			assert.Equal(t, codeDone, b.reading(policy, "policy", "set", "-", reason, "--yes").code)
@@ -119,7 +119,7 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 			b.exec("DELETE FROM common_process_log_case")
 			none := b.do("cases", "list")
 			assert.Equal(t, codeDone, none.code)
-			assert.NotContains(t, none.errs, "dead without a case", "which would name one")
+			assert.NotContains(t, none.stderr, "dead without a case", "which would name one")
 			for _, args := range [][]string{{"get", id}, {"explain", id}, {"timeline", id}, {"history", id}, {"requeue", id, reason, "--yes"}} {
 				b.refused(codeNotFound, args...)
 			}
@@ -142,10 +142,10 @@ func TestPolicyIsShownWithoutWhatATerminalWouldDo(t *testing.T) {
 	text := strings.Replace(policyFor(`{"rights": ["*"]}`), `"*":`, "\"a\u202eb\": \"host\", \"*\":", 1)
 	require.Equal(t, codeDone, b.reading(text, "policy", "set", "-", "--reason", "\x1b[31mred", "--yes").code)
 	a := b.do("policy")
-	assert.Contains(t, a.out, `a\u202eb`)
-	assert.Contains(t, a.errs, `\x1b[31mred`)
-	assert.NotContains(t, a.out+a.errs, "\x1b")
-	assert.NotContains(t, a.out, "\u202e")
+	assert.Contains(t, a.stdout, `a\u202eb`)
+	assert.Contains(t, a.stderr, `\x1b[31mred`)
+	assert.NotContains(t, a.stdout+a.stderr, "\x1b")
+	assert.NotContains(t, a.stdout, "\u202e")
 }
 
 // TestPolicySetMeanwhileIsNotOverwritten lets another person set a policy when the program waits for the confirmation.

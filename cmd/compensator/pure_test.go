@@ -20,23 +20,23 @@ func TestTextsAreShownAsWhatTheyAre(t *testing.T) {
 		"\u009b2J":          `\u009b2J`,
 		"\u200b\U000e0041":  `\u200b\U000e0041`,
 	} {
-		assert.Equal(t, want, shown(text))
+		assert.Equal(t, want, printable(text))
 	}
-	assert.Equal(t, `"\u202e\u009b\udb40\udc41退"`, string(inASCII([]byte("\"\u202e\u009b\U000e0041退\""))))
+	assert.Equal(t, `"\u202e\u009b\udb40\udc41退"`, string(escapeNonASCII([]byte("\"\u202e\u009b\U000e0041退\""))))
 }
 
 func TestCellsAreWhole(t *testing.T) {
 	for cell, want := range map[string]string{"a": "a", "a b": "a b", "a,b": `"a,b"`, "a;=1": `"a;=1"`, `a"b`: `"a""b"`, " a": `" a"`, "a ": `"a "`, "": ""} {
-		assert.Equal(t, want, forCSV(cell))
+		assert.Equal(t, want, formatCSV(cell))
 	}
-	assert.Equal(t, `"{""a"":""b""}"`, forCSV(map[string]string{"a": "b"}))
+	assert.Equal(t, `"{""a"":""b""}"`, formatCSV(map[string]string{"a": "b"}))
 }
 
 // Failure: F132
 func TestAmountsAreExact(t *testing.T) {
 	for want, of := range map[string]compensator.Amount{"129.00 CNY": {Minor: 12900, Currency: "CNY"}, "-0.05 EUR": {Minor: -5, Currency: "EUR"},
 		"7 JPY": {Minor: 7, Currency: "JPY"}, "0.007 KWD": {Minor: 7, Currency: "KWD"}, "0.0007 CLF": {Minor: 7, Currency: "CLF"}, "7 UYI": {Minor: 7, Currency: "UYI"}, "0.00 CNY": {Currency: "CNY"}, "": {}} {
-		assert.Equal(t, want, worth(of))
+		assert.Equal(t, want, amountText(of))
 	}
 }
 

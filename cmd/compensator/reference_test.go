@@ -24,7 +24,7 @@ func TestReferenceOfTheCommandLineIsCurrent(t *testing.T) {
 	require.True(t, found)
 	_, after, found := strings.Cut(rest, end)
 	require.True(t, found)
-	want := before + begin + referenceOfCommands((&program{env: os.Getenv}).root()) + end + after
+	want := before + begin + referenceOfCommands((&program{env: os.Getenv}).newRootCommand()) + end + after
 	if *update {
 		require.NoError(t, os.WriteFile(name, []byte(want), 0o644))
 		return

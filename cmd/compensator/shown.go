@@ -13,9 +13,9 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// shown returns a text that is safe for a terminal. It escapes invisible characters, for example as \x1b or \u202e.
-func shown(text string) string {
-	if strings.IndexFunc(text, hidden) < 0 {
+// printable returns a text that is safe for a terminal. It escapes invisible characters, for example as \x1b or \u202e.
+func printable(text string) string {
+	if strings.IndexFunc(text, isHidden) < 0 {
 		return text
 	}
 	var b strings.Builder
@@ -25,7 +25,7 @@ func shown(text string) string {
 		switch {
 		case r == utf8.RuneError && width == 1:
 			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case hidden(r):
+		case isHidden(r):
 			quoted := strconv.QuoteRuneToASCII(r)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		default:
@@ -35,22 +35,22 @@ func shown(text string) string {
 	return b.String()
 }
 
-// hidden reports whether a rune is a control or format character, including those that change the direction of text.
-func hidden(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) }
+// isHidden reports whether a rune is a control or format character, including those that change the direction of text.
+func isHidden(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) }
 
-// inASCII replaces hidden characters in JSON by equivalent escapes.
-func inASCII(text []byte) []byte {
-	if bytes.IndexFunc(text, hidden) < 0 {
+// escapeNonASCII replaces hidden characters in JSON by equivalent escapes.
+func escapeNonASCII(text []byte) []byte {
+	if bytes.IndexFunc(text, isHidden) < 0 {
 		return text
 	}
 	var b bytes.Buffer
 	for _, r := range string(text) {
 		switch {
-		case !hidden(r):
+		case !isHidden(r):
 			b.WriteRune(r)
 		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+			highSurrogate, lowSurrogate := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, highSurrogate, lowSurrogate)
 		default:
 			fmt.Fprintf(&b, `\u%04x`, r)
 		}
@@ -58,12 +58,12 @@ func inASCII(text []byte) []byte {
 	return b.Bytes()
 }
 
-// width returns how many columns of a terminal a text takes.
-func width(text string) (columns int) {
+// displayWidth returns how many columns of a terminal a text takes.
+func displayWidth(text string) (columns int) {
 	for _, r := range text {
 		switch {
 		case unicode.Is(unicode.Mn, r):
-		case wide(r):
+		case isWide(r):
 			columns += 2
 		default:
 			columns++
@@ -72,22 +72,22 @@ func width(text string) (columns int) {
 	return columns
 }
 
-func wide(r rune) bool {
+func isWide(r rune) bool {
 	return r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 || r >= 0xf900 && r <= 0xfaff ||
 		r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 || r >= 0xffe0 && r <= 0xffe6 || r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd)
 }
 
-// colourful reports whether to use colours. It returns true if out is a terminal and NO_COLOR is not set.
-func colourful(out *os.File, env func(string) string) bool {
-	return terminal(out) && env("NO_COLOR") == "" && env("TERM") != "dumb"
+// hasColour reports whether to use colours. It returns true if out is a terminal and NO_COLOR is not set.
+func hasColour(out *os.File, env func(string) string) bool {
+	return isTerminal(out) && env("NO_COLOR") == "" && env("TERM") != "dumb"
 }
 
-func terminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
+func isTerminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
 
 // colours maps important words to their colours. Output without colours shows the same words.
 var colours = map[string]string{"dead": "31", "outcome unknown": "31", "retrying": "33", "compensating": "33", "succeeded": "32", "done": "32", "refused": "31"}
 
-func coloured(text, word string) string {
+func addColour(text, word string) string {
 	if colours[word] == "" {
 		return text
 	}

@@ -10,25 +10,25 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-func (p *program) stats() *cobra.Command {
-	var over, period time.Duration
+func (p *program) newStatsCommand() *cobra.Command {
+	var span, period time.Duration
 	var businessType string
-	cmd := p.onLog("stats", "Show for each type how many entries ended, how long attempts took and how late they began. Services count this if Operations.Statistics is set",
-		cobra.NoArgs, toOperate,
+	cmd := p.newLogCommand("stats", "Show for each type how many entries ended, how long attempts took and how late they began. Services count this if Operations.Statistics is set",
+		cobra.NoArgs, operateAccess,
 		func(ctx context.Context, s *session, _ []string) error {
-			if over < time.Minute || over > 100*24*time.Hour {
-				return usage("--over %v: give 1m to 2400h", over)
+			if span < time.Minute || span > 100*24*time.Hour {
+				return newUsageError("--over %v: give 1m to 2400h", span)
 			}
 			if period < 0 || period%time.Minute != 0 {
-				return usage("--period %v: give a whole number of minutes", period)
+				return newUsageError("--period %v: give a whole number of minutes", period)
 			}
 			now, err := s.store.StatsClock(ctx)
 			if err != nil {
 				return err
 			}
-			filter := admin.StatFilter{From: now.Add(-over), To: now.Add(time.Minute), Period: period, BusinessType: businessType}
+			filter := admin.StatFilter{From: now.Add(-span), To: now.Add(time.Minute), Period: period, BusinessType: businessType}
 			if period == 0 {
-				filter.Period = over.Truncate(time.Minute)
+				filter.Period = span.Truncate(time.Minute)
 			}
 			stats, err := admin.Of(s.c).Statistics(ctx, filter)
 			if err != nil {
@@ -42,7 +42,7 @@ func (p *program) stats() *cobra.Command {
 			}
 			return p.print(statsListing(stats))
 		})
-	cmd.Flags().DurationVar(&over, "over", 3*time.Hour, "time before now that the counts cover")
+	cmd.Flags().DurationVar(&span, "over", 3*time.Hour, "time before now that the counts cover")
 	cmd.Flags().DurationVar(&period, "period", 0, "one row for each period of this length, such as 10m, instead of one for the whole time")
 	cmd.Flags().StringVar(&businessType, "type", "", "only this type")
 	return cmd

@@ -54,22 +54,22 @@ func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 						stdin = piped
 					}
 					got := b.reading(stdin, append(append([]string{verb}, args...), reason, "--yes")...)
-					require.Equal(t, codeUsage, got.code, "%s %s: %s%s", verb, way, got.out, got.errs)
-					assert.Contains(t, got.errs, "--checked", "%s %s", verb, way)
+					require.Equal(t, codeUsage, got.code, "%s %s: %s%s", verb, way, got.stdout, got.stderr)
+					assert.Contains(t, got.stderr, "--checked", "%s %s", verb, way)
 					if strings.Contains(way, "id") || way == "a key" {
-						assert.Contains(t, got.errs, id, "%s %s names the entry", verb, way)
+						assert.Contains(t, got.stderr, id, "%s %s names the entry", verb, way)
 						continue
 					}
-					assert.Contains(t, got.errs, "12 entries", "%s %s counts them", verb, way)
-					assert.Contains(t, got.errs, "and 2 more", "%s %s names ten of them", verb, way)
+					assert.Contains(t, got.stderr, "12 entries", "%s %s counts them", verb, way)
+					assert.Contains(t, got.stderr, "and 2 more", "%s %s names ten of them", verb, way)
 				}
 			}
 			assert.Equal(t, before, b.ok("list", "--where", "batch=b77", "-o", "json"), "nothing was done, to the others neither")
 			assert.Zero(t, b.count("common_process_log_audit"))
 
 			left := b.do("requeue", "--where", "state=dead", reason, "--yes", "--skip-unknown", "--delay", "1h")
-			assert.Equal(t, codeDone, left.code, left.errs)
-			assert.Contains(t, left.errs, "12 entries")
+			assert.Equal(t, codeDone, left.code, left.stderr)
+			assert.Contains(t, left.stderr, "12 entries")
 			assert.Equal(t, compensator.Pending, b.entry("d0").State)
 			assert.Equal(t, compensator.Dead, b.entry("t0").State)
 			assert.Contains(t, b.ok("requeue", "key:t0", reason, "--yes", "--skip-unknown"), "", "nothing is left, which is no error")
@@ -107,11 +107,11 @@ func TestMistypedTypesAreNamed(t *testing.T) {
 			assert.Zero(t, b.count("common_process_log_setting"))
 			for _, args := range [][]string{{"list", "--where", "type=refnud"}, {"cases", "list", "--type", "refnud"}, {"requeue", "--where", "type=refnud", reason, "--yes"}} {
 				empty := b.do(args...)
-				assert.Equal(t, codeDone, empty.code, "%v: %s", args, empty.errs)
-				assert.Contains(t, empty.errs, near, "%v", args)
+				assert.Equal(t, codeDone, empty.code, "%v: %s", args, empty.stderr)
+				assert.Contains(t, empty.stderr, near, "%v", args)
 			}
 			known := b.do("list", "--where", "type=refund,state=cancelled")
-			assert.NotContains(t, known.errs, "there is no business type")
+			assert.NotContains(t, known.stderr, "there is no business type")
 			without := b.refused(codeNotFound, "cases", "take", b.entry("lives0").ID.String(), reason)
 			assert.Contains(t, without, "has no case")
 			assert.NotContains(t, without, "no such entry")

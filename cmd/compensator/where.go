@@ -21,48 +21,48 @@ var whereKeys = []string{"type", "state", "batch", "business", "ext", "user", "e
 
 const whereHelp = "type=refund,state=dead; also batch, business, ext, user, error (a part of it), ended_by, from and to (when recorded: 2h ago, or 2026-01-31T10:00:00Z), failure (from cases list --groups)"
 
-// A where is the parsed filter of --where.
-type where struct {
+// conditions is the parsed filter of --where.
+type conditions struct {
 	admin.Filter
 	failure admin.Fingerprint // zero: any failure
 	keys    []string          // keys that were given
 }
 
 // parseWhere parses all --where flags. If no key follows a comma, the comma belongs to the value before it.
-func parseWhere(texts []string) (w where, err error) {
+func parseWhere(texts []string) (w conditions, err error) {
 	for _, text := range texts {
 		var conditions []string
 		for _, part := range strings.Split(text, ",") {
-			key, _, is := strings.Cut(part, "=")
-			if is = is && slices.Contains(whereKeys, strings.TrimSpace(key)); !is && len(conditions) > 0 {
+			key, _, ok := strings.Cut(part, "=")
+			if ok = ok && slices.Contains(whereKeys, strings.TrimSpace(key)); !ok && len(conditions) > 0 {
 				conditions[len(conditions)-1] += "," + part
 				continue
 			}
 			conditions = append(conditions, part)
 		}
 		for _, condition := range conditions {
-			if err := w.add(condition); err != nil {
+			if err := w.addCondition(condition); err != nil {
 				return w, err
 			}
 		}
 	}
-	if beside := w.Filter; w.failure != (admin.Fingerprint{}) {
-		beside.BusinessType, beside.States = "", nil
-		if !reflect.DeepEqual(beside, admin.Filter{}) {
-			return w, usage("--where failure=… can be combined with type and state only")
+	if others := w.Filter; w.failure != (admin.Fingerprint{}) {
+		others.BusinessType, others.States = "", nil
+		if !reflect.DeepEqual(others, admin.Filter{}) {
+			return w, newUsageError("--where failure=… can be combined with type and state only")
 		}
 	}
 	return w, nil
 }
 
-func (w *where) add(condition string) (err error) {
-	key, value, is := strings.Cut(condition, "=")
+func (w *conditions) addCondition(condition string) (err error) {
+	key, value, ok := strings.Cut(condition, "=")
 	key = strings.TrimSpace(key)
-	if !is || value == "" {
-		return usage("--where %q: give key=value, with one of the keys %s", condition, strings.Join(whereKeys, ", "))
+	if !ok || value == "" {
+		return newUsageError("--where %q: give key=value, with one of the keys %s", condition, strings.Join(whereKeys, ", "))
 	}
 	if slices.Contains(w.keys, key) && key != "state" {
-		return usage("--where %q: %s is given twice, and an entry has only one: run the command once for each", condition, key)
+		return newUsageError("--where %q: %s is given twice, and an entry has only one: run the command once for each", condition, key)
 	}
 	w.keys = append(w.keys, key)
 	switch key {
@@ -72,7 +72,7 @@ func (w *where) add(condition string) (err error) {
 		for _, word := range strings.Split(value, "|") {
 			state, err := processlog.ParseState(word)
 			if err != nil {
-				return usage("--where: %v", err)
+				return newUsageError("--where: %v", err)
 			}
 			w.States = append(w.States, state)
 		}
@@ -89,26 +89,26 @@ func (w *where) add(condition string) (err error) {
 	case "ended_by":
 		w.EndedBy = compensator.EndedBy(value)
 	case "from":
-		w.CreatedFrom, err = moment(value)
+		w.CreatedFrom, err = parseTime(value)
 	case "to":
-		w.CreatedTo, err = moment(value)
+		w.CreatedTo, err = parseTime(value)
 	case "failure":
 		if err = w.failure.UnmarshalText([]byte(value)); err == nil && w.failure == (admin.Fingerprint{}) {
 			err = errors.New("no failure has this number")
 		}
 	default:
-		return usage("--where %q: there is no %q, only %s", condition, key, strings.Join(whereKeys, ", "))
+		return newUsageError("--where %q: there is no %q, only %s", condition, key, strings.Join(whereKeys, ", "))
 	}
 	if err != nil {
-		return usage("--where %q: %v", condition, err)
+		return newUsageError("--where %q: %v", condition, err)
 	}
 	return nil
 }
 
-// moment parses a time. A duration means that long before now.
-func moment(text string) (time.Time, error) {
-	if ago, err := time.ParseDuration(strings.TrimSuffix(text, " ago")); err == nil && ago > 0 {
-		return time.Now().Add(-ago), nil
+// parseTime parses a time. A duration means that long before now.
+func parseTime(text string) (time.Time, error) {
+	if age, err := time.ParseDuration(strings.TrimSuffix(text, " ago")); err == nil && age > 0 {
+		return time.Now().Add(-age), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -118,43 +118,43 @@ func moment(text string) (time.Time, error) {
 }
 
 // whereFlag adds --where to a command.
-func (p *program) whereFlag(cmd *cobra.Command, into *[]string) {
-	cmd.Flags().StringArrayVar(into, "where", nil, whereHelp)
-	_ = cmd.RegisterFlagCompletionFunc("where", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return p.completeWhere(cmd.Context(), typed)
+func (p *program) whereFlag(cmd *cobra.Command, conditions *[]string) {
+	cmd.Flags().StringArrayVar(conditions, "where", nil, whereHelp)
+	_ = cmd.RegisterFlagCompletionFunc("where", func(cmd *cobra.Command, _ []string, input string) ([]string, cobra.ShellCompDirective) {
+		return p.completeWhere(cmd.Context(), input)
 	})
 }
 
 // completeWhere completes the last condition that the person has typed. It proposes keys, types or states.
-func (p *program) completeWhere(ctx context.Context, typed string) ([]string, cobra.ShellCompDirective) {
+func (p *program) completeWhere(ctx context.Context, input string) ([]string, cobra.ShellCompDirective) {
 	const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	begun := strings.LastIndex(typed, ",") + 1
-	before, last := typed[:begun], typed[begun:]
-	key, _, valued := strings.Cut(last, "=")
-	var found []string
+	startAt := strings.LastIndex(input, ",") + 1
+	prefix, condition := input[:startAt], input[startAt:]
+	key, _, hasValue := strings.Cut(condition, "=")
+	var completions []string
 	switch {
-	case !valued:
+	case !hasValue:
 		for _, key := range whereKeys {
-			found = append(found, before+key+"=")
+			completions = append(completions, prefix+key+"=")
 		}
 	case key == "type":
 		for _, name := range p.typeNames(ctx) {
-			found = append(found, before+"type="+name)
+			completions = append(completions, prefix+"type="+name)
 		}
 	case key == "state":
 		for _, state := range processlog.States {
-			found = append(found, before+"state="+state.String())
+			completions = append(completions, prefix+"state="+state.String())
 		}
 	}
-	return slices.DeleteFunc(found, func(f string) bool { return !strings.HasPrefix(f, typed) }), as
+	return slices.DeleteFunc(completions, func(f string) bool { return !strings.HasPrefix(f, input) }), as
 }
 
 // completeType proposes types for the only argument of a command.
-func (p *program) completeType(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (p *program) completeType(cmd *cobra.Command, args []string, input string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return slices.DeleteFunc(p.typeNames(cmd.Context()), func(name string) bool { return !strings.HasPrefix(name, typed) }), cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(p.typeNames(cmd.Context()), func(name string) bool { return !strings.HasPrefix(name, input) }), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completionLimit limits how long a completion may take.
@@ -164,14 +164,14 @@ const completionLimit = 2 * time.Second
 func (p *program) typeNames(ctx context.Context) (names []string) {
 	ctx, cancel := context.WithTimeout(ctx, completionLimit)
 	defer cancel()
-	s, err := p.open(ctx, toRead)
+	s, err := p.openSession(ctx, readAccess)
 	if err != nil {
 		return nil
 	}
 	defer s.Close()
 	counts, _ := s.counts(ctx, 1)
 	for _, count := range counts {
-		if shown(count.BusinessType) == count.BusinessType {
+		if printable(count.BusinessType) == count.BusinessType {
 			names = append(names, count.BusinessType)
 		}
 	}
