@@ -72,12 +72,23 @@ export default defineConfig({
     search: {
       provider: 'local',
       options: {
-        // Words of Chinese have no spaces, so each character is a term.
+        // The site sends the source of these functions to the browser, so they use nothing outside themselves.
         miniSearch: {
           options: {
-            tokenize: (text: string) => text.toLowerCase().match(/\p{Script=Han}|[^\s\p{P}\p{Script=Han}]+/gu) ?? [],
+            // Chinese has no spaces between words, so each pair of neighbouring characters is a term.
+            tokenize: (text: string) => (text.toLowerCase().match(/\p{Script=Han}+|[^\s\p{P}\p{Script=Han}]+/gu) ?? [])
+              .flatMap((run) => run.length > 2 && /\p{Script=Han}/u.test(run) ? Array.from({ length: run.length - 1 }, (_, i) => run.slice(i, i + 2)) : run),
+            // Drops the words that only make a query a question. Adds the stem, so that "alerted" finds "alert".
+            processTerm: (term: string) => {
+              if (/^(an?|and|are|am|as|at|be|by|can|could|did|do|does|for|from|has|have|how|i|if|in|is|it|its|me|my|of|on|or|should|so|than|that|the|then|there|these|this|to|was|we|what|when|where|which|why|will|with|you|your|如何|怎么|怎样|什么|为什|么样)$/.test(term)) return null
+              const ended = /^(.{4,}?)(?:at(?:e[sd]?|ing|ions?))$/.exec(term) ?? /^(.*?[aeiouy].*?)(?:ings?|ions?|e[sd]?|s)$/.exec(term)
+              const stem = (ended && ended[1].length > 2 ? ended[1] : term).replace(/([^aeiou])\1$/, '$1').replace(/y$/, 'i')
+              return stem === term ? term : [term, stem]
+            },
           },
-          searchOptions: { combineWith: 'AND', prefix: true, fuzzy: 0.1 },
+          // Most questions have a word that the answer lacks, so a page need not have every word.
+          // Most questions ask how to do something.
+          searchOptions: { combineWith: 'OR', prefix: true, fuzzy: 0.1, boostDocument: (id: string) => id.includes('/how-to/') ? 1.25 : 1 },
         },
         locales: {
           zh: {
