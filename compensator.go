@@ -57,21 +57,19 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.features = features.New(ctx, c.engineConfig(), features.Config{Paused: c.pausedTypes(), CaseOf: c.caseOf(), ScrubAttempt: c.scrubAttempt(), Stats: c.stats(), StopOnLoss: c.cfg.StopOnLoss, IgnoreLoss: c.cfg.IgnoreLoss, Queue: features.Queue{
+	c.features = features.New(ctx, c.engineConfig(), features.Config{Paused: c.pausedTypes(), CaseOf: c.caseOf(), ScrubAttempt: c.scrubAttempt(), Stats: c.stats(), Instances: c.instances(), Instance: c.instanceName(), StopOnLoss: c.cfg.StopOnLoss, IgnoreLoss: c.cfg.IgnoreLoss, Queue: features.Queue{
 		Queue: c.queue, Down: !queueAnswers, Fingerprint: c.fingerprint, Horizon: c.cfg.Horizon, Limit: c.cfg.QueueLimit,
 	}, Transactions: features.Transactions{Begin: c.beginForHandler, ServersFault: c.serversFault}})
 	c.engine = c.features.Engine
-	if c.features.BeginStats != nil {
-		if err := c.features.BeginStats(ctx); err != nil {
-			return nil, errors.Join(err, c.Close())
-		}
+	if err := c.features.Begin(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	if cfg.Operations != nil { // Start the rounds of cases before the purges. The two run one after the other, and the purges take all the time that is left.
 		if err := c.startCaseRounds(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}
-	if err := c.keepStats(ctx); err != nil {
+	if err := errors.Join(c.keepStats(ctx), c.forgetInstances(ctx)); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	if err := c.startPurging(ctx, cfg.Keep); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ import (
 
 // Operations turns on cases for people. For each entry that dies, a case is opened in the same transaction. Package
 // admin lets people see and close cases. Operations needs the newest tables of Migrate. The zero value works. Every
-// process of a service must have the same Operations.
+// process of a service must have the same Operations. InstanceName may differ.
 type Operations struct {
 	Due   time.Duration         // time that a case may wait for a person, unless Types has a CaseConfig.Due for its type. Default 24 h, at least a minute
 	Types map[string]CaseConfig // settings by business type
@@ -34,6 +35,15 @@ type Operations struct {
 	// statement, and sends none for a minute without events. A killed process loses the counts of its last minute. Statistics
 	// needs the table _stat of Migrate.
 	Statistics bool
+
+	// Instances makes each process store what it is: its name, its versions, its types, and how busy they are. Package admin
+	// shows the processes. A process writes its row by one statement in New, in Run, once a minute, and in Close. No decision of
+	// the library depends on these rows. Instances needs the table _instance of Migrate.
+	Instances bool
+
+	// InstanceName names this process in its failed attempts and among the instances. Default is the host and the process id,
+	// as in "api-1:17". Every process may have another one.
+	InstanceName string
 
 	// Scrub removes from an error's text what people must not see. Scrub runs before a case stores the text and before
 	// package admin shows it. Before Scrub, and also without it, the library removes card numbers, tokens, passwords
@@ -63,7 +73,7 @@ func (o *Operations) withDefaults() *Operations {
 	if o == nil {
 		return nil
 	}
-	filled := Operations{Due: o.Due, Types: maps.Clone(o.Types), Attempts: o.Attempts, Statistics: o.Statistics, Scrub: o.Scrub}
+	filled := Operations{Due: o.Due, Types: maps.Clone(o.Types), Attempts: o.Attempts, Statistics: o.Statistics, Instances: o.Instances, InstanceName: o.InstanceName, Scrub: o.Scrub}
 	setDefault(&filled.Due, defaultCaseDue)
 	for name, cfg := range filled.Types {
 		setDefault(&cfg.Due, filled.Due)
@@ -107,6 +117,26 @@ func (c *Compensator) stats() processlog.Operations {
 		return nil
 	}
 	return c.store.(processlog.Operations)
+}
+
+// instances returns where this process stores what it is. It returns nil if it stores nothing.
+func (c *Compensator) instances() processlog.Operations {
+	if c.cfg.Operations == nil || !c.cfg.Operations.Instances {
+		return nil
+	}
+	return c.store.(processlog.Operations)
+}
+
+// instanceName returns the name of this process, for people. It returns "" if nothing stores the name.
+func (c *Compensator) instanceName() string {
+	switch o := c.cfg.Operations; {
+	case o == nil || !o.Attempts && !o.Instances:
+		return ""
+	case o.InstanceName != "":
+		return o.InstanceName
+	}
+	host, _ := os.Hostname() // Ignore the error: without a host, the process id is still a hint.
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
 // scrubAttempt returns the function that removes confidential data from the error of a failed attempt. It returns nil if
@@ -283,6 +313,29 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 		}
 		return err
 	}))
+}
+
+// The rounds that delete the rows of processes that have ended or were killed begin every instanceEvery, in one process at a time.
+const (
+	instancesMark = " instances" // cannot be the name of a business type
+	instanceEvery = time.Hour
+	instanceKept  = 24 * time.Hour // after the process was last seen
+
+	// problemInstances is what Health says when a round fails.
+	problemInstances = "old instances could not be deleted"
+)
+
+// forgetInstances makes this process take part in the rounds that delete old instances.
+func (c *Compensator) forgetInstances(ctx context.Context) error {
+	store := c.instances()
+	if store == nil {
+		return nil
+	}
+	return c.startSlotLoop(ctx, instancesMark, instanceEvery, problemInstances, func(ctx context.Context, _, _ time.Time) error {
+		ctx, cancel := context.WithTimeout(ctx, keepFor)
+		defer cancel()
+		return store.ForgetInstances(ctx, instanceKept)
+	})
 }
 
 // caseRound closes the cases of entries that a program has completed or cancelled, and opens missing ones. If age is

@@ -37,6 +37,8 @@ func (p program) KeepsAttempts() bool { return p.cfg.Operations != nil && p.cfg.
 
 func (p program) KeepsStatistics() bool { return p.stats() != nil }
 
+func (p program) KeepsInstances() bool { return p.instances() != nil }
+
 func (p program) Entry(row *processlog.Row) any { return p.entry(row) }
 
 func (p program) Row(ctx context.Context, ref processlog.Ref) (processlog.Row, error) {

@@ -221,7 +221,7 @@ func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*re
 	rec := &recording{c: c}
 	rec.Drafts = slices.Grow(rec.oneEntry.drafts[:0], len(entries))
 	rec.positions = slices.Grow(rec.oneEntry.places[:0], len(entries))[:len(entries)]
-	token := processlog.NewToken()
+	token := c.engine.LeaseToken() // The entries may be inserted with a lease of this process.
 	draftOfKey := make(map[IdempotencyKey]int, len(entries))
 	for i, e := range entries {
 		draft, err := c.draft(e)

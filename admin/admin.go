@@ -40,6 +40,7 @@ type Admin struct {
 	log           operating.Log
 	access        Access
 	readOnly      bool
+	hasInstances  bool // whether Operations.Instances is set
 	hasStatistics bool // whether Operations.Statistics is set
 	readTime      time.Duration
 
@@ -54,7 +55,8 @@ type Admin struct {
 	conditions  *cached[condition]
 	groups      *cached[[]processlog.CaseGroup]
 	trends      map[time.Duration]*cached[history] // by the time that they cover
-	actionCount atomic.Int64                       // number of actions so far; an action makes the shared results outdated
+	instances   *cached[[]processlog.Instance]
+	actionCount atomic.Int64 // number of actions so far; an action makes the shared results outdated
 }
 
 // Errors with which an Admin refuses an action. Other errors come from the library: compensator.ErrNotFound,
@@ -81,9 +83,9 @@ func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 	if log.Operations() == nil {
 		return nil, &compensator.FieldError{Field: "Operations", Reason: "is not set in the Compensator's Config"}
 	}
-	return &Admin{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, hasStatistics: log.KeepsStatistics(), readTime: cmp.Or(opts.ReadTime, defaultReadTime),
+	return &Admin{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, hasStatistics: log.KeepsStatistics(), hasInstances: log.KeepsInstances(), readTime: cmp.Or(opts.ReadTime, defaultReadTime),
 		reads: make(chan struct{}, maxReads), actions: make(chan struct{}, maxActionReads),
-		trends:   newTrends(),
+		trends: newTrends(), instances: newCached[[]processlog.Instance](),
 		refusals: make(map[string]refusals), counts: newCached[[]processlog.Count](), conditions: newCached[condition](), groups: newCached[[]processlog.CaseGroup]()}, nil
 }
 

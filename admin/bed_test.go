@@ -145,7 +145,7 @@ func (w *watched) Types(ctx context.Context) ([]string, error) {
 func newBed(t *testing.T) *bed {
 	store, b := &watched{MemoryStore: compensatortest.NewMemoryStore()}, &bed{t: t, types: make(map[string]*compensator.Type[payment])}
 	c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: compensatortest.NewMemoryQueue().Client(), Logger: slog.New(slog.DiscardHandler),
-		Operations: &compensator.Operations{Attempts: true, Statistics: true, Types: map[string]compensator.CaseConfig{
+		Operations: &compensator.Operations{Attempts: true, Statistics: true, Instances: true, Types: map[string]compensator.CaseConfig{
 			refundType: {Amount: func(e *compensator.Entry) (compensator.Amount, error) {
 				b.weighed.Add(1)
 				var p payment

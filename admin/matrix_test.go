@@ -149,6 +149,9 @@ func deeds() []deed {
 		{"trend", "Trend", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Trend(ctx, a, admin.TrendHours, ""))
 		}},
+		{"instances", "Instances", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Instances(ctx, a))
+		}},
 		{"what is broken", "Broken", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return d.Broken(ctx, a), nil
 		}},
@@ -220,6 +223,7 @@ func prepared(t *testing.T) *bed {
 	require.NoError(t, d.Pause(t.Context(), host, refundType, why))
 	counted := admin.Stat{At: time.Now().Truncate(time.Minute).Add(-5 * time.Minute), BusinessType: refundType}
 	require.NoError(t, b.store.WriteStats(t.Context(), "A", counted.At, []admin.Stat{counted}))
+	require.NoError(t, b.store.WriteInstance(t.Context(), admin.Instance{Name: "api-1:17", Types: []admin.InstanceType{{Name: refundType, Slots: 5}}}, 0, false))
 	return b
 }
 

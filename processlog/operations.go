@@ -80,6 +80,17 @@ type Operations interface {
 	// was folded into an hour belongs to the period of the hour's first minute.
 	Stats(ctx context.Context, filter StatFilter) ([]Stat, error)
 
+	// WriteInstance stores what a process says about itself, and the time of the database's clock as SeenAt. It ignores the
+	// times of i. age is the time since the process started. ended says that the process ends; once it is stored, EndedAt does
+	// not change any more. WriteInstance returns a *FieldError if the table of instances is missing.
+	WriteInstance(ctx context.Context, i Instance, age time.Duration, ended bool) error
+
+	// Instances reads all processes, sorted by name and then by ID.
+	Instances(ctx context.Context) ([]Instance, error)
+
+	// ForgetInstances deletes processes that have not been seen for longer than age.
+	ForgetInstances(ctx context.Context, age time.Duration) error
+
 	// BlockedBy returns the entry that blocks the entry id, or the zero ID if none does. The blocking entry is the
 	// first entry of the ordering key that counts. dead says whether dead entries count. For these terms see Ordering.
 	// BlockedBy and Ordering.Blocked give the same answer.

@@ -323,7 +323,7 @@ func TestNothingIsWrittenByLooking(t *testing.T) {
 }
 
 func checksums(t *testing.T, db *sql.DB) (sums []string) {
-	for _, suffix := range []string{"", "_audit", "_meta", "_fault", "_result", "_slots", "_attempt", "_stat", "_case", "_operation", "_setting"} {
+	for _, suffix := range []string{"", "_audit", "_meta", "_fault", "_result", "_slots", "_attempt", "_stat", "_instance", "_case", "_operation", "_setting"} {
 		var name, sum string
 		require.NoError(t, db.QueryRow("CHECKSUM TABLE common_process_log"+suffix).Scan(&name, &sum))
 		sums = append(sums, name+" "+sum)

@@ -20,14 +20,17 @@ type operations struct {
 	done     []processlog.AuditLogRecord
 	settings map[string]processlog.Setting
 	stats    statistics
+
+	instances map[processlog.InstanceID]processlog.Instance
 }
 
 func newOperations() operations {
-	return operations{cases: make(map[processlog.ID]processlog.Case), settings: make(map[string]processlog.Setting), stats: newStatistics()}
+	return operations{cases: make(map[processlog.ID]processlog.Case), settings: make(map[string]processlog.Setting), stats: newStatistics(),
+		instances: make(map[processlog.InstanceID]processlog.Instance)}
 }
 
 func (o operations) clone() operations {
-	return operations{maps.Clone(o.cases), slices.Clone(o.done), maps.Clone(o.settings), o.stats.clone()}
+	return operations{maps.Clone(o.cases), slices.Clone(o.done), maps.Clone(o.settings), o.stats.clone(), maps.Clone(o.instances)}
 }
 
 // CheckOperations implements processlog.Operations. It finds no problem, because no table can be missing.

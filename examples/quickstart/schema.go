@@ -14,7 +14,7 @@ const (
 var items = []string{"apples", "bread", "cheese", "dates"}
 
 var tables = []string{"shop_stock", "shop_orders", "shop_parcels", logTable, logTable + "_audit", logTable + "_meta", logTable + "_fault", logTable + "_result", logTable + "_limit", logTable + "_slots", logTable + "_turns",
-	logTable + "_attempt", logTable + "_stat", logTable + "_case", logTable + "_operation", logTable + "_setting"}
+	logTable + "_attempt", logTable + "_stat", logTable + "_instance", logTable + "_case", logTable + "_operation", logTable + "_setting"}
 
 // schema creates the shop's tables, in SQL that MySQL, MariaDB and SQLite understand. Times are in ms since 1970.
 var schema = []string{

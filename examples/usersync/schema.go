@@ -69,7 +69,7 @@ func createTables(ctx context.Context, db *sql.DB) error {
 func dropTables(ctx context.Context, db *sql.DB) error {
 	return execAll(ctx, db, `DROP TABLE IF EXISTS usersync_batches, usersync_users, usersync_directory, usersync_sendings,
 		usersync_faults, usersync_hand_log, usersync_log, usersync_log_audit, usersync_log_meta, usersync_log_fault, usersync_log_result, usersync_log_limit, usersync_log_slots, usersync_log_turns,
-		usersync_log_attempt, usersync_log_stat, usersync_log_case, usersync_log_operation, usersync_log_setting`)
+		usersync_log_attempt, usersync_log_stat, usersync_log_instance, usersync_log_case, usersync_log_operation, usersync_log_setting`)
 }
 
 func execAll(ctx context.Context, db *sql.DB, statements ...string) error {

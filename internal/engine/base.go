@@ -25,6 +25,7 @@ type Base struct {
 	Refusals *refusals.List // entries that the database refuses to change
 	Releases *releases.List // gives back the leases of claims that ran nothing
 	watcher  Watcher
+	instance processlog.InstanceID // marks the tokens of leases; zero: tokens have no mark
 
 	// Work is the context of work that goes on after the call that began it. Close ends it.
 	Work    context.Context
@@ -36,6 +37,18 @@ func newBase(ctx context.Context, cfg *Config) *Base {
 	b.Problems = problems.New(cfg.Log, cfg.ErrorNumber, func() bool { return b.Work.Err() != nil })
 	b.Work, b.endWork = context.WithCancelCause(b.Reporting(context.WithoutCancel(ctx)))
 	return b
+}
+
+// MarkLeases makes the tokens of all later leases begin with the mark of an instance. Call it before anything is recorded or run.
+func (b *Base) MarkLeases(by processlog.InstanceID) { b.instance = by }
+
+// LeaseToken draws the token of a lease.
+func (b *Base) LeaseToken() processlog.Token {
+	token := processlog.NewToken()
+	if b.instance != (processlog.InstanceID{}) {
+		token = token.Mark(b.instance)
+	}
+	return token
 }
 
 // Statement returns the context of one statement.

@@ -39,7 +39,7 @@ func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuck
 		return ClaimedRows{Claimed: processlog.Claimed{Waiting: pending, Rejected: refused}, Type: t}, nil
 	}
 	p := picker{t: t, holdings: e.holdings, wanted: wanted, callsLeft: calls, stuckOnly: stuckOnly}
-	token := processlog.NewToken()
+	token := e.LeaseToken()
 	ctx, cancel := e.Statement()
 	defer cancel()
 	claim := e.Store.Claim

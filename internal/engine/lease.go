@@ -219,6 +219,19 @@ func (h *holdings) Stuck() []processlog.StuckAttempt {
 	})
 }
 
+// HandlersByType counts the attempts whose handlers have not returned.
+func (h *holdings) HandlersByType() map[string]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	counts := make(map[string]int)
+	for _, a := range h.held {
+		if !a.returned.Load() {
+			counts[a.Type.Name]++
+		}
+	}
+	return counts
+}
+
 // runningAttempts lists the handlers that have not returned.
 func (h *holdings) runningAttempts() []processlog.StuckAttempt {
 	return h.list(func(a *Attempt) bool { return !a.returned.Load() })

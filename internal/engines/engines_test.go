@@ -54,7 +54,7 @@ func table(t *testing.T, db *sql.DB) string {
 	name := "log_" + strings.ToLower(rand.Text()[:10])
 	require.NoError(t, compensator.MigrateTable(t.Context(), db, name))
 	t.Cleanup(func() {
-		for _, suffix := range []string{"", "_attempt", "_audit", "_meta", "_fault", "_result", "_limit", "_slots", "_turns", "_case", "_operation", "_setting", "_stat"} {
+		for _, suffix := range []string{"", "_attempt", "_audit", "_meta", "_fault", "_result", "_limit", "_slots", "_turns", "_case", "_operation", "_setting", "_stat", "_instance"} {
 			_, err := db.Exec("DROP TABLE " + name + suffix)
 			assert.NoError(t, err)
 		}

@@ -30,6 +30,12 @@ type Config struct {
 	// Stats stores counts of what processes do. It is nil if nothing is counted.
 	Stats processlog.Operations
 
+	// Instances stores what each process says about itself. It is nil if processes say nothing.
+	Instances processlog.Operations
+
+	// Instance is the name of this process, for people. It is needed if ScrubAttempt or Instances is set.
+	Instance string
+
 	StopOnLoss bool // whether this process stops when the database was rolled back to an earlier state, until a person accepts the loss
 	IgnoreLoss bool // turns off the check whether the database was rolled back to an earlier state
 
@@ -156,10 +162,8 @@ type Set struct {
 	// Attempt makes one attempt of one entry while no Run is under way. It is for tests.
 	Attempt func(ctx context.Context, id processlog.ID) error
 
-	// BeginStats prepares the counts of Config.Stats. It asks the database. It is nil if nothing is counted.
-	BeginStats func(ctx context.Context) error
-
 	cfg      Config
+	begin    []func(ctx context.Context) error
 	batch    func(t *engine.Type, b Batch)                 // nil if the feature is not built in
 	transact func(t *engine.Type, settings TypeSettings)   // nil if the feature is not built in
 	limit    func(l Limit) (func(t *engine.Type), error)   // nil if the feature is not built in
@@ -171,6 +175,8 @@ type Set struct {
 	notify        func(ctx context.Context, messages []string) error
 	listen        func(ctx context.Context)
 	handleMessage func(message string) bool
+
+	queueReached func() bool // whether the shared queue answered the last call; nil if there is no shared queue
 
 	beforeRun []func(ctx context.Context)
 	loops     []func(ctx context.Context)
@@ -247,6 +253,16 @@ func (s *Set) Register(t engine.Type, settings TypeSettings) error {
 			attach(t, settings)
 		}
 	})
+}
+
+// Begin prepares the features, before anything is recorded. It asks the database only for features that the Config turns on.
+func (s *Set) Begin(ctx context.Context) error {
+	for _, begin := range s.begin {
+		if err := begin(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // BeforeRun prepares the features for a Run.

@@ -28,7 +28,7 @@ func init() {
 		}
 		s.loops = append(s.loops, q.Look, q.Restore, listen)
 		if !local {
-			s.notify, s.listen = q.Notify, listen
+			s.notify, s.listen, s.queueReached = q.Notify, listen, q.Reached
 		}
 	})
 }

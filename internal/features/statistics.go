@@ -8,6 +8,6 @@ func init() {
 			return // nothing is counted
 		}
 		counter := statistics.Attach(s.Engine, s.cfg.Stats)
-		s.BeginStats = counter.Begin
+		s.begin = append(s.begin, counter.Begin)
 	})
 }

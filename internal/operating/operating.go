@@ -25,6 +25,9 @@ type Log interface {
 	// KeepsStatistics reports whether statistics are kept.
 	KeepsStatistics() bool
 
+	// KeepsInstances reports whether processes store what they are.
+	KeepsInstances() bool
+
 	// Entry converts a row into a *compensator.Entry with the codec of its type.
 	Entry(row *processlog.Row) any
 

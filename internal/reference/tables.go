@@ -116,7 +116,7 @@ var columnMeanings = map[string]string{
 	"_result.result_epoch": "Epoch of the entry when it succeeded. In another epoch the result does not count.",
 	"_result.result":       "Result of the handler, as the type's codec encodes and seals it.",
 
-	"_slots.business_type": "The periodic type. Two names of the library stand for the purge and for the maintenance of cases.",
+	"_slots.business_type": "The periodic type. Names that begin with a space stand for the maintenance of the library.",
 	"_slots.slot":          "The last slot that was recorded or skipped, in milliseconds since 1970, UTC.",
 
 	"_case.entry_id":      "The dead entry.",
@@ -208,6 +208,17 @@ var columnMeanings = map[string]string{
 	"_limit.actor":              "With the empty key: the person who made the last change.",
 	"_limit.reason":             "With the empty key: the reason of the last change.",
 	"_limit.changed_at":         "With the empty key: the time of the last change, in milliseconds since 1970, UTC.",
+
+	"_instance.id":         "Process, as 8 random bytes. The tokens of its leases begin with the first 4 of them.",
+	"_instance.name":       "Host and process id, as `host:pid`, or `Operations.InstanceName`.",
+	"_instance.library":    "Version of the library. Empty: not known.",
+	"_instance.build":      "Version of the service, or its commit. Empty: not known.",
+	"_instance.started_at": "When `New` was called, in milliseconds since 1970, UTC.",
+	"_instance.seen_at":    "When the process last wrote the row, in milliseconds since 1970, UTC.",
+	"_instance.ended_at":   "When `Close` ended the process, in milliseconds since 1970, UTC. 0: it runs, or was killed.",
+	"_instance.running":    "1 if `Run` took new entries.",
+	"_instance.queue":      "`reached` or `down`. Empty: the process has no shared queue.",
+	"_instance.types":      "Business types with a handler in the process, as JSON: name, slots, running attempts and stuck ones.",
 
 	"_turns.business_type": "Type of the entry.",
 	"_turns.turn_key":      "The ordering key, or the hash of a long key. Not encrypted.",

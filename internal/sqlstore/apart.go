@@ -239,7 +239,7 @@ func (s *Store) refusesRow(err error) bool {
 }
 
 // suffixes lists the suffixes of the log's tables.
-var suffixes = []string{"", "_attempt", "_audit", "_case", "_fault", "_limit", "_meta", "_operation", "_result", "_setting", "_slots", "_stat", "_turns"}
+var suffixes = []string{"", "_attempt", "_audit", "_case", "_fault", "_instance", "_limit", "_meta", "_operation", "_result", "_setting", "_slots", "_stat", "_turns"}
 
 // isIn reports whether text names a table of the log. A user's table, for example a history table of a trigger, may
 // contain the log's name within its own name. isIn ignores such a name.

@@ -13,7 +13,7 @@ import (
 // Each statement is a constant beside the method that sends it. The constant is the whole statement, so that a search
 // for words of the statement finds it. Names in braces stand for fragments:
 //
-//   - {log} is the log's table. {attempt}, {audit}, {case}, {fault}, {limit}, {meta}, {operation}, {result}, {setting}, {slots}, {stat}
+//   - {log} is the log's table. {attempt}, {audit}, {case}, {fault}, {instance}, {limit}, {meta}, {operation}, {result}, {setting}, {slots}, {stat}
 //     and {turns} are its other tables.
 //   - {by id}, {by due} and {by INDEX} are hints that name an index of the table before them. A hint begins with a
 //     space, or is empty. Without {by id} a server scans a small table, and waits for rows that others have locked.

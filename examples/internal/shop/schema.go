@@ -72,7 +72,7 @@ func (t Tables) Create(ctx context.Context, db *sql.DB, besides ...string) error
 func (t Tables) Drop(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, t.SQL(`DROP TABLE IF EXISTS shop_goods, shop_tickets, shop_orders, shop_faults,
 		shop_hand_log, shop_log, shop_log_audit, shop_log_meta, shop_log_fault, shop_log_result, shop_log_limit, shop_log_slots, shop_log_turns,
-		shop_log_attempt, shop_log_stat, shop_log_case, shop_log_operation, shop_log_setting`))
+		shop_log_attempt, shop_log_stat, shop_log_instance, shop_log_case, shop_log_operation, shop_log_setting`))
 	return err
 }
 

@@ -190,6 +190,9 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 	return err
 }
 
+// Reached reports whether the queue answered the last call.
+func (q *Queue) Reached() bool { return q.health.usable() }
+
 // Notify sends messages to the other processes, unless the queue does not answer.
 func (q *Queue) Notify(ctx context.Context, messages []string) error {
 	if !q.health.usable() {

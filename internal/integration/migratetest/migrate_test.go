@@ -114,7 +114,7 @@ func facts(t *testing.T, dsn string) map[string]string {
 // definitions returns the definition of each table of the log, as the server prints it.
 func definitions(t *testing.T, dsn string) map[string]string {
 	found := make(map[string]string)
-	for _, table := range []string{"common_process_log", "common_process_log_audit", "common_process_log_meta", "common_process_log_fault", "common_process_log_result", "common_process_log_limit", "common_process_log_slots", "common_process_log_turns", "common_process_log_attempt", "common_process_log_stat"} {
+	for _, table := range []string{"common_process_log", "common_process_log_audit", "common_process_log_meta", "common_process_log_fault", "common_process_log_result", "common_process_log_limit", "common_process_log_slots", "common_process_log_turns", "common_process_log_attempt", "common_process_log_stat", "common_process_log_instance"} {
 		var name, statement string
 		require.NoError(t, open(t, dsn).QueryRowContext(t.Context(), "SHOW CREATE TABLE "+table).Scan(&name, &statement))
 		found[table] = statement

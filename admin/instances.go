@@ -1,0 +1,87 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+type (
+	Instance     = processlog.Instance     // what a process says about itself
+	InstanceType = processlog.InstanceType // a business type with a handler in a process
+
+	InstanceState = processlog.InstanceState // whether a process runs
+)
+
+// The states of a process.
+const (
+	InstanceLive  = processlog.InstanceLive  // it has written its row lately
+	InstanceGone  = processlog.InstanceGone  // it was not closed, and has not written its row for three minutes
+	InstanceEnded = processlog.InstanceEnded // Close has ended it
+)
+
+// Instances reads the processes that store what they are, sorted by name. A process is in the result until a day after it was
+// last seen. Nothing but the process itself writes its row, so a process that cannot reach the database looks like a killed
+// one. A Compensator without Config.Operations, or a missing table, is a *FieldError.
+func (l *Log) Instances(ctx context.Context) ([]Instance, error) {
+	store := l.c.Operations()
+	if store == nil {
+		return nil, newNoInstancesError()
+	}
+	return store.Instances(ctx)
+}
+
+func newNoInstancesError() error {
+	return &compensator.FieldError{Field: "Operations.Instances", Reason: "is not set in the Compensator's Config"}
+}
+
+// Instances are the processes of a log, as an actor may see them.
+type Instances struct {
+	At   time.Time  `json:"at"`   // when the processes were read, by the clock of this process
+	List []Instance `json:"list"` // sorted by name, and then by ID
+
+	// Libraries and Builds are the versions of the live processes, sorted. More than one says that an update is under way, or
+	// that it has left a process out.
+	Libraries []string `json:"libraries"`
+	Builds    []string `json:"builds"` // see Libraries
+}
+
+// KeepsInstances reports whether Operations.Instances is set, so that Instances works.
+func (d *Admin) KeepsInstances() bool { return d.hasInstances }
+
+// Instances shows the processes that store what they are. It needs SeeOverview for the empty type, because it shows names of
+// hosts. It leaves out types that the actor may not see. Actors share one result for some seconds, as for Overview. If
+// Operations.Instances is not set, it returns a *FieldError.
+func (d *Admin) Instances(ctx context.Context, a Actor) (Instances, error) {
+	if !d.mayDo(ctx, a, SeeOverview, Subject{}) {
+		return Instances{}, ErrNotAllowed
+	}
+	all, at, err := d.readInstances(ctx)
+	if err != nil {
+		return Instances{}, err
+	}
+	found := Instances{At: at, List: make([]Instance, len(all))}
+	mayRead := d.rightsOf(a, SeeOverview)
+	for n := range all {
+		i := all[n]
+		i.Types = slices.DeleteFunc(slices.Clone(i.Types), func(t InstanceType) bool { return !mayRead.holds(ctx, t.Name) })
+		if found.List[n] = i; i.State() == processlog.InstanceLive {
+			found.Libraries, found.Builds = append(found.Libraries, i.Library), append(found.Builds, i.Build)
+		}
+	}
+	slices.Sort(found.Libraries)
+	slices.Sort(found.Builds)
+	found.Libraries, found.Builds = slices.Compact(found.Libraries), slices.Compact(found.Builds)
+	return found, nil
+}
+
+// readInstances returns the shared list of processes, and when it was read.
+func (d *Admin) readInstances(ctx context.Context) ([]Instance, time.Time, error) {
+	if !d.hasInstances {
+		return nil, time.Time{}, newNoInstancesError()
+	}
+	return d.instances.get(ctx, &d.actionCount, func(ctx context.Context) ([]Instance, error) { return runQuery(ctx, d, d.log.Operations().Instances) })
+}

@@ -1,0 +1,27 @@
+package features
+
+import (
+	"context"
+
+	"github.com/compensator-go/compensator/internal/features/instances"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func init() {
+	features = append(features, func(s *Set) {
+		if s.cfg.Instances == nil {
+			return // processes say nothing about themselves
+		}
+		r := instances.Attach(s.Engine, s.cfg.Instances, s.cfg.Instance, func() processlog.InstanceQueue {
+			switch {
+			case s.queueReached == nil:
+				return processlog.InstanceQueueNone
+			case s.queueReached():
+				return processlog.InstanceQueueReached
+			}
+			return processlog.InstanceQueueDown
+		})
+		s.begin = append(s.begin, r.Begin)
+		s.loops = append(s.loops, func(context.Context) { r.Report() }) // when Run has begun
+	})
+}

@@ -1,0 +1,153 @@
+// Package instances stores what this process is, for people: its name, its versions, its types, and how busy they are.
+//
+// The process writes one row when it begins, when Run begins, once a minute, and when it is closed. Nothing reads the row to
+// decide anything. A process that is killed leaves its row, and its time tells people that the process is gone.
+package instances
+
+import (
+	"context"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// problem is what Health and the log say when the row cannot be written.
+const problem = "this process could not store that it runs"
+
+// Store stores what a process says about itself. See processlog.Operations.
+type Store interface {
+	WriteInstance(ctx context.Context, i processlog.Instance, age time.Duration, ended bool) error
+}
+
+// Reporter writes the row of this process.
+type Reporter struct {
+	e         *engine.Engine
+	store     Store
+	self      processlog.Instance // what does not change
+	queue     func() processlog.InstanceQueue
+	startedAt time.Time
+	writer    groupcommit.Batcher[report]
+
+	mu    sync.Mutex // guards the fields below
+	timer *time.Timer
+	ended bool
+}
+
+// report asks for one write of the row.
+type report struct{ ended bool }
+
+// mostReports is how many reports may wait. More would say the same.
+const mostReports = 2
+
+// Attach makes a reporter for a process with a name. queue says whether the process reaches the shared queue. The tokens of the
+// process's leases begin with its mark.
+func Attach(e *engine.Engine, store Store, name string, queue func() processlog.InstanceQueue) *Reporter {
+	r := &Reporter{e: e, store: store, queue: queue, startedAt: time.Now(), self: processlog.Instance{ID: processlog.NewInstanceID(), Name: name}}
+	r.self.Library, r.self.Build = versions(debug.ReadBuildInfo())
+	r.writer.Max, r.writer.Workers, r.writer.Bound, r.writer.Flush = mostReports+1, 1, mostReports+1, r.write
+	e.MarkLeases(r.self.ID)
+	e.AwaitInClose(r)
+	return r
+}
+
+// library is the module path of the library.
+const library = "github.com/compensator-go/compensator"
+
+// versions returns the versions of the library and of the service. The version of a service that was built from a working tree
+// is its commit.
+func versions(info *debug.BuildInfo, known bool) (lib, build string) {
+	if !known {
+		return "", ""
+	}
+	if info.Main.Path == library {
+		lib = info.Main.Version
+	}
+	for _, m := range info.Deps {
+		if m.Path == library {
+			lib = m.Version
+			if m.Replace != nil {
+				lib = m.Replace.Version // A directory has no version.
+			}
+		}
+	}
+	if build = info.Main.Version; build != "" && build != "(devel)" {
+		return lib, build
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			build = s.Value[:min(len(s.Value), 12)]
+		}
+	}
+	return lib, build
+}
+
+// Begin writes the row for the first time. Its error names a missing table.
+func (r *Reporter) Begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
+	defer cancel()
+	if err := r.store.WriteInstance(ctx, r.describe(), time.Since(r.startedAt), false); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timer = time.AfterFunc(processlog.InstanceInterval, r.Report)
+	return nil
+}
+
+// Report writes the row soon. It does not wait for that. The next minute begins now.
+func (r *Reporter) Report() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	r.timer.Reset(processlog.InstanceInterval)
+	if r.writer.Size() < mostReports {
+		r.writer.Add(report{})
+	}
+}
+
+// Done stores that this process has ended. It returns a channel that is closed when that is stored. The engine calls Done when
+// it is closed, after the outcomes are stored.
+func (r *Reporter) Done() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended && r.timer != nil { // Without a timer, Begin has failed, and there is no row.
+		failpoint.Reach(failpoint.InstanceEnds)
+		r.timer.Stop()
+		r.writer.Add(report{ended: true})
+	}
+	r.ended = true
+	return r.writer.Done()
+}
+
+// Quiet reports whether no report waits.
+func (r *Reporter) Quiet() bool { return r.writer.Quiet() }
+
+// write stores reports. Only the last one counts, because all describe the process as it is now. A report that fails is not
+// repeated, because the next one follows within a minute.
+func (r *Reporter) write(reports []report) {
+	ctx, cancel := r.e.Statement()
+	defer cancel()
+	err := r.store.WriteInstance(ctx, r.describe(), time.Since(r.startedAt), reports[len(reports)-1].ended)
+	r.e.NoteResult(problem, err)
+}
+
+// describe returns what this process is now.
+func (r *Reporter) describe() processlog.Instance {
+	i := r.self
+	i.Running, i.Queue = r.e.Accepts(), r.queue()
+	running, stuck := r.e.HandlersByType(), make(map[string]int)
+	for _, s := range r.e.Stuck() {
+		stuck[s.BusinessType]++
+	}
+	for _, t := range r.e.Types() {
+		i.Types = append(i.Types, processlog.InstanceType{Name: t.Name, Slots: t.Concurrency, Running: running[t.Name], Stuck: stuck[t.Name]})
+	}
+	return i
+}

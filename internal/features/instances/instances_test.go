@@ -1,0 +1,156 @@
+package instances
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// table is a Store. It keeps every write.
+type table struct {
+	mu     sync.Mutex // guards the fields below
+	err    error
+	writes []written
+}
+
+type written struct {
+	i     processlog.Instance
+	age   time.Duration
+	ended bool
+}
+
+func (t *table) WriteInstance(_ context.Context, i processlog.Instance, age time.Duration, ended bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.writes = append(t.writes, written{i, age, ended})
+	return t.err
+}
+
+func (t *table) all() []written {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.writes)
+}
+
+// fails makes every write return err.
+func (t *table) fails(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err = err
+}
+
+// reporting runs test with a reporter in a bubble.
+func reporting(t *testing.T, test func(t *testing.T, e *engine.Engine, r *Reporter, to *table)) {
+	synctest.Test(t, func(t *testing.T) {
+		to := new(table)
+		e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
+		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueReached })
+		require.NoError(t, r.Begin(t.Context()))
+		test(t, e, r, to)
+		e.Close()
+	})
+}
+
+func TestProcessReportsOnceAMinuteAndAtItsEnd(t *testing.T) {
+	reporting(t, func(t *testing.T, e *engine.Engine, r *Reporter, to *table) {
+		time.Sleep(30 * time.Second)
+		r.Report() // Run begins.
+		synctest.Wait()
+		require.Len(t, to.all(), 2)
+		time.Sleep(2*time.Minute + time.Second)
+		synctest.Wait()
+		require.Len(t, to.all(), 4)
+		e.Close()
+		r.Report()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		writes := to.all()
+		require.Len(t, writes, 5, "nothing is written after Close")
+		for n, w := range writes {
+			assert.Equal(t, writes[0].i.ID, w.i.ID)
+			assert.Equal(t, "api-1:17", w.i.Name)
+			assert.Equal(t, processlog.InstanceQueueReached, w.i.Queue)
+			assert.Equal(t, n == 4, w.ended)
+		}
+		assert.Equal(t, 151*time.Second, writes[4].age)
+	})
+}
+
+// A failed report is a problem until a later report is stored.
+func TestFailedReportIsFollowedByAnotherWithinAMinute(t *testing.T) {
+	reporting(t, func(t *testing.T, e *engine.Engine, _ *Reporter, to *table) {
+		to.fails(errors.New("gone away"))
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
+		require.Len(t, e.OpenProblems(), 1)
+		to.fails(nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Empty(t, e.OpenProblems())
+		assert.Len(t, to.all(), 3)
+	})
+}
+
+func TestNothingIsReportedAfterAMissingTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := new(table)
+		e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
+		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueNone })
+		to.fails(errors.New("no such table"))
+		require.Error(t, r.Begin(t.Context()))
+		e.Close()
+		assert.Len(t, to.all(), 1)
+	})
+}
+
+func TestTokensOfLeasesNameTheProcess(t *testing.T) {
+	reporting(t, func(t *testing.T, e *engine.Engine, _ *Reporter, to *table) {
+		self, other := to.all()[0].i.ID, processlog.NewInstanceID()
+		seen := make(map[processlog.Token]bool)
+		for range 1000 {
+			token := e.LeaseToken()
+			assert.True(t, token.MarkedBy(self))
+			assert.False(t, token.MarkedBy(other))
+			assert.False(t, seen[token])
+			seen[token] = true
+		}
+	})
+}
+
+func TestVersionsComeFromTheBuild(t *testing.T) {
+	of := func(main, lib string, replaced bool, settings ...debug.BuildSetting) *debug.BuildInfo {
+		info := &debug.BuildInfo{Main: debug.Module{Path: "example.com/shop", Version: main}, Settings: settings,
+			Deps: []*debug.Module{{Path: "example.com/other", Version: "v9.9.9"}, {Path: library, Version: lib}}}
+		if replaced {
+			info.Deps[1].Replace = &debug.Module{Path: "../fork"}
+		}
+		return info
+	}
+	commit := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef"}
+	for _, c := range []struct {
+		info       *debug.BuildInfo
+		lib, build string
+	}{
+		{of("v1.4.2", "v0.1.0", false, commit), "v0.1.0", "v1.4.2"},
+		{of("(devel)", "v0.1.0", false, commit), "v0.1.0", "0123456789ab"},
+		{of("", "v0.1.0", true), "", ""},
+		{&debug.BuildInfo{Main: debug.Module{Path: library, Version: "v0.2.0"}}, "v0.2.0", "v0.2.0"},
+	} {
+		lib, build := versions(c.info, true)
+		assert.Equal(t, []string{c.lib, c.build}, []string{lib, build})
+	}
+	lib, build := versions(nil, false)
+	assert.Empty(t, lib+build)
+}

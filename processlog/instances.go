@@ -1,0 +1,97 @@
+package processlog
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"time"
+)
+
+// InstanceID identifies a process from its New to its Close. It is random.
+type InstanceID [8]byte
+
+// NewInstanceID draws a random InstanceID.
+func NewInstanceID() InstanceID {
+	var id InstanceID
+	_, _ = rand.Read(id[:]) // rand.Read never returns an error. It ends the program instead.
+	return id
+}
+
+// String returns 16 hexadecimal digits.
+func (id InstanceID) String() string { return hex.EncodeToString(id[:]) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (id InstanceID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// instanceMark is how many bytes of a lease's token name the process. The other 12 bytes are random, so the tokens of a process
+// differ as surely as before.
+const instanceMark = 4
+
+// Mark returns the token with the mark of a process in its first bytes.
+func (t Token) Mark(by InstanceID) Token {
+	copy(t[:instanceMark], by[:])
+	return t
+}
+
+// MarkedBy reports whether the token has the mark of a process. Two of n processes have the same mark with a probability of
+// about n*n/2^33. So use the answer to inform people only.
+func (t Token) MarkedBy(id InstanceID) bool {
+	return [instanceMark]byte(t[:]) == [instanceMark]byte(id[:])
+}
+
+// Instance is what a process says about itself, for people to read.
+type Instance struct {
+	ID      InstanceID     `json:"id"`      // the process
+	Name    string         `json:"name"`    // host and process id, or the name that the process was given; at most 191 characters
+	Library string         `json:"library"` // version of the library, at most 191 characters; empty: not known
+	Build   string         `json:"build"`   // version of the service, at most 191 characters; empty: not known
+	Running bool           `json:"running"` // whether Run takes new entries
+	Queue   InstanceQueue  `json:"queue"`   // whether the process reaches the shared queue
+	Types   []InstanceType `json:"types"`   // business types with a handler in this process, sorted by name
+
+	StartedAt time.Time     `json:"started_at"` // by the database's clock, like the next two
+	SeenAt    time.Time     `json:"seen_at"`    // when the process last wrote this
+	EndedAt   time.Time     `json:"ended_at"`   // when Close ended the process; zero: it runs, or was killed
+	Unseen    time.Duration `json:"unseen"`     // time since SeenAt when this was read, in nanoseconds
+}
+
+// InstanceType is a business type with a handler in a process.
+type InstanceType struct {
+	Name    string `json:"name"`    // business type
+	Slots   int    `json:"slots"`   // number of handler calls that may run at once
+	Running int    `json:"running"` // attempts whose handler runs. One call of a batch handler runs several attempts
+	Stuck   int    `json:"stuck"`   // those of them whose handler runs on after its timeout
+}
+
+// InstanceQueue says whether a process reaches the shared queue.
+type InstanceQueue string
+
+// The states of a queue, as a process sees them.
+const (
+	InstanceQueueNone    InstanceQueue = ""        // the process has no shared queue
+	InstanceQueueReached InstanceQueue = "reached" // the queue answered the last call
+	InstanceQueueDown    InstanceQueue = "down"    // the last call failed, and the process asks the database instead
+)
+
+// InstanceInterval is the time between two writes of a process about itself.
+const InstanceInterval = time.Minute
+
+// InstanceState says whether a process runs.
+type InstanceState string
+
+// The states of a process.
+const (
+	InstanceLive  InstanceState = "live"  // it has written lately
+	InstanceGone  InstanceState = "gone"  // it was not closed, and has not written for 3 times InstanceInterval: it was killed, or cannot reach the database
+	InstanceEnded InstanceState = "ended" // Close has ended it
+)
+
+// State returns whether the process runs.
+func (i Instance) State() InstanceState {
+	switch {
+	case !i.EndedAt.IsZero():
+		return InstanceEnded
+	case i.Unseen >= 3*InstanceInterval:
+		return InstanceGone
+	}
+	return InstanceLive
+}
