@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -24,7 +25,7 @@ func main() {
 			fmt.Println("closing order", o.ID)
 			_, err := tx.ExecContext(ctx, "UPDATE orders SET state='closed' WHERE id=? AND state='unpaid'", o.ID)
 			return err // commits together with the entry's success, so it happens exactly once
-		}, nil))
+		}, nil)) // nil: up to ten attempts, and no compensation
 
 	check(c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		o := Order{ID: fmt.Sprint(time.Now().UnixMilli())}
@@ -39,4 +40,8 @@ func main() {
 	check(c.Close())
 }
 
-func check(err error) { _ = compensator.Must(0, err) }
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

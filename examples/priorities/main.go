@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log"
 	"sync/atomic"
 	"time"
 
@@ -53,4 +54,8 @@ func main() {
 	check(c.Close())
 }
 
-func check(err error) { _ = compensator.Must(0, err) }
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

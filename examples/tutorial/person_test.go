@@ -106,9 +106,9 @@ func (p *person) follow(t *testing.T, sentences []string, replacer *strings.Repl
 }
 
 var (
-	published = regexp.MustCompile(`"127\.0\.0\.1:(\d+):(\d+)"`)
+	published = regexp.MustCompile(`"127\.0\.0\.1:\$\{(\w+)\}:(\d+)"`)
 	rootWord  = regexp.MustCompile(`MARIADB_ROOT_PASSWORD: (\w+), MARIADB_DATABASE: (\w+)`)
-	exported  = regexp.MustCompile(`(?s)<!-- not run: Docker -->\n` + "```sh\n" + `.*?\nexport SHOP_DSN='(\w+):(\w+)@tcp\(127\.0\.0\.1:(\d+)\)/(\w+)' SHOP_REDIS=127\.0\.0\.1:(\d+)\n`)
+	exported  = regexp.MustCompile(`(?s)<!-- not run: Docker -->\n` + "```sh\n" + `.*?\nexport SHOP_DSN="(\w+):(\w+)@tcp\(127\.0\.0\.1:\$(\w+)\)/(\w+)" SHOP_REDIS=127\.0\.0\.1:\$(\w+)\n`)
 )
 
 // TestDockerStepOfTheSecondTutorialFitsItsComposeFile compares the addresses, the password and the database that the page
@@ -128,5 +128,6 @@ func TestDockerStepOfTheSecondTutorialFitsItsComposeFile(t *testing.T) {
 		assert.Equal(t, []string{"root", secret[1], ports[0][1], secret[2], ports[1][1]}, set[1:], page)
 		assert.Equal(t, []string{"3306", "6379"}, []string{ports[0][2], ports[1][2]})
 		assert.Contains(t, string(text), "docker compose up --detach --wait\n")
+		assert.Contains(t, string(text), "docker compose exec -T db mariadb -t -p"+secret[1]+" "+secret[2]+" ")
 	}
 }

@@ -1,4 +1,5 @@
-// Package tutorial tests the tutorials of the documentation: it runs each step as the page prints it.
+// Package tutorial tests the pages that a newcomer follows: the README, the tutorials and the page about installing. It
+// runs each step as the page prints it.
 package tutorial
 
 import (
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/examples/internal/browser"
+	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 // block is one block of code of a page, with the comments above it.
@@ -29,7 +31,7 @@ type block struct {
 var (
 	fenced  = regexp.MustCompile("(?m)(?:^<!-- (browser) -->$|((?:^<!-- [^\n]* -->\n)*)^```(\\w+)\n(?s:(.*?))^```$)")
 	saved   = regexp.MustCompile(`<!-- save: (\S+) -->`)
-	numbers = regexp.MustCompile(`\d+`)
+	numbers = regexp.MustCompile(` *\d+`) // a table pads its numbers with spaces
 )
 
 // step is a block of commands and the text that they must print.
@@ -41,9 +43,10 @@ type step struct {
 	numbers  bool // whether the printed numbers differ from run to run
 }
 
-// stepsOf returns the steps of a page. Blocks that need Docker are left out.
+// stepsOf returns the steps of a page. Blocks that the page marks with "not run", for example those for Docker, are
+// left out.
 func stepsOf(t *testing.T, page string) (steps []step) {
-	text, err := os.ReadFile(filepath.Join("../../docs/tutorials", page))
+	text, err := os.ReadFile(filepath.Join("../..", page))
 	require.NoError(t, err)
 	files, browser := make(map[string]string), false
 	for _, match := range fenced.FindAllStringSubmatch(string(text), -1) {
@@ -82,7 +85,7 @@ func run(t *testing.T, steps []step, person func(), replace ...string) {
 			fmt.Fprintf(&script, "touch %[1]s/begin; until [ -e %[1]s/done ]; do sleep 0.1; done\n", outputs)
 		}
 		for name, text := range s.files {
-			fmt.Fprintf(&script, "cat >%s <<'END OF FILE'\n%sEND OF FILE\n", name, text)
+			fmt.Fprintf(&script, "mkdir -p %s\ncat >%s <<'END OF FILE'\n%sEND OF FILE\n", filepath.Dir(name), name, text)
 		}
 		fmt.Fprintf(&script, "{\n%s} >%s/%d.out 2>>%s/errors\n", replacer.Replace(s.commands), outputs, i, outputs)
 	}
@@ -134,14 +137,32 @@ func untilBrowser(outputs string, wait <-chan error) (ended error, left bool) {
 	}
 }
 
+func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }
+
 func TestEachStepOfTheFirstTutorialPrintsWhatThePageShows(t *testing.T) {
 	t.Parallel()
-	run(t, stepsOf(t, "sqlite.md"), nil)
+	run(t, stepsOf(t, "docs/tutorials/sqlite.md"), nil)
 }
 
 func TestEachStepOfTheSecondTutorialPrintsWhatThePageShows(t *testing.T) {
 	t.Parallel()
-	run(t, stepsOf(t, "mysql-redis.md"), nil, "3307", freePort(t), "6380", freePort(t))
+	run(t, stepsOf(t, "docs/tutorials/mysql-redis.md"), nil, "3307", freePort(t), "6380", freePort(t))
+}
+
+// TestSecondTutorialShowsTheLogOfAServerThatDoesNotStart starts the servers on a port that is taken.
+func TestSecondTutorialShowsTheLogOfAServerThatDoesNotStart(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	require.NoError(t, err)
+	steps := stepsOf(t, "docs/tutorials/mysql-redis.md")[:2]
+	require.Contains(t, steps[1].commands, "mariadbd")
+	steps[1].commands += "kill $redis\n"
+	one := "1\n"
+	steps[1].prints = &one
+	run(t, steps, nil, "3307", port, "6380", freePort(t), "tail run/*.log", "tail run/*.log | grep -c 'Address already in use'")
 }
 
 func TestEachStepOfTheThirdTutorialPrintsWhatThePageShows(t *testing.T) {
@@ -151,7 +172,15 @@ func TestEachStepOfTheThirdTutorialPrintsWhatThePageShows(t *testing.T) {
 		p := &person{tab: browser.Open(t, 1200, 900)}
 		p.follow(t, sentencesOf(t, "dead-entry.md"), strings.NewReplacer("8090", port))
 	}
-	run(t, stepsOf(t, "dead-entry.md"), reads, "8090", port)
+	run(t, stepsOf(t, "docs/tutorials/dead-entry.md"), reads, "8090", port)
+}
+
+// TestReadmesProgramsAreBuiltAndPrintAsTheReadmeShows follows the README in an empty folder.
+func TestReadmesProgramsAreBuiltAndPrintAsTheReadmeShows(t *testing.T) {
+	t.Parallel()
+	steps := stepsOf(t, "README.md")
+	steps[0].commands = fmt.Sprintf("export SHOP_DSN='%s' SHOP_REDIS=%s\n", testservers.Database(t), testservers.NewRedis(t).Addr()) + steps[0].commands
+	run(t, steps, nil)
 }
 
 // shown waits for an element with this text. The pages forbid the evaluation of text as script, which chromedp's Poll needs.

@@ -39,10 +39,10 @@ func main() {
 	refunds, err := compensator.Handle(ctx, c, "refund", refund, &compensator.HandlerConfig[Refund]{MaxAttempts: 2, Retry: compensator.Fixed(200 * time.Millisecond)})
 	check(err)
 
-	switch os.Args[1] {
+	switch argument(1) {
 	case "refund":
 		err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-			r := Refund{Order: os.Args[2], Cents: 4990}
+			r := Refund{Order: argument(2), Cents: 4990}
 			_, err := refunds.Record(ctx, tx, r, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("refund-" + r.Order), BusinessID: r.Order})
 			return err
 		})
@@ -51,10 +51,18 @@ func main() {
 	case "serve":
 		pages, err := operatorPages(c)
 		check(err)
-		server := &http.Server{Addr: os.Args[2], Handler: pages, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+		server := &http.Server{Addr: argument(2), Handler: pages, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 		check(serve.Run(ctx, serve.Config{Inside: []serve.Server{{Server: server}}}, c))
 	}
 	check(c.Close())
+}
+
+// argument returns an argument of the command line.
+func argument(i int) string {
+	if len(os.Args) <= i {
+		log.Fatal("usage: shop refund <order> or shop serve <address>")
+	}
+	return os.Args[i]
 }
 
 // refund calls the bank. The bank is open if the file bank-is-open exists.

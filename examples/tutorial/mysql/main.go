@@ -32,7 +32,7 @@ func main() {
 	check(err)
 	db.SetMaxOpenConns(20)
 	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv("SHOP_REDIS")})
-	if os.Args[1] == "create" {
+	if argument(1) == "create" {
 		create(ctx, db)
 		return
 	}
@@ -43,16 +43,19 @@ func main() {
 	s.closeOrder, err = compensator.HandleTx(ctx, s.log, "close_order", s.close, &compensator.HandlerConfig[Order]{Concurrency: 2, Lease: 3 * time.Second})
 	check(err)
 
-	switch os.Args[1] {
+	switch argument(1) {
 	case "place":
-		n, err := strconv.Atoi(os.Args[2])
+		n, err := strconv.Atoi(argument(2))
 		check(err)
+		placed := 0
 		for id := 1; id <= n; id++ {
-			check(s.place(ctx, Order{ID: id}))
+			if s.place(ctx, Order{ID: id}) {
+				placed++
+			}
 		}
-		fmt.Println(n, "orders are placed")
+		fmt.Println(placed, "orders are placed")
 	case "pay":
-		id, err := strconv.Atoi(os.Args[2])
+		id, err := strconv.Atoi(argument(2))
 		check(err)
 		s.pay(ctx, id)
 	case "work":
@@ -63,13 +66,21 @@ func main() {
 	check(s.log.Close())
 }
 
+// argument returns an argument of the command line.
+func argument(i int) string {
+	if len(os.Args) <= i {
+		log.Fatal("usage: shop create, shop place <number>, shop pay <order>, shop work or shop books")
+	}
+	return os.Args[i]
+}
+
 // create makes the log's tables and the shop's tables.
 func create(ctx context.Context, db *sql.DB) {
 	check(compensator.Migrate(ctx, db))
 	for _, statement := range []string{
-		"CREATE TABLE orders (id INT PRIMARY KEY, state VARCHAR(16) NOT NULL)",
-		"CREATE TABLE stock (pieces INT NOT NULL)",
-		"INSERT INTO stock VALUES (100)",
+		"CREATE TABLE IF NOT EXISTS orders (id INT PRIMARY KEY, state VARCHAR(16) NOT NULL)",
+		"CREATE TABLE IF NOT EXISTS stock (book INT PRIMARY KEY, pieces INT NOT NULL)",
+		"INSERT IGNORE INTO stock VALUES (1, 100)",
 	} {
 		_, err := db.ExecContext(ctx, statement)
 		check(err)
@@ -78,13 +89,15 @@ func create(ctx context.Context, db *sql.DB) {
 }
 
 // place takes a piece from the stock, stores the order, and records the entry that closes it. All three commit together.
-func (s *shop) place(ctx context.Context, o Order) error {
+// It returns false if the order was placed before.
+func (s *shop) place(ctx context.Context, o Order) (placed bool) {
 	key := closingOf(o.ID)
-	return s.log.WithRetry(ctx, key, func(ctx context.Context) error {
+	check(s.log.WithRetry(ctx, key, func(ctx context.Context) error { // after a lost COMMIT it looks for the entry with this key
 		return s.log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := s.closeOrder.Record(ctx, tx, o, compensator.Options{IdempotencyKey: key, Delay: time.Second})
-			if err != nil || receipt.Duplicate() {
-				return err // the same order, placed before
+			placed = err == nil && !receipt.Duplicate()
+			if !placed {
+				return err
 			}
 			if _, err := tx.ExecContext(ctx, "UPDATE stock SET pieces=pieces-1"); err != nil {
 				return err
@@ -92,7 +105,8 @@ func (s *shop) place(ctx context.Context, o Order) error {
 			_, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES (?, 'unpaid')", o.ID)
 			return err
 		})
-	})
+	}))
+	return placed
 }
 
 // pay marks the order as paid, and cancels the entry that would close it.

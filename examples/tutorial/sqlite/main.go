@@ -36,9 +36,9 @@ func main() {
 	closeOrder, err := compensator.HandleTx(ctx, c, "close_order", closeUnpaid, settings())
 	check(err)
 
-	switch os.Args[1] {
+	switch argument(1) {
 	case "place":
-		place(ctx, c, closeOrder, Order{ID: os.Args[2], Broken: slices.Contains(os.Args, "broken")})
+		place(ctx, c, closeOrder, Order{ID: argument(2), Broken: slices.Contains(os.Args, "broken")})
 	case "work":
 		work(ctx, c, db)
 	case "list":
@@ -47,17 +47,26 @@ func main() {
 	check(c.Close())
 }
 
+// argument returns an argument of the command line.
+func argument(i int) string {
+	if len(os.Args) <= i {
+		log.Fatal("usage: shop place <order> [broken|refuse], shop work [crash] or shop list")
+	}
+	return os.Args[i]
+}
+
 // place stores an order. In the same transaction it records the entry that closes the order in two seconds.
 func place(ctx context.Context, c *compensator.Compensator, closeOrder *compensator.Type[Order], o Order) {
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		key := compensator.IdempotencyKey("close-" + o.ID)
-		if _, err := closeOrder.Record(ctx, tx, o, compensator.Options{IdempotencyKey: key, Delay: 2 * time.Second}); err != nil {
-			return err
+		receipt, err := closeOrder.Record(ctx, tx, o, compensator.Options{IdempotencyKey: key, Delay: 2 * time.Second})
+		if err != nil || receipt.Duplicate() {
+			return err // nil: the same order, placed before
 		}
 		if slices.Contains(os.Args, "refuse") {
 			return errors.New("the customer has no credit") // rolls both back
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO orders VALUES (?, 'unpaid')", o.ID)
+		_, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES (?, 'unpaid')", o.ID)
 		return err
 	})
 	if err != nil {
@@ -105,7 +114,7 @@ func work(ctx context.Context, c *compensator.Compensator, db *sql.DB) {
 	go func() {
 		defer stop()
 		for left := 1; left > 0; time.Sleep(100 * time.Millisecond) {
-			check(db.QueryRow("SELECT COUNT(*) FROM common_process_log WHERE state IN (0,-1,-3)").Scan(&left))
+			check(db.QueryRow("SELECT COUNT(*) FROM common_process_log WHERE state IN (0,-1,-3)").Scan(&left)) // pending, retrying, compensating
 		}
 	}()
 	check(c.Run(ctx))
