@@ -169,14 +169,6 @@ func (e *Engine) AwaitInClose(batchers ...Batcher) {
 	e.batchersAtClose = append(e.batchersAtClose, batchers...)
 }
 
-// Notify schedules a claim of a type, because another process has reported a due entry of the type. All processes that
-// run the type get the same report.
-func (e *Engine) Notify(businessType string) {
-	if e.claimSchedule.notify(businessType) {
-		e.source.RequestLook()
-	}
-}
-
 // Start prepares for a Run whose context is ctx. From then on the engine takes new entries. It returns ErrRunning if a Run is under way.
 func (e *Engine) Start(ctx context.Context) error {
 	e.mu.Lock()

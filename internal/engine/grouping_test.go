@@ -63,7 +63,7 @@ func lingering(wait time.Duration) (*claimSchedule, *typeSchedule) {
 	a.prepare()
 	typeSchedule := a.byType["mail"]
 	typeSchedule.claimBegins(time.Now())
-	typeSchedule.claimEnded(ClaimResult{SourceEmpty: true, NextDueIn: processlog.Never}, typeSchedule.claimCounters)
+	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, typeSchedule.fullClaims)
 	return a, typeSchedule
 }
 
@@ -108,10 +108,10 @@ func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
 func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, typeSchedule := lingering(20 * time.Second)
-		require.True(t, a.notify("mail"), "only the source knows since when the entry waits")
+		require.True(t, a.Notify("mail", 0), "only the source knows since when the entry waits")
 		a.Expect("mail", 0)
 		require.True(t, typeSchedule.isLingering(time.Now()))
-		require.False(t, a.notify("mail"))
+		require.False(t, a.Notify("mail", 0))
 	})
 }
 
@@ -147,7 +147,7 @@ func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 
 		a.prepare()
 		typeSchedule, asked = a.byType["mail"], notifiedOf(a)
-		a.notify("mail")
+		a.Notify("mail", 0)
 		a.Postpone("mail", asked, processlog.Never)
 		require.LessOrEqual(t, time.Until(typeSchedule.claimAt), 20*time.Second, "another process has enqueued one meanwhile")
 	})

@@ -339,9 +339,10 @@ type Source interface {
 	// that says why the queue cannot be used. The queue may use its QueueShare of the time that ctx has left.
 	Ping(ctx context.Context) (answer func() error)
 
-	// RequestLook makes the source find out when the next entry of each type is due, and then call Engine.Expect or
-	// Engine.Postpone. It returns at once.
-	RequestLook()
+	// NoteBacklog notes that the database holds due entries of a type that the source does not report. ClaimDue then also
+	// calls Engine.ClaimFromStore, until the database has no more due entries. HasBacklog reports whether this is so.
+	NoteBacklog(businessType string)
+	HasBacklog(businessType string) bool
 
 	// Round is called when a round of the reconciler begins. The returned function is called at the end of the round, after
 	// overdue entries were claimed. heads are the heads that the round has read.
@@ -379,7 +380,8 @@ func (s noSource) Accepts(businessType string, _ time.Duration) bool {
 func (noSource) Settle(string, processlog.QueueOutcome)    {}
 func (s noSource) ClaimDue(t *Type, calls int) ClaimResult { return s.e.ClaimFromStore(t, calls) }
 func (noSource) Ping(context.Context) func() error         { return func() error { return nil } }
-func (noSource) RequestLook()                              {}
+func (noSource) NoteBacklog(string)                        {}
+func (noSource) HasBacklog(string) bool                    { return false }
 
 func (s noSource) Enqueue(entries []processlog.QueueEntry) {
 	for _, entry := range entries {

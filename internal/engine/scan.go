@@ -88,6 +88,17 @@ func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full 
 	return ClaimResult{Full: full && err == nil, NextDueIn: processlog.Never, Err: err}
 }
 
+// ExpectBacklog schedules a claim of a type from the database, which holds due entries that the source does not report.
+func (e *Engine) ExpectBacklog(businessType string) {
+	e.source.NoteBacklog(businessType) // before the scanner wakes, so that its next claim also asks the database
+	e.claimSchedule.expectNow(businessType)
+}
+
+// HasMore reports whether the last claims left due entries of the type, in the source or in the database.
+func (e *Engine) HasMore(t *Type) bool {
+	return e.claimSchedule.hasMore(t) || e.source.HasBacklog(t.Name)
+}
+
 // AdjustSlots changes the number of slots of a claim from held to needed. It returns the new number. If too few slots are
 // free, this number is smaller than needed.
 func (e *Engine) AdjustSlots(t *Type, held, needed int) int {

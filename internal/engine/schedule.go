@@ -64,8 +64,8 @@ func (c *claimSchedule) start(running *sync.WaitGroup, claimable func(t *Type) b
 			if calls == 0 {
 				break
 			}
-			before := s.claimBegins(now)
-			running.Go(func() { c.claimEnded(t, claim(t, calls), before) })
+			fullClaims := s.claimBegins(now)
+			running.Go(func() { c.claimEnded(t, claim(t, calls), fullClaims) })
 		}
 		if at := c.lookLocked(t, s, now, running); now.Before(at) && at.Before(next) {
 			next = at
@@ -124,19 +124,14 @@ func (c *claimSchedule) Expect(businessType string, in time.Duration) {
 	}
 }
 
-// notify records that another process has reported a due entry of this type.
+// Notify schedules a claim of a type after the given time, because another process has reported a due entry of the type.
+// All processes that run the type get the same report.
 //
 // The result tells the caller to ask the source for the due time. This happens when entries of the type wait for others
 // and none was known to wait.
-func (c *claimSchedule) notify(businessType string) (ask bool) {
-	var in time.Duration
+func (c *claimSchedule) Notify(businessType string, in time.Duration) (ask bool) {
 	c.mu.Lock()
-	// Only one process gets the entry, so the claims of the others find nothing. The more often that happens to this
-	// process, the longer it holds back.
 	s := c.byType[businessType]
-	if s != nil {
-		in = s.raceDelay()
-	}
 	waits := s != nil && s.linger > 0
 	if waits {
 		s.notifications++ // earlier answers of the queue do not include this entry
@@ -191,16 +186,11 @@ func (c *claimSchedule) slotFreed(t *Type) {
 	}
 }
 
-// ExpectBacklog schedules a claim of a type from the database, which holds due entries that the source does not report.
-func (c *claimSchedule) ExpectBacklog(businessType string) {
+// expectNow schedules a claim of a type at once. Its entries have already waited, so they do not wait for others.
+func (c *claimSchedule) expectNow(businessType string) {
 	c.mu.Lock()
-	earlier := false
-	if s := c.byType[businessType]; s != nil {
-		// Set backlog before the scanner wakes, so that the next claim of the scanner also asks the database.
-		s.backlog = true
-		s.backlogReports++
-		earlier = s.notify(time.Now()) // entries of a backlog have already waited, so do not let them wait for others
-	}
+	s := c.byType[businessType]
+	earlier := s != nil && s.notify(time.Now())
 	c.mu.Unlock()
 	if earlier {
 		c.Wake()
@@ -232,11 +222,8 @@ func (c *claimSchedule) Notifications() (names []string, notified []int) {
 // the number that Notifications returned before the source was asked. If this number has changed since then, Postpone does
 // nothing: the answer may not include an entry that was enqueued meanwhile.
 //
-// Postpone also does nothing in these cases, where the source's answer is not enough:
-//
-//   - A claim is running. Its result will say when the next claim is worthwhile.
-//   - The database holds a backlog that the source does not know.
-//   - The database has refused a claim, and the next claim is due at the end of the pause.
+// Postpone also does nothing while a claim is running, because its result will say when the next claim is worthwhile. It does
+// nothing after the database has refused a claim. The next claim is then due at the end of the pause.
 //
 // It never postpones beyond twice peekInterval plus the wait for others, because the source answers again before that.
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
@@ -249,7 +236,7 @@ func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Du
 		return
 	}
 	due := time.Now().Add(min(wait, 2*peekInterval) + s.linger)
-	if s.runningClaims == 0 && s.notifications == notified && !s.backlog && s.refusedClaims == 0 && due.After(s.claimAt) {
+	if s.runningClaims == 0 && s.notifications == notified && s.refusedClaims == 0 && due.After(s.claimAt) {
 		s.claimAt = due
 	}
 }
@@ -262,25 +249,19 @@ func (c *claimSchedule) withSchedule(t *Type, do func(s *typeSchedule)) {
 }
 
 // claimEnded records the result of a claim and wakes the scanner.
-func (c *claimSchedule) claimEnded(t *Type, result ClaimResult, before claimCounters) {
+func (c *claimSchedule) claimEnded(t *Type, result ClaimResult, fullClaims int) {
 	c.mu.Lock()
-	c.byType[t.Name].claimEnded(result, before)
+	c.byType[t.Name].claimEnded(result, fullClaims)
 	c.mu.Unlock()
 	c.Wake() // another claim may begin now, and this one may have left slots unused
 }
 
-// HasMore reports whether the last claims left due entries of the type, in the source or in the database.
-func (c *claimSchedule) HasMore(t *Type) bool {
+// hasMore reports whether the last claims left due entries of the type.
+func (c *claimSchedule) hasMore(t *Type) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.byType[t.Name]
-	return s != nil && (s.moreDue || s.backlog)
-}
-
-// HasBacklog reports whether the database holds due entries of the type that the source does not report.
-func (c *claimSchedule) HasBacklog(t *Type) (backlog bool) {
-	c.withSchedule(t, func(s *typeSchedule) { backlog = s.backlog })
-	return backlog
+	return s != nil && s.moreDue
 }
 
 // firstScanEnded notes that the scanner has looked at every type.
@@ -303,15 +284,10 @@ const (
 	// claim would wait for the end of that claim. This wait would be half of the time from the due moment to the handler.
 	claimsInFlight = 2
 
-	// wakeSpread keeps instances that wake for the same entry from claiming at the same moment. The next claim is delayed by
-	// a random time of at most n × wakeSpread. n is the number of consecutive claims that found nothing, up to
-	// maxLostRaces.
-	wakeSpread   = time.Millisecond
-	maxLostRaces = 5
-
 	// lostRacePause is the maximum pause after a claim that got nothing because other processes had claimed all it read.
-	// The pause is random. Its maximum doubles with each such claim in a row.
+	// The pause is random. Its maximum doubles with each such claim in a row, maxLostRaces times.
 	lostRacePause = 50 * time.Millisecond
+	maxLostRaces  = 5
 
 	// maxLaterDueTimes is how many future due times are remembered for a queue that may have lost them. An entry that is
 	// enqueued several times has several due times.
@@ -345,28 +321,17 @@ type typeSchedule struct {
 	// A claim that got all it asked for increments fullClaims. It also sets moreDue, but only if linger is 0: otherwise a look
 	// at the entries that wait decides. A claim that got less clears moreDue, unless another claim has got all it asked for
 	// meanwhile: then fullClaims has changed. A refused claim always clears moreDue.
-	moreDue bool // whether more entries are due: a claim took all it asked for, and no later claim found less
-
-	// ExpectBacklog sets backlog and increments backlogReports. A claim clears backlog if it asked the database and got less
-	// than it asked for, unless backlogReports or fullClaims has changed since that claim began.
-	backlog bool // whether the database holds due entries that the queue does not hold
+	moreDue    bool // whether more entries are due: a claim took all it asked for, and no later claim found less
+	fullClaims int  // number of claims that took all they asked for
 
 	refusedClaims int // consecutive claims that the database refused; a claim without an error resets it
 
 	readAhead *readahead.List
-	claimCounters
 
 	// If linger is 0, no code uses grouping, and lookRunning is false.
 	linger      time.Duration // how long a due entry waits for others to share its call
 	grouping    Grouping
 	lookRunning bool // whether a look at the entries that wait is under way
-}
-
-// claimCounters holds counters from the start of a claim. At its end they show whether other events have made its result
-// outdated.
-type claimCounters struct {
-	fullClaims     int // claims that took all they asked for
-	backlogReports int // reports that the database holds more
 }
 
 // shouldClaim reports whether to start a claim now. While one claim runs, a second one may start if entries have become due
@@ -388,16 +353,6 @@ func (s *typeSchedule) shouldClaim(t *Type, now time.Time) bool {
 // isLingering reports whether entries of the type are known to wait for others now.
 func (s *typeSchedule) isLingering(now time.Time) bool {
 	return s.linger > 0 && now.Before(s.claimAt) && !now.Before(s.claimAt.Add(-s.linger)) && !now.Before(s.pausedUntil)
-}
-
-// raceDelay returns a random delay before this process claims a type. It grows with the number of recent claims that
-// found nothing. See wakeSpread.
-func (s *typeSchedule) raceDelay() time.Duration {
-	if s.lostRaces == 0 {
-		return 0
-	}
-	// Draw a new value each time, so that processes that run in step separate.
-	return jitter.N(time.Duration(min(s.lostRaces, maxLostRaces)) * wakeSpread)
 }
 
 // notify records a due time and reports whether it is the earliest so far.
@@ -433,17 +388,17 @@ func (s *typeSchedule) rememberDueTime(due time.Time) {
 }
 
 // claimBegins records that a claim begins. This claim takes everything that is known to be due. Only later notifications
-// cause another claim.
-func (s *typeSchedule) claimBegins(now time.Time) claimCounters {
+// cause another claim. The caller passes fullClaims to claimEnded.
+func (s *typeSchedule) claimBegins(now time.Time) (fullClaims int) {
 	s.runningClaims++
 	s.claimAt = now.Add(2*peekInterval + s.linger)
 	s.laterDueTimes = slices.DeleteFunc(s.laterDueTimes, func(due time.Time) bool { return !now.Before(due) })
-	return s.claimCounters
+	return s.fullClaims
 }
 
 // claimEnded records that a claim has ended. A claim that found less than it asked for must not overwrite what another claim
-// found after it began.
-func (s *typeSchedule) claimEnded(result ClaimResult, before claimCounters) {
+// found after it began. fullClaims is the number that claimBegins returned for this claim.
+func (s *typeSchedule) claimEnded(result ClaimResult, fullClaims int) {
 	s.runningClaims--
 	// If the queue was asked before this claim ended, its answer is outdated.
 	s.notifications++
@@ -456,10 +411,8 @@ func (s *typeSchedule) claimEnded(result ClaimResult, before claimCounters) {
 	case result.Full:
 		s.moreDue = true
 		s.fullClaims++
-	case s.fullClaims == before.fullClaims:
+	case s.fullClaims == fullClaims:
 		s.moreDue = false
-		// The queue does not know the entries of a backlog. So only a claim that asked the database can clear the flag backlog.
-		s.backlog = s.backlog && (!result.StoreDrained || s.backlogReports != before.backlogReports)
 	}
 	s.scheduleNext(result)
 }
@@ -479,14 +432,10 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 	// Limit the wait. nextDueIn may be processlog.Never, the longest duration, and adding to it overflows. The type would
 	// then be due at once in a busy loop. The next look at the queue corrects the limited wait.
 	wait := min(max(result.NextDueIn, 0), 2*peekInterval)
-	switch {
-	case result.SourceEmpty:
-		s.lostRaces++
-		wait += s.raceDelay()
-	case result.LostRace:
+	if result.LostRace {
 		wait = min(wait, jitter.N(lostRacePause<<min(s.lostRaces, maxLostRaces)))
 		s.lostRaces++
-	default:
+	} else {
 		s.lostRaces = 0
 	}
 	due := time.Now().Add(wait + s.linger)
@@ -502,7 +451,6 @@ var claimBackoff = jitter.Exponential(200*time.Millisecond, 5*time.Second)
 
 // ClaimResult is the result of one claim.
 type ClaimResult struct {
-	SourceEmpty  bool          // the source had nothing due, because another instance was faster
 	LostRace     bool          // other processes had claimed everything this claim read, and the database may hold more
 	Full         bool          // as many were due as the claim asked for
 	StoreDrained bool          // the database was asked and had less than the claim asked for

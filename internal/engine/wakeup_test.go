@@ -108,33 +108,13 @@ func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	typeSchedule := e.claimSchedule.byType[typ.Name]
 	typeSchedule.claimAt = time.Now().Add(time.Hour)
 	typeSchedule.runningClaims = 2
-	before := typeSchedule.claimCounters
+	before := typeSchedule.fullClaims
 	typeSchedule.claimEnded(ClaimResult{Full: true, NextDueIn: processlog.Never}, before)
 	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, before) // it asked the queue first
 	require.True(t, typeSchedule.shouldClaim(typ, time.Now()))
 	typeSchedule.runningClaims = 1
-	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, typeSchedule.claimCounters)
+	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, typeSchedule.fullClaims)
 	require.False(t, typeSchedule.shouldClaim(typ, time.Now()))
-}
-
-// Every process is notified of a due entry, and one process claims it. The others find nothing. They wait for a random time
-// before their next claim, so that they do not claim at the same moment again.
-func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
-	e, typ := waiting(t, 0)
-	typeSchedule := e.claimSchedule.byType[typ.Name]
-	require.Zero(t, typeSchedule.raceDelay())
-	for range 2 * maxLostRaces {
-		typeSchedule.scheduleNext(ClaimResult{SourceEmpty: true, NextDueIn: processlog.Never})
-	}
-	drawn := make(map[time.Duration]bool)
-	for range 100 {
-		wait := typeSchedule.raceDelay()
-		require.Less(t, wait, maxLostRaces*wakeSpread)
-		drawn[wait] = true
-	}
-	require.Greater(t, len(drawn), 50)
-	typeSchedule.scheduleNext(ClaimResult{NextDueIn: processlog.Never})
-	require.Zero(t, typeSchedule.raceDelay())
 }
 
 // oneBusy is a Store in which a row is locked for the first few settles.
@@ -172,21 +152,6 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	require.Len(t, store.tokens, 1, "a try whose answer was lost may have stored it: only its own token tells")
 }
 
-// A backlog may be reported while a claim runs, after the claim has read the due entries. The end of the claim must then
-// not clear the backlog.
-func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *testing.T) {
-	e, typ := waiting(t, 0)
-	typeSchedule := e.claimSchedule.byType[typ.Name]
-	typeSchedule.backlog, typeSchedule.runningClaims = true, 1
-	before := typeSchedule.claimCounters
-	e.ExpectBacklog(typ.Name)
-	e.claimSchedule.claimEnded(typ, ClaimResult{StoreDrained: true, NextDueIn: processlog.Never}, before)
-	require.True(t, e.claimSchedule.byType[typ.Name].backlog)
-	typeSchedule.runningClaims = 1
-	e.claimSchedule.claimEnded(typ, ClaimResult{StoreDrained: true, NextDueIn: processlog.Never}, typeSchedule.claimCounters)
-	require.False(t, e.claimSchedule.byType[typ.Name].backlog)
-}
-
 // A queue that does not answer, or has lost a type, cannot report the next due times again. So the claim schedule must
 // remember them until later claims have taken the entries.
 func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
@@ -200,7 +165,7 @@ func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
 	}
 	typeSchedule.claimBegins(start)
 	ended := func(fromDatabase bool) {
-		e.claimSchedule.claimEnded(typ, ClaimResult{FromDatabase: fromDatabase, NextDueIn: processlog.Never}, typeSchedule.claimCounters)
+		e.claimSchedule.claimEnded(typ, ClaimResult{FromDatabase: fromDatabase, NextDueIn: processlog.Never}, typeSchedule.fullClaims)
 	}
 	ended(false)
 	require.True(t, typeSchedule.claimAt.After(start.Add(peekInterval)), "a queue that was asked has the last word")
@@ -236,6 +201,6 @@ func TestSourceThatHasLostATypeDoesNotSayWhenItIsDue(t *testing.T) {
 	e.Expect(typ.Name, processlog.Never)
 	e.ExpectBacklog(typ.Name) // has the database asked now
 	typeSchedule.claimBegins(time.Now())
-	e.claimSchedule.claimEnded(typ, ClaimResult{FromDatabase: true, NextDueIn: processlog.Never}, typeSchedule.claimCounters)
+	e.claimSchedule.claimEnded(typ, ClaimResult{FromDatabase: true, NextDueIn: processlog.Never}, typeSchedule.fullClaims)
 	require.LessOrEqual(t, time.Until(typeSchedule.claimAt), peekInterval)
 }

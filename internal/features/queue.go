@@ -22,7 +22,7 @@ func init() {
 		listen := func(ctx context.Context) {
 			q.Queue.Listen(ctx, func(message string) {
 				if !s.handleMessage(message) {
-					s.Engine.Notify(message)
+					q.Notified(message)
 				}
 			})
 		}

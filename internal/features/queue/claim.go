@@ -2,6 +2,7 @@ package queue
 
 import (
 	"sync"
+	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -13,22 +14,32 @@ import (
 // ClaimDue implements engine.Source. It claims entries that the queue reports as due. It also claims from the database
 // if the queue does not answer or holds only a part of the due entries.
 func (q *Queue) ClaimDue(t *engine.Type, calls int) engine.ClaimResult {
-	hasBacklog := q.e.HasBacklog(t)
+	before := q.claims.of(t.Name)
 	if !q.health.usable() {
-		return q.e.ClaimFromStore(t, calls)
+		return q.claimFromStore(t, calls, before)
 	}
-	n := q.requests.size(t, t.MaxEntries(calls))
+	n := before.entriesToRequest(t.MaxEntries(calls))
 	leased, ok := q.lease(t, n)
 	if !ok {
-		return q.e.ClaimFromStore(t, calls)
+		return q.claimFromStore(t, calls, before)
 	}
 	result := q.claimLeased(t, leased, calls, n)
 	// The queue returned fewer entries than there are slots, and the database may hold more. After an error do not ask
 	// again, because the database would refuse again.
-	if (hasBacklog || leased.Lost) && result.Err == nil && !result.Full {
-		return q.alsoFromStore(t, calls, result)
+	if (before.backlog || leased.Lost) && result.Err == nil && !result.Full {
+		return q.alsoFromStore(t, calls, result, before)
 	}
 	q.e.Problems.Passed(engine.ProblemDue, t.Name) // the queue works again, so no later read of the database would clear this problem
+	if delay := q.claims.asked(t.Name, len(leased.IDs), result); delay > 0 {
+		result.NextDueIn = min(max(0, result.NextDueIn), processlog.Never-delay) + delay // Never is the longest duration
+	}
+	return result
+}
+
+// claimFromStore claims from the database.
+func (q *Queue) claimFromStore(t *engine.Type, calls int, before typeClaims) engine.ClaimResult {
+	result := q.e.ClaimFromStore(t, calls)
+	q.claims.askedStore(t.Name, result, before)
 	return result
 }
 
@@ -53,7 +64,7 @@ func (q *Queue) claimLeased(t *engine.Type, leased processlog.Leased, calls, n i
 	held := t.SlotsToSearch(calls)
 	needed := q.e.AdjustSlots(t, held, min(held, t.CallsFor(len(leased.IDs))))
 	if len(leased.IDs) == 0 {
-		return engine.ClaimResult{SourceEmpty: true, NextDueIn: leased.Next}
+		return engine.ClaimResult{NextDueIn: leased.Next}
 	}
 	failpoint.Reach(failpoint.QueueClaimed)
 	offered, runnable, full := len(leased.IDs), len(leased.IDs), len(leased.IDs) == n
@@ -65,7 +76,7 @@ func (q *Queue) claimLeased(t *engine.Type, leased processlog.Leased, calls, n i
 			return engine.ClaimResult{Err: err}
 		}
 		runnable = len(unblocked)
-		q.requests.record(t, offered, runnable)
+		q.claims.answered(t.Name, offered, runnable)
 		// Take slots for the entries that are left. Those without a slot go back to the queue.
 		needed = q.e.AdjustSlots(t, held, min(calls, t.CallsFor(runnable)))
 		count := min(runnable, t.MaxEntries(needed))
@@ -76,7 +87,7 @@ func (q *Queue) claimLeased(t *engine.Type, leased processlog.Leased, calls, n i
 	}
 	return q.e.ClaimOffered(t, leased, needed, full, func(found engine.ClaimedRows, err error) {
 		q.settleUnclaimed(t, leased, found, err)
-		q.requests.record(t, offered, runnable-found.LimitedLater())
+		q.claims.answered(t.Name, offered, runnable-found.LimitedLater())
 	})
 }
 
@@ -132,7 +143,7 @@ func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found 
 }
 
 // alsoFromStore claims from the database after the queue has returned fewer entries than asked for.
-func (q *Queue) alsoFromStore(t *engine.Type, calls int, result engine.ClaimResult) engine.ClaimResult {
+func (q *Queue) alsoFromStore(t *engine.Type, calls int, result engine.ClaimResult, before typeClaims) engine.ClaimResult {
 	// Schedule the queue's next due time now, because the database's answer says nothing about later entries.
 	q.e.Expect(t.Name, result.NextDueIn)
 	// claimLeased has released the slots that it did not need. Take slots again.
@@ -144,40 +155,126 @@ func (q *Queue) alsoFromStore(t *engine.Type, calls int, result engine.ClaimResu
 	if !t.IsOrdered() {
 		calls = held
 	}
-	return q.e.ClaimFromStore(t, calls)
+	return q.claimFromStore(t, calls, before)
 }
 
-// requests knows how many of the entries that the queue offered could run. A claim that asks for as many entries as there
-// are slots could get only blocked or limited ones, again and again.
-type requests struct {
+// NoteBacklog implements engine.Source.
+func (q *Queue) NoteBacklog(businessType string) { q.claims.noteBacklog(businessType) }
+
+// HasBacklog implements engine.Source.
+func (q *Queue) HasBacklog(businessType string) bool { return q.claims.of(businessType).backlog }
+
+// Notified schedules a claim of a type, because another process has reported a due entry of the type. Only one process gets
+// the entry, so the claims of the others find nothing. The more often that happens to this process, the longer it holds
+// back.
+func (q *Queue) Notified(businessType string) {
+	if q.e.Notify(businessType, q.claims.of(businessType).raceDelay()) {
+		q.RequestLook()
+	}
+}
+
+// claims holds what the claims of each type have found.
+type claims struct {
 	mu     sync.Mutex // guards byType
-	byType map[string]answeredRequest
+	byType map[string]typeClaims
 }
 
-// answeredRequest is what the queue answered to the last claim of a type. runnable entries were neither blocked nor limited.
-type answeredRequest struct{ offered, runnable int }
+// typeClaims is what the claims of one type have found.
+type typeClaims struct {
+	// The last claim was offered entries by the queue. runnable of them were neither blocked nor limited. A claim that asks
+	// for as many entries as there are slots could get only blocked or limited ones, again and again.
+	offered, runnable int
 
-// size returns how many entries to ask for, so that about n of them can run. It assumes the same share as in the last
-// claim.
-func (r *requests) size(t *engine.Type, n int) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	last := r.byType[t.Name]
-	if last.offered == 0 {
+	emptyClaims int // consecutive claims for which the queue had nothing due, because other processes were faster
+
+	// noteBacklog sets backlog and increments findings. A claim of all that is due in the database clears backlog, unless
+	// findings has changed since that claim began.
+	backlog  bool // whether the database holds due entries that the queue does not hold
+	findings int  // number of times that the database was found to hold more
+}
+
+const (
+	// wakeSpread keeps processes that wake for the same entry from claiming at the same moment. The next claim is delayed by
+	// a random time of at most n × wakeSpread. n is emptyClaims, up to maxEmptyClaims.
+	wakeSpread     = time.Millisecond
+	maxEmptyClaims = 5
+)
+
+// entriesToRequest returns how many entries to ask for, so that about n of them can run. It assumes the same share as in the
+// last claim.
+func (c typeClaims) entriesToRequest(n int) int {
+	if c.offered == 0 {
 		return n
 	}
-	return max(n, min(n*last.offered/max(1, last.runnable), processlog.MaxRows))
+	return max(n, min(n*c.offered/max(1, c.runnable), processlog.MaxRows))
 }
 
-func (r *requests) record(t *engine.Type, offered, runnable int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.byType[t.Name] = answeredRequest{offered, runnable}
+// raceDelay returns a random delay before this process claims a type. It draws a new value each time, so that processes
+// that run in step separate.
+func (c typeClaims) raceDelay() time.Duration {
+	if c.emptyClaims == 0 {
+		return 0
+	}
+	return jitter.N(time.Duration(min(c.emptyClaims, maxEmptyClaims)) * wakeSpread)
 }
 
-// reset forgets all answers.
-func (r *requests) reset() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.byType = make(map[string]answeredRequest)
+func (c *claims) of(businessType string) typeClaims {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byType[businessType]
+}
+
+func (c *claims) change(businessType string, change func(t *typeClaims)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.byType[businessType]
+	change(&t)
+	c.byType[businessType] = t
+}
+
+// reset forgets everything.
+func (c *claims) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byType = make(map[string]typeClaims)
+}
+
+func (c *claims) noteBacklog(businessType string) {
+	c.change(businessType, func(t *typeClaims) { t.backlog, t.findings = true, t.findings+1 })
+}
+
+// answered records how many entries the queue offered, and how many of them were neither blocked nor limited.
+func (c *claims) answered(businessType string, offered, runnable int) {
+	c.change(businessType, func(t *typeClaims) { t.offered, t.runnable = offered, runnable })
+}
+
+// asked records how many entries the queue offered to a claim that did not ask the database. It returns how much longer the
+// next claim waits.
+func (c *claims) asked(businessType string, offered int, result engine.ClaimResult) (delay time.Duration) {
+	if result.Err != nil {
+		return 0
+	}
+	c.change(businessType, func(t *typeClaims) {
+		if t.emptyClaims++; offered > 0 {
+			t.emptyClaims = 0
+		}
+		delay = t.raceDelay()
+	})
+	return delay
+}
+
+// askedStore records what a claim has found in the database. before is what was known when the claim began.
+func (c *claims) askedStore(businessType string, result engine.ClaimResult, before typeClaims) {
+	if result.Err != nil {
+		return
+	}
+	c.change(businessType, func(t *typeClaims) {
+		t.emptyClaims = 0
+		switch {
+		case result.Full:
+			t.findings++
+		case result.StoreDrained && t.findings == before.findings:
+			t.backlog = false
+		}
+	})
 }

@@ -162,3 +162,46 @@ func TestClaimLooksPastABacklogOfBlockedEntries(t *testing.T) {
 		<-s.q.outcomes.Done()
 	})
 }
+
+// Every process is notified of a due entry, and one process claims it. The others find nothing. They wait for a random time
+// before their next claim, so that they do not claim at the same moment again.
+func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
+	var c claims
+	c.reset()
+	require.Zero(t, c.of("refund").raceDelay())
+	for range 2 * maxEmptyClaims {
+		require.Less(t, c.asked("refund", 0, engine.ClaimResult{}), maxEmptyClaims*wakeSpread)
+	}
+	drawn := make(map[time.Duration]bool)
+	for range 100 {
+		wait := c.of("refund").raceDelay()
+		require.Less(t, wait, maxEmptyClaims*wakeSpread)
+		drawn[wait] = true
+	}
+	require.Greater(t, len(drawn), 50)
+	require.Zero(t, c.asked("refund", 1, engine.ClaimResult{}))
+	require.Zero(t, c.of("refund").raceDelay())
+}
+
+// A backlog may be reported while a claim runs, after the claim has read the due entries. The end of the claim must then
+// not clear the backlog. Neither may it hide the entries that another claim has left in the database.
+func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *testing.T) {
+	for name, find := range map[string]func(c *claims){
+		"a report":      func(c *claims) { c.noteBacklog("refund") },
+		"another claim": func(c *claims) { c.askedStore("refund", engine.ClaimResult{Full: true}, c.of("refund")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c claims
+			c.reset()
+			c.noteBacklog("refund")
+			before := c.of("refund")
+			find(&c)
+			c.askedStore("refund", engine.ClaimResult{StoreDrained: true}, before)
+			require.True(t, c.of("refund").backlog)
+			c.askedStore("refund", engine.ClaimResult{}, c.of("refund"))
+			require.True(t, c.of("refund").backlog, "other processes may have been faster")
+			c.askedStore("refund", engine.ClaimResult{StoreDrained: true}, c.of("refund"))
+			require.False(t, c.of("refund").backlog)
+		})
+	}
+}

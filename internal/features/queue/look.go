@@ -9,7 +9,7 @@ import (
 // when the next entries are due.
 const lookAfterLoss = time.Second
 
-// RequestLook implements engine.Source.
+// RequestLook makes Look find out at once when the next entry of each type is due. RequestLook does not wait for that.
 func (q *Queue) RequestLook() {
 	select {
 	case q.lookRequests <- struct{}{}:
@@ -75,8 +75,11 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	q.hasRoom(names, lostTypes)
 	for i, wait := range waits {
 		// Postpone can move the next claim to a later time. It does nothing if the type was notified after the call of
-		// Notifications above. Expect can move the next claim to an earlier time.
-		q.e.Postpone(names[i], notified[i], wait)
+		// Notifications above. Expect can move the next claim to an earlier time. The queue does not know when entries of a
+		// backlog are due.
+		if !q.HasBacklog(names[i]) {
+			q.e.Postpone(names[i], notified[i], wait)
+		}
 		q.e.Expect(names[i], wait)
 	}
 	q.noteLoss(lostTypes)

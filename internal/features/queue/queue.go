@@ -44,7 +44,7 @@ type Queue struct {
 	losses *losses
 	rounds *rounds
 
-	requests requests
+	claims claims
 
 	lookRequests chan struct{} // of capacity 1: holds a token when a look is requested
 	lossSignal   chan struct{} // of capacity 1: holds a token when the queue has lost entries, so that the next look comes sooner
@@ -82,7 +82,7 @@ func New(e *engine.Engine, cfg Config, local bool) *Queue {
 	q := &Queue{Config: cfg, local: local, e: e, losses: newLosses(), lookRequests: make(chan struct{}, 1), lossSignal: make(chan struct{}, 1)}
 	q.health = newHealth(q)
 	q.rounds = newRounds(q)
-	q.requests.reset()
+	q.claims.reset()
 	q.recordedEntries.Max, q.recordedEntries.Workers, q.recordedEntries.Bound, q.recordedEntries.Flush = 1000, 1, maxWaiting, q.enqueueRecorded
 	q.laterEntries.Max, q.laterEntries.Workers, q.laterEntries.Bound, q.laterEntries.Flush = 1000, 1, maxWaiting, q.enqueueRecorded
 	q.laterEntries.Pace.Least = laterPause

@@ -47,7 +47,7 @@ func (r *rounds) unlock() { <-r.guard }
 
 // BeforeRun prepares for the first round of a Run. At that time it is unknown which entries the queue has.
 func (q *Queue) BeforeRun(ctx context.Context) {
-	q.requests.reset()
+	q.claims.reset()
 	if r := q.rounds; r.lock(ctx) {
 		r.lacksOwnEntries, r.rebuild = true, true
 		r.unlock()
