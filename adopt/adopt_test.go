@@ -18,7 +18,7 @@ import (
 func TestEveryOldRowBecomesOneEntryAndIsTakenWithIt(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		w.Exec(oldTable)
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		r := &rig{World: w, c: w.New(cfg)}
 		r.add("pay", 55)
@@ -148,7 +148,7 @@ func TestLockedRowIsSkippedAndTakenLater(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.add("pay", 10)
-	tx := r.Begin(r.Open(harness.Plain(r.DSN)))
+	tx := r.Begin(r.Open(harness.PlainPool(r.DSN)))
 	_, err := tx.Exec("UPDATE old_log SET state=1 WHERE id=4")
 	require.NoError(t, err)
 	im := r.open(moving())
@@ -165,7 +165,7 @@ func TestLockedRowIsSkippedAndTakenLater(t *testing.T) {
 func TestRowThatIsCommittedLateIsTakenToo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	tx := r.Begin(r.Open(harness.Plain(r.DSN)))
+	tx := r.Begin(r.Open(harness.PlainPool(r.DSN)))
 	_, err := tx.Exec("INSERT INTO old_log (kind, content) VALUES ('pay', '{}')")
 	require.NoError(t, err)
 	r.add("pay", 1)
@@ -260,9 +260,9 @@ func TestRunTakesRowsUntilItIsStopped(t *testing.T) {
 func TestRunOutlivesProblemsWithTheDatabase(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	proxy, _ := r.Proxied(false)
-	cfg := r.Quick()
-	cfg.DB = r.Open(harness.Watched(harness.ThroughProxy(t, r.DSN, proxy)))
+	proxy, _ := r.OpenProxied(false)
+	cfg := r.QuickConfig()
+	cfg.DB = r.Open(harness.WatchedPool(harness.ThroughProxy(t, r.DSN, proxy)))
 	r.c = r.New(cfg)
 	r.add("pay", 400)
 	stop := r.start(r.open(moving()))

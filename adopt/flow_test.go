@@ -41,7 +41,7 @@ func runChild() {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		os.Exit(0) // The parent process has ended.
 	}()
-	db, err := harness.Watched(p.DSN)()
+	db, err := harness.WatchedPool(p.DSN)()
 	must(err)
 	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Logger: slog.New(slog.DiscardHandler)})
 	must(err)

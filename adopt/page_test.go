@@ -244,12 +244,12 @@ func TestOtherExpressionsOfThePageAreRight(t *testing.T) {
 	dueIn, notSoon := found("`(TIMESTAMPDIFF[^`]*8 HOUR[^`]*)`"), found("`Where: \"([^\"]*10 MINUTE)\"`")
 	w := harness.NewWorld(t)
 	w.Exec("CREATE TABLE old_log (id BIGINT AUTO_INCREMENT PRIMARY KEY, state INT NOT NULL DEFAULT 0, delay_second INT NOT NULL, created_at DATETIME NOT NULL)")
-	old := w.Open(harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"time_zone": "'+08:00'"})))
+	old := w.Open(harness.PlainPool(harness.WithParams(t, w.DSN, map[string]string{"time_zone": "'+08:00'"})))
 	for _, delay := range []int{0, 300, 3600} {
 		_, err := old.Exec("INSERT INTO old_log (delay_second, created_at) VALUES (?, NOW())", delay)
 		require.NoError(t, err)
 	}
-	db := w.Open(harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"time_zone": "'+00:00'"})))
+	db := w.Open(harness.PlainPool(harness.WithParams(t, w.DSN, map[string]string{"time_zone": "'+00:00'"})))
 	rows, err := db.Query("SELECT delay_second * 1000000 - " + dueIn + " FROM old_log")
 	require.NoError(t, err)
 	defer rows.Close()

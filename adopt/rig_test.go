@@ -31,7 +31,7 @@ const oldTable = `CREATE TABLE old_log (
 func newRig(t *testing.T) *rig {
 	w := harness.NewWorld(t)
 	w.Exec(oldTable)
-	return &rig{World: w, c: w.New(w.Quick())}
+	return &rig{World: w, c: w.New(w.QuickConfig())}
 }
 
 // order is the content of the tests' rows.

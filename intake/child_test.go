@@ -37,7 +37,7 @@ func runChild() {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		os.Exit(0) // The parent has ended.
 	}()
-	db, err := harness.Watched(p.DSN)()
+	db, err := harness.WatchedPool(p.DSN)()
 	must(err)
 	quiet := slog.New(slog.DiscardHandler)
 	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Logger: quiet})

@@ -33,11 +33,11 @@ func TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			proxy, db := r.Proxied(true)
-			quick := r.Quick()
+			proxy, db := r.OpenProxied(true)
+			quick := r.QuickConfig()
 			quick.DB = db
 			c := r.New(quick)
-			rule.Match = harness.Following(faultproxy.Contains("INSERT INTO effects"), faultproxy.Commit())
+			rule.Match = harness.MatchNext(faultproxy.Contains("INSERT INTO effects"), faultproxy.Commit())
 			rule.Nth = 2
 			trap := proxy.Arm(rule)
 			cfg := testConfig()
@@ -68,10 +68,10 @@ func TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			proxy, db := r.Proxied(true)
-			quick := r.Quick()
+			proxy, db := r.OpenProxied(true)
+			quick := r.QuickConfig()
 			quick.DB = db
-			rule.Match = harness.Following(faultproxy.Contains("INSERT INTO effects"), faultproxy.Commit())
+			rule.Match = harness.MatchNext(faultproxy.Contains("INSERT INTO effects"), faultproxy.Commit())
 			trap := proxy.Arm(rule)
 			in := r.open(r.New(quick), r.spec(), testConfig())
 			r.add(1, 1)
@@ -89,11 +89,11 @@ func TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside(t *testing.T) {
 func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	proxy, db := r.Proxied(true)
-	quick := r.Quick()
+	proxy, db := r.OpenProxied(true)
+	quick := r.QuickConfig()
 	quick.DB = db
 	c := r.New(quick)
-	trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("INSERT INTO effects"), faultproxy.Commit()), Fault: faultproxy.DropRequest})
+	trap := proxy.Arm(faultproxy.Rule{Match: harness.MatchNext(faultproxy.Contains("INSERT INTO effects"), faultproxy.Commit()), Fault: faultproxy.DropRequest})
 	cfg := testConfig()
 	cfg.StopTimeout = 50 * time.Millisecond
 	in := r.open(c, r.spec(), cfg)
@@ -130,7 +130,7 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	user.WithRedis()
 	r := &rig{World: user, rdb: user.Redis, stream: user.Name + ":orders"}
 	ordinary := ordinaryUser(t, user)
-	quick := r.Quick()
+	quick := r.QuickConfig()
 	quick.DB = ordinary
 	c := r.New(quick)
 	waiting := make(chan WaitingEvent, 100)
@@ -149,7 +149,7 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	r.Exec("SET GLOBAL read_only=1")
 	r.add(101, 100)
 	for range 2 * failuresUntilSuspect { // In these rounds a batch is tried more often than failuresUntilSuspect allows.
-		e := harness.Next(t, waiting)
+		e := harness.Receive(t, waiting)
 		require.ErrorContains(t, e.Err, "read-only")
 	}
 	stats, err := in.Stats(t.Context())
@@ -171,7 +171,7 @@ func ordinaryUser(t *testing.T, w *harness.World) *sql.DB {
 	config, err := mysql.ParseDSN(w.DSN)
 	require.NoError(t, err)
 	config.User, config.Passwd = "intake", "secret"
-	return w.Open(harness.Watched(config.FormatDSN()))
+	return w.Open(harness.WatchedPool(config.FormatDSN()))
 }
 
 // TestProcessesThatDieDuringAnOutageCountNoMessageOut kills processes while the log accepts no entries. Deliveries
@@ -180,7 +180,7 @@ func ordinaryUser(t *testing.T, w *harness.World) *sql.DB {
 func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	proxy, _ := r.Proxied(false)
+	proxy, _ := r.OpenProxied(false)
 	r.add(1, 1)
 	r.given("dead", 1)
 	p := program{DSN: harness.ThroughProxy(t, r.DSN, proxy), Redis: r.Redis.Options().Addr, Stream: r.stream, Gate: r.stream + ":gate"}
@@ -205,8 +205,8 @@ func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	proxy, db := r.Proxied(true)
-	quick := r.Quick()
+	proxy, db := r.OpenProxied(true)
+	quick := r.QuickConfig()
 	quick.DB = db
 	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("'order 7'"), Fault: faultproxy.DropRequest})
 	quick.MaxContent = 2000
@@ -247,7 +247,7 @@ func breaksUnderWork(t *testing.T, said func(broken error) error) {
 		return effects(ctx, tx, batch)
 	}
 	r.add(1, 1)
-	r.start(r.open(r.New(r.Quick()), r.spec(), cfg))
+	r.start(r.open(r.New(r.QuickConfig()), r.spec(), cfg))
 	r.recordSettled("shop")
 	r.requireBooks(1, 0)
 }
@@ -269,7 +269,7 @@ func TestErrorOfAnotherLogIsOfItsMessage(t *testing.T) {
 				return nil
 			})
 			r.add(1, 9)
-			r.start(r.open(r.New(r.Quick()), r.spec(), cfg))
+			r.start(r.open(r.New(r.QuickConfig()), r.spec(), cfg))
 			r.recordSettled("shop")
 			r.requireBooks(8, 1)
 		})
@@ -286,7 +286,7 @@ func TestGroupThatVanishesIsMadeAgain(t *testing.T) {
 	server := testservers.NewRedis(t)
 	r := newRig(t)
 	r.on(harness.RedisClient(t, server))
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	r.start(r.open(c, r.spec(), testConfig()))
 	r.add(1, 100)
 	r.recordSettled("shop")
@@ -312,7 +312,7 @@ func TestRedisThatIsKilledIsWaitedFor(t *testing.T) {
 	server := testservers.NewRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	r := newRig(t)
 	r.on(harness.RedisClient(t, server))
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	cfg := testConfig()
 	cfg.Batch = 50
 	var batches atomic.Int64
@@ -356,7 +356,7 @@ func TestStreamThatMovesWithinAClusterIsFollowed(t *testing.T) {
 		}
 		return nil
 	})
-	in := r.open(r.New(r.Quick()), r.spec(), cfg)
+	in := r.open(r.New(r.QuickConfig()), r.spec(), cfg)
 	r.add(1, 200)
 	r.start(in)
 	r.recordSettled("shop")
@@ -383,7 +383,7 @@ func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	spec := r.spec()
 	spec.Redis = client
-	in := r.open(r.New(r.Quick()), spec, testConfig())
+	in := r.open(r.New(r.QuickConfig()), spec, testConfig())
 	r.add(1, 20)
 	r.start(in)
 	r.Eventually(func() bool { return r.pendingDeliveries(t) > int64(testConfig().withDefaults().MaxDeliveries)+1 }, "the messages are delivered too often")
@@ -402,7 +402,7 @@ func TestMessageThatCannotBeEncodedIsHeld(t *testing.T) {
 	codec := &lockedCodec{Codec: compensator.JSON, left: failuresUntilSuspect + 3}
 	cfg.Aside.Codec = codec
 	cfg.Observer.Settled = func(SettledEvent) { panic("a bug") }
-	in := r.open(r.New(r.Quick()), r.spec(), cfg)
+	in := r.open(r.New(r.QuickConfig()), r.spec(), cfg)
 	r.add(1, 10)
 	poison := r.addRaw("order", "poison")
 	r.start(in)
@@ -460,7 +460,7 @@ func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
 		return nil
 	})
 	cfg.Aside.Retry = func(int) time.Duration { panic("a bug") }
-	in := r.open(r.New(r.Quick()), r.spec(), cfg)
+	in := r.open(r.New(r.QuickConfig()), r.spec(), cfg)
 	r.add(1, 7)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -485,7 +485,7 @@ func TestScheduleLongerThanTheLogKeepsIsCut(t *testing.T) {
 	cfg.Aside.Retry = compensator.Fixed(2 * processlog.MaxDelay)
 	cfg.Work = func(context.Context, *compensator.ScopedTx, []*Message) error { return errTest }
 	r.add(1, 1)
-	r.start(r.open(r.New(r.Quick()), r.spec(), cfg))
+	r.start(r.open(r.New(r.QuickConfig()), r.spec(), cfg))
 	r.recordSettled("shop")
 	r.requireBooks(0, 1)
 }
@@ -495,7 +495,7 @@ func TestScheduleLongerThanTheLogKeepsIsCut(t *testing.T) {
 func TestTwoConsumersOfOneMessageRecordItOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	cfg := testConfig()
 	held, goOn := make(chan struct{}), make(chan struct{})
 	var first atomic.Bool
@@ -539,7 +539,7 @@ func (r *rig) pendingDeliveries(t *testing.T) int64 {
 func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	quick := r.Quick()
+	quick := r.QuickConfig()
 	quick.MaxContent = 1000
 	c := r.New(quick)
 	r.add(1, 10)
@@ -565,7 +565,7 @@ func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 func TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	quick := r.Quick()
+	quick := r.QuickConfig()
 	quick.MaxContent = 32 << 10
 	c := r.New(quick)
 	cfg := testConfig()
@@ -594,7 +594,7 @@ func TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt(t *testing.T) {
 func TestIDsThatComeAgainWithOtherContentAreSetAside(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	_, err := compensator.Declare[order](t.Context(), c, "take_order", &compensator.TypeConfig{RefuseOtherContent: true})
 	require.NoError(t, err)
 	in := r.open(c, r.spec(), testConfig())
@@ -644,11 +644,11 @@ func TestConditionOfAServerThatWorkMeetsIsNoMessagesFault(t *testing.T) {
 					}
 					return nil
 				})
-				in := r.open(r.New(r.Quick()), r.spec(), cfg)
+				in := r.open(r.New(r.QuickConfig()), r.spec(), cfg)
 				r.add(1, messages)
 				r.start(in)
 				for range 2*failuresUntilSuspect + 2 { // After so many tries, a single message would be suspected.
-					require.ErrorContains(t, harness.Next(t, waiting).Err, answer.Message)
+					require.ErrorContains(t, harness.Receive(t, waiting).Err, answer.Message)
 				}
 				require.Error(t, in.Err())
 				require.Zero(t, r.Count("common_process_log"))
@@ -681,7 +681,7 @@ func TestMessageWhoseWorkGivesAVerdictOfItsOwnIsSetAside(t *testing.T) {
 		return nil
 	})
 	r.add(1, 8)
-	r.start(r.open(r.New(r.Quick()), r.spec(), cfg))
+	r.start(r.open(r.New(r.QuickConfig()), r.spec(), cfg))
 	r.recordSettled("shop")
 	r.requireBooks(6, 2)
 }

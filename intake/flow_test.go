@@ -59,7 +59,7 @@ func TestNoMessageIsLostOrDoubledWhileIntakesAreKilled(t *testing.T) {
 	}
 	t.Logf("-seed=%d", drawn)
 	draw := rand.New(rand.NewPCG(drawn, 1))
-	database, _ := r.Proxied(false)
+	database, _ := r.OpenProxied(false)
 	cache, err := faultproxy.NewTCP(r.Redis.Options().Addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, cache.Close()) })

@@ -21,7 +21,7 @@ import (
 func TestEveryMessageBecomesOneEntryWithItsBusinessRow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	r.add(1, 1000)
 	var mu sync.Mutex
 	var told []SettledEvent
@@ -60,7 +60,7 @@ func TestEveryMessageBecomesOneEntryWithItsBusinessRow(t *testing.T) {
 func TestTwoGroupsOfAStreamHaveEntriesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	r.add(1, 300)
 	shop := r.open(c, r.spec(), testConfig())
 	spec, cfg := r.spec(), testConfig()
@@ -80,7 +80,7 @@ func TestTwoGroupsOfAStreamHaveEntriesOfTheirOwn(t *testing.T) {
 func TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	options := *r.Redis.Options()
 	options.DB++
 	other := (&rig{World: r.World, stream: r.stream}).on(redis.NewClient(&options))
@@ -106,7 +106,7 @@ func TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn(t *testing.T) {
 func TestPoisonIsSetAsideAsItCameAndHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	cfg := testConfig()
 	var mu sync.Mutex
 	cured := false
@@ -169,7 +169,7 @@ func TestPoisonIsSetAsideAsItCameAndHoldsUpNobody(t *testing.T) {
 func TestMessageThatFailsForAWhileIsDoneByTheLog(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	cfg := testConfig()
 	var mu sync.Mutex
 	var sizes []int
@@ -201,7 +201,7 @@ func TestMessageThatFailsForAWhileIsDoneByTheLog(t *testing.T) {
 func TestStoppedIntakeEndsItsBatchAndAcknowledgesIt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	cfg := testConfig()
 	cfg.Batch = 10
 	began, goOn := make(chan struct{}, 10), make(chan struct{})
@@ -233,7 +233,7 @@ func TestStoppedIntakeEndsItsBatchAndAcknowledgesIt(t *testing.T) {
 func TestConfigErrorsNameTheField(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	named := func(err error, fields ...string) {
 		t.Helper()
 		for _, field := range fields {
@@ -271,7 +271,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 func TestMessageWhoseValueCannotBeEncodedIsSetAsideAndHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	floats, err := compensator.Declare[float64](t.Context(), c, "take_order", nil)
 	require.NoError(t, err)
 	cfg := testConfig()

@@ -69,7 +69,7 @@ func (f *flaky) empty() bool {
 func TestSourceThatFailsAndRepeatsItselfGetsOneEntryAMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	f := &flaky{acked: make(map[string]int)}
 	for i := range 500 {
 		f.left = append(f.left, Message{ID: fmt.Sprint(i), Fields: map[string]string{"order": fmt.Sprintf(`{"n":%d}`, i)}})
@@ -162,7 +162,7 @@ func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
 func TestSlowBatchIsHalved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	cfg := testConfig()
 	cfg.Timeout = time.Second
 	cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {

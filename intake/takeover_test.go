@@ -36,7 +36,7 @@ func (r *rig) age(consumer, id string, deliveries int) {
 func TestMessagesOfADeadConsumerAreTakenOverAndItsNameRemoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	r.add(1, 150)
 	r.given("dead", 100)
 	r.start(r.openSoon(c, r.spec(), 200*time.Millisecond, testConfig()))
@@ -52,7 +52,7 @@ func TestMessagesOfADeadConsumerAreTakenOverAndItsNameRemoved(t *testing.T) {
 func TestMessagesOfALivingConsumerAreLeftToIt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	r.add(1, 50)
 	r.given("alive", 20)
 	r.start(r.open(c, r.spec(), testConfig()))
@@ -116,7 +116,7 @@ func TestConsumerThatHasMessagesIsNotRemoved(t *testing.T) {
 func TestOwnMessagesComeBeforeNewOnes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	r.add(1, 30)
 	r.given("me", 10)
 	var mu sync.Mutex
@@ -143,7 +143,7 @@ func TestOwnMessagesComeBeforeNewOnes(t *testing.T) {
 func TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	r.add(1, 3)
 	r.given("dead", 3)
 	all, err := r.rdb.XRange(t.Context(), r.stream, "-", "+").Result()
@@ -180,7 +180,7 @@ func TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot(t *testing.T) {
 func TestMessageThatIsInTheLogIsOnlyAcknowledged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	r.add(1, 100)
 	in := r.open(c, r.spec(), testConfig())
 	stop := r.start(in)
@@ -205,7 +205,7 @@ func TestMessageThatIsInTheLogIsOnlyAcknowledged(t *testing.T) {
 func TestDeletedMessageIsToldByAnEntryThatWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	r.add(1, 3)
 	r.given("dead", 3)
 	all, err := r.rdb.XRange(t.Context(), r.stream, "-", "+").Result()
@@ -230,7 +230,7 @@ func TestDeletedMessageIsToldByAnEntryThatWaitsForAPerson(t *testing.T) {
 func TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	require.NoError(t, r.rdb.XGroupCreateMkStream(t.Context(), r.stream, "slow", "0").Err())
 	slow := func(n int64) []string {
 		taken, err := r.rdb.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "slow", Consumer: "it", Streams: []string{r.stream, ">"}, Count: n, Block: -1}).Result()
@@ -282,7 +282,7 @@ func TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged(t *testing.T) {
 func TestStatsTellHowFarBehindTheGroupIs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.New(r.Quick())
+	c := r.New(r.QuickConfig())
 	in := r.open(c, r.spec(), testConfig())
 	_, err := in.Stats(t.Context())
 	require.Error(t, err, "there is no stream")

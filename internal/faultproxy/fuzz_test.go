@@ -61,11 +61,11 @@ func FuzzReadMessage(f *testing.F) {
 			if err != nil {
 				break
 			}
-			require.GreaterOrEqual(t, len(m.raw), headerSize)
-			require.LessOrEqual(t, len(m.payload), len(m.raw)-headerSize)
+			require.GreaterOrEqual(t, len(m.wireBytes), headerSize)
+			require.LessOrEqual(t, len(m.payload), len(m.wireBytes)-headerSize)
 			_, _ = m.isCommand(), m.kind()
 			_ = deprecatesEOF(m)
-			raw = append(raw, m.raw...)
+			raw = append(raw, m.wireBytes...)
 		}
 		require.True(t, bytes.Equal(wire[:len(raw)], raw), "got %q, want %q", raw, wire[:len(raw)])
 	})
@@ -93,16 +93,16 @@ func FuzzReply(f *testing.F) {
 			f.Add(c[1], command, command%2 == 0)
 		}
 	}
-	f.Fuzz(func(t *testing.T, wire []byte, command byte, noEOF bool) {
+	f.Fuzz(func(t *testing.T, wire []byte, command byte, lacksEOF bool) {
 		r := bufio.NewReader(bytes.NewReader(wire))
-		answer := newReply(command, noEOF)
+		answer := newReply(command, lacksEOF)
 		for answer != nil {
 			m, err := readMessage(r)
 			if err != nil {
 				return
 			}
-			if answer.ends(m) {
-				answer = newReply(command, noEOF)
+			if answer.isEnd(m) {
+				answer = newReply(command, lacksEOF)
 			}
 		}
 	})
@@ -126,12 +126,12 @@ func FuzzMySQLSession(f *testing.F) {
 		}
 		client, clientSide := net.Pipe()
 		server, serverSide := net.Pipe()
-		l := &link{client: clientSide, server: serverSide, done: make(chan struct{})}
+		l := &link{client: clientSide, server: serverSide, closedCh: make(chan struct{})}
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
 			s := &session{link: l, proxy: p, texts: make(map[uint32]string)}
-			l.both(s.requests, s.replies)
+			l.runBoth(s.requests, s.replies)
 		}()
 		atServer, atClient := hear(server), hear(client)
 		spoken := make(chan struct{}, 2)
@@ -166,22 +166,22 @@ func speak(to net.Conn, all []byte, piece int, spoken chan<- struct{}) {
 
 // listener collects the bytes that one side receives.
 type listener struct {
-	mu    sync.Mutex // guards all fields
-	all   []byte
-	more  chan struct{}
-	ended chan struct{}
+	mu              sync.Mutex // guards all fields
+	all             []byte
+	moreDefinitions chan struct{}
+	ended           chan struct{}
 }
 
-func hear(from net.Conn) *listener {
-	l := &listener{more: make(chan struct{}, 1), ended: make(chan struct{})}
+func hear(source net.Conn) *listener {
+	l := &listener{moreDefinitions: make(chan struct{}, 1), ended: make(chan struct{})}
 	go func() {
 		defer close(l.ended)
-		pump(from, func(b []byte) bool {
+		pump(source, func(b []byte) bool {
 			l.mu.Lock()
 			l.all = append(l.all, b...)
 			l.mu.Unlock()
 			select {
-			case l.more <- struct{}{}:
+			case l.moreDefinitions <- struct{}{}:
 			default:
 			}
 			return true
@@ -200,7 +200,7 @@ func (l *listener) await(t *testing.T, want []byte) {
 	t.Helper()
 	for deadline := time.After(time.Minute); len(l.heard()) < len(want); {
 		select {
-		case <-l.more:
+		case <-l.moreDefinitions:
 		case <-deadline:
 			require.Equal(t, want, l.heard(), "not all was forwarded")
 		}

@@ -13,9 +13,9 @@ type MySQL struct {
 	proxy
 	connections atomic.Uint64 // connections so far
 
-	trapsMu sync.Mutex // guards the fields below
-	traps   []*Trap
-	hanging map[*session]struct{}
+	trapsMu         sync.Mutex // guards the fields below
+	traps           []*Trap
+	hangingSessions map[*session]struct{}
 }
 
 // NewMySQL starts a proxy to target, which is host:port.
@@ -23,14 +23,14 @@ func NewMySQL(target string) (*MySQL, error) {
 	p := new(MySQL)
 	return p, p.start(target, func(l *link) {
 		s := &session{link: l, number: p.connections.Add(1), proxy: p, texts: make(map[uint32]string)}
-		l.both(s.requests, s.replies)
-		p.ended(s)
+		l.runBoth(s.requests, s.replies)
+		p.removeSession(s)
 	})
 }
 
 // Arm activates a rule. If several rules match a request, only the one that was armed first has an effect.
 func (p *MySQL) Arm(rule Rule) *Trap {
-	t := &Trap{rule: rule, first: make(chan struct{})}
+	t := &Trap{rule: rule, firstFired: make(chan struct{})}
 	p.trapsMu.Lock()
 	defer p.trapsMu.Unlock()
 	p.traps = append(p.traps, t)
@@ -53,36 +53,36 @@ func (p *MySQL) Heal() {
 func (p *MySQL) HangUp() {
 	p.trapsMu.Lock()
 	defer p.trapsMu.Unlock()
-	for s := range p.hanging {
+	for s := range p.hangingSessions {
 		_ = s.server.Close()
 	}
 }
 
-func (p *MySQL) hangs(s *session) {
+func (p *MySQL) addHanging(s *session) {
 	p.trapsMu.Lock()
 	defer p.trapsMu.Unlock()
-	if p.hanging == nil {
-		p.hanging = make(map[*session]struct{})
+	if p.hangingSessions == nil {
+		p.hangingSessions = make(map[*session]struct{})
 	}
-	p.hanging[s] = struct{}{}
+	p.hangingSessions[s] = struct{}{}
 }
 
-func (p *MySQL) ended(s *session) {
+func (p *MySQL) removeSession(s *session) {
 	p.trapsMu.Lock()
 	defer p.trapsMu.Unlock()
-	delete(p.hanging, s)
+	delete(p.hangingSessions, s)
 }
 
 func (p *MySQL) trap(r Request) *Trap {
 	p.trapsMu.Lock()
 	defer p.trapsMu.Unlock()
-	var sprung *Trap
+	var match *Trap
 	for _, t := range p.traps {
-		if t.springs(r) && sprung == nil {
-			sprung = t
+		if t.matches(r) && match == nil {
+			match = t
 		}
 	}
-	return sprung
+	return match
 }
 
 // session is the connection of one client. Each direction runs in a separate goroutine. A client waits for the reply
@@ -92,31 +92,31 @@ type session struct {
 	number uint64
 	proxy  *MySQL
 
-	mu       sync.Mutex // guards the fields below
-	noEOF    bool
-	texts    map[uint32]string // texts of prepared statements by id
-	prepared *string           // the statement text whose id the server will send next
-	broken   *Trap             // the trap that breaks the current reply
-	answer   *reply            // finds the end of the current reply; set together with broken
-	hung     bool
+	mu           sync.Mutex // guards the fields below
+	lacksEOF     bool
+	texts        map[uint32]string // texts of prepared statements by id
+	preparedText *string           // the statement text whose id the server will send next
+	activeTrap   *Trap             // the trap that breaks the current reply
+	currentReply *reply            // finds the end of the current reply; set together with broken
+	hung         bool
 }
 
 func (s *session) requests() {
 	r := bufio.NewReader(s.client)
-	for first := true; ; first = false {
+	for isFirst := true; ; isFirst = false {
 		m, err := readMessage(r)
 		if err != nil {
 			return
 		}
 		switch {
-		case first:
+		case isFirst:
 			s.mu.Lock()
-			s.noEOF = deprecatesEOF(m)
+			s.lacksEOF = deprecatesEOF(m)
 			s.mu.Unlock()
 		case m.isCommand() && !s.request(m):
 			return
 		}
-		if !write(s.server, m.raw) {
+		if !write(s.server, m.wireBytes) {
 			return
 		}
 	}
@@ -132,21 +132,21 @@ func (s *session) request(m message) bool {
 	switch t.rule.Fault {
 	case DropRequest:
 		if t.rule.Hang {
-			s.hang() // Hang before fire, because a caller that waits for the trap may call HangUp at once.
+			s.waitHung() // Hang before fire, because a caller that waits for the trap may call HangUp at once.
 		}
-		t.fire()
+		t.markFired()
 		if t.rule.Hang {
-			<-s.done
+			<-s.closedCh
 		}
 		return false
 	case DelayRequest:
-		t.fire()
+		t.markFired()
 		return s.wait(t.rule.Delay)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if answer := newReply(req.Command, s.noEOF); answer != nil {
-		s.broken, s.answer = t, answer
+	if answer := newReply(req.Command, s.lacksEOF); answer != nil {
+		s.activeTrap, s.currentReply = t, answer
 	}
 	return true
 }
@@ -157,13 +157,13 @@ func (s *session) read(m message) Request {
 	defer s.mu.Unlock()
 	req := Request{Connection: s.number, Command: m.payload[0]}
 	body := m.payload[1:]
-	s.prepared = nil
+	s.preparedText = nil
 	switch req.Command {
 	case comQuery:
 		req.Text = string(body)
 	case comStmtPrepare:
 		req.Text = string(body)
-		s.prepared = &req.Text
+		s.preparedText = &req.Text
 	case comStmtExecute, comStmtClose:
 		if len(body) >= 4 {
 			id := binary.LittleEndian.Uint32(body)
@@ -176,24 +176,24 @@ func (s *session) read(m message) Request {
 	return req
 }
 
-func (s *session) hang() {
+func (s *session) waitHung() {
 	s.mu.Lock()
 	s.hung = true
 	s.mu.Unlock()
-	s.proxy.hangs(s)
+	s.proxy.addHanging(s)
 }
 
 func (s *session) replies() {
 	r := bufio.NewReader(s.server)
-	for first := true; ; first = false {
+	for isFirst := true; ; isFirst = false {
 		m, err := readMessage(r)
 		if err != nil {
 			if s.isHung() {
-				<-s.done // The client must not see the end of the connection.
+				<-s.closedCh // The client must not see the end of the connection.
 			}
 			return
 		}
-		if first {
+		if isFirst {
 			hideTLS(m)
 		}
 		if !s.reply(m) {
@@ -211,42 +211,42 @@ func (s *session) isHung() bool {
 // reply forwards a server's message, or does to it what the trap says. It returns false if the connection must be
 // closed.
 func (s *session) reply(m message) bool {
-	t, last := s.follow(m)
+	t, isLast := s.trackReply(m)
 	if t == nil {
-		return s.isHung() || write(s.client, m.raw)
+		return s.isHung() || write(s.client, m.wireBytes)
 	}
 	if t.rule.Fault == DelayReply {
-		t.fire()
-		return s.wait(t.rule.Delay) && write(s.client, m.raw)
+		t.markFired()
+		return s.wait(t.rule.Delay) && write(s.client, m.wireBytes)
 	}
-	if !last {
+	if !isLast {
 		return true
 	}
 	if t.rule.Hang {
-		s.hang()
+		s.waitHung()
 	}
-	t.fire()
+	t.markFired()
 	return t.rule.Hang
 }
 
-// follow returns the trap of the current reply, and whether this message is the last of the reply.
-func (s *session) follow(m message) (t *Trap, last bool) {
+// trackReply returns the trap of the current reply, and whether this message is the last of the reply.
+func (s *session) trackReply(m message) (t *Trap, isLast bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.prepared != nil && m.kind() == okPacket && len(m.payload) >= 5 {
-		s.texts[binary.LittleEndian.Uint32(m.payload[1:])] = *s.prepared
+	if s.preparedText != nil && m.kind() == okPacket && len(m.payload) >= 5 {
+		s.texts[binary.LittleEndian.Uint32(m.payload[1:])] = *s.preparedText
 	}
-	s.prepared = nil
-	t = s.broken
+	s.preparedText = nil
+	t = s.activeTrap
 	if t == nil {
 		return nil, false
 	}
 	if t.rule.Fault == DelayReply {
-		s.broken, s.answer = nil, nil // If the first message is delayed, the rest of the reply comes later too.
+		s.activeTrap, s.currentReply = nil, nil // If the first message is delayed, the rest of the reply comes later too.
 		return t, false
 	}
-	if last = s.answer.ends(m); last {
-		s.broken, s.answer = nil, nil
+	if isLast = s.currentReply.isEnd(m); isLast {
+		s.activeTrap, s.currentReply = nil, nil
 	}
-	return t, last
+	return t, isLast
 }

@@ -13,8 +13,8 @@ const (
 
 // message is a unit of the protocol, which consists of one or more packets.
 type message struct {
-	raw     []byte // bytes on the wire
-	payload []byte // without the packet headers
+	wireBytes []byte // bytes on the wire
+	payload   []byte // without the packet headers
 }
 
 // readMessage reads one message. A message may be shorter or longer than a TCP segment.
@@ -26,16 +26,16 @@ func readMessage(r io.Reader) (message, error) {
 			return m, err
 		}
 		size := int(header[0]) | int(header[1])<<8 | int(header[2])<<16
-		start := len(m.raw) + headerSize
-		m.raw = append(m.raw, header[:]...)
-		m.raw = append(m.raw, make([]byte, size)...)
-		if _, err := io.ReadFull(r, m.raw[start:]); err != nil {
+		start := len(m.wireBytes) + headerSize
+		m.wireBytes = append(m.wireBytes, header[:]...)
+		m.wireBytes = append(m.wireBytes, make([]byte, size)...)
+		if _, err := io.ReadFull(r, m.wireBytes[start:]); err != nil {
 			return m, err
 		}
 		if start == headerSize {
-			m.payload = m.raw[headerSize:]
+			m.payload = m.wireBytes[headerSize:]
 		} else {
-			m.payload = append(m.payload[:len(m.payload):len(m.payload)], m.raw[start:]...)
+			m.payload = append(m.payload[:len(m.payload):len(m.payload)], m.wireBytes[start:]...)
 		}
 		if size < maxPayload {
 			return m, nil
@@ -45,7 +45,7 @@ func readMessage(r io.Reader) (message, error) {
 
 // isCommand reports whether the message is a command, and not part of the handshake or of an uploaded file. Only a
 // command restarts the sequence numbers.
-func (m message) isCommand() bool { return m.raw[3] == 0 && len(m.payload) > 0 }
+func (m message) isCommand() bool { return m.wireBytes[3] == 0 && len(m.payload) > 0 }
 
 func (m message) kind() byte {
 	if len(m.payload) == 0 {

@@ -16,15 +16,15 @@ import (
 
 // proxy accepts connections and connects each to the target.
 type proxy struct {
-	listener net.Listener
-	serve    func(*link)
-	running  sync.WaitGroup
+	listener   net.Listener
+	serve      func(*link)
+	goroutines sync.WaitGroup
 
-	mu       sync.Mutex // guards the fields below
-	target   string
-	links    map[*link]struct{}
-	refusing bool
-	closed   bool
+	mu         sync.Mutex // guards the fields below
+	target     string
+	links      map[*link]struct{}
+	isRefusing bool
+	isClosed   bool
 }
 
 func (p *proxy) start(target string, serve func(*link)) error {
@@ -34,7 +34,7 @@ func (p *proxy) start(target string, serve func(*link)) error {
 	}
 	p.target, p.listener, p.serve = target, listener, serve
 	p.links = make(map[*link]struct{})
-	p.running.Add(1)
+	p.goroutines.Add(1)
 	go p.accept()
 	return nil
 }
@@ -57,10 +57,10 @@ func (p *proxy) Refuse() {
 	p.Cut()
 }
 
-func (p *proxy) setRefusing(refusing bool) {
+func (p *proxy) setRefusing(isRefusing bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refusing = refusing
+	p.isRefusing = isRefusing
 }
 
 // Retarget sends new connections to another server. Open connections stay on the old server. See Cut.
@@ -86,34 +86,34 @@ func (p *proxy) Connections() int {
 // Close stops the proxy and closes all its connections.
 func (p *proxy) Close() error {
 	p.mu.Lock()
-	p.closed = true
+	p.isClosed = true
 	p.mu.Unlock()
 	err := p.listener.Close()
 	p.Cut()
-	p.running.Wait()
+	p.goroutines.Wait()
 	return err
 }
 
 func (p *proxy) accept() {
-	defer p.running.Done()
+	defer p.goroutines.Done()
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
 			return // the listener is closed
 		}
-		p.running.Add(1)
+		p.goroutines.Add(1)
 		go p.join(client)
 	}
 }
 
 func (p *proxy) join(client net.Conn) {
-	defer p.running.Done()
+	defer p.goroutines.Done()
 	server, err := net.Dial("tcp", p.server())
 	if err != nil {
 		client.Close()
 		return
 	}
-	l := &link{client: client, server: server, done: make(chan struct{})}
+	l := &link{client: client, server: server, closedCh: make(chan struct{})}
 	defer l.cut()
 	if !p.admit(l) {
 		return
@@ -125,7 +125,7 @@ func (p *proxy) join(client net.Conn) {
 func (p *proxy) admit(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.refusing {
+	if p.isClosed || p.isRefusing {
 		return false
 	}
 	p.links[l] = struct{}{}
@@ -142,28 +142,28 @@ func (p *proxy) forget(l *link) {
 type link struct {
 	client, server net.Conn
 	once           sync.Once
-	done           chan struct{} // closed by cut
+	closedCh       chan struct{} // closed by cut
 }
 
 func (l *link) cut() {
 	l.once.Do(func() {
-		close(l.done)
+		close(l.closedCh)
 		l.client.Close()
 		l.server.Close()
 	})
 }
 
-// both runs both directions until they have ended. When one ends, both closes the link.
-func (l *link) both(requests, replies func()) {
-	ended := make(chan struct{})
+// runBoth runs both directions until they have ended. When one ends, both closes the link.
+func (l *link) runBoth(requests, replies func()) {
+	repliesEnded := make(chan struct{})
 	go func() {
-		defer close(ended)
+		defer close(repliesEnded)
 		defer l.cut()
 		replies()
 	}()
 	requests()
 	l.cut()
-	<-ended
+	<-repliesEnded
 }
 
 // wait waits for d. It returns false if the link was closed meanwhile.
@@ -173,7 +173,7 @@ func (l *link) wait(d time.Duration) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-l.done:
+	case <-l.closedCh:
 		return false
 	}
 }

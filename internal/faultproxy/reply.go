@@ -4,11 +4,11 @@ import "encoding/binary"
 
 // reply finds the end of the server's reply to one command.
 type reply struct {
-	command byte
-	noEOF   bool // no EOF packet follows the column definitions
-	phase   phase
-	columns uint64 // remaining definitions in phase definitions
-	more    uint64 // definitions of the next group, for a prepared statement
+	command         byte
+	lacksEOF        bool // no EOF packet follows the column definitions
+	phase           phase
+	columns         uint64 // remaining definitions in phase definitions
+	moreDefinitions uint64 // definitions of the next group, for a prepared statement
 }
 
 type phase int
@@ -21,48 +21,48 @@ const (
 )
 
 // newReply returns nil for a command without a reply.
-func newReply(command byte, noEOF bool) *reply {
+func newReply(command byte, lacksEOF bool) *reply {
 	switch command {
 	case comQuit, comStmtClose, comStmtSendLongData:
 		return nil
 	case comStmtFetch, comFieldList:
-		return &reply{command: command, noEOF: noEOF, phase: rows}
+		return &reply{command: command, lacksEOF: lacksEOF, phase: rows}
 	}
-	return &reply{command: command, noEOF: noEOF}
+	return &reply{command: command, lacksEOF: lacksEOF}
 }
 
-// ends takes the next packet of the reply and reports whether it is the last.
-func (r *reply) ends(m message) bool {
+// isEnd takes the next packet of the reply and reports whether it is the last.
+func (r *reply) isEnd(m message) bool {
 	if m.kind() == errPacket {
 		return true
 	}
 	switch r.phase {
 	case head:
-		return r.head(m)
+		return r.readHead(m)
 	case definitions:
 		if r.columns--; r.columns > 0 {
 			return false
 		}
-		if !r.noEOF {
+		if !r.lacksEOF {
 			r.phase = definitionsEOF
 			return false
 		}
-		return r.defined()
+		return r.endDefinitions()
 	case definitionsEOF:
-		return r.defined()
+		return r.endDefinitions()
 	}
-	if m.kind() != eofPacket || !r.noEOF && len(m.payload) > maxEOFPayload || len(m.payload) >= maxPayload {
+	if m.kind() != eofPacket || !r.lacksEOF && len(m.payload) > maxEOFPayload || len(m.payload) >= maxPayload {
 		return false // a row
 	}
-	return r.resultSetEnds(statusFlags(m, r.noEOF))
+	return r.resultSetEnds(statusFlags(m, r.lacksEOF))
 }
 
-func (r *reply) head(m message) bool {
+func (r *reply) readHead(m message) bool {
 	switch {
 	case r.command == comStmtPrepare && len(m.payload) >= 9:
 		r.columns = uint64(binary.LittleEndian.Uint16(m.payload[7:]))
-		r.more = uint64(binary.LittleEndian.Uint16(m.payload[5:]))
-		return r.define()
+		r.moreDefinitions = uint64(binary.LittleEndian.Uint16(m.payload[5:]))
+		return r.readDefinition()
 	case r.command != comQuery && r.command != comStmtExecute:
 		return true
 	case m.kind() == okPacket:
@@ -71,24 +71,24 @@ func (r *reply) head(m message) bool {
 		return false // the result comes after the upload and is parsed as a head
 	}
 	r.columns, _ = lengthEncoded(m.payload)
-	return r.define()
+	return r.readDefinition()
 }
 
-// define enters phase definitions if column definitions follow.
-func (r *reply) define() bool {
+// readDefinition enters phase definitions if column definitions follow.
+func (r *reply) readDefinition() bool {
 	if r.columns == 0 {
-		return r.defined()
+		return r.endDefinitions()
 	}
 	r.phase = definitions
 	return false
 }
 
-func (r *reply) defined() bool {
+func (r *reply) endDefinitions() bool {
 	if r.command != comStmtPrepare {
 		r.phase = rows
 		return false
 	}
-	r.columns, r.more = r.more, 0
+	r.columns, r.moreDefinitions = r.moreDefinitions, 0
 	if r.columns == 0 {
 		return true
 	}

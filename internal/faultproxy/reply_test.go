@@ -17,29 +17,29 @@ import (
 // follower checks that a client sends its next command exactly when the reply parser has found the end of the last
 // reply.
 type follower struct {
-	mu       sync.Mutex // guards the fields below
-	noEOF    bool
-	answer   *reply
-	command  Request
-	answers  int
-	mistakes []string
+	mu           sync.Mutex // guards the fields below
+	lacksEOF     bool
+	currentReply *reply
+	command      Request
+	answers      int
+	mistakes     []string
 }
 
 func (f *follower) serve(l *link) {
-	l.both(
+	l.runBoth(
 		func() { f.copy(bufio.NewReader(l.client), l.server.Write, f.request) },
 		func() { f.copy(bufio.NewReader(l.server), l.client.Write, f.reply) },
 	)
 }
 
-func (f *follower) copy(from *bufio.Reader, write func([]byte) (int, error), look func(message, bool)) {
+func (f *follower) copy(source *bufio.Reader, write func([]byte) (int, error), look func(message, bool)) {
 	for first := true; ; first = false {
-		m, err := readMessage(from)
+		m, err := readMessage(source)
 		if err != nil {
 			return
 		}
 		look(m, first)
-		if _, err := write(m.raw); err != nil {
+		if _, err := write(m.wireBytes); err != nil {
 			return
 		}
 	}
@@ -49,17 +49,17 @@ func (f *follower) request(m message, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if first {
-		f.noEOF = deprecatesEOF(m)
+		f.lacksEOF = deprecatesEOF(m)
 		return
 	}
 	if !m.isCommand() {
 		return
 	}
-	if f.answer != nil {
+	if f.currentReply != nil {
 		f.mistakes = append(f.mistakes, fmt.Sprintf("missed the end of the reply to %q", f.command))
 	}
 	f.command = Request{Command: m.payload[0], Text: string(m.payload[1:min(len(m.payload), 100)])}
-	f.answer = newReply(f.command.Command, f.noEOF)
+	f.currentReply = newReply(f.command.Command, f.lacksEOF)
 }
 
 func (f *follower) reply(m message, first bool) {
@@ -69,10 +69,10 @@ func (f *follower) reply(m message, first bool) {
 	case first:
 		hideTLS(m)
 	case f.command == Request{}: // This is the handshake.
-	case f.answer == nil:
+	case f.currentReply == nil:
 		f.mistakes = append(f.mistakes, fmt.Sprintf("took the answer to %q to end too early", f.command))
-	case f.answer.ends(m):
-		f.answer = nil
+	case f.currentReply.isEnd(m):
+		f.currentReply = nil
 		f.answers++
 	}
 }

@@ -73,18 +73,18 @@ type Rule struct {
 type Trap struct {
 	rule Rule
 
-	mu       sync.Mutex // guards the fields below
-	disarmed bool
-	matched  int
-	fired    int
-	first    chan struct{} // closed when fired becomes 1
+	mu         sync.Mutex // guards the fields below
+	isDisarmed bool
+	matchCount int
+	fireCount  int
+	firstFired chan struct{} // closed when fired becomes 1
 }
 
 // Matched returns the number of requests that matched, whether they were broken or not.
 func (t *Trap) Matched() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.matched
+	return t.matchCount
 }
 
 // Fired returns the number of broken requests. A dropped reply is counted after the server has sent it, and a delay
@@ -92,13 +92,13 @@ func (t *Trap) Matched() int {
 func (t *Trap) Fired() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.fired
+	return t.fireCount
 }
 
 // Await waits until the trap has fired. It returns ctx's error if ctx ends first.
 func (t *Trap) Await(ctx context.Context) error {
 	select {
-	case <-t.first:
+	case <-t.firstFired:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -109,27 +109,27 @@ func (t *Trap) Await(ctx context.Context) error {
 func (t *Trap) Disarm() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.disarmed = true
+	t.isDisarmed = true
 }
 
-// springs reports whether the trap breaks this request. It counts the match.
-func (t *Trap) springs(r Request) bool {
+// matches reports whether the trap breaks this request. It counts the match.
+func (t *Trap) matches(r Request) bool {
 	if t.rule.Match != nil && !t.rule.Match(r) {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.disarmed {
+	if t.isDisarmed {
 		return false
 	}
-	t.matched++
-	return t.rule.Nth == 0 || t.rule.Nth == t.matched
+	t.matchCount++
+	return t.rule.Nth == 0 || t.rule.Nth == t.matchCount
 }
 
-func (t *Trap) fire() {
+func (t *Trap) markFired() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.fired++; t.fired == 1 {
-		close(t.first)
+	if t.fireCount++; t.fireCount == 1 {
+		close(t.firstFired)
 	}
 }

@@ -9,9 +9,9 @@ import (
 // TCP forwards bytes without parsing them. Faults affect all connections, old and new, until Heal.
 type TCP struct {
 	proxy
-	swallowing atomic.Bool
-	swallowed  atomic.Int64
-	latency    atomic.Int64 // in ns
+	isSwallowing   atomic.Bool
+	swallowedBytes atomic.Int64
+	latency        atomic.Int64 // in ns
 }
 
 // NewTCP starts a proxy to target, which is host:port.
@@ -22,10 +22,10 @@ func NewTCP(target string) (*TCP, error) {
 
 // SwallowReplies forwards requests and drops all replies. The server does the work, but the client does not learn about
 // it.
-func (p *TCP) SwallowReplies() { p.swallowing.Store(true) }
+func (p *TCP) SwallowReplies() { p.isSwallowing.Store(true) }
 
 // Swallowed returns the number of dropped reply bytes since the start.
-func (p *TCP) Swallowed() int64 { return p.swallowed.Load() }
+func (p *TCP) Swallowed() int64 { return p.swallowedBytes.Load() }
 
 // Latency delays each reply by at least d. Zero ends the delay.
 func (p *TCP) Latency(d time.Duration) { p.latency.Store(int64(d)) }
@@ -33,13 +33,13 @@ func (p *TCP) Latency(d time.Duration) { p.latency.Store(int64(d)) }
 // Heal ends SwallowReplies, Latency and Refuse. Dropped replies stay lost, so a connection that waits for one keeps
 // waiting.
 func (p *TCP) Heal() {
-	p.swallowing.Store(false)
+	p.isSwallowing.Store(false)
 	p.latency.Store(0)
 	p.setRefusing(false)
 }
 
 func (p *TCP) forward(l *link) {
-	l.both(
+	l.runBoth(
 		func() { pump(l.client, func(b []byte) bool { return write(l.server, b) }) },
 		func() { pump(l.server, func(b []byte) bool { return p.reply(l, b) }) },
 	)
@@ -49,18 +49,18 @@ func (p *TCP) reply(l *link, b []byte) bool {
 	if d := time.Duration(p.latency.Load()); d > 0 && !l.wait(d) {
 		return false
 	}
-	if p.swallowing.Load() {
-		p.swallowed.Add(int64(len(b)))
+	if p.isSwallowing.Load() {
+		p.swallowedBytes.Add(int64(len(b)))
 		return true
 	}
 	return write(l.client, b)
 }
 
 // pump forwards what it reads from the connection, until the connection ends or the function to returns false.
-func pump(from net.Conn, to func([]byte) bool) {
+func pump(source net.Conn, to func([]byte) bool) {
 	buf := make([]byte, 32<<10)
 	for {
-		n, err := from.Read(buf)
+		n, err := source.Read(buf)
 		if n > 0 && !to(buf[:n]) || err != nil {
 			return
 		}

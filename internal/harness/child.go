@@ -57,63 +57,63 @@ const (
 
 func runChild() {
 	var p Program
-	must(json.Unmarshal([]byte(os.Getenv(childEnv)), &p))
+	exitOnError(json.Unmarshal([]byte(os.Getenv(childEnv)), &p))
 	orders := make(chan struct{}, 100)
 	go func() {
-		in := bufio.NewScanner(os.Stdin)
-		for in.Scan() {
+		scanner := bufio.NewScanner(os.Stdin)
+		for scanner.Scan() {
 			orders <- struct{}{}
 		}
 		os.Exit(0) // the parent has ended, or has closed the pipe
 	}()
-	child := &childRun{Program: p, orders: orders}
+	child := &childProcess{Program: p, orders: orders}
 	child.run()
 }
 
-func must(err error) {
+func exitOnError(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
 }
 
-// childRun is a running program in the child process.
-type childRun struct {
+// childProcess is a running program in the child process.
+type childProcess struct {
 	Program
 	orders <-chan struct{} // one value for each line that the parent sends
 }
 
 // at blocks forever if point is the program's Point.
-func (r *childRun) at(point string) {
+func (r *childProcess) at(point string) {
 	if r.Point == point {
 		fmt.Println("paused")
 		select {}
 	}
 }
 
-func (r *childRun) run() {
-	db, err := Watched(r.DSN)()
-	must(err)
+func (r *childProcess) run() {
+	db, err := WatchedPool(r.DSN)()
+	exitOnError(err)
 	client := redis.NewClient(&redis.Options{Addr: r.Redis})
 	c, err := compensator.New(context.Background(), compensator.Config{
 		DB: db, Redis: client, Prefix: r.Prefix, Lease: time.Second, Grace: 200 * time.Millisecond,
 		ReconcileInterval: 300 * time.Millisecond, PollInterval: 200 * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler), Observer: r.observer(),
 	})
-	must(err)
+	exitOnError(err)
 	types, err := newLifeTypes(c, r.Concurrent, r.at, r.handler)
-	must(err)
+	exitOnError(err)
 	if r.Every > 0 {
-		must(Tick(c, r.Every))
+		exitOnError(HandleTick(c, r.Every))
 	}
 	if r.Record {
-		must(r.record(types))
+		exitOnError(r.record(types))
 	}
-	must(c.Run(context.Background()))
+	exitOnError(c.Run(context.Background()))
 }
 
-func (r *childRun) record(types *LifeTypes) error {
-	db, err := Plain(r.DSN)()
+func (r *childProcess) record(types *LifeTypes) error {
+	db, err := PlainPool(r.DSN)()
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (r *childRun) record(types *LifeTypes) error {
 	return nil
 }
 
-func (r *childRun) observer() observe.Observer {
+func (r *childProcess) observer() observe.Observer {
 	return observe.Observer{
 		AttemptStarted: func(observe.AttemptEvent) { r.at(AfterClaim) },
 		AttemptEnded: func(e observe.AttemptEvent) {
@@ -159,12 +159,12 @@ func (r *childRun) observer() observe.Observer {
 }
 
 // handler does what every handler of a child does before it writes its effect.
-func (r *childRun) handler(e *compensator.Entry) error {
+func (r *childProcess) handler(e *compensator.Entry) error {
 	if r.Works > 0 {
 		<-time.After(r.Works)
 	}
 	if r.Killer != "" && slices.Contains(strings.Split(r.Killer, ","), e.BusinessID) {
-		os.Exit(killed)
+		os.Exit(exitKilled)
 	}
 	if r.Point != UntilGo && r.Point != UntilGoToFail {
 		return nil
@@ -177,18 +177,18 @@ func (r *childRun) handler(e *compensator.Entry) error {
 	return nil
 }
 
-// killed is the exit status of a child whose handler has ended the process.
-const killed = 3
+// exitKilled is the exit status of a child whose handler has ended the process.
+const exitKilled = 3
 
 // Child is the parent's handle on a child process.
 type Child struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	stdin interface{ Write([]byte) (int, error) }
-	done  chan struct{} // closed when the process has ended
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdin  interface{ Write([]byte) (int, error) }
+	exited chan struct{} // closed when the process has ended
 
 	mu    sync.Mutex // guards the fields below
-	said  []string
+	lines []string
 	wrong bytes.Buffer
 }
 
@@ -217,7 +217,7 @@ func (w *World) StartProcess(env string) *Child {
 	w.T.Helper()
 	binary, err := os.Executable()
 	require.NoError(w.T, err)
-	child := &Child{t: w.T, cmd: exec.Command(binary), done: make(chan struct{})}
+	child := &Child{t: w.T, cmd: exec.Command(binary), exited: make(chan struct{})}
 	child.cmd.Env = append(os.Environ(), env)
 	child.cmd.Stderr = child
 	stdin, err := child.cmd.StdinPipe()
@@ -227,10 +227,10 @@ func (w *World) StartProcess(env string) *Child {
 	require.NoError(w.T, child.cmd.Start())
 	child.stdin = stdin
 	go func() {
-		defer close(child.done)
+		defer close(child.exited)
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
 			child.mu.Lock()
-			child.said = append(child.said, lines.Text())
+			child.lines = append(child.lines, lines.Text())
 			child.mu.Unlock()
 		}
 		_ = child.cmd.Wait()
@@ -255,19 +255,19 @@ func (p *Child) Times(line string) int {
 		p.t.Log(p.wrong.String())
 		p.wrong.Reset()
 	}
-	times := 0
-	for _, said := range p.said {
-		if said == line {
-			times++
+	count := 0
+	for _, sentLine := range p.lines {
+		if sentLine == line {
+			count++
 		}
 	}
-	return times
+	return count
 }
 
 // Kill kills the child without any cleanup, as a power cut would.
 func (p *Child) Kill() {
 	_ = p.cmd.Process.Kill()
-	<-p.done
+	<-p.exited
 }
 
 // Signal sends a signal to the child, for example SIGSTOP.
@@ -276,8 +276,8 @@ func (p *Child) Signal(s syscall.Signal) {
 	require.NoError(p.t, p.cmd.Process.Signal(s))
 }
 
-// GoOn lets a waiting child continue.
-func (p *Child) GoOn() {
+// Continue lets a waiting child continue.
+func (p *Child) Continue() {
 	p.t.Helper()
 	_, err := p.stdin.Write([]byte("go\n"))
 	require.NoError(p.t, err)
@@ -290,8 +290,8 @@ func (w *World) Supervise(p Program) (crashes int) {
 	child := w.StartChild(p)
 	w.Eventually(func() bool {
 		select {
-		case <-child.done:
-			assert.Equal(w.T, killed, child.cmd.ProcessState.ExitCode())
+		case <-child.exited:
+			assert.Equal(w.T, exitKilled, child.cmd.ProcessState.ExitCode())
 			crashes++
 			child = w.StartChild(p)
 		default:

@@ -21,8 +21,8 @@ var CommitFaults = map[string]faultproxy.Rule{
 	"reply lost":   {Fault: faultproxy.DropReply, Nth: 1},
 }
 
-// Proxied opens the world's database through a proxy that can inject faults. w.DB still connects without the proxy.
-func (w *World) Proxied(watched bool, change ...func(*mysql.Config)) (*faultproxy.MySQL, *sql.DB) {
+// OpenProxied opens the world's database through a proxy that can inject faults. w.DB still connects without the proxy.
+func (w *World) OpenProxied(isWatched bool, options ...func(*mysql.Config)) (*faultproxy.MySQL, *sql.DB) {
 	w.T.Helper()
 	config, err := mysql.ParseDSN(w.DSN)
 	require.NoError(w.T, err)
@@ -30,12 +30,12 @@ func (w *World) Proxied(watched bool, change ...func(*mysql.Config)) (*faultprox
 	require.NoError(w.T, err)
 	w.T.Cleanup(func() { assert.NoError(w.T, proxy.Close()) })
 	config.Addr, config.Logger = proxy.Addr(), &mysql.NopLogger{}
-	for _, c := range change {
+	for _, c := range options {
 		c(config)
 	}
 	return proxy, w.Open(func() (*sql.DB, error) {
 		connector, err := mysql.NewConnector(config)
-		if err == nil && watched {
+		if err == nil && isWatched {
 			connector = compensator.Connector(connector)
 		}
 		return sql.OpenDB(connector), err
@@ -47,34 +47,34 @@ func ReadTimeout(d time.Duration) func(*mysql.Config) {
 	return func(config *mysql.Config) { config.ReadTimeout = d }
 }
 
-// Following returns a match for the second of two requests on the same connection. Once the match first is true for a
+// MatchNext returns a match for the second of two requests on the same connection. Once the match first is true for a
 // request, the result is true for the next request for which the match then is true. For example, it finds the COMMIT
 // of the transaction that ran a certain statement.
-func Following(first, then faultproxy.Match) faultproxy.Match {
+func MatchNext(firstMatch, secondMatch faultproxy.Match) faultproxy.Match {
 	var mu sync.Mutex
-	seen := make(map[uint64]bool) // ids of the connections that have sent the first request
+	seenConnections := make(map[uint64]bool) // ids of the connections that have sent the first request
 	return func(r faultproxy.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case first(r):
-			seen[r.Connection] = true
-		case seen[r.Connection] && then(r):
-			seen[r.Connection] = false
+		case firstMatch(r):
+			seenConnections[r.Connection] = true
+		case seenConnections[r.Connection] && secondMatch(r):
+			seenConnections[r.Connection] = false
 			return true
 		}
 		return false
 	}
 }
 
-// HooksOnly returns a configuration in which only the commit notification starts an entry. The reconciler runs only one
-// round. ready waits for the end of that round.
-func (w *World) HooksOnly(cfg compensator.Config) (_ compensator.Config, ready func()) {
-	first := make(chan struct{})
+// HooksOnlyConfig returns a configuration in which only the commit notification starts an entry. The reconciler runs only one
+// round. waitReady waits for the end of that round.
+func (w *World) HooksOnlyConfig(cfg compensator.Config) (_ compensator.Config, waitReady func()) {
+	firstRound := make(chan struct{})
 	var once sync.Once
 	cfg.ReconcileInterval, cfg.PollInterval, cfg.Grace = time.Hour, time.Hour, time.Hour
-	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { once.Do(func() { close(first) }) }
-	return cfg, func() { w.Wait(first, "the first round of the reconciler") }
+	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { once.Do(func() { close(firstRound) }) }
+	return cfg, func() { w.Wait(firstRound, "the first round of the reconciler") }
 }
 
 // Wait waits for event. If the event does not come, the test fails, and what names the missing event.

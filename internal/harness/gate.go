@@ -13,12 +13,12 @@ import (
 // Gate blocks handlers until the test opens it.
 type Gate struct {
 	Entered chan compensator.EntryID
-	opened  chan struct{}
+	openCh  chan struct{}
 }
 
 // NewGate returns a closed gate.
 func NewGate() *Gate {
-	return &Gate{Entered: make(chan compensator.EntryID, 20_000), opened: make(chan struct{})}
+	return &Gate{Entered: make(chan compensator.EntryID, 20_000), openCh: make(chan struct{})}
 }
 
 // Pass sends the entry's id to Entered and waits until the gate is open. It returns early with the context's cause when
@@ -26,28 +26,28 @@ func NewGate() *Gate {
 func (g *Gate) Pass(ctx context.Context, e *compensator.Entry) error {
 	g.Entered <- e.ID
 	select {
-	case <-g.opened:
+	case <-g.openCh:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// PassDeaf does the same as Pass for a handler that ignores its context.
-func (g *Gate) PassDeaf(e *compensator.Entry) error {
+// PassIgnoringContext does the same as Pass for a handler that ignores its context.
+func (g *Gate) PassIgnoringContext(e *compensator.Entry) error {
 	g.Entered <- e.ID
-	<-g.opened
+	<-g.openCh
 	return nil
 }
 
 // Open lets all waiting and future handlers pass.
-func (g *Gate) Open() { close(g.opened) }
+func (g *Gate) Open() { close(g.openCh) }
 
 // OpenAtEnd opens the gate when the test ends, so that handlers that ignore their context do not outlive the test.
 func (g *Gate) OpenAtEnd(t *testing.T) {
 	t.Cleanup(func() {
 		select {
-		case <-g.opened:
+		case <-g.openCh:
 		default:
 			g.Open()
 		}
@@ -57,16 +57,16 @@ func (g *Gate) OpenAtEnd(t *testing.T) {
 // Await waits for the next handler at the gate and returns its entry's id.
 func (g *Gate) Await(t *testing.T) compensator.EntryID {
 	t.Helper()
-	return Next(t, g.Entered)
+	return Receive(t, g.Entered)
 }
 
-// Next receives a value from a channel. The test fails on timeout.
-func Next[T any](t *testing.T, from <-chan T) T {
+// Receive receives a value from a channel. The test fails on timeout.
+func Receive[T any](t *testing.T, ch <-chan T) T {
 	t.Helper()
 	timer := time.NewTimer(Timeout)
 	defer timer.Stop()
 	select {
-	case v := <-from:
+	case v := <-ch:
 		return v
 	case <-timer.C:
 		require.FailNow(t, "nothing came")

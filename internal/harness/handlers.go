@@ -15,12 +15,12 @@ import (
 // ErrSoldOut is the error that failing handlers return.
 var ErrSoldOut = errors.New("sold out")
 
-// Failing is a verdict for Numbered with which every call of the handler fails.
-func Failing(*compensator.Entry, int) error { return ErrSoldOut }
+// FailAlways is a verdict for HandleCounted with which every call of the handler fails.
+func FailAlways(*compensator.Entry, int) error { return ErrSoldOut }
 
-// Held registers a type whose handlers wait at a gate and then return the result of verdict. A nil verdict means
+// HandleGated registers a type whose handlers wait at a gate and then return the result of verdict. A nil verdict means
 // success.
-func Held(t *testing.T, c *compensator.Compensator, name string, cfg compensator.HandlerConfig[Order], verdict func(e *compensator.Entry) error) (*compensator.Type[Order], *Gate) {
+func HandleGated(t *testing.T, c *compensator.Compensator, name string, cfg compensator.HandlerConfig[Order], verdict func(e *compensator.Entry) error) (*compensator.Type[Order], *Gate) {
 	t.Helper()
 	g := NewGate()
 	orders, err := compensator.Handle(t.Context(), c, name, func(ctx context.Context, e *compensator.Entry, _ Order) error {
@@ -33,22 +33,22 @@ func Held(t *testing.T, c *compensator.Compensator, name string, cfg compensator
 	return orders, g
 }
 
-// Transactional registers a transactional type. Its handler writes an effect and then calls more.
-func Transactional(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerConfig[Order], more func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error) *compensator.Type[Order] {
+// HandleTransactional registers a transactional type. Its handler writes an effect and then calls more.
+func HandleTransactional(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerConfig[Order], extra func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error) *compensator.Type[Order] {
 	t.Helper()
 	orders, err := compensator.HandleTx(t.Context(), c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String()); err != nil {
 			return err
 		}
-		return more(ctx, tx, e)
+		return extra(ctx, tx, e)
 	}, &cfg)
 	require.NoError(t, err)
 	return orders
 }
 
-// Numbered registers a type whose handler counts its calls and returns the result of verdict. A nil verdict means
+// HandleCounted registers a type whose handler counts its calls and returns the result of verdict. A nil verdict means
 // success.
-func Numbered(t *testing.T, c *compensator.Compensator, name string, cfg compensator.HandlerConfig[Order], verdict func(e *compensator.Entry, call int) error) (*compensator.Type[Order], *Calls) {
+func HandleCounted(t *testing.T, c *compensator.Compensator, name string, cfg compensator.HandlerConfig[Order], verdict func(e *compensator.Entry, call int) error) (*compensator.Type[Order], *Calls) {
 	t.Helper()
 	ran := new(Calls)
 	orders, err := compensator.Handle(t.Context(), c, name, func(_ context.Context, e *compensator.Entry, _ Order) error {

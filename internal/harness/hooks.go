@@ -19,22 +19,22 @@ type HookedStore struct {
 	OnSettle func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error)
 }
 
-func (s *HookedStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+func (s *HookedStore) Claim(ctx context.Context, wanted []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if s.OnClaim != nil {
 		if err := s.OnClaim(); err != nil {
 			return processlog.Claimed{}, err
 		}
 	}
-	return s.Store.Claim(ctx, want, token, lease, accept)
+	return s.Store.Claim(ctx, wanted, token, lease, accept)
 }
 
 // ClaimLimited calls OnPermit when the claim is committed.
-func (s *HookedStore) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
-	found, err := s.Store.ClaimLimited(ctx, want, token, lease, limit, accept)
+func (s *HookedStore) ClaimLimited(ctx context.Context, wanted []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	claim, err := s.Store.ClaimLimited(ctx, wanted, token, lease, limit, accept)
 	if s.OnPermit != nil {
 		s.OnPermit()
 	}
-	return found, err
+	return claim, err
 }
 
 func (s *HookedStore) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
@@ -45,8 +45,8 @@ func (s *HookedStore) Settle(ctx context.Context, token processlog.Token, outcom
 	return settle()
 }
 
-// OnHooks returns cfg with a HookedStore, and that store.
-func (w *World) OnHooks(cfg compensator.Config) (compensator.Config, *HookedStore) {
+// HookStore returns cfg with a HookedStore, and that store.
+func (w *World) HookStore(cfg compensator.Config) (compensator.Config, *HookedStore) {
 	w.T.Helper()
 	store, err := compensator.OpenStore(w.T.Context(), cfg.DB, compensator.DefaultTable)
 	require.NoError(w.T, err)

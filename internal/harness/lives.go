@@ -20,7 +20,7 @@ type LifeTypes struct {
 	Mail  *compensator.Type[Order] // batch handler
 }
 
-func newLifeTypes(c *compensator.Compensator, concurrent int, at func(point string), more func(e *compensator.Entry) error) (*LifeTypes, error) {
+func newLifeTypes(c *compensator.Compensator, concurrent int, at func(point string), extra func(e *compensator.Entry) error) (*LifeTypes, error) {
 	var types LifeTypes
 	var errs [4]error
 	effect := func(ctx context.Context, tx *compensator.ScopedTx, what string, e *compensator.Entry, point string) error {
@@ -29,10 +29,10 @@ func newLifeTypes(c *compensator.Compensator, concurrent int, at func(point stri
 		return err
 	}
 	types.Pay, errs[0] = compensator.HandleTx(context.Background(), c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
-		return errors.Join(effect(ctx, tx, "paid ", e, InHandler), more(e))
+		return errors.Join(effect(ctx, tx, "paid ", e, InHandler), extra(e))
 	}, nil)
 	limited := &compensator.HandlerConfig[Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: concurrent}}}
-	types.Ship, errs[1] = compensator.Handle(context.Background(), c, "ship_order", func(_ context.Context, e *compensator.Entry, _ Order) error { return more(e) }, limited)
+	types.Ship, errs[1] = compensator.Handle(context.Background(), c, "ship_order", func(_ context.Context, e *compensator.Entry, _ Order) error { return extra(e) }, limited)
 	types.Close, errs[2] = compensator.Handle(context.Background(), c, "close_order", func(context.Context, *compensator.Entry, Order) error { return ErrSoldOut }, &compensator.HandlerConfig[Order]{
 		MaxAttempts: 1,
 		CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
@@ -42,7 +42,7 @@ func newLifeTypes(c *compensator.Compensator, concurrent int, at func(point stri
 	types.Mail, errs[3] = compensator.HandleBatch(context.Background(), c, "send_mail", func(_ context.Context, items []compensator.Item[Order]) []error {
 		verdicts := make([]error, len(items))
 		for i, item := range items {
-			verdicts[i] = more(item.Entry)
+			verdicts[i] = extra(item.Entry)
 		}
 		return verdicts
 	}, nil)
@@ -52,7 +52,7 @@ func newLifeTypes(c *compensator.Compensator, concurrent int, at func(point stri
 // LifeInstance makes a Compensator in the test process that runs the same types as the children.
 func (w *World) LifeInstance(db *sql.DB) (*compensator.Compensator, *LifeTypes) {
 	w.T.Helper()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.DB, cfg.Lease = db, time.Second
 	c := w.New(cfg)
 	types, err := newLifeTypes(c, 0, func(string) {}, func(*compensator.Entry) error { return nil })

@@ -33,9 +33,9 @@ func (w *World) Deadlock(tx Statements) {
 	})
 }
 
-// DeadlockIn does the same as Deadlock, but meet runs the statement of tx that takes part in the deadlock. meet touches
+// DeadlockIn does the same as Deadlock, but meet runs the statement of tx that takes part in the deadlock. signalReady touches
 // row 2 of accounts, or rows 1 and 2, and returns the server's error.
-func (w *World) DeadlockIn(tx Statements, meet func() error) {
+func (w *World) DeadlockIn(tx Statements, signalReady func() error) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
 	w.Exec("REPLACE INTO accounts WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i < 100) SELECT i, 0 FROM s")
@@ -45,22 +45,22 @@ func (w *World) DeadlockIn(tx Statements, meet func() error) {
 	require.NoError(w.T, err)
 	_, err = rival.Exec("UPDATE accounts SET n=2 WHERE id>1")
 	require.NoError(w.T, err)
-	waited := make(chan error, 1)
+	blocked := make(chan error, 1)
 	go func() {
 		_, err := rival.Exec("UPDATE accounts SET n=2 WHERE id=1")
-		waited <- err
+		blocked <- err
 	}()
-	w.RequireNumber(meet(), 1213)
-	require.NoError(w.T, <-waited, "the wrong transaction was rolled back")
+	w.RequireNumber(signalReady(), 1213)
+	require.NoError(w.T, <-blocked, "the wrong transaction was rolled back")
 	require.NoError(w.T, rival.Rollback())
 }
 
 // RequireNumber requires a MySQL error with this number.
 func (w *World) RequireNumber(err error, number uint16) {
 	w.T.Helper()
-	var answer *mysql.MySQLError
-	require.Truef(w.T, errors.As(err, &answer), "got %v, want the server's error %d", err, number)
-	require.Equal(w.T, number, answer.Number)
+	var mysqlErr *mysql.MySQLError
+	require.Truef(w.T, errors.As(err, &mysqlErr), "got %v, want the server's error %d", err, number)
+	require.Equal(w.T, number, mysqlErr.Number)
 }
 
 // WaitLocked waits until n statements in the world's database wait for a row lock.
@@ -77,19 +77,19 @@ func (w *World) WaitingForRows() (ids []string) {
 	w.T.Helper()
 	var engine, name, text string
 	require.NoError(w.T, w.DB.QueryRow("SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &text))
-	_, transactions, found := strings.Cut(text, "\nTRANSACTIONS\n")
-	require.True(w.T, found)
+	_, transactions, isFound := strings.Cut(text, "\nTRANSACTIONS\n")
+	require.True(w.T, isFound)
 	for _, match := range waitsForRow.FindAllStringSubmatch(transactions, -1) {
-		if w.Connected(match[1]) {
+		if w.IsConnected(match[1]) {
 			ids = append(ids, match[1])
 		}
 	}
 	return ids
 }
 
-// Connected reports whether a connection with this id to the world's database is open. It reads SHOW PROCESSLIST,
+// IsConnected reports whether a connection with this id to the world's database is open. It reads SHOW PROCESSLIST,
 // because MySQL's information_schema.processlist fails if any running statement contains bytes that are not valid text.
-func (w *World) Connected(id any) bool {
+func (w *World) IsConnected(id any) bool {
 	w.T.Helper()
 	config, err := mysql.ParseDSN(w.DSN)
 	require.NoError(w.T, err)
@@ -98,12 +98,12 @@ func (w *World) Connected(id any) bool {
 	defer rows.Close()
 	columns, err := rows.Columns()
 	require.NoError(w.T, err)
-	row, into := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
+	row, targets := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
 	for i := range row {
-		into[i] = &row[i]
+		targets[i] = &row[i]
 	}
 	for rows.Next() {
-		require.NoError(w.T, rows.Scan(into...))
+		require.NoError(w.T, rows.Scan(targets...))
 		if string(row[0]) == fmt.Sprint(id) && string(row[3]) == config.DBName { // the columns are Id, User, Host, db
 			return true
 		}
@@ -121,23 +121,23 @@ func (w *World) Begin(db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// InEverySnapshot runs test on both kinds of pool. On MariaDB it runs test with innodb_snapshot_isolation off and on,
+// InEverySnapshotMode runs test on both kinds of pool. On MariaDB it runs test with innodb_snapshot_isolation off and on,
 // whatever the server's default is.
-func InEverySnapshot(t *testing.T, test func(t *testing.T, w *World, db *sql.DB, watched, isolated bool)) {
+func InEverySnapshotMode(t *testing.T, test func(t *testing.T, w *World, db *sql.DB, isWatched, isIsolated bool)) {
 	isolation := []string{""}
 	if testservers.SharedSQL(t).Flavor == "mariadb" {
 		isolation = []string{"0", "1"}
 	}
-	for _, on := range isolation {
+	for _, mode := range isolation {
 		for kind, pool := range Pools {
-			t.Run(kind+" "+on, func(t *testing.T) {
+			t.Run(kind+" "+mode, func(t *testing.T) {
 				t.Parallel()
 				w := NewWorld(t)
 				params := map[string]string{}
-				if on != "" {
-					params["innodb_snapshot_isolation"] = on
+				if mode != "" {
+					params["innodb_snapshot_isolation"] = mode
 				}
-				test(t, w, w.Open(pool(WithParams(t, w.DSN, params))), kind == "connector", on == "1")
+				test(t, w, w.Open(pool(WithParams(t, w.DSN, params))), kind == "connector", mode == "1")
 			})
 		}
 	}

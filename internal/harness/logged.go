@@ -18,8 +18,8 @@ func (l Log) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// LogInto makes cfg log into a new Log, and returns this Log.
-func LogInto(cfg *compensator.Config) Log {
+// CaptureLog makes cfg log into a new Log, and returns this Log.
+func CaptureLog(cfg *compensator.Config) Log {
 	lines := make(Log, 1000)
 	cfg.Logger = slog.New(slog.NewTextHandler(lines, nil))
 	return lines
@@ -29,12 +29,12 @@ func LogInto(cfg *compensator.Config) Log {
 func (l Log) Contains(w *World, parts ...string) string {
 	w.T.Helper()
 	for {
-		line := Next(w.T, l)
-		found := true
+		line := Receive(w.T, l)
+		hasAll := true
 		for _, part := range parts {
-			found = found && bytes.Contains([]byte(line), []byte(part))
+			hasAll = hasAll && bytes.Contains([]byte(line), []byte(part))
 		}
-		if found {
+		if hasAll {
 			return line
 		}
 	}

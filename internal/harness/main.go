@@ -38,11 +38,11 @@ func Main(m *testing.M) {
 // spend their time waiting for leases, reconciler rounds and servers.
 func waitTogether() {
 	flag.Parse()
-	given := false
+	isGiven := false
 	flag.Visit(func(f *flag.Flag) {
-		given = given || f.Name == "test.parallel" || f.Name == "test.fuzz" || f.Name == "test.fuzzworker"
+		isGiven = isGiven || f.Name == "test.parallel" || f.Name == "test.fuzz" || f.Name == "test.fuzzworker"
 	})
-	if given {
+	if isGiven {
 		return
 	}
 	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {

@@ -30,32 +30,32 @@ func CommitTx(_ *compensator.Compensator, db *sql.DB, work func(tx compensator.T
 var modes = map[string]func(t *testing.T) (*World, compensator.Config){
 	"connector and redis": func(t *testing.T) (*World, compensator.Config) {
 		w := NewWorld(t).WithRedis()
-		return w, w.Quick()
+		return w, w.QuickConfig()
 	},
 	"connector, no redis": func(t *testing.T) (*World, compensator.Config) {
 		w := NewWorld(t)
-		return w, w.Quick()
+		return w, w.QuickConfig()
 	},
 	"plain pool and redis": func(t *testing.T) (*World, compensator.Config) {
 		w := NewWorld(t).WithRedis()
-		cfg := w.Quick()
-		cfg.DB = w.Open(Plain(w.DSN))
+		cfg := w.QuickConfig()
+		cfg.DB = w.Open(PlainPool(w.DSN))
 		return w, cfg
 	},
 	"plain pool, no redis": func(t *testing.T) (*World, compensator.Config) {
 		w := NewWorld(t)
-		cfg := w.Quick()
-		cfg.DB = w.Open(Plain(w.DSN))
+		cfg := w.QuickConfig()
+		cfg.DB = w.Open(PlainPool(w.DSN))
 		return w, cfg
 	},
 }
 
 // InEveryMode runs test once for each mode, in parallel.
 func InEveryMode(t *testing.T, test func(t *testing.T, w *World, cfg compensator.Config)) {
-	for name, open := range modes {
+	for name, openPool := range modes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, cfg := open(t)
+			w, cfg := openPool(t)
 			test(t, w, cfg)
 		})
 	}
@@ -93,7 +93,7 @@ type Known struct {
 func (k Known) Scoped() *compensator.ScopedTx { return k.On }
 
 // Pools are the two kinds of pool that a transaction can come from.
-var Pools = map[string]func(dsn string) func() (*sql.DB, error){"connector": Watched, "plain": Plain}
+var Pools = map[string]func(dsn string) func() (*sql.DB, error){"connector": WatchedPool, "plain": PlainPool}
 
 // InEveryPool runs test on each kind of pool, in parallel.
 func InEveryPool(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
@@ -128,20 +128,20 @@ func WithParams(t *testing.T, dsn string, params map[string]string) string {
 	return config.FormatDSN()
 }
 
-// Watched returns a function that opens dsn through the Connector.
-func Watched(dsn string) func() (*sql.DB, error) {
+// WatchedPool returns a function that opens dsn through the Connector.
+func WatchedPool(dsn string) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) { return compensator.Open("mysql", dsn) }
 }
 
-// Plain returns a function that opens dsn without the Connector.
-func Plain(dsn string) func() (*sql.DB, error) {
+// PlainPool returns a function that opens dsn without the Connector.
+func PlainPool(dsn string) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) { return sql.Open("mysql", dsn) }
 }
 
 // Open opens a pool and closes it after the test.
-func (w *World) Open(open func() (*sql.DB, error)) *sql.DB {
+func (w *World) Open(openPool func() (*sql.DB, error)) *sql.DB {
 	w.T.Helper()
-	db, err := open()
+	db, err := openPool()
 	require.NoError(w.T, err)
 	w.T.Cleanup(func() { _ = db.Close() })
 	return db

@@ -14,14 +14,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Put records one entry in its own transaction, commits, and calls Committed.
-func (w *World) Put(orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
+// Record records one entry in its own transaction, commits, and calls Committed.
+func (w *World) Record(orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
 	w.T.Helper()
-	return w.PutThrough(w.DB, orders, number, opts)
+	return w.RecordThrough(w.DB, orders, number, opts)
 }
 
-// PutThrough does the same as Put, but uses the pool db.
-func (w *World) PutThrough(db *sql.DB, orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
+// RecordThrough does the same as Record, but uses the pool db.
+func (w *World) RecordThrough(db *sql.DB, orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
 	w.T.Helper()
 	var receipt *compensator.Receipt
 	w.InTx(db, func(tx *sql.Tx) {
@@ -33,8 +33,8 @@ func (w *World) PutThrough(db *sql.DB, orders *compensator.Type[Order], number i
 	return receipt.ID()
 }
 
-// PutMany records n entries in one transaction. Their numbers start at 0 and are also their business ids.
-func (w *World) PutMany(c *compensator.Compensator, orders *compensator.Type[Order], n int, opts compensator.Options) {
+// RecordMany records n entries in one transaction. Their numbers start at 0 and are also their business ids.
+func (w *World) RecordMany(c *compensator.Compensator, orders *compensator.Type[Order], n int, opts compensator.Options) {
 	w.T.Helper()
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {
@@ -80,8 +80,8 @@ func (w *World) RecordDelayed(c *compensator.Compensator, delay time.Duration) c
 	return receipt.ID()
 }
 
-// Untyped makes n entries of a type that this process need not register.
-func Untyped(n int) []compensator.NewEntry {
+// NewUntyped makes n entries of a type that this process need not register.
+func NewUntyped(n int) []compensator.NewEntry {
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {
 		entries[i] = compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{}`)}
@@ -89,9 +89,9 @@ func Untyped(n int) []compensator.NewEntry {
 	return entries
 }
 
-// Keyed makes n entries. The order of their idempotency keys is the reverse of the order of the entries.
-func Keyed(prefix string, n int) []compensator.NewEntry {
-	entries := Untyped(n)
+// NewReverseKeyed makes n entries. The order of their idempotency keys is the reverse of the order of the entries.
+func NewReverseKeyed(prefix string, n int) []compensator.NewEntry {
+	entries := NewUntyped(n)
 	for i := range entries {
 		entries[i].IdempotencyKey = compensator.IdempotencyKey(fmt.Sprintf("%s-%03d", prefix, n-i))
 	}
@@ -101,9 +101,9 @@ func Keyed(prefix string, n int) []compensator.NewEntry {
 // Backlog inserts n entries that were all due at the same moment long ago, as after an outage.
 func (w *World) Backlog(businessType string, n int) {
 	w.T.Helper()
-	for from := 0; from < n; from += 500 {
+	for start := 0; start < n; start += 500 {
 		var rows []string
-		for i := from; i < min(n, from+500); i++ {
+		for i := start; i < min(n, start+500); i++ {
 			rows = append(rows, fmt.Sprintf("('%s-late-%d','%s','{}',1,NOW(),NOW())", businessType, i, businessType))
 		}
 		w.Exec("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) VALUES " + strings.Join(rows, ","))

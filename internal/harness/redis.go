@@ -38,8 +38,8 @@ func (w *World) DueKey(businessType string) string {
 	return "{" + w.Name + ":v1:0}:" + businessType + ":0:due"
 }
 
-// Whole returns the member of DueKey which marks the type's queue as complete: it holds all entries of the type.
-func (w *World) Whole(businessType string) string { return "whole " + w.DueKey(businessType) }
+// CompleteMark returns the member of DueKey which marks the type's queue as complete: it holds all entries of the type.
+func (w *World) CompleteMark(businessType string) string { return "whole " + w.DueKey(businessType) }
 
 // WithRedis gives the world its own key prefix on the shared Redis.
 func (w *World) WithRedis() *World {
@@ -75,9 +75,9 @@ func (w *World) WaitInQueue(id compensator.EntryID) {
 	w.Eventually(func() bool { return w.InQueue(id) }, "the queue knows entry %s", id)
 }
 
-// WaitWhole waits until the queue of a type is marked as complete.
-func (w *World) WaitWhole(businessType string) {
+// WaitComplete waits until the queue of a type is marked as complete.
+func (w *World) WaitComplete(businessType string) {
 	w.T.Helper()
 	key := w.DueKey(businessType)
-	w.Eventually(func() bool { return w.Redis.ZScore(w.T.Context(), key, w.Whole(businessType)).Err() == nil }, "the queue of %s is whole", businessType)
+	w.Eventually(func() bool { return w.Redis.ZScore(w.T.Context(), key, w.CompleteMark(businessType)).Err() == nil }, "the queue of %s is whole", businessType)
 }

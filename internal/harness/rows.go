@@ -9,14 +9,14 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Ended counts the entries in the given state with the given number of failures.
-func (w *World) Ended(state compensator.State, failures int) int {
+// CountEnded counts the entries in the given state with the given number of failures.
+func (w *World) CountEnded(state compensator.State, failures int) int {
 	w.T.Helper()
 	return w.Count("common_process_log WHERE state=? AND process_count=?", int64(state), failures)
 }
 
-// Effect inserts a row into the business table.
-func (w *World) Effect(tx Statements, what string) {
+// WriteEffect inserts a row into the business table.
+func (w *World) WriteEffect(tx Statements, what string) {
 	w.T.Helper()
 	_, err := tx.ExecContext(w.T.Context(), "INSERT INTO effects (what) VALUES (?)", what)
 	require.NoError(w.T, err)
@@ -37,9 +37,9 @@ func (w *World) WaitState(id compensator.EntryID, want compensator.State) {
 }
 
 // Count runs SELECT COUNT(*) FROM, followed by from.
-func (w *World) Count(from string, args ...any) (n int) {
+func (w *World) Count(table string, args ...any) (n int) {
 	w.T.Helper()
-	require.NoError(w.T, w.DB.QueryRow("SELECT COUNT(*) FROM "+from, args...).Scan(&n))
+	require.NoError(w.T, w.DB.QueryRow("SELECT COUNT(*) FROM "+table, args...).Scan(&n))
 	return n
 }
 
@@ -90,10 +90,10 @@ func (w *World) AwaitLeasesEnded(n int) {
 }
 
 // LeaseOf returns the stored end of an entry's lease, in milliseconds.
-func (w *World) LeaseOf(id compensator.EntryID) (until int64) {
+func (w *World) LeaseOf(id compensator.EntryID) (endsAt int64) {
 	w.T.Helper()
-	require.NoError(w.T, w.DB.QueryRow("SELECT lease_until FROM common_process_log WHERE id=?", id.Row()).Scan(&until))
-	return until
+	require.NoError(w.T, w.DB.QueryRow("SELECT lease_until FROM common_process_log WHERE id=?", id.Row()).Scan(&endsAt))
+	return endsAt
 }
 
 // EndLease expires the lease of a running attempt without the knowledge of its process. A process that pauses for

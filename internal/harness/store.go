@@ -13,10 +13,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// StoreOn migrates the database of dsn and opens its Store on the pool that open returns.
-func StoreOn(t *testing.T, dsn string, open func() (*sql.DB, error)) suite.Harness {
+// StoreOn migrates the database of dsn and opens its Store on the pool that openPool returns.
+func StoreOn(t *testing.T, dsn string, openPool func() (*sql.DB, error)) suite.Harness {
 	t.Helper()
-	db, err := open()
+	db, err := openPool()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	require.NoError(t, compensator.Migrate(t.Context(), db))
@@ -29,12 +29,12 @@ func StoreOn(t *testing.T, dsn string, open func() (*sql.DB, error)) suite.Harne
 	t.Cleanup(func() { _ = caller.Close() })
 	return suite.Harness{
 		Store: store, Autocommit: caller, Begin: func(ctx context.Context) (processlog.Transaction, error) { return caller.BeginTx(ctx, nil) },
-		Refuse: func(t *testing.T, ids []processlog.ID) func() { return refuse(t, caller, ids) },
+		Refuse: func(t *testing.T, ids []processlog.ID) func() { return refuseRows(t, caller, ids) },
 	}
 }
 
-// refuse adds a trigger that rejects every change of the entries with these ids, until allow is called.
-func refuse(t *testing.T, db *sql.DB, ids []processlog.ID) (allow func()) {
+// refuseRows adds a trigger that rejects every change of the entries with these ids, until allow is called.
+func refuseRows(t *testing.T, db *sql.DB, ids []processlog.ID) (allowRows func()) {
 	t.Helper()
 	rows := make([]string, len(ids))
 	for i, id := range ids {

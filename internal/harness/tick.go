@@ -7,9 +7,9 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Tick registers the periodic type "tick". After a pause the library records up to 500 missed slots. The handler writes
+// HandleTick registers the periodic type "tick". After a pause the library records up to 500 missed slots. The handler writes
 // its slot as its effect.
-func Tick(c *compensator.Compensator, every time.Duration) error {
+func HandleTick(c *compensator.Compensator, interval time.Duration) error {
 	tick, err := compensator.HandleTx(context.Background(), c, "tick", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, slot time.Time) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", slot.Format(time.RFC3339Nano))
 		return err
@@ -17,5 +17,5 @@ func Tick(c *compensator.Compensator, every time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return compensator.Periodic(context.Background(), tick, compensator.Every(every), &compensator.PeriodicConfig{CatchUp: 500})
+	return compensator.Periodic(context.Background(), tick, compensator.Every(interval), &compensator.PeriodicConfig{CatchUp: 500})
 }

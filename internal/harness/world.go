@@ -37,7 +37,7 @@ func NewWorld(t *testing.T) *World {
 func WorldAt(t *testing.T, dsn string) *World {
 	t.Helper()
 	w := &World{T: t, DSN: dsn}
-	w.DB = w.Open(Watched(dsn))
+	w.DB = w.Open(WatchedPool(dsn))
 	require.NoError(t, compensator.Migrate(t.Context(), w.DB))
 	_, err := w.DB.Exec("CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(191) NOT NULL) ENGINE=InnoDB")
 	require.NoError(t, err)
@@ -45,8 +45,8 @@ func WorldAt(t *testing.T, dsn string) *World {
 	return w
 }
 
-// Quick returns a configuration for tests, with short leases and intervals.
-func (w *World) Quick() compensator.Config {
+// QuickConfig returns a configuration for tests, with short leases and intervals.
+func (w *World) QuickConfig() compensator.Config {
 	cfg := compensator.Config{
 		DB: w.DB, Prefix: w.Name, Lease: 2 * time.Second, Grace: 200 * time.Millisecond,
 		ReconcileInterval: 300 * time.Millisecond, PollInterval: 200 * time.Millisecond,
@@ -99,7 +99,7 @@ func (w *World) InTx(db *sql.DB, work func(tx *sql.Tx)) {
 // between two calls grows, because frequent polling slows a busy machine down.
 func (w *World) Eventually(check func() bool, what string, args ...any) {
 	w.T.Helper()
-	for began := time.Now(); !check(); time.Sleep(min(max(time.Since(began)/20, 5*time.Millisecond), 100*time.Millisecond)) {
-		require.Less(w.T, time.Since(began), Timeout, append([]any{what}, args...)...)
+	for startedAt := time.Now(); !check(); time.Sleep(min(max(time.Since(startedAt)/20, 5*time.Millisecond), 100*time.Millisecond)) {
+		require.Less(w.T, time.Since(startedAt), Timeout, append([]any{what}, args...)...)
 	}
 }

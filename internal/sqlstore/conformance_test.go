@@ -13,7 +13,7 @@ func TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn(t *testing.T) {
 	suite.TestStore(t, func(t *testing.T) suite.Harness {
 		t.Parallel()
 		dsn := testservers.Database(t)
-		return harness.StoreOn(t, dsn, harness.Watched(dsn))
+		return harness.StoreOn(t, dsn, harness.WatchedPool(dsn))
 	})
 }
 
@@ -22,6 +22,6 @@ func TestSQLStoreKeepsEveryPromiseOnTheUsersConnections(t *testing.T) {
 	suite.TestStore(t, func(t *testing.T) suite.Harness {
 		t.Parallel()
 		dsn := testservers.Database(t, "clientFoundRows=true", "interpolateParams=true")
-		return harness.StoreOn(t, dsn, harness.Plain(dsn))
+		return harness.StoreOn(t, dsn, harness.PlainPool(dsn))
 	})
 }

@@ -8,17 +8,17 @@ import (
 // startLimit is long, so that a loaded machine does not fail a test.
 const startLimit = 5 * time.Minute
 
-// await calls the function done every few milliseconds. It returns true as soon as done returns true. When limit has
+// waitUntil calls the function isDone every few milliseconds. It returns true as soon as isDone returns true. When limit has
 // passed, await calls done once more and returns the result.
-func await(limit time.Duration, done func() bool) bool {
+func waitUntil(limit time.Duration, isDone func() bool) bool {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	ticker := time.NewTicker(3 * time.Millisecond)
 	defer ticker.Stop()
-	for !done() {
+	for !isDone() {
 		select {
 		case <-deadline.C:
-			return done()
+			return isDone()
 		case <-ticker.C:
 		}
 	}

@@ -51,8 +51,8 @@ func startSQLContainer(flags []string) (machine, string, error) {
 	}
 	// Every client connects from outside the container. Without this flag, the server would look up the name of each
 	// client, which may take seconds to fail.
-	usual := append([]string{"--skip-name-resolve"}, usualSQLFlags...)
-	return startContainer("mysql", func(int) ([]string, error) { return slices.Concat(usual, flags), nil })
+	defaults := append([]string{"--skip-name-resolve"}, usualSQLFlags...)
+	return startContainer("mysql", func(int) ([]string, error) { return slices.Concat(defaults, flags), nil })
 }
 
 func startRedisContainer(flags []string) (machine, string, error) {
@@ -65,8 +65,8 @@ var openRedisFlags = append([]string{"--protected-mode", "no"}, usualRedisFlags.
 // startClusterContainer uses the host's network, because nodes give one address to each other and to clients.
 func startClusterContainer(flags []string) (machine, string, error) {
 	return startContainer("redis-on-host", func(port int) ([]string, error) {
-		more, err := clusterFlags(flags)
-		return slices.Concat([]string{"--port", strconv.Itoa(port)}, openRedisFlags, more), err
+		moreFlags, err := clusterFlags(flags)
+		return slices.Concat([]string{"--port", strconv.Itoa(port)}, openRedisFlags, moreFlags), err
 	})
 }
 
@@ -89,7 +89,7 @@ func startContainer(kind string, flags func(port int) ([]string, error)) (machin
 	}
 	for range 9 {
 		c, image, err := tryContainer(kind, flags)
-		if err == nil || !saysPortTaken(err) {
+		if err == nil || !isPortTaken(err) {
 			return c, image, err
 		}
 	}
@@ -115,8 +115,8 @@ func tryContainer(kind string, flags func(port int) ([]string, error)) (machine,
 	return c, image, nil
 }
 
-// saysPortTaken recognizes the error texts of Docker, of its proxy and of Redis.
-func saysPortTaken(err error) bool {
+// isPortTaken recognizes the error texts of Docker, of its proxy and of Redis.
+func isPortTaken(err error) bool {
 	text := strings.ToLower(err.Error())
 	return strings.Contains(text, "port is already allocated") || strings.Contains(text, "address already in use")
 }
@@ -188,8 +188,8 @@ func (c *container) answer(limit time.Duration) (containerAnswer, error) {
 	}
 	line, err := c.lines.ReadBytes('\n')
 	if err != nil {
-		said, _ := os.ReadFile(c.stderr)
-		return answer, fmt.Errorf("the container command says nothing (%w); its log ends:\n%s", err, lastLines(string(said), 15))
+		output, _ := os.ReadFile(c.stderr)
+		return answer, fmt.Errorf("the container command says nothing (%w); its log ends:\n%s", err, lastLines(string(output), 15))
 	}
 	if err := json.Unmarshal(line, &answer); err != nil {
 		return answer, fmt.Errorf("the container command says %q: %w", line, err)
@@ -229,8 +229,8 @@ func (c *container) errorLog() string {
 	return answer.Log
 }
 
-// administer runs rabbitmqctl.
-func (c *container) administer(args []string) (string, error) {
+// runControl runs rabbitmqctl.
+func (c *container) runControl(args []string) (string, error) {
 	encoded, err := json.Marshal(args)
 	if err != nil {
 		return "", err
@@ -244,7 +244,7 @@ func (c *container) discard() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_ = c.commands.Close()
-	if !await(startLimit, c.child.exited) {
+	if !waitUntil(startLimit, c.child.exited) {
 		_ = c.child.kill()
 	}
 	_ = c.answers.Close()

@@ -28,17 +28,17 @@ func pingDocker() error {
 	if home, err := os.UserHomeDir(); err == nil {
 		sockets = append(sockets, filepath.Join(home, ".docker/run/docker.sock"))
 	}
-	var silent error
+	var timeoutErr error
 	for _, socket := range sockets {
 		err := pingDockerAt("unix", socket)
 		if err == nil {
 			return nil
 		}
-		if silent == nil || !errors.Is(err, os.ErrNotExist) {
-			silent = err
+		if timeoutErr == nil || !errors.Is(err, os.ErrNotExist) {
+			timeoutErr = err
 		}
 	}
-	return silent
+	return timeoutErr
 }
 
 func pingDockerHost(host string) error {
@@ -46,10 +46,10 @@ func pingDockerHost(host string) error {
 	if err != nil {
 		return fmt.Errorf("DOCKER_HOST: %w", err)
 	}
-	switch plain := os.Getenv("DOCKER_TLS_VERIFY") == ""; {
+	switch isPlain := os.Getenv("DOCKER_TLS_VERIFY") == ""; {
 	case address.Scheme == "unix":
 		return pingDockerAt("unix", address.Path)
-	case (address.Scheme == "tcp" || address.Scheme == "http") && plain:
+	case (address.Scheme == "tcp" || address.Scheme == "http") && isPlain:
 		return pingDockerAt("tcp", address.Host)
 	}
 	return pingDockerByClient(host)

@@ -22,17 +22,17 @@ func aptInstall(packages ...string) error {
 	if err != nil {
 		return err
 	}
-	turn, err := lockFile(filepath.Join(home, "install.lock"), true)
+	lock, err := lockFile(filepath.Join(home, "install.lock"), true)
 	if err != nil {
 		return err
 	}
-	defer turn.Close()
+	defer lock.Close()
 	fmt.Fprintf(os.Stderr, "testservers: apt-get install %s\n", strings.Join(packages, " "))
-	allow, err := denyStarts()
+	removePolicy, err := denyStarts()
 	if err != nil {
 		return err
 	}
-	defer allow()
+	defer removePolicy()
 	if err := runApt(apt, "update"); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ const policy = "/usr/sbin/policy-rc.d"
 
 // denyStarts keeps installed packages from starting their services, until allow is called. If the machine has a policy
 // already, that policy stays.
-func denyStarts() (allow func(), err error) {
+func denyStarts() (removePolicy func(), err error) {
 	file, err := os.OpenFile(policy, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if errors.Is(err, os.ErrExist) {
 		return func() {}, nil

@@ -48,7 +48,7 @@ func (c *control) Resume() { c.do("resume", machine.resume) }
 // running server is stopped first.
 func (c *control) Restart(tb testing.TB) {
 	tb.Helper()
-	c.mustOwn("restart")
+	c.requireOwn("restart")
 	if err := c.machine.restart(); err != nil {
 		tb.Fatalf("testservers: restart %s: %v", c.Addr(), err)
 	}
@@ -56,14 +56,14 @@ func (c *control) Restart(tb testing.TB) {
 
 // do may be called from any goroutine of the test. For this reason it marks the test as failed without ending it.
 func (c *control) do(verb string, action func(machine) error) {
-	c.mustOwn(verb)
+	c.requireOwn(verb)
 	c.owner.Helper()
 	if err := action(c.machine); err != nil {
 		c.owner.Errorf("testservers: %s %s: %v", verb, c.Addr(), err)
 	}
 }
 
-func (c *control) mustOwn(verb string) {
+func (c *control) requireOwn(verb string) {
 	if c.owner == nil {
 		panic("testservers: " + verb + " a shared server: other tests use it; start one with NewSQL, NewRedis or NewRabbitMQ")
 	}
@@ -79,18 +79,18 @@ func (c *control) discardAtEnd() {
 	})
 }
 
-// given is a server that this process did not start.
-type given struct{ address string }
+// givenServer is a server that this process did not start.
+type givenServer struct{ address string }
 
-func (g given) addr() string     { return g.address }
-func (g given) errorLog() string { return "" }
-func (g given) discard()         {}
-func (g given) kill() error      { return g.refuse() }
-func (g given) stop() error      { return g.refuse() }
-func (g given) restart() error   { return g.refuse() }
-func (g given) pause() error     { return g.refuse() }
-func (g given) resume() error    { return g.refuse() }
+func (g givenServer) addr() string     { return g.address }
+func (g givenServer) errorLog() string { return "" }
+func (g givenServer) discard()         {}
+func (g givenServer) kill() error      { return g.refuse() }
+func (g givenServer) stop() error      { return g.refuse() }
+func (g givenServer) restart() error   { return g.refuse() }
+func (g givenServer) pause() error     { return g.refuse() }
+func (g givenServer) resume() error    { return g.refuse() }
 
-func (g given) refuse() error {
+func (g givenServer) refuse() error {
 	return fmt.Errorf("server %s was given by its address and is not ours", g.address)
 }

@@ -15,8 +15,8 @@ import (
 type process struct {
 	cmd *exec.Cmd
 
-	mu    sync.Mutex // guards ended
-	ended bool       // reaped; the pid may belong to another process already
+	mu      sync.Mutex // guards ended
+	isEnded bool       // reaped; the pid may belong to another process already
 }
 
 // startProcess starts a command in its own process group. An interrupt at the terminal then reaches only the tests,
@@ -35,22 +35,22 @@ func (p *process) pid() int { return p.cmd.Process.Pid }
 func (p *process) exited() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended {
+	if p.isEnded {
 		return true
 	}
 	var status syscall.WaitStatus
-	pid, err := wait4(p.pid(), &status, syscall.WNOHANG)
+	pid, err := waitPID(p.pid(), &status, syscall.WNOHANG)
 	if pid == p.pid() || errors.Is(err, syscall.ECHILD) {
-		p.ended = true
+		p.isEnded = true
 		_ = p.cmd.Process.Release()
 	}
-	return p.ended
+	return p.isEnded
 }
 
 func (p *process) signal(signal syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended {
+	if p.isEnded {
 		return os.ErrProcessDone
 	}
 	return p.cmd.Process.Signal(signal)
@@ -61,7 +61,7 @@ func (p *process) kill() error {
 	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	if !await(startLimit, p.exited) {
+	if !waitUntil(startLimit, p.exited) {
 		return fmt.Errorf("process %d survives SIGKILL", p.pid())
 	}
 	return nil
@@ -71,7 +71,7 @@ func (p *process) kill() error {
 func (p *process) stop(timeout time.Duration) error {
 	_ = p.signal(syscall.SIGCONT) // A frozen process would not receive a SIGTERM.
 	_ = p.signal(syscall.SIGTERM)
-	if await(timeout, p.exited) {
+	if waitUntil(timeout, p.exited) {
 		return nil
 	}
 	return p.kill()
@@ -82,7 +82,7 @@ func (p *process) pause() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	if !await(startLimit, p.stopped) {
+	if !waitUntil(startLimit, p.stopped) {
 		return fmt.Errorf("process %d does not stop", p.pid())
 	}
 	return nil
@@ -92,17 +92,17 @@ func (p *process) stopped() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var status syscall.WaitStatus
-	pid, _ := wait4(p.pid(), &status, syscall.WNOHANG|syscall.WUNTRACED)
+	pid, _ := waitPID(p.pid(), &status, syscall.WNOHANG|syscall.WUNTRACED)
 	if pid != p.pid() {
 		return false
 	}
-	p.ended = !status.Stopped() // The process was killed during the wait.
+	p.isEnded = !status.Stopped() // The process was killed during the wait.
 	return true
 }
 
 func (p *process) resume() error { return p.signal(syscall.SIGCONT) }
 
-func wait4(pid int, status *syscall.WaitStatus, options int) (int, error) {
+func waitPID(pid int, status *syscall.WaitStatus, options int) (int, error) {
 	for {
 		got, err := syscall.Wait4(pid, status, options, nil)
 		if !errors.Is(err, syscall.EINTR) {

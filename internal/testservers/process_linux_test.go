@@ -48,7 +48,7 @@ func TestNoServerOutlivesAKilledTestProcess(t *testing.T) {
 
 	require.NoError(t, parent.Process.Kill())
 	_ = parent.Wait()
-	assert.True(t, await(startLimit, func() bool { return gone(child) }), "child %d lives on", child)
+	assert.True(t, waitUntil(startLimit, func() bool { return gone(child) }), "child %d lives on", child)
 }
 
 // gone reports whether a process has ended. A zombie counts as ended, because perhaps no other process waits for it.

@@ -20,10 +20,10 @@ var errPortTaken = errors.New("port is taken")
 
 // program is a machine that runs a server as a child process.
 type program struct {
-	path string
-	dir  string                              // directory of all files that it writes
-	args func(port int) ([]string, error)    // called once for each port that is tried
-	ask  func(address string, pid int) error // returns nil when this process serves the address
+	path  string
+	dir   string                              // directory of all files that it writes
+	args  func(port int) ([]string, error)    // called once for each port that is tried
+	probe func(address string, pid int) error // returns nil when this process serves the address
 
 	mu      sync.Mutex // guards the fields below; held while the server starts and ends
 	port    int
@@ -63,7 +63,7 @@ func (p *program) startLocked() error {
 		return err
 	}
 	defer output.Close()
-	before, err := output.Seek(0, io.SeekEnd)
+	logOffset, err := output.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
@@ -74,36 +74,36 @@ func (p *program) startLocked() error {
 	if err != nil {
 		return err
 	}
-	answer := errors.New("not asked yet")
-	await(startLimit, func() bool {
+	probeErr := errors.New("not asked yet")
+	waitUntil(startLimit, func() bool {
 		if child.exited() {
 			return true
 		}
-		answer = p.ask(p.addrLocked(), child.pid())
-		return answer == nil
+		probeErr = p.probe(p.addrLocked(), child.pid())
+		return probeErr == nil
 	})
-	if answer == nil {
+	if probeErr == nil {
 		p.process = child
 		return nil
 	}
-	return p.startFailure(child, answer, before)
+	return p.startFailure(child, probeErr, logOffset)
 }
 
 // startFailure ends a process that failed to start and returns the reason.
-func (p *program) startFailure(child *process, answer error, before int64) error {
-	ended := child.exited()
+func (p *program) startFailure(child *process, probeErr error, logOffset int64) error {
+	hasExited := child.exited()
 	if err := child.kill(); err != nil {
 		return err
 	}
 	log := p.errorLog()
-	log = log[min(len(log), int(before)):]
+	log = log[min(len(log), int(logOffset)):]
 	switch lower := strings.ToLower(log); {
 	case strings.Contains(lower, "address already in use"), strings.Contains(lower, "distribution port"): // "distribution port" is in the error text of Erlang
 		return fmt.Errorf("%s on port %d: %w", p.path, p.port, errPortTaken)
-	case ended:
+	case hasExited:
 		return fmt.Errorf("%s ended at its start; its log ends:\n%s", p.path, lastLines(log, 30))
 	}
-	return fmt.Errorf("%s does not answer after %s (%w); its log ends:\n%s", p.path, startLimit, answer, lastLines(log, 30))
+	return fmt.Errorf("%s does not answer after %s (%w); its log ends:\n%s", p.path, startLimit, probeErr, lastLines(log, 30))
 }
 
 func (p *program) addr() string {
@@ -159,7 +159,7 @@ func (p *program) restart() error {
 		return err
 	}
 	var err error
-	await(startLimit, func() bool {
+	waitUntil(startLimit, func() bool {
 		err = p.startLocked()
 		return !errors.Is(err, errPortTaken)
 	})
@@ -206,7 +206,7 @@ var versions sync.Map // results of versionOf by path
 // versionOf returns what a program prints about its version. The result is cached, because one call takes half as long
 // as a start of Redis.
 func versionOf(path string, flags ...string) (string, error) {
-	if known, asked := versions.Load(path); asked {
+	if known, isKnown := versions.Load(path); isKnown {
 		return known.(string), nil
 	}
 	output, err := exec.Command(path, flags...).Output()

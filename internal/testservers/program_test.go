@@ -38,7 +38,7 @@ func echoProgram(t *testing.T) *program {
 	require.NoError(t, err)
 	dir, err := serverDir()
 	require.NoError(t, err)
-	p := &program{path: "/usr/bin/env", dir: dir, ask: askEcho, args: func(port int) ([]string, error) {
+	p := &program{path: "/usr/bin/env", dir: dir, probe: askEcho, args: func(port int) ([]string, error) {
 		return []string{helperVariable + "=echo", self, strconv.Itoa(port)}, nil
 	}}
 	t.Cleanup(p.discard)
@@ -71,7 +71,7 @@ func TestRestartWaitsForAPortThatAStrangerTook(t *testing.T) {
 	require.NoError(t, err)
 	restarted := make(chan error)
 	go func() { restarted <- server.restart() }()
-	assert.True(t, await(startLimit, func() bool { return strings.Contains(server.errorLog(), "already in use") }))
+	assert.True(t, waitUntil(startLimit, func() bool { return strings.Contains(server.errorLog(), "already in use") }))
 	require.NoError(t, stranger.Close())
 	require.NoError(t, <-restarted)
 }
@@ -109,13 +109,13 @@ func TestSweepSparesDirectoriesInUse(t *testing.T) {
 	alive, err := lockFile(filepath.Join(home, "run-alive", "lock"), true)
 	require.NoError(t, err)
 	defer alive.Close()
-	sweep(home)
+	removeOldDirs(home)
 	assert.DirExists(t, filepath.Join(home, "run-alive"))
 	assert.NoDirExists(t, filepath.Join(home, "run-dead"))
 }
 
 func TestAStrangersServerIsNotTakenForOurs(t *testing.T) {
 	t.Parallel()
-	assert.ErrorIs(t, askRedis(NewRedis(t).Addr(), -1), errPortTaken)
-	assert.Error(t, askSQL(NewSQL(t).Addr(), "/elsewhere"))
+	assert.ErrorIs(t, probeRedis(NewRedis(t).Addr(), -1), errPortTaken)
+	assert.Error(t, probeSQL(NewSQL(t).Addr(), "/elsewhere"))
 }

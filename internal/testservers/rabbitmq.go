@@ -22,7 +22,7 @@ type RabbitMQServer struct {
 
 var rabbitServers = source{
 	kind:     "RabbitMQ",
-	given:    "AMQP_URL",
+	variable: "AMQP_URL",
 	docker:   startRabbitContainer,
 	local:    startLocalRabbit,
 	packages: []string{"rabbitmq-server"},
@@ -32,31 +32,31 @@ var rabbitServers = source{
 // methods panic on it.
 func SharedRabbitMQ(tb testing.TB) *RabbitMQServer {
 	tb.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.rabbit == nil {
+	sharedServers.mu.Lock()
+	defer sharedServers.mu.Unlock()
+	if sharedServers.rabbit == nil {
 		server, err := sharedRabbit()
 		if err != nil {
 			tb.Fatalf("testservers: %v", err)
 		}
-		shared.rabbit = server
+		sharedServers.rabbit = server
 	}
-	return shared.rabbit
+	return sharedServers.rabbit
 }
 
 func sharedRabbit() (*RabbitMQServer, error) {
-	open, err := allowed()
+	usableWays, err := allowedWays()
 	if err != nil {
 		return nil, err
 	}
-	if address := os.Getenv("AMQP_URL"); address != "" && open[0] == byDSN {
+	if address := os.Getenv("AMQP_URL"); address != "" && usableWays[0] == wayDSN {
 		return givenRabbit(address)
 	}
-	started, err := rabbitServers.start(nil)
+	newServer, err := rabbitServers.start(nil)
 	if err != nil {
 		return nil, err
 	}
-	return ownRabbit(started, nil), nil
+	return ownRabbit(newServer, nil), nil
 }
 
 func givenRabbit(address string) (*RabbitMQServer, error) {
@@ -68,11 +68,11 @@ func givenRabbit(address string) (*RabbitMQServer, error) {
 	if parsed.Port() == "" {
 		host = net.JoinHostPort(parsed.Hostname(), "5672")
 	}
-	if err := askRabbit(host, ""); err != nil {
+	if err := probeRabbit(host, ""); err != nil {
 		return nil, fmt.Errorf("AMQP_URL: %w", err)
 	}
-	rabbitServers.report(byDSN, host)
-	return &RabbitMQServer{control: control{machine: given{host}}, url: address}, nil
+	rabbitServers.report(wayDSN, host)
+	return &RabbitMQServer{control: control{machine: givenServer{host}}, url: address}, nil
 }
 
 // NewRabbitMQ starts a broker for this test alone. It ends the broker and deletes its data at the end of the test.
@@ -80,17 +80,17 @@ func givenRabbit(address string) (*RabbitMQServer, error) {
 // "max_message_size = 1000".
 func NewRabbitMQ(tb testing.TB, settings ...string) *RabbitMQServer {
 	tb.Helper()
-	started, err := rabbitServers.start(settings)
+	newServer, err := rabbitServers.start(settings)
 	if err != nil {
 		tb.Fatalf("testservers: %v", err)
 	}
-	server := ownRabbit(started, tb)
+	server := ownRabbit(newServer, tb)
 	server.discardAtEnd()
 	return server
 }
 
-func ownRabbit(started machine, owner testing.TB) *RabbitMQServer {
-	return &RabbitMQServer{control: control{machine: started, owner: owner}, url: "amqp://guest:guest@" + started.addr() + "/"}
+func ownRabbit(newServer machine, owner testing.TB) *RabbitMQServer {
+	return &RabbitMQServer{control: control{machine: newServer, owner: owner}, url: "amqp://guest:guest@" + newServer.addr() + "/"}
 }
 
 // URL returns the AMQP URL for clients. On a broker that this package started, it logs in as guest.
@@ -112,20 +112,20 @@ func (s *RabbitMQServer) Name() string { return newPrefix() }
 // Control runs rabbitmqctl on this test's own broker and returns its output.
 func (s *RabbitMQServer) Control(tb testing.TB, args ...string) string {
 	tb.Helper()
-	s.mustOwn("reconfigure")
+	s.requireOwn("reconfigure")
 	output, err := s.machine.(interface {
-		administer(args []string) (string, error)
-	}).administer(args)
+		runControl(args []string) (string, error)
+	}).runControl(args)
 	if err != nil {
 		tb.Fatalf("testservers: rabbitmqctl %s: %v\n%s", strings.Join(args, " "), err, output)
 	}
 	return output
 }
 
-// askRabbit returns nil when the broker at the address is ready and belongs to cluster. If cluster is empty, any broker
+// probeRabbit returns nil when the broker at the address is ready and belongs to cluster. If cluster is empty, any broker
 // is right. It reads connection.start, the first frame of the protocol, which has the cluster name among its
 // properties.
-func askRabbit(address, cluster string) error {
+func probeRabbit(address, cluster string) error {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {
 		return err
@@ -137,16 +137,16 @@ func askRabbit(address, cluster string) error {
 	if _, err := io.WriteString(conn, "AMQP\x00\x00\x09\x01"); err != nil {
 		return err
 	}
-	head := make([]byte, 7)
-	in := bufio.NewReader(conn)
-	if _, err := io.ReadFull(in, head); err != nil {
+	header := make([]byte, 7)
+	reader := bufio.NewReader(conn)
+	if _, err := io.ReadFull(reader, header); err != nil {
 		return err
 	}
-	if head[0] != 1 || head[1] != 0 || head[2] != 0 {
+	if header[0] != 1 || header[1] != 0 || header[2] != 0 {
 		return fmt.Errorf("%s answers no connection.start", address)
 	}
-	frame := make([]byte, int(head[5])<<8|int(head[6])) // A first frame is short.
-	if _, err := io.ReadFull(in, frame); err != nil {
+	frame := make([]byte, int(header[5])<<8|int(header[6])) // A first frame is short.
+	if _, err := io.ReadFull(reader, frame); err != nil {
 		return err
 	}
 	if cluster != "" && !bytes.Contains(frame, slices.Concat([]byte("cluster_nameS\x00\x00\x00"), []byte{byte(len(cluster))}, []byte(cluster))) {

@@ -43,8 +43,8 @@ func startLocalRabbit(settings []string) (machine, string, error) {
 	}
 	n.program = &program{
 		path: "/usr/bin/env", dir: dir,
-		args: func(port int) ([]string, error) { return n.argv(dir, name, port, script, settings) },
-		ask:  func(address string, _ int) error { return askRabbit(address, name) },
+		args:  func(port int) ([]string, error) { return n.argv(dir, name, port, script, settings) },
+		probe: func(address string, _ int) error { return probeRabbit(address, name) },
 	}
 	if err := n.launch(); err != nil {
 		n.discardMapper(dir)
@@ -80,7 +80,7 @@ func (n *rabbitNode) startMapper(dir string) error {
 			return err
 		}
 		n.env = []string{"ERL_EPMD_PORT=" + strconv.Itoa(port), "ERL_EPMD_ADDRESS=127.0.0.1"}
-		await(startLimit, func() bool { return n.mapper.exited() || answers(localAddr(port)) })
+		waitUntil(startLimit, func() bool { return n.mapper.exited() || answers(localAddr(port)) })
 		if !n.mapper.exited() {
 			return nil
 		}
@@ -98,51 +98,51 @@ func answers(address string) bool {
 
 // prepare writes the configuration that the scripts would otherwise read from /etc/rabbitmq.
 func (n *rabbitNode) prepare(dir, name string) error {
-	place := func(file string) string { return filepath.Join(dir, file) }
+	pathOf := func(file string) string { return filepath.Join(dir, file) }
 	n.env = append(n.env,
 		"HOME="+dir,                    // directory of the cookie
 		"ERL_AFLAGS=-start_epmd false", // This flag is for every erl. Without our epmd, erl would start a daemon and leave it behind.
 		"RABBITMQ_NODENAME="+name+"@localhost",
-		"RABBITMQ_BASE="+dir, "RABBITMQ_MNESIA_BASE="+place("mnesia"), "RABBITMQ_LOG_BASE="+dir, "RABBITMQ_LOGS=-",
-		"RABBITMQ_PID_FILE="+place("pid"), "RABBITMQ_ENABLED_PLUGINS_FILE="+place("enabled_plugins"),
-		"RABBITMQ_CONF_ENV_FILE="+place("env.conf"), "RABBITMQ_CONFIG_FILE="+place("rabbitmq.conf"),
-		"RABBITMQ_CONFIG_FILES="+place("conf.d"), "RABBITMQ_ADVANCED_CONFIG_FILE="+place("advanced.config"),
+		"RABBITMQ_BASE="+dir, "RABBITMQ_MNESIA_BASE="+pathOf("mnesia"), "RABBITMQ_LOG_BASE="+dir, "RABBITMQ_LOGS=-",
+		"RABBITMQ_PID_FILE="+pathOf("pid"), "RABBITMQ_ENABLED_PLUGINS_FILE="+pathOf("enabled_plugins"),
+		"RABBITMQ_CONF_ENV_FILE="+pathOf("env.conf"), "RABBITMQ_CONFIG_FILE="+pathOf("rabbitmq.conf"),
+		"RABBITMQ_CONFIG_FILES="+pathOf("conf.d"), "RABBITMQ_ADVANCED_CONFIG_FILE="+pathOf("advanced.config"),
 		"RABBITMQ_ALLOW_INPUT=1", // The script executes the broker directly instead of as a child.
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none", // Idle threads do not spin.
 	)
-	home, err := n.lend(dir)
+	home, err := n.lendHome(dir)
 	if err != nil {
 		return err
 	}
 	for file, text := range map[string]string{"enabled_plugins": "[].\n", "env.conf": "RABBITMQ_HOME='" + home + "'\n"} {
-		if err := os.WriteFile(place(file), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(pathOf(file), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
-	return os.Mkdir(place("conf.d"), 0o700)
+	return os.Mkdir(pathOf("conf.d"), 0o700)
 }
 
-// lend creates a home directory for the broker, with links to its libraries but not to its plugins. All plugins are
+// lendHome creates a home directory for the broker, with links to its libraries but not to its plugins. All plugins are
 // off. Erlang searches one library after the other for each of hundreds of modules. Half of the installed libraries are
 // plugins, so a start without plugins takes a third less processor time.
-func (n *rabbitNode) lend(dir string) (home string, err error) {
+func (n *rabbitNode) lendHome(dir string) (home string, err error) {
 	home = filepath.Join(dir, "home")
-	lent := filepath.Join(home, "plugins") // RabbitMQ uses this name for plugins and libraries.
-	if err := os.MkdirAll(lent, 0o700); err != nil {
+	plugins := filepath.Join(home, "plugins") // RabbitMQ uses this name for plugins and libraries.
+	if err := os.MkdirAll(plugins, 0o700); err != nil {
 		return "", err
 	}
-	libraries, err := filepath.Glob(filepath.Join(n.installed(), "plugins", "*"))
+	libraries, err := filepath.Glob(filepath.Join(n.installedVersion(), "plugins", "*"))
 	if err != nil {
 		return "", err
 	}
 	for _, library := range libraries {
 		if name := filepath.Base(library); !isPlugin(name) {
-			if err := os.Symlink(library, filepath.Join(lent, name)); err != nil {
+			if err := os.Symlink(library, filepath.Join(plugins, name)); err != nil {
 				return "", err
 			}
 		}
 	}
-	n.env = append(n.env, "RABBITMQ_PLUGINS_DIR="+lent)
+	n.env = append(n.env, "RABBITMQ_PLUGINS_DIR="+plugins)
 	return home, nil
 }
 
@@ -169,8 +169,8 @@ func (n *rabbitNode) argv(dir, name string, port int, script string, settings []
 	return slices.Concat(n.env, ports, []string{script, "-noinput", "-kernel", "inet_dist_use_interface", "{127,0,0,1}"}), nil
 }
 
-// administer runs rabbitmqctl.
-func (n *rabbitNode) administer(args []string) (string, error) {
+// runControl runs rabbitmqctl.
+func (n *rabbitNode) runControl(args []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(n.scripts, "rabbitmqctl"), args...)
@@ -179,10 +179,10 @@ func (n *rabbitNode) administer(args []string) (string, error) {
 	return string(output), err
 }
 
-func (n *rabbitNode) version() string { return filepath.Base(n.installed()) }
+func (n *rabbitNode) version() string { return filepath.Base(n.installedVersion()) }
 
-// installed returns the directory of the broker's scripts and libraries. Its name contains the version.
-func (n *rabbitNode) installed() string {
+// installedVersion returns the directory of the broker's scripts and libraries. Its name contains the version.
+func (n *rabbitNode) installedVersion() string {
 	target, err := filepath.EvalSymlinks(n.scripts + "/rabbitmq-server")
 	if err != nil {
 		return n.scripts

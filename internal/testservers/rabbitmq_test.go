@@ -10,21 +10,21 @@ import (
 func TestKilledRabbitMQComesBackOnItsAddressWithItsData(t *testing.T) {
 	t.Parallel()
 	server := NewRabbitMQ(t, "max_message_size = 4321")
-	require.NoError(t, askRabbit(server.Addr(), ""))
+	require.NoError(t, probeRabbit(server.Addr(), ""))
 	server.Control(t, "add_user", "somebody", "secret")
 	assert.Contains(t, server.Control(t, "environment"), "{max_message_size,4321}", "the settings hold")
 	server.Kill()
-	require.Error(t, askRabbit(server.Addr(), ""), "a killed broker answers")
+	require.Error(t, probeRabbit(server.Addr(), ""), "a killed broker answers")
 	server.Restart(t)
 	assert.Contains(t, server.Control(t, "list_users"), "somebody")
 	server.Stop()
-	require.Error(t, askRabbit(server.Addr(), ""), "a stopped broker answers")
+	require.Error(t, probeRabbit(server.Addr(), ""), "a stopped broker answers")
 }
 
 func TestAStrangersBrokerIsNotTakenForOurs(t *testing.T) {
 	t.Parallel()
-	assert.ErrorIs(t, askRabbit(SharedRabbitMQ(t).Addr(), "somebody else's"), errPortTaken)
-	assert.Error(t, askRabbit(NewRedis(t).Addr(), ""), "no broker at all")
+	assert.ErrorIs(t, probeRabbit(SharedRabbitMQ(t).Addr(), "somebody else's"), errPortTaken)
+	assert.Error(t, probeRabbit(NewRedis(t).Addr(), ""), "no broker at all")
 }
 
 func TestGivenAddressServesAsTheSharedRabbitMQ(t *testing.T) {

@@ -22,7 +22,7 @@ type RedisServer struct{ control }
 
 var redisServers = source{
 	kind:     "Redis",
-	given:    "REDIS_ADDR",
+	variable: "REDIS_ADDR",
 	docker:   startRedisContainer,
 	local:    startLocalRedis,
 	packages: []string{"redis-server"},
@@ -32,7 +32,7 @@ var redisServers = source{
 // host's network for that.
 var replicaServers = source{
 	kind:     "Redis replica",
-	given:    "REDIS_ADDR",
+	variable: "REDIS_ADDR",
 	docker:   startReplicaContainer,
 	local:    startLocalRedis,
 	packages: []string{"redis-server"},
@@ -42,32 +42,32 @@ var replicaServers = source{
 // methods panic on it.
 func SharedRedis(tb testing.TB) *RedisServer {
 	tb.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.redis == nil {
-		started, err := sharedRedis()
+	sharedServers.mu.Lock()
+	defer sharedServers.mu.Unlock()
+	if sharedServers.redis == nil {
+		newServer, err := sharedRedis()
 		if err != nil {
 			tb.Fatalf("testservers: %v", err)
 		}
-		shared.redis = &RedisServer{control{machine: started}}
+		sharedServers.redis = &RedisServer{control{machine: newServer}}
 	}
-	return shared.redis
+	return sharedServers.redis
 }
 
 func sharedRedis() (machine, error) {
-	open, err := allowed()
+	usableWays, err := allowedWays()
 	if err != nil {
 		return nil, err
 	}
 	address := os.Getenv("REDIS_ADDR")
-	if address == "" || open[0] != byDSN {
+	if address == "" || usableWays[0] != wayDSN {
 		return redisServers.start(nil)
 	}
-	if err := askRedis(address, 0); err != nil {
+	if err := probeRedis(address, 0); err != nil {
 		return nil, fmt.Errorf("REDIS_ADDR: %w", err)
 	}
-	redisServers.report(byDSN, address)
-	return given{address}, nil
+	redisServers.report(wayDSN, address)
+	return givenServer{address}, nil
 }
 
 // NewRedis starts a server for this test alone and ends it with the test. It writes nothing to disk, so Restart brings
@@ -86,11 +86,11 @@ func NewRedisReplica(tb testing.TB, flags ...string) *RedisServer {
 
 func newRedis(tb testing.TB, from *source, flags []string) *RedisServer {
 	tb.Helper()
-	started, err := from.start(flags)
+	newServer, err := from.start(flags)
 	if err != nil {
 		tb.Fatalf("testservers: %v", err)
 	}
-	server := &RedisServer{control{machine: started, owner: tb}}
+	server := &RedisServer{control{machine: newServer, owner: tb}}
 	server.discardAtEnd()
 	return server
 }
@@ -108,7 +108,7 @@ func (s *RedisServer) Prefix(tb testing.TB) string {
 func newPrefix() string { return "test" + strings.ToLower(rand.Text()[:12]) }
 
 func (s *RedisServer) deleteKeys(tb testing.TB, prefix string) {
-	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
 	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	defer client.Close()
@@ -145,10 +145,10 @@ func startRedisProgram(flags func(port int) ([]string, error)) (machine, string,
 	if err != nil {
 		return nil, "", err
 	}
-	server := &program{path: path, dir: dir, ask: askRedis, args: func(port int) ([]string, error) {
-		more, err := flags(port)
+	server := &program{path: path, dir: dir, probe: probeRedis, args: func(port int) ([]string, error) {
+		moreFlags, err := flags(port)
 		place := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no"}
-		return slices.Concat(place, usualRedisFlags, more), err
+		return slices.Concat(place, usualRedisFlags, moreFlags), err
 	}}
 	if err := server.launch(); err != nil {
 		return nil, "", err
@@ -156,9 +156,9 @@ func startRedisProgram(flags func(port int) ([]string, error)) (machine, string,
 	return server, version, nil
 }
 
-// askRedis returns nil when the server at the address is ready and has this process id. 0 accepts any process. It
+// probeRedis returns nil when the server at the address is ready and has this process id. 0 accepts any process. It
 // speaks the protocol itself: with a client's retries, a start of 15 ms would take 100 ms.
-func askRedis(address string, pid int) error {
+func probeRedis(address string, pid int) error {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {
 		return err
@@ -170,13 +170,13 @@ func askRedis(address string, pid int) error {
 	if _, err := io.WriteString(conn, "INFO server\r\nPING\r\nQUIT\r\n"); err != nil {
 		return err
 	}
-	ours := pid == 0
+	isOwn := pid == 0
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		line := strings.TrimSpace(lines.Text())
 		switch {
 		case line == "process_id:"+strconv.Itoa(pid):
-			ours = true
-		case line == "+PONG" && ours:
+			isOwn = true
+		case line == "+PONG" && isOwn:
 			return nil
 		case line == "+PONG":
 			return fmt.Errorf("%s is served by another process: %w", address, errPortTaken)

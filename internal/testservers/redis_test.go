@@ -55,7 +55,7 @@ func TestReplicaFollowsItsMaster(t *testing.T) {
 	require.NoError(t, dial(t, master.Addr()).Set(t.Context(), "key", "value", 0).Err())
 	client := dial(t, replica.Addr())
 	require.NoError(t, client.SlaveOf(t.Context(), host, port).Err())
-	assert.True(t, await(startLimit, func() bool { return client.Get(t.Context(), "key").Val() == "value" }))
+	assert.True(t, waitUntil(startLimit, func() bool { return client.Get(t.Context(), "key").Val() == "value" }))
 }
 
 func TestKeysOfAPrefixAreDeletedWithTheTest(t *testing.T) {
@@ -94,17 +94,17 @@ func TestClusterServesAgainAfterANodeRestarts(t *testing.T) {
 	cluster := NewRedisCluster(t)
 	cluster.Nodes[1].Kill()
 	cluster.Nodes[1].Restart(t)
-	require.NoError(t, cluster.awaitJoined(t.Context()))
+	require.NoError(t, cluster.waitJoined(t.Context()))
 }
 
 func TestGivenAddressServesAsTheSharedRedis(t *testing.T) {
 	own := NewRedis(t)
 	t.Setenv("COMPENSATOR_SERVERS", "dsn")
 	t.Setenv("REDIS_ADDR", own.Addr())
-	started, err := sharedRedis()
+	newServer, err := sharedRedis()
 	require.NoError(t, err)
-	assert.Equal(t, own.Addr(), started.addr())
-	assert.Error(t, started.kill())
+	assert.Equal(t, own.Addr(), newServer.addr())
+	assert.Error(t, newServer.kill())
 	own.Kill()
 	_, err = sharedRedis()
 	assert.ErrorContains(t, err, "REDIS_ADDR")

@@ -26,7 +26,7 @@ type RedisCluster struct {
 // clusterServers is separate from redisServers, because a node in a container needs the host's network.
 var clusterServers = source{
 	kind:     "Redis Cluster",
-	given:    "REDIS_ADDR",
+	variable: "REDIS_ADDR",
 	docker:   startClusterContainer,
 	local:    startLocalClusterNode,
 	packages: []string{"redis-server"},
@@ -42,7 +42,7 @@ func NewRedisCluster(tb testing.TB, flags ...string) *RedisCluster {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	if err := cluster.join(ctx); err != nil {
+	if err := cluster.joinNodes(ctx); err != nil {
 		tb.Fatalf("testservers: join the cluster: %v", err)
 	}
 	return cluster
@@ -138,52 +138,52 @@ func ownerOf(ctx context.Context, nodes []*redis.Client, slot int64) (int, error
 	return 0, fmt.Errorf("no node has slot %d", slot)
 }
 
-// join does the same as redis-cli --cluster create.
-func (c *RedisCluster) join(ctx context.Context) error {
+// joinNodes does the same as redis-cli --cluster create.
+func (c *RedisCluster) joinNodes(ctx context.Context) error {
 	for i, node := range c.Nodes {
-		err := node.ask(func(client *redis.Client) error {
+		err := node.probe(func(client *redis.Client) error {
 			if err := client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 				return err
 			}
-			first, next := i*clusterSlots/clusterNodes, (i+1)*clusterSlots/clusterNodes
-			return client.ClusterAddSlotsRange(ctx, first, next-1).Err()
+			firstSlot, endSlot := i*clusterSlots/clusterNodes, (i+1)*clusterSlots/clusterNodes
+			return client.ClusterAddSlotsRange(ctx, firstSlot, endSlot-1).Err()
 		})
 		if err != nil {
 			return err
 		}
 	}
 	for _, other := range c.Nodes[1:] {
-		if err := c.Nodes[0].meet(ctx, other); err != nil {
+		if err := c.Nodes[0].meetNode(ctx, other); err != nil {
 			return err
 		}
 	}
-	return c.awaitJoined(ctx)
+	return c.waitJoined(ctx)
 }
 
-func (s *RedisServer) meet(ctx context.Context, other *RedisServer) error {
+func (s *RedisServer) meetNode(ctx context.Context, other *RedisServer) error {
 	host, port, err := net.SplitHostPort(other.Addr())
 	if err != nil {
 		return err
 	}
-	var bus string
-	err = other.ask(func(client *redis.Client) error {
+	var busPort string
+	err = other.probe(func(client *redis.Client) error {
 		config, err := client.ConfigGet(ctx, "cluster-port").Result()
-		bus = config["cluster-port"]
+		busPort = config["cluster-port"]
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return s.ask(func(client *redis.Client) error {
-		return client.Do(ctx, "CLUSTER", "MEET", host, port, bus).Err()
+	return s.probe(func(client *redis.Client) error {
+		return client.Do(ctx, "CLUSTER", "MEET", host, port, busPort).Err()
 	})
 }
 
-func (c *RedisCluster) awaitJoined(ctx context.Context) error {
+func (c *RedisCluster) waitJoined(ctx context.Context) error {
 	var err error
-	await(startLimit, func() bool {
+	waitUntil(startLimit, func() bool {
 		for _, node := range c.Nodes {
-			if err = node.joined(ctx); err != nil {
+			if err = node.checkJoined(ctx); err != nil {
 				return ctx.Err() != nil
 			}
 		}
@@ -192,8 +192,8 @@ func (c *RedisCluster) awaitJoined(ctx context.Context) error {
 	return err
 }
 
-func (s *RedisServer) joined(ctx context.Context) error {
-	return s.ask(func(client *redis.Client) error {
+func (s *RedisServer) checkJoined(ctx context.Context) error {
+	return s.probe(func(client *redis.Client) error {
 		info, err := client.ClusterInfo(ctx).Result()
 		if err != nil {
 			return err
@@ -208,7 +208,7 @@ func (s *RedisServer) joined(ctx context.Context) error {
 	})
 }
 
-func (s *RedisServer) ask(question func(*redis.Client) error) error {
+func (s *RedisServer) probe(question func(*redis.Client) error) error {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr(), PoolSize: 1})
 	defer client.Close()
 	if err := question(client); err != nil {
@@ -222,9 +222,9 @@ func startLocalClusterNode(flags []string) (machine, string, error) {
 }
 
 func clusterFlags(flags []string) ([]string, error) {
-	bus, err := freePort()
-	usual := []string{"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
+	busPort, err := freePort()
+	defaults := []string{"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(busPort),
 		"--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000",
 		"--cluster-announce-ip", "127.0.0.1"}
-	return append(usual, flags...), err
+	return append(defaults, flags...), err
 }

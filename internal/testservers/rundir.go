@@ -38,12 +38,12 @@ func lockFile(path string, wait bool) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	how := syscall.LOCK_EX
+	operation := syscall.LOCK_EX
 	if !wait {
-		how |= syscall.LOCK_NB
+		operation |= syscall.LOCK_NB
 	}
 	for {
-		err = syscall.Flock(int(file.Fd()), how)
+		err = syscall.Flock(int(file.Fd()), operation)
 		if !errors.Is(err, syscall.EINTR) {
 			break
 		}
@@ -73,12 +73,12 @@ func runDir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sweeping, err := lockFile(filepath.Join(home, "sweep.lock"), true)
+	sweepLock, err := lockFile(filepath.Join(home, "sweep.lock"), true)
 	if err != nil {
 		return "", err
 	}
-	defer sweeping.Close()
-	sweep(home)
+	defer sweepLock.Close()
+	removeOldDirs(home)
 	dir, err := os.MkdirTemp(home, "run-")
 	if err != nil {
 		return "", err
@@ -91,9 +91,9 @@ func runDir() (string, error) {
 	return dir, nil
 }
 
-// sweep removes the run directories whose process has ended. The caller holds the sweep lock. Run directories are
+// removeOldDirs removes the run directories whose process has ended. The caller holds the sweep lock. Run directories are
 // created only under that lock.
-func sweep(home string) {
+func removeOldDirs(home string) {
 	dirs, _ := filepath.Glob(filepath.Join(home, "run-*"))
 	for _, dir := range dirs {
 		lock, err := lockFile(filepath.Join(dir, "lock"), false)

@@ -13,86 +13,86 @@ import (
 type way string
 
 const (
-	byDSN     way = "dsn"
-	byDocker  way = "docker"
-	byLocal   way = "local"
-	byInstall way = "install"
+	wayDSN     way = "dsn"
+	wayDocker  way = "docker"
+	wayLocal   way = "local"
+	wayInstall way = "install"
 )
 
-var ways = []way{byDSN, byDocker, byLocal, byInstall}
+var ways = []way{wayDSN, wayDocker, wayLocal, wayInstall}
 
-// allowed returns the ways that COMPENSATOR_SERVERS allows, in their order.
-func allowed() ([]way, error) {
-	only := way(os.Getenv("COMPENSATOR_SERVERS"))
+// allowedWays returns the ways that COMPENSATOR_SERVERS allows, in their order.
+func allowedWays() ([]way, error) {
+	onlyWay := way(os.Getenv("COMPENSATOR_SERVERS"))
 	switch {
-	case only == "":
+	case onlyWay == "":
 		return ways, nil
-	case slices.Contains(ways, only):
-		return []way{only}, nil
+	case slices.Contains(ways, onlyWay):
+		return []way{onlyWay}, nil
 	}
-	return nil, fmt.Errorf("COMPENSATOR_SERVERS=%s is none of dsn, docker, local, install", only)
+	return nil, fmt.Errorf("COMPENSATOR_SERVERS=%s is none of dsn, docker, local, install", onlyWay)
 }
 
 // source starts servers of one kind. It tries the ways in their order until one works. The whole process then keeps to
 // this way. If it fails later, source reports the error and tries no other way.
 type source struct {
-	kind   string // name in messages, for example "SQL"
-	given  string // environment variable that names a running server
-	docker func(flags []string) (started machine, description string, err error)
+	kind     string // name in messages, for example "SQL"
+	variable string // environment variable that names a running server
+	docker   func(flags []string) (newServer machine, description string, err error)
 	// local starts an installed server. If it returns errNotInstalled, source tries the way install.
-	local    func(flags []string) (started machine, description string, err error)
+	local    func(flags []string) (newServer machine, description string, err error)
 	packages []string // packages that apt-get installs for local
 
-	mu     sync.Mutex // guards chosen; held while the first server starts
-	chosen way
+	mu        sync.Mutex // guards chosen; held while the first server starts
+	chosenWay way
 }
 
 // start starts a new server with flags added to the usual ones.
 func (s *source) start(flags []string) (machine, error) {
 	s.mu.Lock()
-	if s.chosen != "" {
+	if s.chosenWay != "" {
 		s.mu.Unlock()
-		started, _, err := s.startBy(s.chosen, flags)
-		return started, err
+		newServer, _, err := s.startBy(s.chosenWay, flags)
+		return newServer, err
 	}
 	defer s.mu.Unlock()
-	open, err := allowed()
+	usableWays, err := allowedWays()
 	if err != nil {
 		return nil, err
 	}
 	failures := make(map[way]error)
-	for _, w := range open {
-		started, description, err := s.startBy(w, flags)
+	for _, w := range usableWays {
+		newServer, description, err := s.startBy(w, flags)
 		if err == nil {
-			s.chosen = w
+			s.chosenWay = w
 			s.report(w, description)
-			return started, nil
+			return newServer, nil
 		}
 		failures[w] = err
 	}
-	return nil, s.noServer(failures)
+	return nil, s.newNoServerError(failures)
 }
 
 func (s *source) startBy(w way, flags []string) (machine, string, error) {
 	switch w {
-	case byDocker:
+	case wayDocker:
 		return s.docker(flags)
-	case byLocal:
+	case wayLocal:
 		return s.local(flags)
-	case byInstall:
-		started, description, err := s.local(flags)
+	case wayInstall:
+		newServer, description, err := s.local(flags)
 		if !errors.Is(err, errNotInstalled) {
-			return started, description, err
+			return newServer, description, err
 		}
 		if err := aptInstall(s.packages...); err != nil {
 			return nil, "", err
 		}
 		return s.local(flags)
 	}
-	if os.Getenv(s.given) == "" {
-		return nil, "", fmt.Errorf("%s is not set", s.given)
+	if os.Getenv(s.variable) == "" {
+		return nil, "", fmt.Errorf("%s is not set", s.variable)
 	}
-	return nil, "", fmt.Errorf("%s names a shared server; this test needs one that it may kill", s.given)
+	return nil, "", fmt.Errorf("%s names a shared server; this test needs one that it may kill", s.variable)
 }
 
 // report prints the kind of server that the tests use, once per process and kind.
@@ -100,17 +100,17 @@ func (s *source) report(w way, description string) {
 	fmt.Fprintf(os.Stderr, "testservers: %s by way of %s: %s\n", s.kind, w, description)
 }
 
-func (s *source) noServer(failures map[way]error) error {
+func (s *source) newNoServerError(failures map[way]error) error {
 	describe := map[way]string{
-		byDSN:     "dsn, a running server named by " + s.given,
-		byDocker:  "docker, a container through testcontainers-go",
-		byLocal:   "local, a program on this machine",
-		byInstall: "install, apt-get install " + strings.Join(s.packages, " ") + " as root on Debian",
+		wayDSN:     "dsn, a running server named by " + s.variable,
+		wayDocker:  "docker, a container through testcontainers-go",
+		wayLocal:   "local, a program on this machine",
+		wayInstall: "install, apt-get install " + strings.Join(s.packages, " ") + " as root on Debian",
 	}
 	text := fmt.Sprintf("no %s server to test against; of the four ways to get one none works:", s.kind)
 	for i, w := range ways {
 		reason := "not allowed by COMPENSATOR_SERVERS=" + os.Getenv("COMPENSATOR_SERVERS")
-		if err, tried := failures[w]; tried {
+		if err, isTried := failures[w]; isTried {
 			reason = err.Error()
 		}
 		text += fmt.Sprintf("\n  %d. %s: %s", i+1, describe[w], reason)

@@ -14,7 +14,7 @@ import (
 func TestNoServerNamesAllFourWays(t *testing.T) {
 	t.Setenv("COMPENSATOR_SERVERS", "")
 	t.Setenv("MYSQL_DSN", "")
-	none := source{kind: "test", given: "MYSQL_DSN", packages: []string{"no-such-package"}}
+	none := source{kind: "test", variable: "MYSQL_DSN", packages: []string{"no-such-package"}}
 	none.docker = func([]string) (machine, string, error) { return nil, "", errors.New("no engine") }
 	none.local = func([]string) (machine, string, error) { return nil, "", errors.New("no program") }
 	_, err := none.start(nil)
@@ -26,34 +26,34 @@ func TestNoServerNamesAllFourWays(t *testing.T) {
 func TestServersComeByTheFirstWayThatWorks(t *testing.T) {
 	t.Setenv("COMPENSATOR_SERVERS", "")
 	tried := 0
-	both := source{kind: "test", given: "MYSQL_DSN"}
+	both := source{kind: "test", variable: "MYSQL_DSN"}
 	both.docker = func([]string) (machine, string, error) { tried++; return nil, "", errors.New("no engine") }
 	both.local = func(flags []string) (machine, string, error) {
 		if len(flags) > 0 {
 			return nil, "", errors.New("bad flags")
 		}
-		return given{"local"}, "a program", nil
+		return givenServer{"local"}, "a program", nil
 	}
-	started, err := both.start(nil)
+	newServer, err := both.start(nil)
 	require.NoError(t, err)
-	assert.Equal(t, "local", started.addr())
+	assert.Equal(t, "local", newServer.addr())
 	_, err = both.start([]string{"--bad"})
 	assert.ErrorContains(t, err, "bad flags")
 	assert.Equal(t, 1, tried, "a way that did not work was tried again")
 }
 
 func TestOneWayCanBeForced(t *testing.T) {
-	works := func([]string) (machine, string, error) { return given{"x"}, "x", nil }
+	works := func([]string) (machine, string, error) { return givenServer{"x"}, "x", nil }
 	for _, only := range []string{"docker", "local", "install"} {
 		t.Setenv("COMPENSATOR_SERVERS", only)
 		forced := source{kind: "test", docker: works, local: works}
 		_, err := forced.start(nil)
 		require.NoError(t, err)
-		assert.Equal(t, way(only), forced.chosen)
+		assert.Equal(t, way(only), forced.chosenWay)
 	}
 	for _, only := range []string{"dsn", "magic"} {
 		t.Setenv("COMPENSATOR_SERVERS", only)
-		forced := source{kind: "test", given: "MYSQL_DSN", docker: works, local: works}
+		forced := source{kind: "test", variable: "MYSQL_DSN", docker: works, local: works}
 		_, err := forced.start(nil)
 		assert.ErrorContains(t, err, only)
 	}

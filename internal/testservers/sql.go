@@ -13,8 +13,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// askLimit is the timeout of one query to a server that should answer at once.
-const askLimit = 10 * time.Second
+// probeTimeout is the timeout of one query to a server that should answer at once.
+const probeTimeout = 10 * time.Second
 
 // SQLServer is a MariaDB or MySQL server with a user that has all privileges.
 type SQLServer struct {
@@ -26,7 +26,7 @@ type SQLServer struct {
 
 var sqlServers = source{
 	kind:     "SQL",
-	given:    "MYSQL_DSN",
+	variable: "MYSQL_DSN",
 	docker:   startSQLContainer,
 	local:    startLocalSQL,
 	packages: []string{"mariadb-server"},
@@ -36,24 +36,24 @@ var sqlServers = source{
 // methods panic on it.
 func SharedSQL(tb testing.TB) *SQLServer {
 	tb.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.sql == nil {
+	sharedServers.mu.Lock()
+	defer sharedServers.mu.Unlock()
+	if sharedServers.sql == nil {
 		server, err := sharedSQL()
 		if err != nil {
 			tb.Fatalf("testservers: %v", err)
 		}
-		shared.sql = server
+		sharedServers.sql = server
 	}
-	return shared.sql
+	return sharedServers.sql
 }
 
 func sharedSQL() (*SQLServer, error) {
-	open, err := allowed()
+	usableWays, err := allowedWays()
 	if err != nil {
 		return nil, err
 	}
-	if dsn := os.Getenv("MYSQL_DSN"); dsn != "" && open[0] == byDSN {
+	if dsn := os.Getenv("MYSQL_DSN"); dsn != "" && usableWays[0] == wayDSN {
 		return givenSQL(dsn)
 	}
 	return startSQL(&sqlServers, nil)
@@ -64,11 +64,11 @@ func givenSQL(dsn string) (*SQLServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("MYSQL_DSN: %w", err)
 	}
-	server := &SQLServer{control: control{machine: given{config.Addr}}, config: config}
+	server := &SQLServer{control: control{machine: givenServer{config.Addr}}, config: config}
 	if err := server.identify(); err != nil {
 		return nil, fmt.Errorf("MYSQL_DSN: %w", err)
 	}
-	sqlServers.report(byDSN, server.Version+" at "+config.Addr)
+	sqlServers.report(wayDSN, server.Version+" at "+config.Addr)
 	return server, nil
 }
 
@@ -86,17 +86,17 @@ func NewSQL(tb testing.TB, flags ...string) *SQLServer {
 }
 
 func startSQL(from *source, flags []string) (*SQLServer, error) {
-	started, err := from.start(flags)
+	newServer, err := from.start(flags)
 	if err != nil {
 		return nil, err
 	}
-	config := rootConfig(started.addr())
-	if c, ok := started.(*container); ok {
+	config := rootConfig(newServer.addr())
+	if c, ok := newServer.(*container); ok {
 		config.Passwd = c.password
 	}
-	server := &SQLServer{control: control{machine: started}, config: config}
+	server := &SQLServer{control: control{machine: newServer}, config: config}
 	if err := server.identify(); err != nil {
-		started.discard()
+		newServer.discard()
 		return nil, err
 	}
 	return server, nil
@@ -110,7 +110,7 @@ func rootConfig(address string) *mysql.Config {
 
 // identify reads the server's flavor and version.
 func (s *SQLServer) identify() error {
-	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
 	err := withRoot(s.config, func(db *sql.DB) error {
 		return db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&s.Version)
@@ -166,7 +166,7 @@ func (s *SQLServer) drop(tb testing.TB, database string) {
 }
 
 func (s *SQLServer) exec(statements ...string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*askLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*probeTimeout)
 	defer cancel()
 	return withRoot(s.config, func(db *sql.DB) error {
 		for _, statement := range statements {

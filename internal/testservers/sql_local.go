@@ -22,11 +22,11 @@ type sqlProgram struct {
 
 // startLocalSQL runs an installed server on a copy of the template.
 func startLocalSQL(flags []string) (machine, string, error) {
-	installed, err := findSQL()
+	serverProgram, err := findSQL()
 	if err != nil {
 		return nil, "", err
 	}
-	template, err := installed.template()
+	template, err := serverProgram.template()
 	if err != nil {
 		return nil, "", err
 	}
@@ -42,15 +42,15 @@ func startLocalSQL(flags []string) (machine, string, error) {
 		return nil, "", err // MySQL's server UUID, which no two servers may share
 	}
 	server := &program{
-		path: installed.path,
-		dir:  dir,
-		args: func(port int) ([]string, error) { return append(installed.flags(data, port), flags...), nil },
-		ask:  func(address string, _ int) error { return askSQL(address, data) },
+		path:  serverProgram.path,
+		dir:   dir,
+		args:  func(port int) ([]string, error) { return append(serverProgram.flags(data, port), flags...), nil },
+		probe: func(address string, _ int) error { return probeSQL(address, data) },
 	}
 	if err := server.launch(); err != nil {
 		return nil, "", err
 	}
-	return server, installed.version, nil
+	return server, serverProgram.version, nil
 }
 
 func findSQL() (sqlProgram, error) {
@@ -70,8 +70,8 @@ func findSQL() (sqlProgram, error) {
 
 func (p sqlProgram) mariadb() bool { return strings.Contains(p.version, "MariaDB") }
 
-// asRoot returns the flag that the servers need to run as root.
-func asRoot() []string {
+// rootFlags returns the flag that the servers need to run as root.
+func rootFlags() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}
 	}
@@ -90,7 +90,7 @@ var usualSQLFlags = []string{
 
 // flags returns flags that also keep the server small and its files in its directory.
 func (p sqlProgram) flags(data string, port int) []string {
-	flags := append([]string{"--no-defaults"}, asRoot()...)
+	flags := append([]string{"--no-defaults"}, rootFlags()...)
 	flags = append(flags,
 		"--datadir="+data,
 		"--bind-address=127.0.0.1",
@@ -116,23 +116,23 @@ func (p sqlProgram) template() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	turn, err := lockFile(filepath.Join(home, "template.lock"), true)
+	lock, err := lockFile(filepath.Join(home, "template.lock"), true)
 	if err != nil {
 		return "", err
 	}
-	defer turn.Close()
-	made := filepath.Join(home, "template-"+p.fingerprint())
-	if _, err := os.Stat(made); !errors.Is(err, os.ErrNotExist) {
-		return made, err
+	defer lock.Close()
+	target := filepath.Join(home, "template-"+p.fingerprint())
+	if _, err := os.Stat(target); !errors.Is(err, os.ErrNotExist) {
+		return target, err
 	}
-	making := made + ".part" // Only a process that was killed leaves this directory behind.
-	if err := os.RemoveAll(making); err != nil {
+	partial := target + ".part" // Only a process that was killed leaves this directory behind.
+	if err := os.RemoveAll(partial); err != nil {
 		return "", err
 	}
-	if err := p.initialize(making, turn); err != nil {
+	if err := p.initialize(partial, lock); err != nil {
 		return "", err
 	}
-	return made, os.Rename(making, made)
+	return target, os.Rename(partial, target)
 }
 
 func (p sqlProgram) fingerprint() string {
@@ -141,7 +141,7 @@ func (p sqlProgram) fingerprint() string {
 }
 
 func (p sqlProgram) initFlags(data string) []string {
-	flags := append([]string{"--no-defaults", "--datadir=" + data}, asRoot()...)
+	flags := append([]string{"--no-defaults", "--datadir=" + data}, rootFlags()...)
 	if p.mariadb() {
 		return append(flags, "--auth-root-authentication-method=normal", "--skip-test-db",
 			"--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M")
@@ -153,7 +153,7 @@ func (p sqlProgram) initFlags(data string) []string {
 // initialize creates a data directory. The program that it starts survives if this process is killed. That program
 // inherits the locked file turn. So it keeps the lock until it ends, and no other process works in the directory
 // meanwhile.
-func (p sqlProgram) initialize(data string, turn *os.File) error {
+func (p sqlProgram) initialize(data string, lock *os.File) error {
 	path := p.path
 	if p.mariadb() {
 		var err error
@@ -162,7 +162,7 @@ func (p sqlProgram) initialize(data string, turn *os.File) error {
 		}
 	}
 	cmd := exec.Command(path, p.initFlags(data)...)
-	cmd.ExtraFiles = []*os.File{turn}
+	cmd.ExtraFiles = []*os.File{lock}
 	cmd.Env = append(cmd.Environ(), "TMPDIR="+filepath.Dir(data)) // When a server starts, it clears its temporary directory. The program that runs here does the same.
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w:\n%s", path, err, lastLines(string(output), 20))
@@ -170,18 +170,18 @@ func (p sqlProgram) initialize(data string, turn *os.File) error {
 	return nil
 }
 
-// askSQL returns nil when the server at the address runs on this data directory. Another server may have taken the
+// probeSQL returns nil when the server at the address runs on this data directory. Another server may have taken the
 // port.
-func askSQL(address, data string) error {
+func probeSQL(address, data string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	return withRoot(rootConfig(address), func(db *sql.DB) error {
-		var got string
-		if err := db.QueryRowContext(ctx, "SELECT @@datadir").Scan(&got); err != nil {
+		var dataDir string
+		if err := db.QueryRowContext(ctx, "SELECT @@datadir").Scan(&dataDir); err != nil {
 			return err
 		}
-		if filepath.Clean(got) != data {
-			return fmt.Errorf("%s is served from %s: %w", address, got, errPortTaken)
+		if filepath.Clean(dataDir) != data {
+			return fmt.Errorf("%s is served from %s: %w", address, dataDir, errPortTaken)
 		}
 		return nil
 	})

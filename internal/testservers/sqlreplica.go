@@ -13,8 +13,8 @@ import (
 // replicatedSQL starts servers that replicate from each other. They run as local programs. In a container, 127.0.0.1
 // would be the container itself and not the other server.
 var replicatedSQL = source{
-	kind:  "replicated SQL",
-	given: "MYSQL_DSN",
+	kind:     "replicated SQL",
+	variable: "MYSQL_DSN",
 	docker: func([]string) (machine, string, error) {
 		return nil, "", errors.New("a container does not reach the other one")
 	},
@@ -39,10 +39,10 @@ func NewSQLPair(tb testing.TB) (primary, replica *SQLServer) {
 	primary, replica = pair[0], pair[1]
 	host, port, err := net.SplitHostPort(primary.Addr())
 	if err == nil {
-		err = replica.exec(replica.words(
+		err = replica.exec(replica.chooseWords(
 			fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='root', MASTER_CONNECT_RETRY=1", host, port),
 			fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='%s', SOURCE_PORT=%s, SOURCE_USER='root', SOURCE_CONNECT_RETRY=1, GET_SOURCE_PUBLIC_KEY=1", host, port)),
-			replica.words("START SLAVE", "START REPLICA"))
+			replica.chooseWords("START SLAVE", "START REPLICA"))
 	}
 	if err != nil {
 		tb.Fatalf("testservers: follow %s: %v", primary.Addr(), err)
@@ -50,8 +50,8 @@ func NewSQLPair(tb testing.TB) (primary, replica *SQLServer) {
 	return primary, replica
 }
 
-// words returns the text for the server's flavor.
-func (s *SQLServer) words(mariadb, mysql string) string {
+// chooseWords returns the text for the server's flavor.
+func (s *SQLServer) chooseWords(mariadb, mysql string) string {
 	if s.Flavor == "mariadb" {
 		return mariadb
 	}
@@ -68,16 +68,16 @@ func (s *SQLServer) Lag(tb testing.TB, primary *SQLServer) {
 	if err := primary.position(ctx, &file, &position); err != nil {
 		tb.Fatalf("testservers: position of the primary: %v", err)
 	}
-	var waited sql.NullInt64
+	var result sql.NullInt64
 	err := withRoot(s.config, func(db *sql.DB) error {
-		return db.QueryRowContext(ctx, fmt.Sprintf("SELECT %s('%s', %d, %d)", s.words("MASTER_POS_WAIT", "SOURCE_POS_WAIT"), file, position,
-			int(startLimit/time.Second))).Scan(&waited)
+		return db.QueryRowContext(ctx, fmt.Sprintf("SELECT %s('%s', %d, %d)", s.chooseWords("MASTER_POS_WAIT", "SOURCE_POS_WAIT"), file, position,
+			int(startLimit/time.Second))).Scan(&result)
 	})
-	if err == nil && (!waited.Valid || waited.Int64 < 0) {
+	if err == nil && (!result.Valid || result.Int64 < 0) {
 		err = errors.New("it does not catch up")
 	}
 	if err == nil {
-		err = s.exec(s.words("STOP SLAVE SQL_THREAD", "STOP REPLICA SQL_THREAD"))
+		err = s.exec(s.chooseWords("STOP SLAVE SQL_THREAD", "STOP REPLICA SQL_THREAD"))
 	}
 	if err != nil {
 		tb.Fatalf("testservers: stop the replica where it stands: %v", err)
@@ -87,7 +87,7 @@ func (s *SQLServer) Lag(tb testing.TB, primary *SQLServer) {
 // position reads the end of the server's binary log.
 func (s *SQLServer) position(ctx context.Context, file *string, position *int64) error {
 	return withRoot(s.config, func(db *sql.DB) error {
-		rows, err := db.QueryContext(ctx, s.words("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"))
+		rows, err := db.QueryContext(ctx, s.chooseWords("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"))
 		if err != nil {
 			return err
 		}
@@ -96,18 +96,18 @@ func (s *SQLServer) position(ctx context.Context, file *string, position *int64)
 		if err != nil || !rows.Next() {
 			return errors.Join(err, rows.Err(), errors.New("no binary log"))
 		}
-		into := []any{file, position}
+		targets := []any{file, position}
 		for range columns[2:] {
-			into = append(into, new(sql.RawBytes))
+			targets = append(targets, new(sql.RawBytes))
 		}
-		return rows.Scan(into...)
+		return rows.Scan(targets...)
 	})
 }
 
 // Promote makes the replica an independent server. Changes that it has not applied are lost.
 func (s *SQLServer) Promote(tb testing.TB) {
 	tb.Helper()
-	if err := s.exec(s.words("STOP SLAVE", "STOP REPLICA"), s.words("RESET SLAVE ALL", "RESET REPLICA ALL")); err != nil {
+	if err := s.exec(s.chooseWords("STOP SLAVE", "STOP REPLICA"), s.chooseWords("RESET SLAVE ALL", "RESET REPLICA ALL")); err != nil {
 		tb.Fatalf("testservers: promote %s: %v", s.Addr(), err)
 	}
 }

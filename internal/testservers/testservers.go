@@ -27,8 +27,8 @@ package testservers
 
 import "sync"
 
-// shared holds the servers that live as long as the test process.
-var shared struct {
+// sharedServers holds the servers that live as long as the test process.
+var sharedServers struct {
 	mu     sync.Mutex // guards the fields; held while a server starts
 	sql    *SQLServer
 	redis  *RedisServer
@@ -43,19 +43,19 @@ func Main(m interface{ Run() int }) int {
 }
 
 func stopShared() {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.sql != nil {
-		shared.sql.machine.discard()
-		shared.sql = nil
+	sharedServers.mu.Lock()
+	defer sharedServers.mu.Unlock()
+	if sharedServers.sql != nil {
+		sharedServers.sql.machine.discard()
+		sharedServers.sql = nil
 	}
-	if shared.redis != nil {
-		shared.redis.machine.discard()
-		shared.redis = nil
+	if sharedServers.redis != nil {
+		sharedServers.redis.machine.discard()
+		sharedServers.redis = nil
 	}
-	if shared.rabbit != nil {
-		shared.rabbit.machine.discard()
-		shared.rabbit = nil
+	if sharedServers.rabbit != nil {
+		sharedServers.rabbit.machine.discard()
+		sharedServers.rabbit = nil
 	}
 	removeRunDir()
 }

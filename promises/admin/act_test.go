@@ -52,7 +52,7 @@ func dying(t *testing.T, w *harness.World, cfg compensator.Config) (*compensator
 	t.Helper()
 	c := w.New(operated(cfg))
 	var up atomic.Bool
-	orders, ran := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(*compensator.Entry, int) error {
+	orders, ran := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(*compensator.Entry, int) error {
 		if up.Load() {
 			return nil
 		}
@@ -78,7 +78,7 @@ func TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c, orders, ran, up := dying(t, w, cfg)
 		d := open(t, c)
-		w.PutMany(c, orders, 40, compensator.Options{})
+		w.RecordMany(c, orders, 40, compensator.Options{})
 		w.Run(c)
 		w.WaitAllEnded()
 		up.Store(true)
@@ -111,9 +111,9 @@ func TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed(t *testing.T) {
 func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c, orders, _, _ := dying(t, w, w.Quick())
+	c, orders, _, _ := dying(t, w, w.QuickConfig())
 	d := open(t, c)
-	w.PutMany(c, orders, 20, compensator.Options{})
+	w.RecordMany(c, orders, 20, compensator.Options{})
 	stop := w.Run(c)
 	w.WaitAllEnded()
 	require.NoError(t, stop())
@@ -158,17 +158,17 @@ func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			proxy, db := w.Proxied(true)
-			cfg := w.Quick()
+			proxy, db := w.OpenProxied(true)
+			cfg := w.QuickConfig()
 			cfg.DB = db
 			c, orders, _, _ := dying(t, w, cfg)
 			d := open(t, c)
-			w.PutMany(c, orders, 3, compensator.Options{})
+			w.RecordMany(c, orders, 3, compensator.Options{})
 			stop := w.Run(c)
 			w.WaitAllEnded()
 			require.NoError(t, stop())
 			was := seen(t, d)
-			fault.Match = harness.Following(faultproxy.Contains("UPDATE `common_process_log_case`"), faultproxy.Commit())
+			fault.Match = harness.MatchNext(faultproxy.Contains("UPDATE `common_process_log_case`"), faultproxy.Commit())
 			trap := proxy.Arm(fault)
 			_, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: was, Why: why})
 			require.Error(t, err)
@@ -199,9 +199,9 @@ func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c, orders, _, _ := dying(t, w, w.Quick())
+	c, orders, _, _ := dying(t, w, w.QuickConfig())
 	d := open(t, c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	stop := w.Run(c)
 	w.WaitState(id, compensator.Dead)
 	require.NoError(t, stop())
@@ -223,9 +223,9 @@ func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c, orders, _, _ := dying(t, w, w.Quick())
+	c, orders, _, _ := dying(t, w, w.QuickConfig())
 	d := open(t, c)
-	id := w.Put(orders, 129, compensator.Options{BusinessID: "o-5581"})
+	id := w.Record(orders, 129, compensator.Options{BusinessID: "o-5581"})
 	stop := w.Run(c)
 	w.WaitState(id, compensator.Dead)
 	require.NoError(t, stop())
@@ -265,7 +265,7 @@ func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := operated(w.Quick())
+	cfg := operated(w.QuickConfig())
 	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour // without a notification the next entry would wait for an hour
 	c := w.New(cfg)
 	d := open(t, c)
@@ -283,9 +283,9 @@ func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	}}})
 	require.NoError(t, err)
 	w.Run(c)
-	first := w.Put(orders, 1, compensator.Options{})
+	first := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(first, compensator.Dead)
-	second := w.Put(orders, 2, compensator.Options{})
+	second := w.Record(orders, 2, compensator.Options{})
 	require.Equal(t, 2, w.Count("common_process_log_turns"), "it stands behind the first")
 	answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: seen(t, d), Why: why})
 	require.NoError(t, err)
@@ -299,9 +299,9 @@ func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 func TestErasureLocksInTheOrderOfWhoeverTakesTheCase(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c, orders, _, _ := dying(t, w, w.Quick())
+	c, orders, _, _ := dying(t, w, w.QuickConfig())
 	d := open(t, c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	stop := w.Run(c)
 	w.WaitState(id, compensator.Dead)
 	require.NoError(t, stop())

@@ -57,7 +57,7 @@ func TestEachFailedAttemptIsKeptForPeople(t *testing.T) {
 		c := w.New(attempted(cfg))
 		d := open(t, c)
 		retry := compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, MaxCompensateAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}
-		twice, _ := harness.Numbered(t, c, "refund", retry, func(_ *compensator.Entry, call int) error {
+		twice, _ := harness.HandleCounted(t, c, "refund", retry, func(_ *compensator.Entry, call int) error {
 			switch call {
 			case 1:
 				return errors.New("card 4111 1111 1111 1111 is refused")
@@ -66,7 +66,7 @@ func TestEachFailedAttemptIsKeptForPeople(t *testing.T) {
 			}
 			return nil
 		})
-		never, _ := harness.Numbered(t, c, "mail", retry, harness.Failing)
+		never, _ := harness.HandleCounted(t, c, "mail", retry, harness.FailAlways)
 		at := retry
 		at.Timeout = 100 * time.Millisecond
 		at.Compensate = func(context.Context, *compensator.Entry, harness.Order) error { return errors.New("cannot undo") }
@@ -79,9 +79,9 @@ func TestEachFailedAttemptIsKeptForPeople(t *testing.T) {
 			return compensator.Permanent(errors.New("no such account"))
 		}, &at)
 		require.NoError(t, err)
-		fine, _ := harness.Numbered(t, c, "fine", retry, nil)
-		ids := map[string]compensator.EntryID{"twice": w.Put(twice, 1, compensator.Options{}), "never": w.Put(never, 2, compensator.Options{}),
-			"undone": w.Put(undone, 3, compensator.Options{}), "fine": w.Put(fine, 4, compensator.Options{})}
+		fine, _ := harness.HandleCounted(t, c, "fine", retry, nil)
+		ids := map[string]compensator.EntryID{"twice": w.Record(twice, 1, compensator.Options{}), "never": w.Record(never, 2, compensator.Options{}),
+			"undone": w.Record(undone, 3, compensator.Options{}), "fine": w.Record(fine, 4, compensator.Options{})}
 		crashed := w.InsertDue("mail", 107, 1)[0]
 		w.Exec("UPDATE common_process_log SET delivery_count=4 WHERE id=?", crashed.Row())
 		w.Run(c)
@@ -116,16 +116,16 @@ func TestEachFailedAttemptIsKeptForPeople(t *testing.T) {
 func TestTimelineTellsTheLifeOfAnEntryInOrder(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(attempted(w.Quick()))
+	c := w.New(attempted(w.QuickConfig()))
 	d := open(t, c)
-	orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)},
+	orders, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)},
 		func(_ *compensator.Entry, call int) error {
 			if call < 4 {
 				return fmt.Errorf("failure %d", call)
 			}
 			return nil
 		})
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	before := view(t, d, id).Timeline()
 	require.Len(t, before, 2)
 	assert.Equal(t, []admin.EventKind{admin.EventRecorded, admin.EventDue}, []admin.EventKind{before[0].Kind, before[1].Kind})
@@ -169,16 +169,16 @@ func TestWithoutAttemptsTheirTableIsNotTouched(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	w.Exec("DROP TABLE common_process_log_attempt")
-	_, err := compensator.New(t.Context(), attempted(w.Quick()))
+	_, err := compensator.New(t.Context(), attempted(w.QuickConfig()))
 	var missing *compensator.FieldError
 	require.ErrorAs(t, err, &missing)
 	assert.Contains(t, missing.Error(), "common_process_log_attempt")
 	assert.Contains(t, missing.Error(), "Operations.Attempts")
 
-	c := w.New(operated(w.Quick()))
+	c := w.New(operated(w.QuickConfig()))
 	d := open(t, c)
-	orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.Failing)
-	id := w.Put(orders, 1, compensator.Options{})
+	orders, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.FailAlways)
+	id := w.Record(orders, 1, compensator.Options{})
 	stop := w.Run(c)
 	w.WaitState(id, compensator.Dead)
 	require.NoError(t, stop())
@@ -200,9 +200,9 @@ func TestWithoutAttemptsTheirTableIsNotTouched(t *testing.T) {
 func TestTextsOfOtherProcessesAreErasedAndPurged(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	keeps := w.New(attempted(w.Quick()))
-	orders, _ := harness.Numbered(t, keeps, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.Failing)
-	id := w.Put(orders, 1, compensator.Options{})
+	keeps := w.New(attempted(w.QuickConfig()))
+	orders, _ := harness.HandleCounted(t, keeps, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.FailAlways)
+	id := w.Record(orders, 1, compensator.Options{})
 	stop := w.Run(keeps)
 	w.WaitState(id, compensator.Dead)
 	require.NoError(t, stop())
@@ -213,7 +213,7 @@ func TestTextsOfOtherProcessesAreErasedAndPurged(t *testing.T) {
 	}
 	require.Equal(t, 4, texts())
 
-	plain := w.New(w.Quick())
+	plain := w.New(w.QuickConfig())
 	_, err := admin.Of(plain).Erase(t.Context(), id, admin.AuditInfo{Actor: "bob", Reason: "asked"})
 	require.NoError(t, err)
 	require.Zero(t, texts())
@@ -227,10 +227,10 @@ func TestTextsOfOtherProcessesAreErasedAndPurged(t *testing.T) {
 	require.Zero(t, w.Count("common_process_log_attempt"))
 
 	w.Exec("DROP TABLE common_process_log_attempt, common_process_log_case, common_process_log_operation")
-	plain = w.New(w.Quick())
+	plain = w.New(w.QuickConfig())
 	orders, err = compensator.Declare[harness.Order](t.Context(), plain, "refund", nil)
 	require.NoError(t, err)
-	id = w.Put(orders, 2, compensator.Options{})
+	id = w.Record(orders, 2, compensator.Options{})
 	w.Exec("UPDATE common_process_log SET state=1")
 	_, err = admin.Of(plain).Erase(t.Context(), id, admin.AuditInfo{Actor: "bob", Reason: "asked"})
 	require.NoError(t, err)
@@ -241,10 +241,10 @@ func TestTextsOfOtherProcessesAreErasedAndPurged(t *testing.T) {
 func TestErrorsOfAttemptsAreErasedAndPurged(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(attempted(w.Quick()))
+	c := w.New(attempted(w.QuickConfig()))
 	d := open(t, c)
-	orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.Failing)
-	erased, stays := w.Put(orders, 1, compensator.Options{}), w.Put(orders, 2, compensator.Options{})
+	orders, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.FailAlways)
+	erased, stays := w.Record(orders, 1, compensator.Options{}), w.Record(orders, 2, compensator.Options{})
 	stop := w.Run(c)
 	w.WaitState(erased, compensator.Dead)
 	w.WaitState(stays, compensator.Dead)

@@ -55,14 +55,14 @@ func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(operated(cfg))
 		d := open(t, c)
-		orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(e *compensator.Entry, _ int) error {
+		orders, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(e *compensator.Entry, _ int) error {
 			var o harness.Order
 			if err := e.Decode(&o); err != nil || o.Number%3 == 0 {
 				return err
 			}
 			return fmt.Errorf("POST /refund: status 503 for order %d at %v", o.Number*1009, time.Now())
 		})
-		w.PutMany(c, orders, 60, compensator.Options{})
+		w.RecordMany(c, orders, 60, compensator.Options{})
 		w.Run(c)
 		w.WaitAllEnded()
 		require.Equal(t, 40, w.Count("common_process_log WHERE state=-2"))
@@ -89,8 +89,8 @@ func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
 func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(operated(w.Quick()))
-	hung, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)},
+	c := w.New(operated(w.QuickConfig()))
+	hung, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)},
 		func(e *compensator.Entry, call int) error { return errors.New("no") })
 	slow, err := compensator.Handle(t.Context(), c, "transfer", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		if e.ProcessCount == 0 {
@@ -100,7 +100,7 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 		return compensator.Permanent(errors.New("no such account"))
 	}, &compensator.HandlerConfig[harness.Order]{Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
 	require.NoError(t, err)
-	known, unknown := w.Put(hung, 1, compensator.Options{}), w.Put(slow, 2, compensator.Options{})
+	known, unknown := w.Record(hung, 1, compensator.Options{}), w.Record(slow, 2, compensator.Options{})
 	crashed := w.InsertDue("transfer", 7, 1)[0]
 	w.Exec("UPDATE common_process_log SET delivery_count=4, content='{}' WHERE id=?", crashed.Row())
 	w.Run(c)
@@ -118,7 +118,7 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(operated(w.Quick()))
+	c := w.New(operated(w.QuickConfig()))
 	down := errors.New("the bank does not answer")
 	permanent := compensator.Permanent(errors.New("no such account"))
 	cfg := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, MaxCompensateAttempts: 1, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)}
@@ -167,7 +167,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	require.NoError(t, err)
 	types["a batch, then alone permanent"] = orders
 	for _, orders := range types {
-		w.PutMany(c, orders, 2, compensator.Options{}) // Record both in one transaction, so that they share a batch.
+		w.RecordMany(c, orders, 2, compensator.Options{}) // Record both in one transaction, so that they share a batch.
 	}
 	w.Run(c)
 	w.WaitAllEnded()
@@ -219,7 +219,7 @@ func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(operated(cfg))
-		id := w.Put(timesOutFirst(t, c, "refund", func(*compensator.Entry) error { return errors.New("no such account") }), 1, compensator.Options{})
+		id := w.Record(timesOutFirst(t, c, "refund", func(*compensator.Entry) error { return errors.New("no such account") }), 1, compensator.Options{})
 		w.Run(c)
 		w.WaitState(id, compensator.Dead)
 		require.Equal(t, "no such account", w.Entry(c, id).LastError)
@@ -234,12 +234,12 @@ func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 func TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	without := w.New(w.Quick())
-	id := w.Put(timesOutFirst(t, without, "refund", func(*compensator.Entry) error { return errors.New("no such account") }), 1, compensator.Options{})
+	without := w.New(w.QuickConfig())
+	id := w.Record(timesOutFirst(t, without, "refund", func(*compensator.Entry) error { return errors.New("no such account") }), 1, compensator.Options{})
 	stop := w.Run(without)
 	w.WaitState(id, compensator.Dead)
 	stop()
-	with := w.New(operated(w.Quick()))
+	with := w.New(operated(w.QuickConfig()))
 	requireUnchecked(t, open(t, with), id) // no case exists yet
 }
 
@@ -249,8 +249,8 @@ func TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases(t *testing.T) 
 func TestOutcomeStaysUnknownAfterALostLease(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(operated(w.Quick()))
-	_, _ = harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.Failing)
+	c := w.New(operated(w.QuickConfig()))
+	_, _ = harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, harness.FailAlways)
 	id := w.InsertDue("refund", 7, 1)[0]
 	w.Exec("UPDATE common_process_log SET delivery_count=1, content='{}' WHERE id=?", id.Row())
 	w.Run(c)
@@ -331,7 +331,7 @@ func TestOutcomeOfAnAttemptThatAStopEndsIsUnknown(t *testing.T) {
 		c := w.New(cfg)
 		ids := make(map[string]compensator.EntryID)
 		for name, typ := range register(c) {
-			ids[name] = w.Put(typ, 1, compensator.Options{})
+			ids[name] = w.Record(typ, 1, compensator.Options{})
 		}
 		stop := w.Run(c)
 		for running := make(map[string]bool); len(running) < len(ids); {
@@ -361,11 +361,11 @@ func TestOutcomeOfAnAttemptThatAStopEndsIsUnknown(t *testing.T) {
 func TestTextOfAHandlersErrorDecidesNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(operated(w.Quick()))
-	orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(*compensator.Entry, int) error {
+	c := w.New(operated(w.QuickConfig()))
+	orders, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(*compensator.Entry, int) error {
 		return fmt.Errorf("%w after 1s: no such account", compensator.ErrTimeout)
 	})
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.Run(c)
 	w.WaitState(id, compensator.Dead)
 	require.Equal(t, 1, w.Count("common_process_log_case WHERE closed_at=0 AND kind=?", int(admin.CaseDead)))
@@ -380,7 +380,7 @@ func TestTextOfAHandlersErrorDecidesNothing(t *testing.T) {
 func TestNoAmountIsMadeUp(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Operations = &compensator.Operations{Types: map[string]compensator.CaseConfig{
 		"panics": {Amount: func(*compensator.Entry) (compensator.Amount, error) { panic("no") }},
 		"errs": {Amount: func(*compensator.Entry) (compensator.Amount, error) {
@@ -396,12 +396,12 @@ func TestNoAmountIsMadeUp(t *testing.T) {
 	c := w.New(cfg)
 	var put []*compensator.Type[harness.Order]
 	for name := range cfg.Operations.Types {
-		orders, _ := harness.Numbered(t, c, name, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.Failing)
+		orders, _ := harness.HandleCounted(t, c, name, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.FailAlways)
 		put = append(put, orders)
 	}
 	w.Run(c)
 	for i, orders := range put {
-		w.WaitState(w.Put(orders, i, compensator.Options{}), compensator.Dead)
+		w.WaitState(w.Record(orders, i, compensator.Options{}), compensator.Dead)
 	}
 	require.Equal(t, 4, w.Count("common_process_log_case WHERE amount IS NULL AND currency='' AND closed_at=0"))
 }
@@ -415,15 +415,15 @@ func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			proxy, db := w.Proxied(true)
-			cfg := operated(w.Quick())
+			proxy, db := w.OpenProxied(true)
+			cfg := operated(w.QuickConfig())
 			cfg.DB = db
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.Failing)
-			fault.Match = harness.Following(faultproxy.Contains("INSERT INTO `common_process_log_case`"), faultproxy.Commit())
+			orders, ran := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.FailAlways)
+			fault.Match = harness.MatchNext(faultproxy.Contains("INSERT INTO `common_process_log_case`"), faultproxy.Commit())
 			trap := proxy.Arm(fault)
 			w.Run(c)
-			id := w.PutThrough(db, orders, 1, compensator.Options{})
+			id := w.RecordThrough(db, orders, 1, compensator.Options{})
 			w.Eventually(func() bool { return trap.Fired() > 0 }, "the fault")
 			w.WaitState(id, compensator.Dead)
 			w.Eventually(func() bool { return w.Count("common_process_log_case WHERE closed_at=0") == 1 }, "the case is open")
@@ -441,9 +441,9 @@ func TestWhoDoesNotTurnItOnMeetsNoneOfIt(t *testing.T) {
 			w.Exec("DROP TABLE common_process_log_" + table)
 		}
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.Failing)
+		orders, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.FailAlways)
 		w.Run(c)
-		id := w.Put(orders, 1, compensator.Options{})
+		id := w.Record(orders, 1, compensator.Options{})
 		w.WaitState(id, compensator.Dead)
 		require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
 	})
@@ -456,7 +456,7 @@ func TestMissingTablesAreNamedWhereItIsTurnedOn(t *testing.T) {
 	for _, table := range []string{"case", "setting"} {
 		w.Exec("DROP TABLE common_process_log_" + table)
 	}
-	_, err := compensator.New(t.Context(), operated(w.Quick()))
+	_, err := compensator.New(t.Context(), operated(w.QuickConfig()))
 	var field *compensator.FieldError
 	require.ErrorAs(t, err, &field)
 	require.ErrorContains(t, err, "common_process_log_case")
@@ -472,15 +472,15 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 	said := make(map[bool][]string)
 	for _, on := range []bool{false, true} {
 		w := harness.NewWorld(t)
-		proxy, db := w.Proxied(true)
-		cfg := w.Quick()
+		proxy, db := w.OpenProxied(true)
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		if on {
 			cfg = operated(cfg)
 			cfg.Operations.Instances = true
 		}
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // With this lease no lease is renewed during the test.
+		orders, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // With this lease no lease is renewed during the test.
 		compensatortest.Call(t, c, orders, harness.Order{Number: 1}, compensator.Options{IdempotencyKey: "warms the pools up"})
 		var mu sync.Mutex
 		var texts []string
@@ -615,7 +615,7 @@ func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 		die := func(on *compensator.Operations) (*compensator.Compensator, *compensator.Type[harness.Order], func()) {
 			c, err := compensator.New(t.Context(), compensator.Config{Store: store, Operations: on, Logger: discard})
 			require.NoError(t, err)
-			orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.Failing)
+			orders, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.FailAlways)
 			stop := compensatortest.Run(t, c)
 			return c, orders, func() { stop(); require.NoError(t, c.Close()) }
 		}
@@ -653,7 +653,7 @@ func TestRoundOfCasesThatBeginsLateStillOpensThem(t *testing.T) {
 		run := func(on *compensator.Operations) (orders *compensator.Type[harness.Order], c *compensator.Compensator, stop func()) {
 			c, err := compensator.New(t.Context(), compensator.Config{Store: store, Operations: on, Logger: discard})
 			require.NoError(t, err)
-			orders, _ = harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.Failing)
+			orders, _ = harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.FailAlways)
 			end := compensatortest.Run(t, c)
 			return orders, c, func() { end(); require.NoError(t, c.Close()) }
 		}

@@ -67,7 +67,7 @@ func newExplained(t *testing.T, w *harness.World, cfg compensator.Config) *expla
 		Rate: compensator.Rate{Starts: 2, Per: 24 * time.Hour}, Key: func(e *compensator.Entry) string { return e.UserID }}}}, nil)
 	x.held("alone", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: 1}}}, x.gate.Pass)
 	x.held("held", compensator.HandlerConfig[harness.Order]{Concurrency: 1}, x.gate.Pass)
-	x.held("deaf", compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond}, func(_ context.Context, e *compensator.Entry) error { return x.gate.PassDeaf(e) })
+	x.held("deaf", compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond}, func(_ context.Context, e *compensator.Entry) error { return x.gate.PassIgnoringContext(e) })
 	lingers, err := compensator.HandleBatch(t.Context(), x.c, "lingers", func(context.Context, []compensator.Item[harness.Order]) []error { return nil },
 		&compensator.BatchConfig[harness.Order]{Lease: time.Hour, BatchWait: time.Hour, BatchSize: 50})
 	require.NoError(t, err)
@@ -94,7 +94,7 @@ func (x *explained) held(name string, cfg compensator.HandlerConfig[harness.Orde
 
 // put records an entry.
 func (x *explained) put(name string, opts compensator.Options) compensator.EntryID {
-	return x.Put(x.types[name], 1, opts)
+	return x.Record(x.types[name], 1, opts)
 }
 
 // inserted inserts a due entry by SQL, and then sets columns of it.
@@ -258,7 +258,7 @@ var explainCases = []explainCase{
 		return x.put("follows", compensator.Options{BusinessID: "b"})
 	}, "not_due after_batch", later, "batch b has ended. Entries of the batch that have not ended: 1"},
 	{"it waits for others", func(x *explained) compensator.EntryID {
-		x.WaitWhole("lingers")
+		x.WaitComplete("lingers")
 		return x.put("lingers", compensator.Options{})
 	}, "lingers", "next_queue", "share the call"},
 	{"its content cannot be decoded", func(x *explained) compensator.EntryID {
@@ -285,7 +285,7 @@ func TestExplanationNamesTheReasonWhyAnEntryDoesNotRun(t *testing.T) {
 		t.Run(strings.ReplaceAll(of.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
-			x := newExplained(t, w, w.Quick())
+			x := newExplained(t, w, w.QuickConfig())
 			x.require(of, x.d, of.of(x))
 		})
 	}
@@ -293,7 +293,7 @@ func TestExplanationNamesTheReasonWhyAnEntryDoesNotRun(t *testing.T) {
 
 // explainingOnly opens the log in a process without handlers, as the command line does.
 func (x *explained) explainingOnly(change func(cfg *compensator.Config)) *admin.Admin {
-	cfg := operated(x.Quick())
+	cfg := operated(x.QuickConfig())
 	change(&cfg)
 	return open(x.t, x.New(cfg))
 }
@@ -309,14 +309,14 @@ func TestExplanationTellsWhatTheQueueHolds(t *testing.T) {
 		cfg.ReconcileInterval = time.Hour
 		proxy = w.ThroughProxy(cfg)
 	})
-	id := w.RecordDelayed(w.New(w.Quick()), 10*time.Millisecond)
+	id := w.RecordDelayed(w.New(w.QuickConfig()), 10*time.Millisecond)
 	w.WaitInQueue(id)
 	ask := func(name, codes, next, says string) {
 		t.Helper()
 		x.require(explainCase{name: name, codes: codes, next: next, says: says}, d, id)
 	}
 	ask("the queue has it", "no_handlers", "next_queue", "This program runs no handlers")
-	require.NoError(t, w.Redis.ZAdd(t.Context(), w.DueKey("close_order"), redis.Z{Score: 4e15, Member: w.Whole("close_order")}).Err())
+	require.NoError(t, w.Redis.ZAdd(t.Context(), w.DueKey("close_order"), redis.Z{Score: 4e15, Member: w.CompleteMark("close_order")}).Err())
 	require.NoError(t, w.Redis.ZRem(t.Context(), w.DueKey("close_order"), id.String()).Err())
 	ask("the queue has forgotten it", "no_handlers queue_forgot", "next_reconciler", "The queue does not have it")
 	require.NoError(t, w.Redis.Del(t.Context(), w.DueKey("close_order")).Err())
@@ -326,7 +326,7 @@ func TestExplanationTellsWhatTheQueueHolds(t *testing.T) {
 	d = x.explainingOnly(func(cfg *compensator.Config) { cfg.Redis = nil })
 	ask("the queue is not known", "no_handlers queue_not_asked", "next_unknown", "no queue to ask")
 
-	cfg := operated(w.Quick())
+	cfg := operated(w.QuickConfig())
 	cfg.Redis = nil
 	c := w.New(cfg)
 	d = open(t, c)
@@ -343,7 +343,7 @@ func TestExplanationTellsWhatTheQueueHolds(t *testing.T) {
 func TestExplanationSaysWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	x := newExplained(t, w, w.Quick())
+	x := newExplained(t, w, w.QuickConfig())
 	w.WaitState(x.put("serial dies", compensator.Options{BusinessID: "a"}), compensator.Dead)
 	id := x.put("serial dies", compensator.Options{BusinessID: "a", Delay: time.Hour})
 	x.require(explainCase{"known", nil, "blocked_dead not_due_blocked", "next_blocker_person", ""}, x.d, id)
@@ -357,15 +357,15 @@ func TestExplanationTellsThatTheDatabaseWentBack(t *testing.T) {
 	for _, stop := range []bool{false, true} {
 		w := harness.NewWorld(t).WithRedis()
 		x := &explained{World: w, t: t}
-		cfg := operated(w.Quick())
+		cfg := operated(w.QuickConfig())
 		cfg.StopOnLoss = stop
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
-		waits := w.Put(orders, 1, compensator.Options{Delay: time.Hour})
+		waits := w.Record(orders, 1, compensator.Options{Delay: time.Hour})
 		var ids []compensator.EntryID
 		for i := range 20 {
-			ids = append(ids, w.Put(orders, 2+i, compensator.Options{}))
+			ids = append(ids, w.Record(orders, 2+i, compensator.Options{}))
 		}
 		w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == len(ids) }, "all succeed")
 		w.Exec("DELETE FROM common_process_log WHERE state=1")
@@ -381,7 +381,7 @@ func TestExplanationTellsThatTheDatabaseWentBack(t *testing.T) {
 func TestExplanationKeepsToTheRightsOfItsReader(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	x := newExplained(t, w, w.Quick())
+	x := newExplained(t, w, w.QuickConfig())
 	failed, paused := x.put("fails", compensator.Options{}), x.put("paused", compensator.Options{})
 	settled := x.change(x.ended("permanent", compensator.Dead), admin.SettleManually)
 	x.require(explainCase{"failed", nil, "not_due_failed", later, ""}, x.d, failed)

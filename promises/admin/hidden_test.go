@@ -159,9 +159,9 @@ func untold(t *testing.T, answer any, visible map[string]bool, what string) {
 func TestNameThatTheDatabaseTakesForAnotherShowsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c, orders, _, _ := dying(t, w, w.Quick())
+	c, orders, _, _ := dying(t, w, w.QuickConfig())
 	for range 2 {
-		w.Put(orders, 1, compensator.Options{})
+		w.Record(orders, 1, compensator.Options{})
 	}
 	stop := w.Run(c)
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE state=-2") == 2 }, "both are dead")

@@ -22,18 +22,18 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(operated(cfg))
 		d := open(t, c)
-		orders, ran := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{}, nil)
-		mails, mailed := harness.Numbered(t, c, "mail", compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, ran := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{}, nil)
+		mails, mailed := harness.HandleCounted(t, c, "mail", compensator.HandlerConfig[harness.Order]{}, nil)
 		require.NoError(t, d.Pause(t.Context(), mei, "refund", why))
 		require.ErrorIs(t, d.Pause(t.Context(), mei, "refund", why), admin.ErrChanged)
 		old := w.InsertDue("refund", 1, 5)
 		w.Run(c)
 		for i := range 5 {
-			w.PutThrough(cfg.DB, orders, 10+i, compensator.Options{})
-			w.PutThrough(cfg.DB, orders, 20+i, compensator.Options{Delay: 100 * time.Millisecond})
+			w.RecordThrough(cfg.DB, orders, 10+i, compensator.Options{})
+			w.RecordThrough(cfg.DB, orders, 20+i, compensator.Options{Delay: 100 * time.Millisecond})
 		}
 		for i := range 20 { // Run entries of another type, so that many claims happen in this time.
-			w.WaitState(w.PutThrough(cfg.DB, mails, i, compensator.Options{Delay: 50 * time.Millisecond}), compensator.Succeeded)
+			w.WaitState(w.RecordThrough(cfg.DB, mails, i, compensator.Options{Delay: 50 * time.Millisecond}), compensator.Succeeded)
 		}
 		require.Equal(t, 20, mailed.Total())
 		require.Zero(t, ran.Total(), "of the paused type nothing runs")
@@ -57,12 +57,12 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c, beside := w.New(operated(w.Quick())), w.New(operated(w.Quick()))
+	c, beside := w.New(operated(w.QuickConfig())), w.New(operated(w.QuickConfig()))
 	d := open(t, beside)
-	orders, gate := harness.Held(t, c, "refund", compensator.HandlerConfig[harness.Order]{Concurrency: 5000}, nil)
+	orders, gate := harness.HandleGated(t, c, "refund", compensator.HandlerConfig[harness.Order]{Concurrency: 5000}, nil)
 	gate.OpenAtEnd(t)
 	w.Run(c)
-	running := w.Put(orders, 1, compensator.Options{})
+	running := w.Record(orders, 1, compensator.Options{})
 	require.Equal(t, running, gate.Await(t))
 	require.NoError(t, d.Pause(t.Context(), mei, "refund", why))
 	held := untilUnclaimed(w, orders)
@@ -75,7 +75,7 @@ func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {
 // untilUnclaimed records entries until the process has seen the pause. It returns the first entry that is not claimed.
 func untilUnclaimed(w *harness.World, orders *compensator.Type[harness.Order]) (held compensator.EntryID) {
 	w.Eventually(func() bool {
-		held = w.Put(orders, 2, compensator.Options{})
+		held = w.Record(orders, 2, compensator.Options{})
 		return w.Count("common_process_log WHERE id=? AND delivery_count>0", held.Row()) == 0
 	}, "no more is claimed")
 	return held
@@ -87,7 +87,7 @@ func untilUnclaimed(w *harness.World, orders *compensator.Type[harness.Order]) (
 func TestStuckEntryOfAPausedTypeIsNotDeadLettered(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := operated(w.Quick())
+	cfg := operated(w.QuickConfig())
 	cfg.Lease = time.Second
 	var rounds atomic.Int32
 	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { rounds.Add(1) }
@@ -97,13 +97,13 @@ func TestStuckEntryOfAPausedTypeIsNotDeadLettered(t *testing.T) {
 	gate.OpenAtEnd(t)
 	orders, err := compensator.Handle(t.Context(), c, "refund", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		if o.Number == 1 {
-			return gate.PassDeaf(e)
+			return gate.PassIgnoringContext(e)
 		}
 		return nil
 	}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Concurrency: 20})
 	require.NoError(t, err)
 	w.Run(c)
-	stuck := w.Put(orders, 1, compensator.Options{})
+	stuck := w.Record(orders, 1, compensator.Options{})
 	require.Equal(t, stuck, gate.Await(t))
 	require.NoError(t, d.Pause(t.Context(), mei, "refund", why))
 	untilUnclaimed(w, orders)

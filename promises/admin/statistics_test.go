@@ -51,7 +51,7 @@ func TestStatisticsSayWhatTheProcessesDid(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(counted(cfg))
 		retry := compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, Retry: compensator.Fixed(50 * time.Millisecond)}
-		refund, _ := harness.Numbered(t, c, "refund", retry, func(_ *compensator.Entry, call int) error {
+		refund, _ := harness.HandleCounted(t, c, "refund", retry, func(_ *compensator.Entry, call int) error {
 			switch call {
 			case 1:
 				return errors.New("no")
@@ -60,14 +60,14 @@ func TestStatisticsSayWhatTheProcessesDid(t *testing.T) {
 			}
 			return nil
 		})
-		mail, _ := harness.Numbered(t, c, "mail", retry, harness.Failing)
+		mail, _ := harness.HandleCounted(t, c, "mail", retry, harness.FailAlways)
 		undo := retry
 		undo.Compensate = func(context.Context, *compensator.Entry, harness.Order) error { return nil }
-		transfer, _ := harness.Numbered(t, c, "transfer", undo, func(*compensator.Entry, int) error { return compensator.Permanent(errors.New("no such account")) })
+		transfer, _ := harness.HandleCounted(t, c, "transfer", undo, func(*compensator.Entry, int) error { return compensator.Permanent(errors.New("no such account")) })
 		for i := range 2 {
-			w.Put(refund, 10*i+1, compensator.Options{})
-			w.Put(mail, 10*i+2, compensator.Options{})
-			w.Put(transfer, 10*i+3, compensator.Options{})
+			w.Record(refund, 10*i+1, compensator.Options{})
+			w.Record(mail, 10*i+2, compensator.Options{})
+			w.Record(transfer, 10*i+3, compensator.Options{})
 		}
 		stop := w.Run(c)
 		w.WaitAllEnded()
@@ -94,10 +94,10 @@ func TestStatisticsSayWhatTheProcessesDid(t *testing.T) {
 func TestRecordedEntriesCountAtTheirCommit(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(counted(w.Quick()))
-	orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{}, nil)
-	w.Put(orders, 1, compensator.Options{})
-	w.Put(orders, 2, compensator.Options{})
+	c := w.New(counted(w.QuickConfig()))
+	orders, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{}, nil)
+	w.Record(orders, 1, compensator.Options{})
+	w.Record(orders, 2, compensator.Options{})
 	failed := errors.New("rolled back")
 	err := c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := orders.Record(ctx, tx, harness.Order{}, compensator.Options{IdempotencyKey: "3"})
@@ -106,7 +106,7 @@ func TestRecordedEntriesCountAtTheirCommit(t *testing.T) {
 	})
 	require.ErrorIs(t, err, failed)
 	require.NoError(t, c.Close())
-	assert.Equal(t, uint64(2), sums(t, w.New(counted(w.Quick())))["refund"].Recorded)
+	assert.Equal(t, uint64(2), sums(t, w.New(counted(w.QuickConfig())))["refund"].Recorded)
 }
 
 // TestWithoutStatisticsTheirTableIsNotTouched drops the table, and then lets entries succeed and die.
@@ -114,16 +114,16 @@ func TestWithoutStatisticsTheirTableIsNotTouched(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	w.Exec("DROP TABLE common_process_log_stat")
-	_, err := compensator.New(t.Context(), counted(w.Quick()))
+	_, err := compensator.New(t.Context(), counted(w.QuickConfig()))
 	var missing *compensator.FieldError
 	require.ErrorAs(t, err, &missing)
 	assert.Contains(t, missing.Error(), "common_process_log_stat")
 	assert.Contains(t, missing.Error(), "Operations.Statistics")
 
-	c := w.New(operated(w.Quick()))
+	c := w.New(operated(w.QuickConfig()))
 	d := open(t, c)
-	orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.Failing)
-	id := w.Put(orders, 1, compensator.Options{})
+	orders, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, harness.FailAlways)
+	id := w.Record(orders, 1, compensator.Options{})
 	w.Run(c)
 	w.WaitState(id, compensator.Dead)
 	assert.Empty(t, c.Health(t.Context()).Problems)
@@ -136,7 +136,7 @@ func TestWithoutStatisticsTheirTableIsNotTouched(t *testing.T) {
 func TestTrendShowsTheTypesThatAnActorMaySee(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(counted(w.Quick()))
+	c := w.New(counted(w.QuickConfig()))
 	d, err := admin.New(c, admin.Options{Access: admin.AccessFunc(func(_ context.Context, a admin.Actor, _ admin.Right, on admin.Subject) bool {
 		return a == mei || on.Type == "mail"
 	})})
@@ -178,7 +178,7 @@ func TestTrendShowsTheTypesThatAnActorMaySee(t *testing.T) {
 func TestOldStatisticsBecomeRowsOfMinutesAndHours(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(counted(w.Quick()))
+	c := w.New(counted(w.QuickConfig()))
 	const rows = 1200
 	values := make([]string, rows)
 	for i := range values {

@@ -333,7 +333,7 @@ func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
 func TestStoredDueMomentIsNeverEarly(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		conn, err := db.Conn(t.Context())
@@ -344,7 +344,7 @@ func TestStoredDueMomentIsNeverEarly(t *testing.T) {
 		harness.ExecAll(t, conn, []string{fmt.Sprintf("SET timestamp=%d.000900", second)})
 		tx, err := conn.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		entries := harness.Untyped(3)
+		entries := harness.NewUntyped(3)
 		for i, delay := range []time.Duration{time.Nanosecond, time.Millisecond, 1500 * time.Microsecond} {
 			entries[i].Delay = delay
 		}

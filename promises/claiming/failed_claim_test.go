@@ -31,24 +31,24 @@ func (q *notifiedQueue) Notify(ctx context.Context, types []string) error {
 func TestEnqueuedEntryWakesAnotherProcess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	watched := &notifiedQueue{Queue: queue, notified: make(chan []string, 10)}
 	cfg.Redis, cfg.Queue = nil, watched
 	c := w.New(cfg) // This instance never runs.
 	w.RecordDelayed(c, time.Minute)
-	require.Equal(t, []string{"close_order"}, harness.Next(t, watched.notified))
+	require.Equal(t, []string{"close_order"}, harness.Receive(t, watched.notified))
 	w.RecordDelayed(c, time.Hour)
 	w.RecordDelayed(c, 0)
-	require.Equal(t, []string{"close_order"}, harness.Next(t, watched.notified))
+	require.Equal(t, []string{"close_order"}, harness.Receive(t, watched.notified))
 	require.Empty(t, watched.notified, "an entry due after the first one wakes no process")
 }
 
 func TestFailedClaimsGiveTheirSlotsBack(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg, store := w.OnHooks(w.Quick())
+	cfg, store := w.HookStore(w.QuickConfig())
 	var mu sync.Mutex // guards failures
 	failures := 3
 	store.OnClaim = func() error {
@@ -60,7 +60,7 @@ func TestFailedClaimsGiveTheirSlotsBack(t *testing.T) {
 		return nil
 	}
 	c := w.New(cfg)
-	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
+	_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
 	w.InsertDue("close_order", 1, 4)
 	w.Run(c)
 	w.WaitAllEnded()
@@ -74,13 +74,13 @@ func TestEntryOfAClaimWhoseReplyWasLostIsFreeAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			proxy, db := w.Proxied(watched)
-			cfg := w.Quick()
+			proxy, db := w.OpenProxied(watched)
+			cfg := w.QuickConfig()
 			cfg.DB, cfg.Lease = db, time.Hour
 			c := w.New(cfg)
-			_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			ids := w.InsertDue("close_order", 1, 1)
-			trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("lease_until=(TIME"), faultproxy.Commit()), Nth: 1, Fault: faultproxy.DropReply})
+			trap := proxy.Arm(faultproxy.Rule{Match: harness.MatchNext(faultproxy.Contains("lease_until=(TIME"), faultproxy.Commit()), Nth: 1, Fault: faultproxy.DropReply})
 			w.Run(c)
 			w.WaitState(ids[0], compensator.Succeeded)
 			require.Equal(t, 1, trap.Fired())

@@ -20,7 +20,7 @@ func TestManyInstancesRunEachEntryOnce(t *testing.T) {
 		var types []*compensator.Type[harness.Order]
 		for range 5 {
 			c := w.New(cfg)
-			orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 10}, func(e *compensator.Entry, _ int) error {
+			orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 10}, func(e *compensator.Entry, _ int) error {
 				ran.Add(e.ID)
 				return nil
 			})
@@ -29,10 +29,10 @@ func TestManyInstancesRunEachEntryOnce(t *testing.T) {
 		}
 		w.Backlog("close_order", 200)
 		for i := range 200 {
-			w.PutThrough(cfg.DB, types[i%len(types)], i, compensator.Options{Delay: time.Duration(i%5) * 50 * time.Millisecond})
+			w.RecordThrough(cfg.DB, types[i%len(types)], i, compensator.Options{Delay: time.Duration(i%5) * 50 * time.Millisecond})
 		}
 		w.WaitAllEnded()
-		require.Equal(t, 400, w.Ended(compensator.Succeeded, 0))
+		require.Equal(t, 400, w.CountEnded(compensator.Succeeded, 0))
 		require.Equal(t, 400, ran.Total())
 		require.Equal(t, 400, w.Count("common_process_log WHERE delivery_count=0"))
 	})
@@ -44,7 +44,7 @@ func TestOneInstanceEnqueuesForAll(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	var led, followed atomic.Int64
 	instance := func(rebuilt *atomic.Int64, rounds chan struct{}) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.Observer.Reconciled = func(e observe.ReconciledEvent) {
 			if e.Rebuilt || e.Enqueued > 0 {
 				rebuilt.Add(1)
@@ -52,21 +52,21 @@ func TestOneInstanceEnqueuesForAll(t *testing.T) {
 			rounds <- struct{}{}
 		}
 		c := w.New(cfg)
-		_, _ = harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		_, _ = harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 	}
-	orders, err := compensator.Declare[harness.Order](t.Context(), w.New(w.Quick()), "close_order", nil)
+	orders, err := compensator.Declare[harness.Order](t.Context(), w.New(w.QuickConfig()), "close_order", nil)
 	require.NoError(t, err)
-	w.Put(orders, 1, compensator.Options{Delay: time.Minute})
+	w.Record(orders, 1, compensator.Options{Delay: time.Minute})
 	leader, follower := make(chan struct{}, 1000), make(chan struct{}, 1000)
 	instance(&led, leader)
-	harness.Next(t, leader)
+	harness.Receive(t, leader)
 	require.Positive(t, led.Load(), "the first rebuilds")
 	instance(&followed, follower)
-	harness.Next(t, follower) // At its start, each instance checks the entries that it recorded before it stopped.
+	harness.Receive(t, follower) // At its start, each instance checks the entries that it recorded before it stopped.
 	after := followed.Load()
 	for range 6 {
-		harness.Next(t, follower)
+		harness.Receive(t, follower)
 	}
 	require.Equal(t, after, followed.Load(), "the others leave that to it")
 }
@@ -75,12 +75,12 @@ func TestOneInstanceEnqueuesForAll(t *testing.T) {
 func TestEntriesAreFoundByPollingAlthoughTheQueueIsUp(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
-	cfg.DB = w.Open(harness.Plain(w.DSN))
+	cfg := w.QuickConfig()
+	cfg.DB = w.Open(harness.PlainPool(w.DSN))
 	var polled atomic.Int64
 	cfg.Observer.Reconciled = func(e observe.ReconciledEvent) { polled.Add(int64(e.Polled)) }
 	c := w.New(cfg)
-	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	n := 0
 	w.Eventually(func() bool {
@@ -90,5 +90,5 @@ func TestEntriesAreFoundByPollingAlthoughTheQueueIsUp(t *testing.T) {
 	}, "the way without a queue is walked every day")
 	w.WaitAllEnded()
 	require.Equal(t, n, ran.Total())
-	require.Equal(t, n, w.Ended(compensator.Succeeded, 0))
+	require.Equal(t, n, w.CountEnded(compensator.Succeeded, 0))
 }

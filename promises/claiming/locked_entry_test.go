@@ -17,7 +17,7 @@ import (
 func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Grace, cfg.ReconcileInterval = time.Minute, time.Minute // A short interval would let the reconciler find the entry, too.
 	c := w.New(cfg)
 	closed, later := make(chan struct{}), make(chan struct{})
@@ -64,17 +64,17 @@ func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 func TestLockedHeadOfABacklogDoesNotHoldUpTheRest(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	proxy := w.ThroughProxy(&cfg)
 	c := w.New(cfg)
-	harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 1}, nil)
+	harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 1}, nil)
 	proxy.Refuse()
 	w.Backlog("close_order", 30)
 	console := w.Begin(w.DB)
 	_, err := console.ExecContext(t.Context(), "SELECT id FROM common_process_log ORDER BY id LIMIT 3 FOR UPDATE")
 	require.NoError(t, err)
 	w.Run(c)
-	w.Eventually(func() bool { return w.Ended(compensator.Succeeded, 0) == 27 }, "what is not locked has run")
+	w.Eventually(func() bool { return w.CountEnded(compensator.Succeeded, 0) == 27 }, "what is not locked has run")
 	require.NoError(t, console.Rollback())
 	w.WaitAllEnded()
 }

@@ -46,7 +46,7 @@ func TestIdleInstanceAsksTheQueueNoMoreThanItsRoundsNeed(t *testing.T) {
 	w.Redis = redis.NewClient(&redis.Options{Addr: testservers.NewRedis(t).Addr()}) // This server counts the calls of this test only.
 	t.Cleanup(func() { _ = w.Redis.Close() })
 	w.Name = "idle"
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	rounds := make(chan struct{}, 100)
 	var told atomic.Int64
 	cfg.Observer.Reconciled = func(observe.ReconciledEvent) {
@@ -62,10 +62,10 @@ func TestIdleInstanceAsksTheQueueNoMoreThanItsRoundsNeed(t *testing.T) {
 		require.NoError(t, err)
 	}
 	w.Run(c)
-	harness.Next(t, rounds) // By now the reconciler has read the whole log once.
+	harness.Receive(t, rounds) // By now the reconciler has read the whole log once.
 	before, from := scriptCalls(t, w.Redis), told.Load()
 	for range 10 {
-		harness.Next(t, rounds)
+		harness.Receive(t, rounds)
 	}
 	asked, passed := scriptCalls(t, w.Redis)-before, int(told.Load()-from)
 	require.LessOrEqual(t, asked, 4*passed+10, "scripts run in %d idle rounds", passed)

@@ -33,14 +33,14 @@ func TestTypeOfAnotherInstanceIsLeftAloneAndReported(t *testing.T) {
 			}
 		}
 		c := w.New(cfg)
-		ours, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		ours, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		theirs, err := compensator.Declare[harness.Order](t.Context(), c, "pay_order", nil)
 		require.NoError(t, err)
 		w.Run(c)
-		foreign := w.PutThrough(cfg.DB, theirs, 1, compensator.Options{})
-		own := w.PutThrough(cfg.DB, ours, 2, compensator.Options{})
+		foreign := w.RecordThrough(cfg.DB, theirs, 1, compensator.Options{})
+		own := w.RecordThrough(cfg.DB, ours, 2, compensator.Options{})
 		for range 3 {
-			require.Equal(t, []string{"pay_order"}, harness.Next(t, unknown))
+			require.Equal(t, []string{"pay_order"}, harness.Receive(t, unknown))
 		}
 		w.WaitState(own, compensator.Succeeded)
 		require.Equal(t, 1, ran.Total())
@@ -60,19 +60,19 @@ func TestNewTypeOfARollingDeployRunsOnceItsInstanceIsThere(t *testing.T) {
 		old := cfg
 		old.Observer.Reconciled = func(observe.ReconciledEvent) { rounds <- struct{}{} }
 		before := w.New(old)
-		orders, _ := harness.Numbered(t, before, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, _ := harness.HandleCounted(t, before, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(before)
 		after := w.New(cfg)
-		bonus, ran := harness.Numbered(t, after, "grant_bonus", compensator.HandlerConfig[harness.Order]{}, nil)
-		id := w.PutThrough(cfg.DB, bonus, 1, compensator.Options{}) // The new instance records this entry before it calls Run.
-		harness.Next(t, rounds)
-		harness.Next(t, rounds)
+		bonus, ran := harness.HandleCounted(t, after, "grant_bonus", compensator.HandlerConfig[harness.Order]{}, nil)
+		id := w.RecordThrough(cfg.DB, bonus, 1, compensator.Options{}) // The new instance records this entry before it calls Run.
+		harness.Receive(t, rounds)
+		harness.Receive(t, rounds)
 		require.Equal(t, compensator.Pending, w.State(id))
 		w.Run(after)
 		w.WaitState(id, compensator.Succeeded)
 		require.Equal(t, 1, ran.Of(id))
-		w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
-		w.PutThrough(cfg.DB, bonus, 2, compensator.Options{})
+		w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
+		w.RecordThrough(cfg.DB, bonus, 2, compensator.Options{})
 		w.WaitAllEnded()
 		require.Equal(t, 3, w.Count("common_process_log WHERE state=1"))
 	})
@@ -83,14 +83,14 @@ func TestSlowTypeDoesNotStarveAFastOne(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		_, slow := harness.Held(t, c, "slow", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
-		fast, ran := harness.Numbered(t, c, "fast", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
+		_, slow := harness.HandleGated(t, c, "slow", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
+		fast, ran := harness.HandleCounted(t, c, "fast", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
 		w.Backlog("slow", 600)
 		w.Run(c)
 		slow.Await(t)
 		slow.Await(t)
 		for i := range 30 {
-			id := w.PutThrough(cfg.DB, fast, i, compensator.Options{})
+			id := w.RecordThrough(cfg.DB, fast, i, compensator.Options{})
 			w.WaitState(id, compensator.Succeeded)
 		}
 		require.Equal(t, 30, ran.Total())
@@ -116,7 +116,7 @@ func TestPoisonEntriesAtTheHeadDoNotStarveNewOnes(t *testing.T) {
 		w.Run(c)
 		w.Eventually(func() bool { return w.Count("common_process_log WHERE process_count>0") >= 100 }, "the poison is at work")
 		for i := range 10 {
-			w.WaitState(w.PutThrough(cfg.DB, orders, i, compensator.Options{}), compensator.Succeeded)
+			w.WaitState(w.RecordThrough(cfg.DB, orders, i, compensator.Options{}), compensator.Succeeded)
 		}
 		require.Equal(t, 300, w.Count("common_process_log WHERE state IN (0,-1)"))
 	})
@@ -127,7 +127,7 @@ func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		_, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 4}, nil)
+		_, g := harness.HandleGated(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 4}, nil)
 		w.Backlog("close_order", 800) // Many entries come due at midnight.
 		w.Run(c)
 		for range 4 {
@@ -144,11 +144,11 @@ func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
 // Failure: F55
 func TestTenThousandNewEntriesWithSlowHandlersStayBounded(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
-	orders, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 20, Timeout: harness.Timeout}, nil)
+	c := w.New(w.QuickConfig())
+	orders, g := harness.HandleGated(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 20, Timeout: harness.Timeout}, nil)
 	w.Run(c)
 	for range 20 {
-		w.PutMany(c, orders, 500, compensator.Options{})
+		w.RecordMany(c, orders, 500, compensator.Options{})
 	}
 	for range 10 {
 		g.Await(t)
@@ -164,7 +164,7 @@ func TestTenThousandNewEntriesWithSlowHandlersStayBounded(t *testing.T) {
 func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease = 30 * time.Second // A slot is reserved for the commit of a new entry for a third of the lease.
 	c := w.New(cfg)
 	late := harness.NewGate()
@@ -177,14 +177,14 @@ func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 	require.NoError(t, err)
 	w.Run(c)
 	for range 2 { // After the first handler has run, Run starts new entries as they are recorded.
-		w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded)
+		w.WaitState(w.Record(orders, 0, compensator.Options{}), compensator.Succeeded)
 	}
 	w.Backlog("close_order", 300)
 	for range 4 {
 		late.Await(t)
 	}
 	for i := range 20 {
-		w.WaitState(w.Put(orders, i, compensator.Options{}), compensator.Succeeded)
+		w.WaitState(w.Record(orders, i, compensator.Options{}), compensator.Succeeded)
 	}
 	require.Equal(t, 300, w.Count("common_process_log WHERE state=0"))
 	late.Open()
@@ -195,11 +195,11 @@ func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 func TestEntriesOfOneBusinessRunSideBySide(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	orders, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	c := w.New(w.QuickConfig())
+	orders, g := harness.HandleGated(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
-	first := w.Put(orders, 1, compensator.Options{BusinessID: "42"})
-	second := w.Put(orders, 2, compensator.Options{BusinessID: "42"})
+	first := w.Record(orders, 1, compensator.Options{BusinessID: "42"})
+	second := w.Record(orders, 2, compensator.Options{BusinessID: "42"})
 	met := []compensator.EntryID{g.Await(t), g.Await(t)}
 	assert.ElementsMatch(t, []compensator.EntryID{first, second}, met, "a business id orders nothing")
 	g.Open()

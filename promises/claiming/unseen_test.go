@@ -20,10 +20,10 @@ import (
 func TestQueueMemberOfAnUncommittedEntryCostsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
-	cfg.DB = w.Open(harness.Plain(w.DSN))
+	cfg := w.QuickConfig()
+	cfg.DB = w.Open(harness.PlainPool(w.DSN))
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	dueKey := w.DueKey("close_order")
 	invent := func(id uint64) {
@@ -57,10 +57,10 @@ func TestEntryRunsAlthoughPlainReadsDoNotShowItYet(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.DB, cfg.Store, cfg.Lease = nil, laggingStore{store}, time.Second
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	for i := range 10 {
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {

@@ -15,13 +15,13 @@ import (
 func TestWithoutRedisTheEntriesOfOtherProcessesRunWhenTheyAreDue(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Grace = time.Hour // With a long grace period, the reconciler does not enqueue entries again.
 	runner := w.New(cfg)
-	_, ran := harness.Numbered(t, runner, "order", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, ran := harness.HandleCounted(t, runner, "order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(runner)
 
-	recorder := w.New(w.Quick())
+	recorder := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), recorder, "order", nil)
 	require.NoError(t, err)
 	var ids []compensator.EntryID

@@ -42,7 +42,7 @@ func TestCommitReturnsWhileTheQueueIsSilent(t *testing.T) {
 	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	held := &heldQueue{Queue: queue, release: make(chan struct{})}
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Redis, cfg.Queue = nil, held
 	c := w.New(cfg)
 	w.DB.SetMaxOpenConns(2)
@@ -72,14 +72,14 @@ func TestQueueThatFailsIsNoFailureOfTheCommit(t *testing.T) {
 		through := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1})
 		t.Cleanup(func() { assert.NoError(t, through.Close()) })
 		down := make(chan struct{})
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB, cfg.Redis = db, through
 		cfg.Observer.QueueDown = func(error) {
 			close(down)
 			panic("observer") // The commit must not depend on the observer either.
 		}
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		proxy.Refuse()
 		var receipts []*compensator.Receipt
@@ -103,9 +103,9 @@ func TestQueueThatFailsIsNoFailureOfTheCommit(t *testing.T) {
 func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg, ready := w.HooksOnly(w.Quick())
+	cfg, ready := w.HooksOnlyConfig(w.QuickConfig())
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2, Lease: time.Hour}, nil) // A reservation of a slot expires after a third of the lease.
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2, Lease: time.Hour}, nil) // A reservation of a slot expires after a third of the lease.
 	w.Run(c)
 	ready()
 	insertedWithLease := func(tx *sql.Tx) bool {
@@ -170,7 +170,7 @@ func TestEntryCommittedLongAfterTheLeaseItWasInsertedWithHasOneEffect(t *testing
 func TestFollowUpsOfATransactionalHandlerAreEnqueued(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		cfg, ready := w.HooksOnly(cfg)
+		cfg, ready := w.HooksOnlyConfig(cfg)
 		c := w.New(cfg)
 		var orders *compensator.Type[harness.Order]
 		var ran harness.Calls
@@ -206,10 +206,10 @@ func TestSmallPoolsWorkEverythingOff(t *testing.T) {
 			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				db.SetMaxOpenConns(size)
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
-				orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
+				orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
 					if call == 1 {
 						return errors.New("again")
 					}
@@ -245,10 +245,10 @@ func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		// run returns what a process with this pool logs about it.
 		run := func(t *testing.T, size, concurrency int, types ...string) string {
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.DB = db
 			cfg.DB.SetMaxOpenConns(size)
-			lines := harness.LogInto(&cfg)
+			lines := harness.CaptureLog(&cfg)
 			c := w.New(cfg)
 			register := func(businessType string, calls int) error {
 				_, err := compensator.HandleTx(t.Context(), c, businessType, func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil },
@@ -296,12 +296,12 @@ func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 func TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
-	cfg.DB = w.Open(harness.Plain(w.DSN)) // The test does not call Committed, so only the reconciler finds the entries.
+	cfg := w.QuickConfig()
+	cfg.DB = w.Open(harness.PlainPool(w.DSN)) // The test does not call Committed, so only the reconciler finds the entries.
 	var rounds atomic.Int64
 	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { rounds.Add(1) }
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	slow := w.Begin(cfg.DB)
 	low, err := orders.Record(t.Context(), slow, harness.Order{}, compensator.Options{})
@@ -326,7 +326,7 @@ func TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed(t *testing.T) {
 func TestStaleQueueEntryNeverRunsTheRowThatGotItsId(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	c := w.New(cfg)
 	early := func(e *compensator.Entry, _ int) error {
 		if n := w.Count("common_process_log WHERE id=? AND next_at > TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))/1000", e.ID.Row()); n > 0 {
@@ -334,8 +334,8 @@ func TestStaleQueueEntryNeverRunsTheRowThatGotItsId(t *testing.T) {
 		}
 		return nil
 	}
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, early)
-	_, other := harness.Numbered(t, c, "take_stock", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, early)
+	_, other := harness.HandleCounted(t, c, "take_stock", compensator.HandlerConfig[harness.Order]{}, nil)
 
 	tx := w.Begin(w.DB)
 	gone, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})

@@ -65,25 +65,25 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 				t.Run(way, func(t *testing.T) {
 					t.Parallel()
 					w := harness.NewWorld(t).WithRedis()
-					proxy, db := w.Proxied(committer.watched, harness.ReadTimeout(patient))
-					cfg := w.Quick()
-					cfg.DB = w.Open(harness.Watched(w.DSN)) // The worker connects to the server directly.
+					proxy, db := w.OpenProxied(committer.watched, harness.ReadTimeout(patient))
+					cfg := w.QuickConfig()
+					cfg.DB = w.Open(harness.WatchedPool(w.DSN)) // The worker connects to the server directly.
 					worker, producer := w.New(cfg), cfg
 					producer.DB = db
 					c := w.New(producer)
-					orders, ran := harness.Numbered(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+					orders, ran := harness.HandleCounted(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 					stop := w.Run(worker)
 					entry := orders.Entry(harness.Order{}, compensator.Options{IdempotencyKey: "key"})
 					rule := test.rule
 					rule.Nth = 1
-					rule.Match = harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())
+					rule.Match = harness.MatchNext(faultproxy.Contains("INTO effects"), faultproxy.Commit())
 					trap := proxy.Arm(rule)
 					work := func(tx compensator.Tx) error {
 						receipt, err := c.Record(t.Context(), tx, entry)
 						if err != nil || receipt.Duplicate() {
 							return errors.Join(err, compensator.ErrDuplicate)
 						}
-						w.Effect(tx, "business")
+						w.WriteEffect(tx, "business")
 						return nil
 					}
 					requireUnknown(t, committer.commit(c, db, work), way)
@@ -120,8 +120,8 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 			t.Run(name+"/"+was, func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
-				proxy, db := w.Proxied(true, harness.ReadTimeout(5*time.Second))
-				cfg := w.Quick()
+				proxy, db := w.OpenProxied(true, harness.ReadTimeout(5*time.Second))
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
 				inbox, err := compensator.Declare[string](t.Context(), c, "inbox", nil)
@@ -133,12 +133,12 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 					return err
 				}))
 				w.Exec("UPDATE common_process_log SET " + prepare)
-				trap := proxy.Arm(faultproxy.Rule{Fault: fault, Nth: 1, Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())})
+				trap := proxy.Arm(faultproxy.Rule{Fault: fault, Nth: 1, Match: harness.MatchNext(faultproxy.Contains("INTO effects"), faultproxy.Commit())})
 				require.NoError(t, c.WithRetry(t.Context(), "m1", func(ctx context.Context) error {
 					return c.InTx(ctx, func(_ context.Context, tx *compensator.ScopedTx) error {
 						first, err := inbox.Once(t.Context(), tx, "m1", "") // Once must work with any context, not only with ctx.
 						if first {
-							w.Effect(tx, "the message's work")
+							w.WriteEffect(tx, "the message's work")
 						}
 						return err
 					})
@@ -165,8 +165,8 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 			t.Run(way+"/"+of, func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
-				proxy, db := w.Proxied(committer.watched, harness.ReadTimeout(patient))
-				cfg := w.Quick()
+				proxy, db := w.OpenProxied(committer.watched, harness.ReadTimeout(patient))
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
 				asked := c
@@ -175,12 +175,12 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 				}
 				inbox, err := compensator.Declare[string](t.Context(), asked, "inbox", nil)
 				require.NoError(t, err)
-				direct := w.Quick()
-				direct.DB = w.Open(harness.Watched(w.DSN))
+				direct := w.QuickConfig()
+				direct.DB = w.Open(harness.WatchedPool(w.DSN))
 				other := w.New(direct)
 				recorded := make(chan error, 1)
 				trap := proxy.Arm(faultproxy.Rule{
-					Fault: faultproxy.DropRequest, Nth: 1, Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit()),
+					Fault: faultproxy.DropRequest, Nth: 1, Match: harness.MatchNext(faultproxy.Contains("INTO effects"), faultproxy.Commit()),
 				})
 				runs := 0
 				err = c.WithRetry(t.Context(), "m1", func(context.Context) error {
@@ -190,7 +190,7 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 						if err != nil || !first {
 							return err
 						}
-						w.Effect(tx, "the message's work")
+						w.WriteEffect(tx, "the message's work")
 						if runs > 1 {
 							return nil
 						}
@@ -239,22 +239,22 @@ func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T
 			t.Run(name+"/"+way, func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
-				proxy, db := w.Proxied(committer.watched, harness.ReadTimeout(patient))
-				cfg := w.Quick()
+				proxy, db := w.OpenProxied(committer.watched, harness.ReadTimeout(patient))
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
 				rule := test.rule
-				rule.Match = harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())
+				rule.Match = harness.MatchNext(faultproxy.Contains("INTO effects"), faultproxy.Commit())
 				proxy.Arm(rule)
 				runs := 0
 				err := c.WithRetry(t.Context(), "key-001", func(context.Context) error {
 					runs++
 					return committer.commit(c, db, func(tx compensator.Tx) error {
-						receipt, err := c.Record(t.Context(), tx, harness.Keyed("key", 1)...)
+						receipt, err := c.Record(t.Context(), tx, harness.NewReverseKeyed("key", 1)...)
 						if err != nil || receipt.Duplicate() {
 							return err
 						}
-						w.Effect(tx, "business")
+						w.WriteEffect(tx, "business")
 						return nil
 					})
 				})
@@ -278,18 +278,18 @@ func TestEntryOfALostCommitRequestNeverRuns(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
-			proxy, db := w.Proxied(committer.watched)
-			cfg := w.Quick()
+			proxy, db := w.OpenProxied(committer.watched)
+			cfg := w.QuickConfig()
 			cfg.DB = db
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
+			orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
 			stop := w.Run(c)
 			record := func(tx compensator.Tx) error {
 				_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
-				w.Effect(tx, "business")
+				w.WriteEffect(tx, "business")
 				return err
 			}
-			trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit()), Fault: faultproxy.DropRequest})
+			trap := proxy.Arm(faultproxy.Rule{Match: harness.MatchNext(faultproxy.Contains("INTO effects"), faultproxy.Commit()), Fault: faultproxy.DropRequest})
 			for range 4 { // These are more calls than the type has slots.
 				requireUnknown(t, committer.commit(c, db, record), way)
 			}
@@ -312,13 +312,13 @@ func TestEntryRunsThoughItsCommitNeverReturns(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			proxy, db := w.Proxied(committer.watched)
-			cfg := w.Quick()
+			proxy, db := w.OpenProxied(committer.watched)
+			cfg := w.QuickConfig()
 			cfg.DB = db
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			stop := w.Run(c)
-			trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit()), Nth: 1, Fault: faultproxy.DropReply, Hang: true})
+			trap := proxy.Arm(faultproxy.Rule{Match: harness.MatchNext(faultproxy.Contains("INTO effects"), faultproxy.Commit()), Nth: 1, Fault: faultproxy.DropReply, Hang: true})
 			returned := make(chan error, 1)
 			go func() {
 				returned <- committer.commit(c, db, func(tx compensator.Tx) error {
@@ -356,8 +356,8 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 	t.Run("and then rolls back", func(t *testing.T) {
 		t.Parallel()
 		w := harness.NewWorld(t)
-		proxy, db := w.Proxied(true, harness.ReadTimeout(patient))
-		cfg := w.Quick()
+		proxy, db := w.OpenProxied(true, harness.ReadTimeout(patient))
+		cfg := w.QuickConfig()
 		c := w.New(cfg)
 		proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: 1, Fault: faultproxy.DropRequest, Hang: true}) // The server waits for this COMMIT, which never reaches it.
 		err := recordUnder(c, db, "key")
@@ -372,10 +372,10 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 		t.Parallel()
 		server := testservers.NewSQL(t) // The test delays the commits of this server, so it needs its own.
 		w := harness.WorldAt(t, server.Database(t))
-		_, db := w.Proxied(true, harness.ReadTimeout(patient))
-		c := w.New(w.Quick())
+		_, db := w.OpenProxied(true, harness.ReadTimeout(patient))
+		c := w.New(w.QuickConfig())
 		tx := w.Begin(db)
-		_, err := c.Record(t.Context(), tx, harness.Keyed("key", 1)[0])
+		_, err := c.Record(t.Context(), tx, harness.NewReverseKeyed("key", 1)[0])
 		require.NoError(t, err)
 		stopper, err := w.DB.Conn(t.Context())
 		require.NoError(t, err)
@@ -402,13 +402,13 @@ func recordUnder(c *compensator.Compensator, db *sql.DB, key string) error {
 func TestUnknownCommitsOfManyProducersEndAsTheDatabaseSays(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
-	cfg.DB = w.Open(harness.Watched(w.DSN))
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
+	cfg.DB = w.Open(harness.WatchedPool(w.DSN))
 	worker, producer := w.New(cfg), cfg
 	producer.DB = db
 	c := w.New(producer)
-	_, ran := harness.Numbered(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, ran := harness.HandleCounted(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	stop := w.Run(worker)
 	for nth := 1; nth <= 80; nth++ {
 		fault := []faultproxy.Fault{faultproxy.Count, faultproxy.DropRequest, faultproxy.Count, faultproxy.DropReply}[nth%4]

@@ -20,7 +20,7 @@ import (
 func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg, ready := w.HooksOnly(w.Quick())
+	cfg, ready := w.HooksOnlyConfig(w.QuickConfig())
 	cfg.Lease = time.Hour // With this lease, no other process can claim the entry during the test.
 	c := w.New(cfg)
 	given := make(chan compensator.Entry, 1)
@@ -49,18 +49,18 @@ func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 func TestEntryCommittedAfterTheLeaseItWasInsertedWithIsClaimedAnew(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease = time.Second
 	c := w.New(cfg)
 	var versions sync.Map
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(e *compensator.Entry, _ int) error {
+	orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(e *compensator.Entry, _ int) error {
 		versions.Store(e.ID, e.Version)
 		assert.Zero(t, w.Count("common_process_log WHERE id=? AND lease_until < TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(3)) DIV 1000", e.ID.Row()),
 			"it runs under a lease")
 		return nil
 	})
 	w.Run(c)
-	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded) // From here on, Run starts entries as they are recorded.
+	w.WaitState(w.Record(orders, 0, compensator.Options{}), compensator.Succeeded) // From here on, Run starts entries as they are recorded.
 	tx := w.Begin(w.DB)
 	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
 	require.NoError(t, err)
@@ -78,13 +78,13 @@ func TestEntryCommittedAfterTheLeaseItWasInsertedWithIsClaimedAnew(t *testing.T)
 func TestEntryOfALostCommitReplyRunsWithoutTheReconciler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	proxy, db := w.Proxied(true)
-	cfg, ready := w.HooksOnly(w.Quick())
+	proxy, db := w.OpenProxied(true)
+	cfg, ready := w.HooksOnlyConfig(w.QuickConfig())
 	worker := w.New(cfg)
-	orders, _ := harness.Numbered(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, _ := harness.HandleCounted(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(worker)
 	ready()
-	producer := w.Quick()
+	producer := w.QuickConfig()
 	producer.DB = db
 	c := w.New(producer) // This instance never runs.
 	trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: 1, Fault: faultproxy.DropReply})
@@ -95,5 +95,5 @@ func TestEntryOfALostCommitReplyRunsWithoutTheReconciler(t *testing.T) {
 	}), compensator.ErrCommitUnknown)
 	require.Equal(t, 1, trap.Fired())
 	w.WaitAllEnded()
-	require.Equal(t, 1, w.Ended(compensator.Succeeded, 0))
+	require.Equal(t, 1, w.CountEnded(compensator.Succeeded, 0))
 }

@@ -21,23 +21,23 @@ func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			cfg := w.Quick()
-			cfg.DB = w.Open(harness.Plain(w.DSN))
+			cfg := w.QuickConfig()
+			cfg.DB = w.Open(harness.PlainPool(w.DSN))
 			missing := make(chan observe.MissingEvent, 10)
 			cfg.Observer.EntryMissing = func(e observe.MissingEvent) { missing <- e }
-			lines := harness.LogInto(&cfg)
+			lines := harness.CaptureLog(&cfg)
 			c := w.New(cfg)
-			_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			stop := w.Run(c)
 			tx := w.Begin(cfg.DB)
-			receipt, err := c.Record(t.Context(), tx, harness.Untyped(n)...)
+			receipt, err := c.Record(t.Context(), tx, harness.NewUntyped(n)...)
 			require.NoError(t, err)
 			w.Deadlock(tx)
 			require.NoError(t, tx.Commit(), "the driver's own handle cannot know")
 			receipt.Committed()
 			told := make(map[string]observe.MissingEvent)
 			for range n {
-				event := harness.Next(t, missing)
+				event := harness.Receive(t, missing)
 				told[string(event.IdempotencyKey)] = event
 			}
 			for _, e := range receipt.Entries {
@@ -58,12 +58,12 @@ func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 func TestEntryRolledBackToASavepointIsMissingForThatReason(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	missing := make(chan observe.MissingEvent, 10)
 	cfg.Observer.EntryMissing = func(e observe.MissingEvent) { missing <- e }
-	lines := harness.LogInto(&cfg)
+	lines := harness.CaptureLog(&cfg)
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	stop := w.Run(c)
 	tx := w.Begin(cfg.DB)
 	_, err := tx.Exec("SAVEPOINT s")
@@ -73,7 +73,7 @@ func TestEntryRolledBackToASavepointIsMissingForThatReason(t *testing.T) {
 	_, err = tx.Exec("ROLLBACK TO s")
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
-	event := harness.Next(t, missing)
+	event := harness.Receive(t, missing)
 	assert.Equal(t, receipt.ID(), event.ID)
 	assert.Contains(t, event.LikelyCause, "savepoint")
 	assert.NotContains(t, event.LikelyCause, "deadlock", "the connection would have seen it")
@@ -90,10 +90,10 @@ func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
 		missing := make(chan observe.MissingEvent, 1000)
 		cfg.Observer.EntryMissing = func(e observe.MissingEvent) { missing <- e }
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
+		orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
 		stop := w.Run(c)
 		for i := range 50 {
-			id := w.PutThrough(cfg.DB, orders, i, compensator.Options{})
+			id := w.RecordThrough(cfg.DB, orders, i, compensator.Options{})
 			if i%2 == 0 {
 				_, _ = c.Cancel(t.Context(), id) // Claims no longer see the entry.
 			}
@@ -112,12 +112,12 @@ func TestEntryThatIsDueLaterAndNotThereIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			cfg := w.Quick()
-			cfg.DB = w.Open(harness.Plain(w.DSN))
+			cfg := w.QuickConfig()
+			cfg.DB = w.Open(harness.PlainPool(w.DSN))
 			missing := make(chan observe.MissingEvent, 10)
 			cfg.Observer.EntryMissing = func(e observe.MissingEvent) { missing <- e }
 			c := w.New(cfg)
-			orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			if runs {
 				w.Run(c)
 			}
@@ -127,7 +127,7 @@ func TestEntryThatIsDueLaterAndNotThereIsReported(t *testing.T) {
 			w.Deadlock(tx)
 			require.NoError(t, tx.Commit(), "the driver's own handle cannot know")
 			receipt.Committed()
-			require.Equal(t, receipt.ID(), harness.Next(t, missing).ID)
+			require.Equal(t, receipt.ID(), harness.Receive(t, missing).ID)
 		})
 	}
 }

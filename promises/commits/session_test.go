@@ -47,21 +47,21 @@ func TestSessionsLeftInsideATransactionHoldNothingUp(t *testing.T) {
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				db.SetMaxOpenConns(5)
 				db.SetMaxIdleConns(5)
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = db
-				lines := harness.LogInto(&cfg)
+				lines := harness.CaptureLog(&cfg)
 				c := w.New(cfg)
-				effects := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
-				plainly, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+				effects := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+				plainly, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				spoil(w, db, 5, statements)
-				paid := w.PutThrough(w.DB, effects, 1, compensator.Options{}) // The pool is plain, so the commit is not reported to this process.
-				closed := w.PutThrough(w.DB, plainly, 1, compensator.Options{})
+				paid := w.RecordThrough(w.DB, effects, 1, compensator.Options{}) // The pool is plain, so the commit is not reported to this process.
+				closed := w.RecordThrough(w.DB, plainly, 1, compensator.Options{})
 				w.Run(c)
 				w.WaitState(closed, compensator.Succeeded)
 				w.WaitState(paid, compensator.Succeeded)
 				require.Zero(t, w.Entry(c, paid).ProcessCount)
 				require.NoError(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
-					w.Effect(tx, "closure")
+					w.WriteEffect(tx, "closure")
 					return nil
 				}))
 				require.Equal(t, 2, w.Count("effects"))
@@ -79,13 +79,13 @@ func TestSessionLeftInAnotherDatabaseCostsOneAttempt(t *testing.T) {
 		t.Run(statement, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			cfg := w.Quick()
-			cfg.DB = w.Open(harness.Watched(w.DSN))
+			cfg := w.QuickConfig()
+			cfg.DB = w.Open(harness.WatchedPool(w.DSN))
 			cfg.DB.SetMaxOpenConns(1)
 			c := w.New(cfg)
-			effects := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+			effects := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 			spoil(w, cfg.DB, 1, []string{statement})
-			paid := w.PutThrough(w.DB, effects, 1, compensator.Options{})
+			paid := w.RecordThrough(w.DB, effects, 1, compensator.Options{})
 			w.Run(c)
 			w.WaitState(paid, compensator.Succeeded)
 			require.Equal(t, 1, w.Count("effects"))
@@ -103,12 +103,12 @@ func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) 
 			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				db.SetMaxIdleConns(10)
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
 				spoil(w, db, 10, statements)
 				require.NoError(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
-					w.Effect(tx, "closure")
+					w.WriteEffect(tx, "closure")
 					return nil
 				}))
 				require.Equal(t, 1, w.Count("effects"))
@@ -126,7 +126,7 @@ func TestHealthSeesPastASnapshotThatSomebodyLeftOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
 				db.SetMaxIdleConns(3)

@@ -56,11 +56,11 @@ func TestNothingIsSentOnceTheServerHasRolledBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
 				err := c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-					w.Effect(tx, "rolled back")
+					w.WriteEffect(tx, "rolled back")
 					early, err := tx.PrepareContext(ctx, "INSERT INTO effects (what) VALUES ('by itself')")
 					require.NoError(t, err)
 					defer early.Close()
@@ -73,7 +73,7 @@ func TestNothingIsSentOnceTheServerHasRolledBack(t *testing.T) {
 				require.ErrorIs(t, err, compensator.ErrTxAborted)
 				assert.Zero(t, w.Count("effects"))
 				require.NoError(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
-					w.Effect(tx, "the next one")
+					w.WriteEffect(tx, "the next one")
 					return nil
 				}), "the connection is as good as new")
 				assert.Equal(t, 1, w.Count("effects"))
@@ -102,11 +102,11 @@ func TestTransactionalHandlerThatSwallowsAnUnseenDeadlockHasItsEffectOnce(t *tes
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
 				var ran harness.Calls
-				orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+				orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 					if ran.Add(e.ID) > 1 {
 						return nil
 					}
@@ -115,7 +115,7 @@ func TestTransactionalHandlerThatSwallowsAnUnseenDeadlockHasItsEffectOnce(t *tes
 					return nil
 				})
 				w.Run(c)
-				id := w.Put(orders, 1, compensator.Options{})
+				id := w.Record(orders, 1, compensator.Options{})
 				w.WaitState(id, compensator.Succeeded)
 				assert.Equal(t, 2, ran.Of(id))
 				assert.Equal(t, 1, w.Count("effects"))
@@ -139,11 +139,11 @@ func TestLockWaitIsTakenForARollbackExactlyIfItWasOne(t *testing.T) {
 			_, err := holder.Exec("UPDATE accounts SET n=1")
 			require.NoError(t, err)
 			for kind, pool := range harness.Pools {
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = w.Open(pool(dsn))
 				c := w.New(cfg)
 				err := c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-					w.Effect(tx, kind)
+					w.WriteEffect(tx, kind)
 					w.RequireNumber(tx.QueryRowContext(ctx, "SELECT n FROM accounts FOR UPDATE").Scan(new(int)), 1205)
 					_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", kind)
 					if rollsBack {
@@ -183,7 +183,7 @@ func TestRollbackIsSeenInSessionsThatBeginByThemselves(t *testing.T) {
 			for how, loses := range map[string]string{"error": "UPDATE accounts SET n=2", "procedure": "CALL swallow()"} {
 				t.Run(kind+", set "+set+", "+how, func(t *testing.T) {
 					db := w.Open(pool(dsn))
-					cfg := w.Quick()
+					cfg := w.QuickConfig()
 					cfg.DB = db
 					c := w.New(cfg)
 					db.SetMaxOpenConns(1)
@@ -198,7 +198,7 @@ func TestRollbackIsSeenInSessionsThatBeginByThemselves(t *testing.T) {
 						}
 						_, err := tx.ExecContext(ctx, "CALL nothing()")
 						require.NoError(t, err)
-						w.Effect(tx, "rolled back")
+						w.WriteEffect(tx, "rolled back")
 						_, _ = tx.ExecContext(ctx, loses)
 						_, err = tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('by itself')")
 						assert.ErrorIs(t, err, compensator.ErrNoTransaction)

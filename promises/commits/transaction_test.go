@@ -57,7 +57,7 @@ var notCommitted = map[string]func(t *testing.T, w *harness.World, c *compensato
 		var id int64
 		require.NoError(t, tx.QueryRow("SELECT CONNECTION_ID()").Scan(&id))
 		w.Exec(fmt.Sprintf("KILL %d", id)) // without arguments, because a server may refuse to prepare KILL
-		w.Eventually(func() bool { return !w.Connected(id) }, "the connection is gone")
+		w.Eventually(func() bool { return !w.IsConnected(id) }, "the connection is gone")
 		require.Error(t, tx.Commit())
 	},
 	"closure fails": func(t *testing.T, _ *harness.World, c *compensator.Compensator, _ *sql.DB, record recorder) {
@@ -85,14 +85,14 @@ func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
 			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				if cfg.DB == w.DB {
-					cfg.DB = w.Open(harness.Watched(w.DSN))
+					cfg.DB = w.Open(harness.WatchedPool(w.DSN))
 				}
 				cfg.DB.SetMaxOpenConns(1) // With one connection, anything that a transaction leaves behind would affect the next transaction.
 				c := w.New(cfg)
-				orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
+				orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, nil)
 				stop := w.Run(c)
 				if w.Redis != nil {
-					w.WaitWhole("close_order") // While the queue of a type is rebuilt, entries are enqueued twice.
+					w.WaitComplete("close_order") // While the queue of a type is rebuilt, entries are enqueued twice.
 				}
 				for range 3 { // These are more entries than the type has slots.
 					abandon(t, w, c, cfg.DB, func(tx compensator.Tx) {
@@ -125,7 +125,7 @@ func TestEntryRolledBackToASavepointNeverRuns(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 4}, nil)
+		orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 4}, nil)
 		stop := w.Run(c)
 		var kept []*compensator.Receipt
 		for range 6 { // These are more entries than the type has slots.
@@ -183,14 +183,14 @@ func TestEntryAfterASwallowedConflictIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
 				for _, n := range []int{1, 3} {
 					tx := w.Begin(db)
-					w.Effect(tx, "business")
+					w.WriteEffect(tx, "business")
 					conflict(w, tx)
-					_, err := c.Record(t.Context(), tx, harness.Untyped(n)...)
+					_, err := c.Record(t.Context(), tx, harness.NewUntyped(n)...)
 					require.ErrorIs(t, err, compensator.ErrNoTransaction)
 					require.NoError(t, tx.Rollback())
 				}
@@ -209,7 +209,7 @@ func TestEntryBeforeASwallowedConflictNeverRuns(t *testing.T) {
 			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
-				orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+				orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				stop := w.Run(c)
 				tx := w.Begin(cfg.DB)
 				receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
@@ -238,17 +238,17 @@ func TestEntryBeforeASwallowedConflictNeverRuns(t *testing.T) {
 func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		for _, before := range []bool{true, false} {
 			err := c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 				if before {
-					_, err := c.Record(ctx, tx, harness.Untyped(1)...)
+					_, err := c.Record(ctx, tx, harness.NewUntyped(1)...)
 					require.NoError(t, err)
 				}
 				w.Deadlock(tx)
-				_, err := c.Record(ctx, tx, harness.Untyped(1)...)
+				_, err := c.Record(ctx, tx, harness.NewUntyped(1)...)
 				require.ErrorIs(t, err, compensator.ErrTxAborted)
 				return nil
 			})
@@ -263,11 +263,11 @@ func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
 func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		for prefix, swallowed := range map[string]bool{"told": false, "swallowed": true} {
-			tries, entry := 0, harness.Keyed(prefix, 1)[0]
+			tries, entry := 0, harness.NewReverseKeyed(prefix, 1)[0]
 			err := c.WithRetry(t.Context(), entry.IdempotencyKey, func(ctx context.Context) error {
 				tries++
 				return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -295,7 +295,7 @@ func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 func TestTransactionIsRunAgainOnlyWhereThatMayHelp(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	for reason, tries := range map[error]int{nil: 1, errors.New("sold out"): 1, compensator.ErrNotFound: 1, compensator.ErrBusy: 5, compensator.ErrTxAborted: 5} {
 		ran := 0
 		err := c.WithRetry(t.Context(), "close-42", func(context.Context) error { ran++; return reason })
@@ -319,7 +319,7 @@ func TestTransactionIsRunAgainOnlyWhereThatMayHelp(t *testing.T) {
 func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	for _, lost := range []int{0, 2} {
 		runs := 0
 		require.NoError(t, c.WithRetry(t.Context(), "ship-42", func(ctx context.Context) error {
@@ -338,7 +338,7 @@ func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
 func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	inbox, err := compensator.Declare[string](t.Context(), c, "inbox", nil)
 	require.NoError(t, err)
 	for id, happened := range map[string]bool{"orders:m1": true, "orders:m2": false} {
@@ -351,7 +351,7 @@ func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 				err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 					first, err := inbox.Once(ctx, tx, compensator.IdempotencyKey(id), "")
 					if first {
-						w.Effect(tx, id)
+						w.WriteEffect(tx, id)
 					}
 					return err
 				})
@@ -412,7 +412,7 @@ func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
 					if way == "connector" && kind == "plain" {
 						continue // A plain handle cannot refuse the commit, so only Record's error reports the failure.
 					}
-					cfg := w.Quick()
+					cfg := w.QuickConfig()
 					cfg.DB = w.Open(pool(impatient))
 					w.Exec("ALTER TABLE common_process_log MODIFY business_id VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''")
 					c := w.New(cfg)
@@ -421,7 +421,7 @@ func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
 							_, err := c.Record(t.Context(), tx, entry)
 							return err
 						})
-						w.Effect(tx, "business") // The caller swallows the error.
+						w.WriteEffect(tx, "business") // The caller swallows the error.
 					})
 					require.ErrorIs(t, err, compensator.ErrNotRecorded, "%s of a %s pool", way, kind)
 				}
@@ -443,7 +443,7 @@ func TestEntryMadeDurableByAnotherStatementRuns(t *testing.T) {
 			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
-				orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+				orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				w.Run(c)
 				tx := w.Begin(cfg.DB)
 				durable, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
@@ -481,10 +481,10 @@ func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				ready := func() {}
 				if cfg.DB == w.DB {
-					cfg, ready = w.HooksOnly(cfg) // The Connector must notice the implicit commit without help.
+					cfg, ready = w.HooksOnlyConfig(cfg) // The Connector must notice the implicit commit without help.
 				}
 				c := w.New(cfg)
-				orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+				orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				w.Run(c)
 				ready()
 				conn, err := cfg.DB.Conn(t.Context())
@@ -511,9 +511,9 @@ func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
 func TestSecondCommitCancelsNothing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		cfg, ready := w.HooksOnly(cfg)
+		cfg, ready := w.HooksOnlyConfig(cfg)
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		ready()
 		tx := w.Begin(cfg.DB)

@@ -21,9 +21,9 @@ import (
 // polledOnly returns a configuration on a plain pool. The reconciler runs one round only. After that round, a new entry
 // is found only by polling for its commit.
 func polledOnly(w *harness.World) (cfg compensator.Config, ready func()) {
-	cfg = w.Quick()
-	cfg.DB = w.Open(harness.Plain(w.DSN))
-	return w.HooksOnly(cfg)
+	cfg = w.QuickConfig()
+	cfg.DB = w.Open(harness.PlainPool(w.DSN))
+	return w.HooksOnlyConfig(cfg)
 }
 
 // commitUnseen records and commits in a plain transaction, without calling Receipt.Committed. Tutorials of ORMs do the
@@ -54,7 +54,7 @@ func TestEntryStartsAlthoughNobodyReportsItsCommit(t *testing.T) {
 				}
 				cfg, ready := polledOnly(w)
 				c := w.New(cfg)
-				orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+				orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				w.Run(c)
 				ready()
 				one := commitUnseen(w, c, cfg.DB, before, orders.Entry(harness.Order{}, compensator.Options{}))
@@ -78,7 +78,7 @@ func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	cfg, ready := polledOnly(w)
 	worker := w.New(cfg)
-	_, ran := harness.Numbered(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, ran := harness.HandleCounted(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(worker)
 	ready()
 	producing, _ := polledOnly(w)
@@ -96,8 +96,8 @@ func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg, ready := polledOnly(w)
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
-	serial, held := harness.Held(t, c, "pay", compensator.HandlerConfig[harness.Order]{
+	orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	serial, held := harness.HandleGated(t, c, "pay", compensator.HandlerConfig[harness.Order]{
 		TypeConfig: compensator.TypeConfig{Serial: func(*compensator.Entry) string { return "account" }},
 	}, nil)
 	w.Run(c)
@@ -125,9 +125,9 @@ func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg, ready := polledOnly(w)
-	log := harness.LogInto(&cfg)
+	log := harness.CaptureLog(&cfg)
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	ready()
 	entry := orders.Entry(harness.Order{}, compensator.Options{IdempotencyKey: "close-42"})
@@ -171,10 +171,10 @@ func inPolledBubble(t *testing.T, test func(t *testing.T, c *compensator.Compens
 		memory := compensatortest.NewMemoryStore()
 		store := &askedStore{Store: memory, began: time.Now()}
 		cfg := compensator.Config{Store: store, PollInterval: time.Hour, ReconcileInterval: time.Hour}
-		log := harness.LogInto(&cfg)
+		log := harness.CaptureLog(&cfg)
 		c, err := compensator.New(t.Context(), cfg)
 		require.NoError(t, err)
-		harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		stop := compensatortest.Run(t, c)
 		synctest.Wait()
 		want := test(t, c, memory, log)

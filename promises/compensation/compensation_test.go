@@ -26,7 +26,7 @@ func TestExhaustionIsDurableBeforeTheCompensationRuns(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", undoing(func(ctx context.Context, e *compensator.Entry) error {
+		orders, ran := harness.HandleCounted(t, c, "close_order", undoing(func(ctx context.Context, e *compensator.Entry) error {
 			stored, err := c.Get(ctx, e.ID)
 			if assert.NoError(t, err) {
 				assert.Equal(t, compensator.Compensating, stored.State)
@@ -36,9 +36,9 @@ func TestExhaustionIsDurableBeforeTheCompensationRuns(t *testing.T) {
 			assert.Equal(t, harness.ErrSoldOut.Error(), e.LastError, "it gets the cause")
 			assert.Equal(t, 1, e.Attempt())
 			return nil
-		}), harness.Failing)
+		}), harness.FailAlways)
 		w.Run(c)
-		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
 		w.WaitState(id, compensator.Compensated)
 		e := w.Entry(c, id)
 		require.Equal(t, 1, ran.Of(id))
@@ -50,13 +50,13 @@ func TestExhaustionIsDurableBeforeTheCompensationRuns(t *testing.T) {
 func TestPermanentFailureIsCompensatedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var undone harness.Calls
 	cfg := undoing(func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil })
 	cfg.MaxAttempts = 10
-	orders, ran := harness.Numbered(t, c, "close_order", cfg, func(*compensator.Entry, int) error { return compensator.Permanent(harness.ErrSoldOut) })
+	orders, ran := harness.HandleCounted(t, c, "close_order", cfg, func(*compensator.Entry, int) error { return compensator.Permanent(harness.ErrSoldOut) })
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Compensated)
 	require.Equal(t, 1, ran.Of(id))
 	require.Equal(t, 1, undone.Of(id))
@@ -80,13 +80,13 @@ func TestCompensationHasABudgetOfItsOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
-			comp := w.New(w.Quick())
+			comp := w.New(w.QuickConfig())
 			var undone harness.Calls
-			orders, ran := harness.Numbered(t, comp, "close_order", undoing(func(_ context.Context, e *compensator.Entry) error {
+			orders, ran := harness.HandleCounted(t, comp, "close_order", undoing(func(_ context.Context, e *compensator.Entry) error {
 				return c.verdicts[undone.Add(e.ID)-1]
-			}), harness.Failing)
+			}), harness.FailAlways)
 			w.Run(comp)
-			id := w.Put(orders, 1, compensator.Options{})
+			id := w.Record(orders, 1, compensator.Options{})
 			w.WaitState(id, c.state)
 			e := w.Entry(comp, id)
 			require.Equal(t, c.endedBy, e.EndedBy)
@@ -104,7 +104,7 @@ func TestTransactionalCompensationHappensExactlyOnce(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var undone harness.Calls
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Retry: compensator.Fixed(0),
+		orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Retry: compensator.Fixed(0),
 			CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 				if _, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String()); err != nil {
 					return err
@@ -113,10 +113,10 @@ func TestTransactionalCompensationHappensExactlyOnce(t *testing.T) {
 					return errors.New("after the effect")
 				}
 				return nil
-			}}, harness.Failing)
+			}}, harness.FailAlways)
 		w.Run(c)
 		for i := range 10 {
-			w.PutThrough(cfg.DB, orders, i, compensator.Options{})
+			w.RecordThrough(cfg.DB, orders, i, compensator.Options{})
 		}
 		w.WaitAllEnded()
 		require.Equal(t, 10, w.Count("common_process_log WHERE state=2 AND compensate_count=2"))
@@ -129,11 +129,11 @@ func TestTransactionalCompensationHappensExactlyOnce(t *testing.T) {
 func TestSuccessIsNeverCompensated(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var undone harness.Calls
 	cfg := undoing(func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil })
 	cfg.MaxAttempts = 3
-	orders, _ := harness.Numbered(t, c, "close_order", cfg, func(_ *compensator.Entry, call int) error {
+	orders, _ := harness.HandleCounted(t, c, "close_order", cfg, func(_ *compensator.Entry, call int) error {
 		if call < 3 {
 			return harness.ErrSoldOut
 		}
@@ -141,10 +141,10 @@ func TestSuccessIsNeverCompensated(t *testing.T) {
 	})
 	w.Run(c)
 	for i := range 20 {
-		w.Put(orders, i, compensator.Options{})
+		w.Record(orders, i, compensator.Options{})
 	}
 	w.WaitAllEnded()
-	require.Equal(t, 20, w.Ended(compensator.Succeeded, 2))
+	require.Equal(t, 20, w.CountEnded(compensator.Succeeded, 2))
 	require.Zero(t, undone.Total())
 }
 
@@ -153,7 +153,7 @@ func TestCompensatingEntryWaitsForAnInstanceThatCanUndoIt(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		old := w.New(cfg) // old runs an earlier version of the code, in which the type had no compensation.
-		_, ran := harness.Numbered(t, old, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		_, ran := harness.HandleCounted(t, old, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		id := w.InsertDue("close_order", 1, 1)[0]
 		w.Exec("UPDATE common_process_log SET state=-3, process_count=1 WHERE id=?", id.Row())
 		w.Run(old)
@@ -167,7 +167,7 @@ func TestCompensatingEntryWaitsForAnInstanceThatCanUndoIt(t *testing.T) {
 		require.Zero(t, e.Version, "a process that cannot undo it does not take it")
 		var undone harness.Calls
 		next := w.New(cfg)
-		_, _ = harness.Numbered(t, next, "close_order", undoing(func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil }), nil)
+		_, _ = harness.HandleCounted(t, next, "close_order", undoing(func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil }), nil)
 		w.Run(next)
 		w.WaitState(id, compensator.Compensated)
 		require.Equal(t, 1, undone.Of(id))
@@ -178,16 +178,16 @@ func TestCompensatingEntryWaitsForAnInstanceThatCanUndoIt(t *testing.T) {
 func TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var undone harness.Calls
 	cfg := undoing(func(_ context.Context, e *compensator.Entry) error {
 		assert.Contains(t, e.LastError, "leases in a row ended with no outcome")
 		undone.Add(e.ID)
 		return nil
 	})
-	_, ran := harness.Numbered(t, c, "cautious", cfg, nil)
+	_, ran := harness.HandleCounted(t, c, "cautious", cfg, nil)
 	cfg.CompensateCrashed = true
-	_, ranToo := harness.Numbered(t, c, "eager", cfg, nil)
+	_, ranToo := harness.HandleCounted(t, c, "eager", cfg, nil)
 	cautious, eager := w.InsertDue("cautious", 1, 1)[0], w.InsertDue("eager", 2, 1)[0]
 	w.Exec("UPDATE common_process_log SET delivery_count=3")
 	w.Run(c)
@@ -202,11 +202,11 @@ func TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt(t *testing.T) {
 func TestCompensationOfACrashedCompensationWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var undone harness.Calls
 	cfg := undoing(func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil })
 	cfg.CompensateCrashed = true
-	_, _ = harness.Numbered(t, c, "close_order", cfg, nil)
+	_, _ = harness.HandleCounted(t, c, "close_order", cfg, nil)
 	id := w.InsertDue("close_order", 1, 1)[0]
 	w.Exec("UPDATE common_process_log SET state=-3, process_count=1, delivery_count=3")
 	w.Run(c)
@@ -218,7 +218,7 @@ func TestCompensationOfACrashedCompensationWaitsForAPerson(t *testing.T) {
 func TestPersonMayHaveACompensationRunAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var undone harness.Calls
 	cfg := undoing(func(_ context.Context, e *compensator.Entry) error {
 		if undone.Add(e.ID) <= 3 {
@@ -226,9 +226,9 @@ func TestPersonMayHaveACompensationRunAgain(t *testing.T) {
 		}
 		return nil
 	})
-	orders, ran := harness.Numbered(t, c, "close_order", cfg, harness.Failing)
+	orders, ran := harness.HandleCounted(t, c, "close_order", cfg, harness.FailAlways)
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Dead)
 	key := w.Entry(c, id).CallKey()
 	by := admin.AuditInfo{Actor: "mei", Reason: "the bank is open again"}
@@ -242,7 +242,7 @@ func TestPersonMayHaveACompensationRunAgain(t *testing.T) {
 func TestStaleFailureOfACompensationIsDropped(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease = 30 * time.Second // The lease is long enough that it is not renewed during the test.
 	second := w.New(cfg)
 	dropped := make(chan observe.SettledEvent, 10)
@@ -252,12 +252,12 @@ func TestStaleFailureOfACompensationIsDropped(t *testing.T) {
 	g.OpenAtEnd(t)
 	typ := compensator.HandlerConfig[harness.Order]{MaxCompensateAttempts: 5, Retry: compensator.Fixed(time.Hour), Concurrency: 1}
 	typ.Compensate = func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
-		_ = g.PassDeaf(e)
+		_ = g.PassIgnoringContext(e)
 		return compensator.Permanent(errors.New("stale"))
 	}
-	harness.Numbered(t, first, "close_order", typ, nil)
+	harness.HandleCounted(t, first, "close_order", typ, nil)
 	typ.Compensate = func(context.Context, *compensator.Entry, harness.Order) error { return errors.New("fresh") }
-	harness.Numbered(t, second, "close_order", typ, nil)
+	harness.HandleCounted(t, second, "close_order", typ, nil)
 	id := w.InsertDue("close_order", 1, 1)[0]
 	w.Exec("UPDATE common_process_log SET state=-3, process_count=1 WHERE id=?", id.Row())
 	w.Run(first)
@@ -267,6 +267,6 @@ func TestStaleFailureOfACompensationIsDropped(t *testing.T) {
 	w.Eventually(func() bool { return w.Entry(second, id).CompensateCount == 1 }, "the second instance fails to undo it")
 	stored := w.Row(id)
 	g.Open()
-	require.Equal(t, compensator.Compensating, harness.Next(t, dropped).State)
+	require.Equal(t, compensator.Compensating, harness.Receive(t, dropped).State)
 	require.Equal(t, stored, w.Row(id))
 }

@@ -23,20 +23,20 @@ func TestLossCanBeAcceptedInsideItsCallback(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.StopOnLoss = stops
 			var c *compensator.Compensator
 			accepted := make(chan error, 100)
 			cfg.Observer.HistoryLost = func(*processlog.LossError) { accepted <- acceptLoss(c) }
 			c = w.New(cfg)
-			orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			w.Run(c)
-			id := w.Put(orders, 1, compensator.Options{})
+			id := w.Record(orders, 1, compensator.Options{})
 			w.WaitState(id, compensator.Succeeded)
 			w.Exec("UPDATE common_process_log SET version=version+1, token=UNHEX('0123456789abcdef0123456789abcdef')")
-			require.NoError(t, harness.Next(t, accepted))
+			require.NoError(t, harness.Receive(t, accepted))
 			w.Eventually(func() bool { return c.Health(t.Context()).History == nil }, "the report ends")
-			w.WaitState(w.Put(orders, 2, compensator.Options{}), compensator.Succeeded)
+			w.WaitState(w.Record(orders, 2, compensator.Options{}), compensator.Succeeded)
 		})
 	}
 }
@@ -45,13 +45,13 @@ func TestLossCanBeAcceptedInsideItsCallback(t *testing.T) {
 func TestLossCanBeAcceptedWhereAnEntryIsReportedMissing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
-	cfg.DB = w.Open(harness.Plain(w.DSN))
+	cfg := w.QuickConfig()
+	cfg.DB = w.Open(harness.PlainPool(w.DSN))
 	var c *compensator.Compensator
 	accepted := make(chan error, 100)
 	cfg.Observer.EntryMissing = func(observe.MissingEvent) { accepted <- acceptLoss(c) }
 	c = w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	tx := w.Begin(cfg.DB)
 	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: time.Hour})
@@ -59,7 +59,7 @@ func TestLossCanBeAcceptedWhereAnEntryIsReportedMissing(t *testing.T) {
 	w.Deadlock(tx)
 	require.NoError(t, tx.Commit(), "the driver's own handle cannot know")
 	receipt.Committed()
-	require.NoError(t, harness.Next(t, accepted))
+	require.NoError(t, harness.Receive(t, accepted))
 }
 
 // acceptLoss accepts a loss with a deadline that passes only if AcceptLoss waits for something that never happens.

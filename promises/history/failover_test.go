@@ -84,15 +84,15 @@ type service struct {
 func (f *failover) service(watched, runs bool) *service {
 	f.T.Helper()
 	if watched {
-		return f.serviceOn(f.Open(harness.Watched(f.DSN)), runs)
+		return f.serviceOn(f.Open(harness.WatchedPool(f.DSN)), runs)
 	}
-	return f.serviceOn(f.Open(harness.Plain(f.DSN)), runs)
+	return f.serviceOn(f.Open(harness.PlainPool(f.DSN)), runs)
 }
 
 func (f *failover) serviceOn(db *sql.DB, runs bool) *service {
 	f.T.Helper()
 	s := &service{world: f.World, db: db, noticed: make(chan struct{}), ran: make(map[string]int)}
-	cfg := f.Quick()
+	cfg := f.QuickConfig()
 	cfg.DB, cfg.StopOnLoss = s.db, f.stops
 	cfg.Observer = observe.Observer{
 		HistoryLost: func(loss *processlog.LossError) {
@@ -119,7 +119,9 @@ func (f *failover) serviceOn(db *sql.DB, runs bool) *service {
 	require.NoError(f.T, err)
 	s.holding = harness.NewGate()
 	s.holding.OpenAtEnd(f.T)
-	_, err = compensator.Handle(context.Background(), s.Compensator, "slow", func(_ context.Context, e *compensator.Entry, _ harness.Order) error { return s.holding.PassDeaf(e) }, nil)
+	_, err = compensator.Handle(context.Background(), s.Compensator, "slow", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		return s.holding.PassIgnoringContext(e)
+	}, nil)
 	require.NoError(f.T, err)
 	f.Run(s.Compensator)
 	return s
@@ -368,7 +370,7 @@ func TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported(t *testing.T) {
 func TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
-	proxy, db := f.Proxied(true)
+	proxy, db := f.OpenProxied(true)
 	recorder, person := f.serviceOn(db, false), f.service(false, false)
 	remembers := remembers(proxy)
 	recorder.mustRecord("close_order", "kept", "{}", compensator.Options{})
@@ -408,16 +410,16 @@ func TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack(t *testing.T) {
 func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	lost := make(chan *processlog.LossError, 100)
 	cfg.Observer.HistoryLost = func(loss *processlog.LossError) { lost <- loss }
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Succeeded)
 	w.Exec("UPDATE common_process_log SET version=version+1, token=UNHEX('0123456789abcdef0123456789abcdef')")
-	loss := harness.Next(t, lost)
+	loss := harness.Receive(t, lost)
 	require.Len(t, loss.Lost, 1)
 	require.Equal(t, id, loss.Lost[0].ID)
 }
@@ -428,13 +430,13 @@ func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	var losses atomic.Int64
 	cfg.Observer.HistoryLost = func(*processlog.LossError) { losses.Add(1) }
 	var rounds atomic.Int64
 	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { rounds.Add(1) }
-	c, other := w.New(cfg), w.New(w.Quick())
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	c, other := w.New(cfg), w.New(w.QuickConfig())
+	orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	someRounds := func() {
 		until := rounds.Load() + 5
@@ -451,7 +453,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	})
 	someRounds()
 
-	id := w.Put(orders, 1, compensator.Options{}) // This entry was purged early.
+	id := w.Record(orders, 1, compensator.Options{}) // This entry was purged early.
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	w.Exec("UPDATE common_process_log SET next_at=next_at-120000 WHERE id=?", id.Row())
@@ -461,7 +463,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	someRounds()
 	require.Zero(t, losses.Load())
 
-	id = w.Put(orders, 3, compensator.Options{}) // A person has requeued this entry.
+	id = w.Record(orders, 3, compensator.Options{}) // A person has requeued this entry.
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	by := admin.AuditInfo{Actor: "ann", Reason: "the mail bounced"}
@@ -475,7 +477,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	someRounds()
 	require.Zero(t, losses.Load())
 
-	id = w.Put(orders, 2, compensator.Options{}) // This entry is really lost, so the process must report it.
+	id = w.Record(orders, 2, compensator.Options{}) // This entry is really lost, so the process must report it.
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	w.Exec("DELETE FROM common_process_log WHERE id=?", id.Row())
@@ -499,15 +501,15 @@ func TestReadsThatLagBehindAreNotTakenForALoss(t *testing.T) {
 	w := harness.NewWorld(t)
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.DB, cfg.Store = nil, staleStore{store}
 	var rounds atomic.Int64
 	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { rounds.Add(1) }
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	for i := range 3 {
-		w.WaitState(w.Put(orders, i, compensator.Options{}), compensator.Succeeded)
+		w.WaitState(w.Record(orders, i, compensator.Options{}), compensator.Succeeded)
 		until := rounds.Load() + 4
 		w.Eventually(func() bool { return rounds.Load() >= until }, "rounds go on")
 	}
@@ -521,15 +523,15 @@ func TestWhatWasReadUncommittedIsNotTakenForALoss(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	var rounds atomic.Int64
-	cfg := w.Quick()
-	cfg.DB = w.Open(harness.Plain(w.DSN))
+	cfg := w.QuickConfig()
+	cfg.DB = w.Open(harness.PlainPool(w.DSN))
 	cfg.DB.SetMaxOpenConns(1)
 	_, err := cfg.DB.Exec("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
 	require.NoError(t, err)
 	cfg.Observer.HistoryLost = func(l *processlog.LossError) { assert.Fail(t, "stopped", l) }
 	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { rounds.Add(1) }
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	fiveRounds := func() {
 		until := rounds.Load() + 5

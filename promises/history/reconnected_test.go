@@ -33,7 +33,7 @@ type lone struct {
 func (f *failover) lone(name string, db *sql.DB) *lone {
 	f.T.Helper()
 	l := &lone{db: db, name: name, settled: make(chan struct{}, 100), noticed: make(chan struct{})}
-	cfg := f.Quick()
+	cfg := f.QuickConfig()
 	cfg.DB, cfg.StopOnLoss, l.begun = db, true, make(chan struct{}, 100)
 	cfg.ReconcileInterval, cfg.PollInterval, cfg.Grace = time.Hour, time.Hour, time.Minute
 	cfg.Observer = observe.Observer{
@@ -74,7 +74,7 @@ func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 	// idle does not work on entries. Its connections are dead after the failover, and it opens new ones without an
 	// error. On a plain pool the library cannot see new connections. On a plain pool only a reconciler round would
 	// notice the loss, and no round comes in this test.
-	idle := f.lone("idle", f.Open(harness.Watched(f.DSN)))
+	idle := f.lone("idle", f.Open(harness.WatchedPool(f.DSN)))
 	all := []*lone{idle}
 	// busy tries to claim a locked entry again and again. A locked entry is not an error. A claim fails once the primary
 	// has died, and its death also frees the lock.

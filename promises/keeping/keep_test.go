@@ -592,11 +592,11 @@ func TestLogWithoutTheTableOfSlotsKeepsForEverOrSaysSo(t *testing.T) {
 	w := harness.NewWorld(t)
 	_, err := w.DB.ExecContext(t.Context(), "DROP TABLE common_process_log_slots")
 	require.NoError(t, err)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Keep = 2 * time.Hour
 	_, err = compensator.New(t.Context(), cfg)
 	require.ErrorContains(t, err, "table `common_process_log_slots`: does not exist")
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	_, err = compensator.Handle(t.Context(), c, "kept", func(context.Context, *compensator.Entry, string) error { return nil }, &compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{Keep: 2 * time.Hour}})
 	require.ErrorContains(t, err, "table `common_process_log_slots`: does not exist")
 }
@@ -619,7 +619,7 @@ func TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest(t *testing.T) {
 	}
 	_, err := w.DB.ExecContext(t.Context(), "INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000)") // The next round of the purge is due now.
 	require.NoError(t, err)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Keep = 2 * time.Hour
 	c := w.New(cfg)
 	_, err = compensator.Handle(t.Context(), c, "kept", func(context.Context, *compensator.Entry, string) error { return nil }, nil)

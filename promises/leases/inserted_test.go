@@ -38,8 +38,8 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *tes
 			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
 			countDeliveries(w)
-			proxy, db := w.Proxied(true)
-			cfg := w.Quick()
+			proxy, db := w.OpenProxied(true)
+			cfg := w.QuickConfig()
 			cfg.DB, cfg.Lease = db, harness.Timeout // A test that waits for the end of this lease times out.
 			shop := w.New(cfg)
 			var ran harness.Calls
@@ -49,7 +49,7 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *tes
 			}, nil)
 			require.NoError(t, err)
 			w.Run(shop)
-			w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // By now Run has started.
+			w.WaitState(w.RecordThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // By now Run has started.
 			trap := proxy.Arm(faultproxy.Rule{Match: c.match, Fault: faultproxy.DropRequest, Nth: 1})
 			tx := w.Begin(db)
 			entries := make([]compensator.NewEntry, c.entries)
@@ -61,7 +61,7 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *tes
 			require.NoError(t, tx.Commit())
 			w.Eventually(func() bool { return trap.Fired() > 0 }, "the read-back fails")
 			w.WaitAllEnded()
-			require.Equal(t, 1+c.entries, w.Ended(compensator.Succeeded, 0))
+			require.Equal(t, 1+c.entries, w.CountEnded(compensator.Succeeded, 0))
 			require.Zero(t, w.Count("deliveries WHERE n>1"), "no lease counts as lost")
 			require.Equal(t, 1+c.entries, ran.Total())
 		})

@@ -15,7 +15,7 @@ import (
 // lateAnswer delays the answer to the first claim until long after the lease has ended.
 func lateAnswer(proxy *faultproxy.MySQL) {
 	commit := func(r faultproxy.Request) bool { return r.Text == "COMMIT" }
-	proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("delivery_count=delivery_count+1"), commit), Fault: faultproxy.DelayReply, Delay: 3 * time.Second, Nth: 1})
+	proxy.Arm(faultproxy.Rule{Match: harness.MatchNext(faultproxy.Contains("delivery_count=delivery_count+1"), commit), Fault: faultproxy.DelayReply, Delay: 3 * time.Second, Nth: 1})
 }
 
 // Failure: F59
@@ -25,14 +25,14 @@ func TestClaimAnsweredAfterItsLeaseStartsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			proxy, db := w.Proxied(watched)
-			cfg := w.Quick()
+			proxy, db := w.OpenProxied(watched)
+			cfg := w.QuickConfig()
 			cfg.DB, cfg.Lease = db, time.Second
 			c := w.New(cfg)
-			_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			cfg.DB = w.DB
 			other := w.New(cfg)
-			_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			_, ranElsewhere := harness.HandleCounted(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			w.Backlog("close_order", 1)
 			lateAnswer(proxy)
 			givenBack := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=delivery_count-1")})
@@ -43,7 +43,7 @@ func TestClaimAnsweredAfterItsLeaseStartsNothing(t *testing.T) {
 			w.Eventually(func() bool { return givenBack.Matched() > 0 || ran.Total() > 0 }, "the answer comes")
 			require.Zero(t, ran.Total(), "another process has had it")
 			require.Equal(t, 1, ranElsewhere.Total())
-			require.Equal(t, 1, w.Ended(compensator.Succeeded, 0))
+			require.Equal(t, 1, w.CountEnded(compensator.Succeeded, 0))
 		})
 	}
 }
@@ -52,12 +52,12 @@ func TestClaimAnsweredAfterItsLeaseStartsNothing(t *testing.T) {
 func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.DB, cfg.Lease = db, time.Second
 	c := w.New(cfg)
 	var leased atomic.Int64
-	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error {
+	_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error {
 		leased.Add(int64(w.Count("common_process_log WHERE lease_until>" + harness.NowMillis)))
 		return nil
 	})
@@ -78,14 +78,14 @@ func TestClaimsOfUnknownEndCostNoDelivery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			proxy, db := w.Proxied(watched)
-			cfg := w.Quick()
+			proxy, db := w.OpenProxied(watched)
+			cfg := w.QuickConfig()
 			cfg.DB, cfg.Lease = db, time.Second
 			c := w.New(cfg)
-			_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			w.Backlog("close_order", 1)
 			commit := func(r faultproxy.Request) bool { return r.Text == "COMMIT" }
-			proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("delivery_count=delivery_count+1"), commit), Fault: faultproxy.DropReply})
+			proxy.Arm(faultproxy.Rule{Match: harness.MatchNext(faultproxy.Contains("delivery_count=delivery_count+1"), commit), Fault: faultproxy.DropReply})
 			unheard := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=delivery_count-1"), Fault: faultproxy.DropRequest})
 			w.Run(c)
 			w.Eventually(func() bool { return unheard.Fired() >= 12 || w.Count("common_process_log WHERE state=-2") == 1 }, "several leases have passed")

@@ -24,10 +24,10 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
 		c, other := w.New(cfg), w.New(cfg)
-		orders, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
-		_, ran := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, g := harness.HandleGated(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		_, ran := harness.HandleCounted(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
-		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
 		g.Await(t)
 		w.Run(other) // The other instance would run the entry if its lease ended.
 		last, version := w.LeaseOf(id), w.Entry(c, id).Version
@@ -66,15 +66,15 @@ func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compen
 	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { o.dropped <- e }
 	cfg.Observer.Settled = func(e observe.SettledEvent) { o.settled <- e }
 	o.first = w.New(cfg)
-	_, o.ran = harness.Numbered(t, o.second, "close_order", typ, func(*compensator.Entry, int) error { return fresh })
+	_, o.ran = harness.HandleCounted(t, o.second, "close_order", typ, func(*compensator.Entry, int) error { return fresh })
 	typ.Concurrency = 1 // With one slot, the first instance cannot claim the entry again.
 	orders, err := compensator.Handle(t.Context(), o.first, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
-		_ = o.gate.PassDeaf(e)
+		_ = o.gate.PassIgnoringContext(e)
 		return stale
 	}, &typ)
 	require.NoError(t, err)
 	w.Run(o.first)
-	o.id = w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+	o.id = w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
 	o.gate.Await(t)
 	w.Run(o.second)
 	version := w.Entry(o.second, o.id).Version
@@ -90,7 +90,7 @@ func TestStaleFailureIsDropped(t *testing.T) {
 		o := overtake(t, w, cfg, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(time.Hour)}, compensator.Permanent(errors.New("stale")), errors.New("fresh"))
 		stored := w.Row(o.id)
 		o.gate.Open()
-		require.Equal(t, compensator.Retrying, harness.Next(t, o.dropped).State)
+		require.Equal(t, compensator.Retrying, harness.Receive(t, o.dropped).State)
 		require.Equal(t, stored, w.Row(o.id))
 		e := w.Entry(o.first, o.id)
 		require.Equal(t, 1, e.ProcessCount, "one failure was counted, not two")
@@ -104,7 +104,7 @@ func TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		o := overtake(t, w, cfg, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(time.Hour)}, nil, errors.New("fresh"))
 		o.gate.Open()
-		require.Equal(t, compensator.Succeeded, harness.Next(t, o.settled).State, "the work is done, even if another process holds the lease")
+		require.Equal(t, compensator.Succeeded, harness.Receive(t, o.settled).State, "the work is done, even if another process holds the lease")
 		require.Equal(t, 1, w.Entry(o.first, o.id).ProcessCount)
 	})
 }
@@ -115,11 +115,11 @@ func TestStaleSuccessAfterTheExhaustionDoesNotStopTheCompensation(t *testing.T) 
 	var undone harness.Calls
 	typ := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error { undone.Add(e.ID); return nil }}
 	w := harness.NewWorld(t).WithRedis()
-	o := overtake(t, w, w.Quick(), typ, nil, errors.New("fresh"))
+	o := overtake(t, w, w.QuickConfig(), typ, nil, errors.New("fresh"))
 	w.WaitState(o.id, compensator.Compensated)
 	stored := w.Row(o.id)
 	o.gate.Open()
-	require.Equal(t, compensator.Compensated, harness.Next(t, o.dropped).State)
+	require.Equal(t, compensator.Compensated, harness.Receive(t, o.dropped).State)
 	require.Equal(t, stored, w.Row(o.id))
 	require.Equal(t, 1, undone.Of(o.id))
 }
@@ -130,10 +130,10 @@ func TestExhaustionLosesAgainstASuccessRecordedMeanwhile(t *testing.T) {
 	var undone harness.Calls
 	typ := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error { undone.Add(e.ID); return nil }}
 	w := harness.NewWorld(t).WithRedis()
-	o := overtake(t, w, w.Quick(), typ, errors.New("stale, and the last"), nil)
+	o := overtake(t, w, w.QuickConfig(), typ, errors.New("stale, and the last"), nil)
 	require.Equal(t, compensator.Succeeded, w.State(o.id))
 	o.gate.Open()
-	require.Equal(t, compensator.Succeeded, harness.Next(t, o.dropped).State)
+	require.Equal(t, compensator.Succeeded, harness.Receive(t, o.dropped).State)
 	require.Zero(t, undone.Total(), "a success is never undone")
 }
 
@@ -148,18 +148,18 @@ func TestStaleTransactionalEffectIsRolledBack(t *testing.T) {
 		second := w.New(cfg)
 		cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { dropped <- e }
 		first := w.New(cfg)
-		orders := harness.Transactional(t, first, compensator.HandlerConfig[harness.Order]{Concurrency: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
-			return g.PassDeaf(e)
+		orders := harness.HandleTransactional(t, first, compensator.HandlerConfig[harness.Order]{Concurrency: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+			return g.PassIgnoringContext(e)
 		})
-		_ = harness.Transactional(t, second, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+		_ = harness.HandleTransactional(t, second, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 		w.Run(first)
-		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
 		g.Await(t)
 		w.Run(second)
 		w.EndLease(id)
 		w.WaitState(id, compensator.Succeeded)
 		g.Open()
-		harness.Next(t, dropped)
+		harness.Receive(t, dropped)
 		require.Equal(t, 1, w.Count("effects"))
 	})
 }
@@ -168,7 +168,7 @@ func TestStaleTransactionalEffectIsRolledBack(t *testing.T) {
 func TestHandlerIsToldThatItsLeaseIsLost(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease = time.Second
 	c := w.New(cfg)
 	causes := make(chan error, 10)
@@ -179,10 +179,10 @@ func TestHandlerIsToldThatItsLeaseIsLost(t *testing.T) {
 	}, nil)
 	require.NoError(t, err)
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.Eventually(func() bool { return w.LeaseOf(id) > 0 }, "it runs")
 	w.Exec("UPDATE common_process_log SET version=version+1, state=3, ended_by='person', lease_until=0, delivery_count=0 WHERE id=?", id.Row()) // Change the row as another process does that ends the entry.
-	require.ErrorIs(t, harness.Next(t, causes), compensator.ErrLeaseLost)
+	require.ErrorIs(t, harness.Receive(t, causes), compensator.ErrLeaseLost)
 }
 
 // Failure: F62
@@ -198,14 +198,14 @@ func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
 		g := harness.NewGate()
 		g.OpenAtEnd(t)
 		orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
-			return g.PassDeaf(e)
+			return g.PassIgnoringContext(e)
 		}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Concurrency: 1})
 		require.NoError(t, err)
-		_, ran := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		_, ran := harness.HandleCounted(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
-		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
 		g.Await(t)
-		require.Equal(t, id, harness.Next(t, stuck).ID)
+		require.Equal(t, id, harness.Receive(t, stuck).ID)
 		health := c.Health(t.Context())
 		if assert.Len(t, health.Stuck, 1) {
 			require.Equal(t, id, health.Stuck[0].ID)
@@ -227,18 +227,18 @@ func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			proxy, db := w.Proxied(true)
-			cfg := w.Quick()
+			proxy, db := w.OpenProxied(true)
+			cfg := w.QuickConfig()
 			cfg.Lease = time.Second
 			other := w.New(cfg)
 			cfg.DB = db
 			cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { t.Error("the outcome was dropped") }
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error { return verdict })
-			_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error { return verdict })
+			_, ranElsewhere := harness.HandleCounted(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			held := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=0"), Fault: faultproxy.DropRequest, Hang: true})
 			w.Run(c)
-			id := w.Put(orders, 1, compensator.Options{})
+			id := w.Record(orders, 1, compensator.Options{})
 			require.NoError(t, held.Await(t.Context()))
 			w.Run(other)
 			for range 3 {
@@ -258,7 +258,7 @@ func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	stuck := make(chan observe.AttemptEvent, 10)
 	cfg.Observer.Stuck = func(e observe.AttemptEvent) { stuck <- e }
 	c := w.New(cfg)
@@ -267,19 +267,19 @@ func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 	orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		ran.Add(e.ID)
 		if o.Number == 0 {
-			return g.PassDeaf(e) // The handler returns only when the test ends.
+			return g.PassIgnoringContext(e) // The handler returns only when the test ends.
 		}
 		return nil
 	}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond})
 	require.NoError(t, err)
-	deaf := w.Put(orders, 0, compensator.Options{})
+	deaf := w.Record(orders, 0, compensator.Options{})
 	w.Exec("UPDATE common_process_log SET delivery_count=2, next_at=next_at-1000")
-	next := w.Put(orders, 1, compensator.Options{Delay: time.Second})
+	next := w.Record(orders, 1, compensator.Options{Delay: time.Second})
 	w.Exec("UPDATE common_process_log SET delivery_count=2 WHERE id=?", next.Row())
 	w.Run(c)
 	g.OpenAtEnd(t) // Open the gate before Run stops, because Run waits for the handler.
 	g.Await(t)
-	require.Equal(t, deaf, harness.Next(t, stuck).ID)
+	require.Equal(t, deaf, harness.Receive(t, stuck).ID)
 	w.WaitState(next, compensator.Succeeded)
 	require.Equal(t, 1, ran.Of(next))
 }
@@ -288,14 +288,14 @@ func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	c, other := w.New(cfg), w.New(cfg)
-	orders, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
-	_, ran := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, g := harness.HandleGated(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, ran := harness.HandleCounted(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	var ids []compensator.EntryID
 	for i := range 10 {
-		ids = append(ids, w.Put(orders, i, compensator.Options{}))
+		ids = append(ids, w.Record(orders, i, compensator.Options{}))
 	}
 	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
@@ -322,10 +322,10 @@ func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	c := w.New(w.QuickConfig())
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Succeeded)
 	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
@@ -359,10 +359,10 @@ func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
-		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
-		harness.Next(t, started)
+		id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
+		harness.Receive(t, started)
 		release := w.LockRow(id)
-		require.ErrorIs(t, harness.Next(t, told), compensator.ErrLeaseLost)
+		require.ErrorIs(t, harness.Receive(t, told), compensator.ErrLeaseLost)
 		release()
 		w.WaitState(id, compensator.Succeeded)
 	})
@@ -381,13 +381,13 @@ func TestLeaseOutlastsTheTimeoutOnASmallPlainPoolAlone(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, %d", c.pool, c.conns), func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.DB = w.Open(harness.Pools[c.pool](w.DSN))
 			cfg.DB.SetMaxOpenConns(c.conns)
 			log := w.New(cfg)
-			orders, g := harness.Held(t, log, "close_order", compensator.HandlerConfig[harness.Order]{Timeout: time.Hour, Lease: time.Minute}, nil)
+			orders, g := harness.HandleGated(t, log, "close_order", compensator.HandlerConfig[harness.Order]{Timeout: time.Hour, Lease: time.Minute}, nil)
 			w.Run(log)
-			id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+			id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
 			g.Await(t)
 			raised := w.Count("common_process_log WHERE id=? AND lease_until>30*60*1000+"+harness.NowMillis, id.Row())
 			assert.Equal(t, c.raised, raised == 1)

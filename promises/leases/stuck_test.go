@@ -22,9 +22,9 @@ import (
 func TestSuspectHoldsItsQuarantineUntilItsOutcomeIsStored(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	proxy, _ := w.Proxied(true)
+	proxy, _ := w.OpenProxied(true)
 	c, types := w.LifeInstance(w.DB)
-	w.PutMany(c, types.Ship, 10, compensator.Options{})
+	w.RecordMany(c, types.Ship, 10, compensator.Options{})
 	w.Exec("UPDATE common_process_log SET delivery_count=2")
 	harness.WithholdOutcomes(proxy)
 	child := w.StartChild(harness.Program{DSN: harness.ThroughProxy(t, w.DSN, proxy)})
@@ -35,7 +35,7 @@ func TestSuspectHoldsItsQuarantineUntilItsOutcomeIsStored(t *testing.T) {
 	w.Run(c)
 	w.WaitAllEnded()
 	require.LessOrEqual(t, w.Count("common_process_log WHERE state=-2"), 1)
-	require.GreaterOrEqual(t, w.Ended(compensator.Succeeded, 0), 9)
+	require.GreaterOrEqual(t, w.CountEnded(compensator.Succeeded, 0), 9)
 }
 
 // stuckOn registers a type whose handler does not return in time. It runs an instance with one entry of this type, and
@@ -50,11 +50,11 @@ func stuckOn(t *testing.T, w *harness.World, cfg compensator.Config) (c *compens
 		if ran.Add(e.ID); e.Epoch > 0 {
 			return nil
 		}
-		return g.PassDeaf(e)
+		return g.PassIgnoringContext(e)
 	}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond})
 	require.NoError(t, err)
 	w.Run(c)
-	id = w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+	id = w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
 	g.Await(t)
 	return c, id, ran, g
 }
@@ -91,8 +91,8 @@ func TestEntryIsDeadLetteredAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T)
 		c := w.New(cfg)
 		g := harness.NewGate()
 		g.OpenAtEnd(t)
-		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Concurrency: 1}, func(e *compensator.Entry, _ int) error {
-			return g.PassDeaf(e)
+		_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Concurrency: 1}, func(e *compensator.Entry, _ int) error {
+			return g.PassIgnoringContext(e)
 		})
 		w.Backlog("close_order", 1)
 		w.Run(c)
@@ -126,9 +126,9 @@ func TestStuckCompensationsSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
 		c := w.New(cfg)
 		g, undone := harness.NewGate(), new(harness.Calls)
 		g.OpenAtEnd(t)
-		harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 			undone.Add(e.ID)
-			return g.PassDeaf(e)
+			return g.PassIgnoringContext(e)
 		}}, nil)
 		w.Backlog("close_order", 1)
 		w.Exec("UPDATE common_process_log SET state=-3")
@@ -137,7 +137,7 @@ func TestStuckCompensationsSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
 		w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count=2") == 1 }, "a lease is lost")
 		g.Open()
 		w.WaitAllEnded()
-		require.Equal(t, 1, w.Ended(compensator.Compensated, 0))
+		require.Equal(t, 1, w.CountEnded(compensator.Compensated, 0))
 		require.Equal(t, 1, undone.Total())
 	})
 }
@@ -147,7 +147,7 @@ func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		other := w.New(cfg)
-		_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		_, ranElsewhere := harness.HandleCounted(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		cfg.Lease = time.Second
 		_, id, ran, _ := stuckOn(t, w, cfg)
 		w.Run(other)
@@ -162,15 +162,15 @@ func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 func TestDeadLetteringThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.DB, cfg.Lease = db, time.Second
 	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 	c := w.New(cfg)
 	g := harness.NewGate()
 	g.OpenAtEnd(t)
 	_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
-		return g.PassDeaf(e)
+		return g.PassIgnoringContext(e)
 	}, &compensator.HandlerConfig[harness.Order]{Timeout: 100 * time.Millisecond})
 	require.NoError(t, err)
 	w.Backlog("close_order", 1)
@@ -206,7 +206,7 @@ func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 				alone.Add(1)
 				return nil
 			}
-			_ = g.PassDeaf(items[0].Entry)
+			_ = g.PassIgnoringContext(items[0].Entry)
 			return []error{nil, ctx.Err()}
 		}, &compensator.BatchConfig[harness.Order]{Timeout: 100 * time.Millisecond})
 		require.NoError(t, err)
@@ -214,7 +214,7 @@ func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 		w.Run(c)
 		g.Await(t)
 		other := w.New(cfg)
-		_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		_, ranElsewhere := harness.HandleCounted(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(other)
 		w.WaitAllEnded()
 		require.Equal(t, 2, ranElsewhere.Total())
@@ -230,7 +230,7 @@ func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease = 30 * time.Second
 	reported := make(chan struct{}, 10)
 	cfg.Observer.Stuck = func(observe.AttemptEvent) { reported <- struct{}{} }
@@ -239,10 +239,10 @@ func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	g.OpenAtEnd(t)
 	_, err := compensator.HandleBatch(t.Context(), c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 		if len(items) == 1 {
-			return []error{g.PassDeaf(items[0].Entry)}
+			return []error{g.PassIgnoringContext(items[0].Entry)}
 		}
-		harness.Next(t, reported)
-		harness.Next(t, reported)
+		harness.Receive(t, reported)
+		harness.Receive(t, reported)
 		return []error{nil, ctx.Err()}
 	}, &compensator.BatchConfig[harness.Order]{Timeout: time.Second})
 	require.NoError(t, err)
@@ -251,8 +251,8 @@ func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	g.Await(t)
 	g.Await(t)
 	assert.Empty(t, c.Health(t.Context()).Stuck, "they have just begun")
-	harness.Next(t, reported)
-	harness.Next(t, reported)
+	harness.Receive(t, reported)
+	harness.Receive(t, reported)
 	assert.Len(t, c.Health(t.Context()).Stuck, 2)
 	g.Open()
 	w.WaitAllEnded()
@@ -265,16 +265,16 @@ func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.DB, cfg.Lease = db, 30*time.Second
 	reported := make(chan struct{}, 1)
 	cfg.Observer.Stuck = func(observe.AttemptEvent) { reported <- struct{}{} }
 	_, id, ran, _ := stuckOn(t, w, cfg)
-	harness.Next(t, reported)
+	harness.Receive(t, reported)
 	cfg.DB, cfg.Observer = w.DB, observe.Observer{}
 	other := w.New(cfg)
-	_, _ = harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, func(_ *compensator.Entry, call int) error {
+	_, _ = harness.HandleCounted(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, func(_ *compensator.Entry, call int) error {
 		if call == 1 {
 			return compensator.RetryAfter(time.Second, harness.ErrSoldOut)
 		}

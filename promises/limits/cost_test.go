@@ -49,7 +49,7 @@ func TestIdleKeysOfALimitAreDeletedOnceADay(t *testing.T) {
 					c, err := compensator.New(ctx, compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler), PollInterval: time.Minute, ReconcileInterval: time.Minute})
 					require.NoError(t, err)
 					limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.PerSecond(1), Concurrent: 1, Key: key}}}
-					charges, _ = harness.Numbered(t, c, "charge", limited, nil)
+					charges, _ = harness.HandleCounted(t, c, "charge", limited, nil)
 					recorder = c
 					runs.Go(func() { _ = c.Run(ctx) })
 				}
@@ -88,7 +88,7 @@ func TestIdleKeysOfALimitAreDeletedOnAServer(t *testing.T) {
 			w.Exec(fmt.Sprintf("INSERT INTO common_process_log_limit (limit_name, limit_key, tat, granted_at, holders) VALUES ('charge', 'k%d', (%s+%d000)*1000000, %s-90000000, '')", n, harness.NowMillis, tat, harness.NowMillis))
 		}
 		c := w.New(cfg)
-		harness.Numbered(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{
+		harness.HandleCounted(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{
 			Limit: compensator.Limit{Rate: compensator.PerSecond(1), Key: func(e *compensator.Entry) string { return e.UserID }}}}, nil)
 		w.Run(c)
 		w.Eventually(func() bool { return w.Count("common_process_log_limit") == 1 }, "the idle keys are gone, and the key with starts ahead stays")
@@ -108,13 +108,13 @@ func TestWaitingForALimitCostsNoStatementOfItsOwn(t *testing.T) {
 				if redis {
 					w = w.WithRedis()
 				}
-				proxy, db := w.Proxied(true)
-				cfg := w.Quick()
+				proxy, db := w.OpenProxied(true)
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
 				limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}, Key: key}}}
-				charges, ran := harness.Numbered(t, c, "charge", limited, nil)
-				w.PutMany(c, charges, entries, compensator.Options{UserID: "slow"})
+				charges, ran := harness.HandleCounted(t, c, "charge", limited, nil)
+				w.RecordMany(c, charges, entries, compensator.Options{UserID: "slow"})
 				var claims, reads, writes atomic.Int64
 				proxy.Arm(faultproxy.Rule{Fault: faultproxy.Count, Match: func(r faultproxy.Request) bool {
 					switch {

@@ -57,9 +57,9 @@ func work(program string) {
 	}
 	var p workerProgram
 	must(json.Unmarshal([]byte(program), &p))
-	open := harness.Watched(p.DSN)
+	open := harness.WatchedPool(p.DSN)
 	if p.Plain {
-		open = harness.Plain(p.DSN)
+		open = harness.PlainPool(p.DSN)
 	}
 	db, err := open()
 	must(err)
@@ -215,7 +215,7 @@ func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 // changer returns a function that changes a limit as a person does. The function reports whether the change was made.
 func changer(w *harness.World) func(name string, values admin.LimitValues) bool {
 	w.T.Helper()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Operations = &compensator.Operations{}
 	d, err := admin.New(w.New(cfg), admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
 	require.NoError(w.T, err)

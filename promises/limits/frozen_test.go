@@ -22,14 +22,14 @@ const ownTransactions = "information_schema.innodb_trx AS t JOIN information_sch
 func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.DB = db
 	c := w.New(cfg)
-	ships, _ := harness.Numbered(t, c, "ship", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limitedTypes["ship"]}}, nil)
-	free, _ := harness.Numbered(t, c, "free", compensator.HandlerConfig[harness.Order]{}, nil)
+	ships, _ := harness.HandleCounted(t, c, "ship", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limitedTypes["ship"]}}, nil)
+	free, _ := harness.HandleCounted(t, c, "free", compensator.HandlerConfig[harness.Order]{}, nil)
 	worker := startWorker(w, workerProgram{})
-	w.PutMany(c, ships, 3, compensator.Options{})
+	w.RecordMany(c, ships, 3, compensator.Options{})
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 3 }, "the worker works, and the limit has its row")
 
 	// A trigger makes each claim of the type wait in the middle.
@@ -43,7 +43,7 @@ func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 		require.NoError(t, err)
 		_, err = closed.Exec("SELECT id FROM gate FOR UPDATE")
 		require.NoError(t, err)
-		w.PutMany(c, ships, 3, compensator.Options{})
+		w.RecordMany(c, ships, 3, compensator.Options{})
 		w.Eventually(func() bool { return w.Count(ownTransactions+" AND t.trx_state='LOCK WAIT'") > 0 }, "the worker claims")
 		worker.Signal(syscall.SIGSTOP)
 		require.NoError(t, closed.Rollback())
@@ -63,10 +63,10 @@ func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 		}
 		return false
 	}})
-	w.PutMany(c, ships, 3, compensator.Options{}) // The stopped process has locked the others.
+	w.RecordMany(c, ships, 3, compensator.Options{}) // The stopped process has locked the others.
 	w.Run(c)
 	w.Eventually(func() bool { return tries.Load() > 0 }, "this process claims, too")
-	w.PutMany(c, free, 50, compensator.Options{})
+	w.RecordMany(c, free, 50, compensator.Options{})
 	w.Eventually(func() bool {
 		return w.Count("common_process_log WHERE business_type='free' AND state=1") == 50 && tries.Load() >= 4
 	}, "other types go on")

@@ -131,16 +131,16 @@ func TestNoWindowHasMoreStartsThanTheRateAndTheBurstAllow(t *testing.T) {
 		watchGrants(w)
 		limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.PerSecond(50), Burst: 4}}}
 		here, there := w.New(cfg), w.New(cfg)
-		charges, ran := harness.Numbered(t, here, "charge", limited, nil)
-		_, ranThere := harness.Numbered(t, there, "charge", limited, nil)
-		w.PutMany(here, charges, 80, compensator.Options{})
+		charges, ran := harness.HandleCounted(t, here, "charge", limited, nil)
+		_, ranThere := harness.HandleCounted(t, there, "charge", limited, nil)
+		w.RecordMany(here, charges, 80, compensator.Options{})
 		began := time.Now()
 		w.Run(here)
 		w.Run(there)
 		w.WaitAllEnded()
 		assert.GreaterOrEqual(t, time.Since(began), 76*20*time.Millisecond-time.Millisecond, "not before the rate allows it")
 		t.Logf("80 entries at 50/s took %v", time.Since(began))
-		require.Equal(t, 80, w.Ended(compensator.Succeeded, 0))
+		require.Equal(t, 80, w.CountEnded(compensator.Succeeded, 0))
 		require.Equal(t, 80, ran.Total()+ranThere.Total())
 		require.Equal(t, 80, w.Count("common_process_log WHERE delivery_count=0 AND process_count=0"))
 		require.Equal(t, 80, requireBound(w, "charge", 20*time.Millisecond, 4), "each start has one grant, and none is lost")
@@ -160,9 +160,9 @@ func TestNoMoreEntriesRunAtOnceThanConcurrentAllows(t *testing.T) {
 			return nil
 		}
 		at.awaitAtOnce(3)
-		charges, ran := harness.Numbered(t, here, "charge", limited, work)
-		_, ranThere := harness.Numbered(t, there, "charge", limited, work)
-		w.PutMany(here, charges, 60, compensator.Options{})
+		charges, ran := harness.HandleCounted(t, here, "charge", limited, work)
+		_, ranThere := harness.HandleCounted(t, there, "charge", limited, work)
+		w.RecordMany(here, charges, 60, compensator.Options{})
 		w.Run(here)
 		w.Run(there)
 		w.Eventually(func() bool {
@@ -182,14 +182,14 @@ func TestEntriesOfALimitedKeyHoldUpNoOtherKey(t *testing.T) {
 		limit := compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}, Burst: 2, Key: func(e *compensator.Entry) string { return e.UserID }}
 		limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}, Concurrency: 4}
 		c, recorder := w.New(cfg), w.New(cfg) // Without Redis, c finds the entries of the other process in the database.
-		_, ran := harness.Numbered(t, c, "charge", limited, nil)
+		_, ran := harness.HandleCounted(t, c, "charge", limited, nil)
 		charges, err := compensator.Declare[harness.Order](t.Context(), recorder, "charge", &limited.TypeConfig)
 		require.NoError(t, err)
-		w.PutMany(recorder, charges, 300, compensator.Options{UserID: "slow"}) // they have been due for longest
+		w.RecordMany(recorder, charges, 300, compensator.Options{UserID: "slow"}) // they have been due for longest
 		for n := range 20 {
-			w.PutMany(recorder, charges, 1, compensator.Options{UserID: fmt.Sprintf("k%d", n)})
+			w.RecordMany(recorder, charges, 1, compensator.Options{UserID: fmt.Sprintf("k%d", n)})
 		}
-		w.PutMany(recorder, charges, 5, compensator.Options{})
+		w.RecordMany(recorder, charges, 5, compensator.Options{})
 		w.Run(c)
 		w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 27 }, "two of the slow key, and all others")
 		require.Equal(t, 27, ran.Total())
@@ -204,10 +204,10 @@ func TestTypesThatNameTheSameLimitShareIt(t *testing.T) {
 		watchGrants(w)
 		limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.PerSecond(50), Burst: 2, Of: "psp"}}}
 		here, there := w.New(cfg), w.New(cfg)
-		charges, _ := harness.Numbered(t, here, "charge", limited, nil)
-		refunds, _ := harness.Numbered(t, there, "refund", limited, nil)
-		w.PutMany(here, charges, 30, compensator.Options{})
-		w.PutMany(there, refunds, 30, compensator.Options{})
+		charges, _ := harness.HandleCounted(t, here, "charge", limited, nil)
+		refunds, _ := harness.HandleCounted(t, there, "refund", limited, nil)
+		w.RecordMany(here, charges, 30, compensator.Options{})
+		w.RecordMany(there, refunds, 30, compensator.Options{})
 		w.Run(here)
 		w.Run(there)
 		w.WaitAllEnded()
@@ -226,13 +226,13 @@ func TestTypesThatNameTheSameLimitShareIt(t *testing.T) {
 func TestPermitsOfAKilledProcessComeBackWithItsLeases(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease = time.Second
 	c := w.New(cfg)
 	var at running
-	orders, ran := harness.Numbered(t, c, "ship_order", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: 2}}},
+	orders, ran := harness.HandleCounted(t, c, "ship_order", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: 2}}},
 		func(*compensator.Entry, int) error { defer at.enter("")(); return nil })
-	w.PutMany(c, orders, 6, compensator.Options{})
+	w.RecordMany(c, orders, 6, compensator.Options{})
 	child := w.StartChild(harness.Program{Point: harness.UntilGo, Concurrent: 2})
 	child.Await("paused")
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE lease_until>0") == 2 }, "the child holds both permits")
@@ -252,7 +252,7 @@ func TestPermitsOfAKilledProcessComeBackWithItsLeases(t *testing.T) {
 func TestLimitIsValidated(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	for field, limit := range map[string]compensator.Limit{
 		"Limit":            {Of: "psp"},
 		"Limit.Rate":       {Rate: compensator.Rate{Starts: 0, Per: time.Second}},
@@ -288,12 +288,12 @@ func TestEntryWhoseKeyPanicsWaitsAlone(t *testing.T) {
 		}
 		return e.UserID
 	}}
-	cfg := w.Quick()
-	lines := harness.LogInto(&cfg)
+	cfg := w.QuickConfig()
+	lines := harness.CaptureLog(&cfg)
 	c := w.New(cfg)
-	charges, ran := harness.Numbered(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}, nil)
-	bad := w.Put(charges, 0, compensator.Options{UserID: "bad"})
-	w.PutMany(c, charges, 10, compensator.Options{UserID: "good"})
+	charges, ran := harness.HandleCounted(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}, nil)
+	bad := w.Record(charges, 0, compensator.Options{UserID: "bad"})
+	w.RecordMany(c, charges, 10, compensator.Options{UserID: "good"})
 	w.Run(c)
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 10 && calls.Load() >= 2 }, "all others succeed")
 	require.Equal(t, 10, ran.Total())
@@ -307,7 +307,7 @@ func TestEntryWhoseKeyPanicsWaitsAlone(t *testing.T) {
 func TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg, hooks := w.OnHooks(w.Quick())
+	cfg, hooks := w.HookStore(w.QuickConfig())
 	cfg.Lease = 10 * time.Second
 	c := w.New(cfg)
 	var claims atomic.Int64
@@ -317,8 +317,8 @@ func TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned(t *testing.T) {
 		}
 	}
 	limit := compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}}
-	charges, ran := harness.Numbered(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}, nil)
-	id := w.Put(charges, 0, compensator.Options{})
+	charges, ran := harness.HandleCounted(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}, nil)
+	id := w.Record(charges, 0, compensator.Options{})
 	w.Run(c)
 	w.WaitState(id, compensator.Succeeded)
 	require.Equal(t, 1, ran.Total())
@@ -334,13 +334,13 @@ func TestRecordedEntriesNeedPermits(t *testing.T) {
 		watchGrants(w)
 		limit := compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}, Burst: 3}
 		c := w.New(cfg)
-		charges, ran := harness.Numbered(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}, nil)
+		charges, ran := harness.HandleCounted(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}, nil)
 		w.Run(c)
 		for n := range 10 {
-			w.Put(charges, n, compensator.Options{})
+			w.Record(charges, n, compensator.Options{})
 		}
 		w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 3 }, "the burst")
-		w.PutMany(c, charges, 10, compensator.Options{})
+		w.RecordMany(c, charges, 10, compensator.Options{})
 		w.Eventually(func() bool { return w.Count("common_process_log") == 20 }, "all are recorded")
 		require.Equal(t, 3, ran.Total())
 		require.Equal(t, 17, w.Count("common_process_log WHERE state=0 AND version=0 AND delivery_count=0 AND lease_until=0"), "none was inserted with a lease")
@@ -359,16 +359,16 @@ func TestHealthTellsWhichEntriesWaitForALimit(t *testing.T) {
 		gate := harness.NewGate()
 		gate.OpenAtEnd(t)
 		c := w.New(cfg)
-		charges, _ := harness.Numbered(t, c, "charge", typed(compensator.Limit{Rate: hour, Of: "psp"}), nil)
-		tenants, _ := harness.Numbered(t, c, "tenant", typed(compensator.Limit{Rate: hour, Key: func(e *compensator.Entry) string { return e.UserID }}), nil)
-		alone, _ := harness.Numbered(t, c, "alone", typed(compensator.Limit{Concurrent: 1}), func(e *compensator.Entry, _ int) error { return gate.PassDeaf(e) })
-		free, _ := harness.Numbered(t, c, "free", typed(compensator.Limit{Concurrent: 10}), nil)
+		charges, _ := harness.HandleCounted(t, c, "charge", typed(compensator.Limit{Rate: hour, Of: "psp"}), nil)
+		tenants, _ := harness.HandleCounted(t, c, "tenant", typed(compensator.Limit{Rate: hour, Key: func(e *compensator.Entry) string { return e.UserID }}), nil)
+		alone, _ := harness.HandleCounted(t, c, "alone", typed(compensator.Limit{Concurrent: 1}), func(e *compensator.Entry, _ int) error { return gate.PassIgnoringContext(e) })
+		free, _ := harness.HandleCounted(t, c, "free", typed(compensator.Limit{Concurrent: 10}), nil)
 		require.Empty(t, c.Health(t.Context()).Limited)
 		began := time.Now()
-		w.PutMany(c, charges, 3, compensator.Options{})
-		w.PutMany(c, tenants, 4, compensator.Options{UserID: "slow"})
-		w.PutMany(c, alone, 2, compensator.Options{})
-		w.PutMany(c, free, 2, compensator.Options{})
+		w.RecordMany(c, charges, 3, compensator.Options{})
+		w.RecordMany(c, tenants, 4, compensator.Options{UserID: "slow"})
+		w.RecordMany(c, alone, 2, compensator.Options{})
+		w.RecordMany(c, free, 2, compensator.Options{})
 		w.Run(c)
 		var found []observe.LimitedType
 		w.Eventually(func() bool {
@@ -407,8 +407,8 @@ func TestLimitThatAPersonChangesHoldsInAllProcesses(t *testing.T) {
 		}
 		at.awaitAtOnce(2)
 		here, there := w.New(cfg), w.New(cfg)
-		charges, ran := harness.Numbered(t, here, "charge", limited, work)
-		_, ranThere := harness.Numbered(t, there, "charge", limited, work)
+		charges, ran := harness.HandleCounted(t, here, "charge", limited, work)
+		_, ranThere := harness.HandleCounted(t, there, "charge", limited, work)
 		d, err := admin.New(here, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
 		require.NoError(t, err)
 		change := func(values admin.LimitValues) {
@@ -419,15 +419,15 @@ func TestLimitThatAPersonChangesHoldsInAllProcesses(t *testing.T) {
 		}
 		w.Run(here)
 		w.Run(there)
-		w.PutMany(here, charges, 40, compensator.Options{})
+		w.RecordMany(here, charges, 40, compensator.Options{})
 		w.WaitAllEnded()
 		change(admin.LimitValues{Concurrent: 1})
 		at.awaitAtOnce(1) // no call runs now
-		w.PutMany(here, charges, 20, compensator.Options{})
+		w.RecordMany(here, charges, 20, compensator.Options{})
 		w.WaitAllEnded()
 		require.Equal(t, 1, at.highest[""], "one at a time, in both processes")
 		change(admin.LimitValues{Interval: time.Hour, Burst: 3})
-		w.PutMany(here, charges, 10, compensator.Options{})
+		w.RecordMany(here, charges, 10, compensator.Options{})
 		w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 63 }, "the burst of the new rate")
 		require.Equal(t, 63, ran.Total()+ranThere.Total())
 		require.Equal(t, 7, w.Count("common_process_log WHERE state=0 AND version=0 AND delivery_count=0"), "waiting costs nothing")

@@ -17,10 +17,10 @@ import (
 func TestCaseIsClosedWhileSomebodyHoldsAnother(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB, cfg.Operations = db, &compensator.Operations{}
 		c := w.New(cfg)
-		harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error {
+		harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error {
 			return compensator.Permanent(errors.New("no such account"))
 		})
 		ids := w.InsertDue("close_order", 1, 6)

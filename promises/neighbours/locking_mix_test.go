@@ -35,7 +35,7 @@ func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	w := harness.WorldAt(t, server.Database(t))
 	w.Exec("CREATE TABLE digits (d INT PRIMARY KEY)")
 	w.Exec("INSERT INTO digits VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)")
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease = time.Minute
 	c := w.New(cfg)
 	const n = 100
@@ -93,7 +93,7 @@ func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t)
 	w := harness.WorldAt(t, server.Database(t)).WithRedis()
-	processes := []*compensator.Compensator{mixedProcess(w, w.DB), mixedProcess(w, w.Open(harness.Plain(w.DSN)))}
+	processes := []*compensator.Compensator{mixedProcess(w, w.DB), mixedProcess(w, w.Open(harness.PlainPool(w.DSN)))}
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
 	// This test purges entries that are younger than Purge of package admin allows. Without this purge note, the processes
@@ -126,7 +126,7 @@ func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 // mixedProcess handles a plain and a transactional type. Both fail now and then.
 func mixedProcess(w *harness.World, db *sql.DB) *compensator.Compensator {
 	w.T.Helper()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.DB, cfg.Lease = db, 30*time.Second
 	db.SetMaxOpenConns(20)
 	c := w.New(cfg)
@@ -136,7 +136,7 @@ func mixedProcess(w *harness.World, db *sql.DB) *compensator.Compensator {
 		}
 		return nil
 	}
-	harness.Numbered(w.T, c, "plain", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, flaky)
+	harness.HandleCounted(w.T, c, "plain", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, flaky)
 	_, err := compensator.HandleTx(w.T.Context(), c, "transactional", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('x')")
 		return errors.Join(err, flaky(e, e.Attempt()))
@@ -198,10 +198,10 @@ func TestDueEntryRunsBehindTheLeftoversOfAnOldSnapshot(t *testing.T) {
 		var n int
 		require.NoError(t, old.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n))
 		w.Exec("UPDATE common_process_log SET state=1, ended_by='handler', next_at=2") // The index still contains the old values of these rows.
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
-		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		w.InsertDue("close_order", 1_000_000, 30)
 		w.WaitAllEnded()
@@ -215,7 +215,7 @@ func TestDueEntryRunsBehindTheLeftoversOfAnOldSnapshot(t *testing.T) {
 func TestOfRacingActionsExactlyOneWins(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		for _, id := range w.InsertDue("close_order", 1, 10) {

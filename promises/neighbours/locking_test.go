@@ -64,7 +64,7 @@ func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 	for name, work := range inFlight {
 		t.Run(name, func(t *testing.T) {
 			w := harness.NewWorld(t)
-			proxy, db := w.Proxied(false)
+			proxy, db := w.OpenProxied(false)
 			store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, store.Close()) })
@@ -86,15 +86,15 @@ func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 // producersGoOn records due entries at every isolation level. Its sessions fail instead of waiting for a lock.
 func producersGoOn(w *harness.World) {
 	w.T.Helper()
-	db := w.Open(harness.Watched(harness.WithParams(w.T, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
-	cfg := w.Quick()
+	db := w.Open(harness.WatchedPool(harness.WithParams(w.T, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
+	cfg := w.QuickConfig()
 	cfg.DB = db
 	c := w.New(cfg)
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		tx, err := db.BeginTx(w.T.Context(), &sql.TxOptions{Isolation: level})
 		require.NoError(w.T, err)
 		for _, n := range []int{1, 3} {
-			_, err = c.Record(w.T.Context(), tx, harness.Untyped(n)...)
+			_, err = c.Record(w.T.Context(), tx, harness.NewUntyped(n)...)
 			require.NoError(w.T, err, "at %s", level)
 		}
 		require.NoError(w.T, tx.Commit())
@@ -107,7 +107,7 @@ func producersGoOn(w *harness.World) {
 func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		entry := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotencyKey: "order 1"}}
@@ -120,7 +120,7 @@ func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 		require.NoError(t, err)
 		waited := make(chan error, 1)
 		go func() {
-			receipt, err := c.Record(t.Context(), second, append(harness.Untyped(3), entry)...)
+			receipt, err := c.Record(t.Context(), second, append(harness.NewUntyped(3), entry)...)
 			if err == nil && !receipt.Entries[3].Duplicate {
 				err = errors.New("the first one's entry was recorded twice")
 			}
@@ -141,7 +141,7 @@ func TestClaimPassesByAnEntryThatAnOpenTransactionCancels(t *testing.T) {
 			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
-				_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+				_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				ids := w.InsertDue("close_order", 1, 20)
 				tx := w.Begin(cfg.DB)
 				result, err := c.CancelTx(t.Context(), tx, ids[7])
@@ -167,13 +167,13 @@ func TestClaimPassesByAnEntryThatAnOpenTransactionCancels(t *testing.T) {
 func TestOutcomesOfFreeRowsDoNotWaitForALockedOne(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB, cfg.Lease = db, time.Minute
 		c := w.New(cfg)
 		const n = 40
 		var started atomic.Int32
 		finish := make(chan struct{})
-		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
+		_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
 			started.Add(1)
 			<-finish
 			if e.ID.Row()%2 == 0 && call == 1 {
@@ -202,12 +202,12 @@ func TestOutcomesOfFreeRowsDoNotWaitForALockedOne(t *testing.T) {
 func TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB, cfg.Lease = db, time.Second
 		c := w.New(cfg)
 		var started atomic.Int32
 		finish := make(chan struct{})
-		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error {
+		_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error {
 			started.Add(1)
 			<-finish
 			return nil
@@ -237,11 +237,11 @@ func TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked(t *testing.T) {
 func TestTransactionalHandlerHoldsNoLockOnItsEntry(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
-			w.Effect(tx, "handler")
+			w.WriteEffect(tx, "handler")
 			var id uint64
 			assert.NoError(t, w.DB.QueryRowContext(ctx, "SELECT id FROM common_process_log WHERE id=? FOR UPDATE NOWAIT", e.ID.Row()).Scan(&id),
 				"a process that freezes here would keep the entry locked until the server ends its session")
@@ -265,10 +265,10 @@ func TestTransactionalHandlerHoldsNoLockOnItsEntry(t *testing.T) {
 func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	inside := make(chan struct{}, 1)
 	_, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
-		w.Effect(tx, "never")
+		w.WriteEffect(tx, "never")
 		inside <- struct{}{}
 		<-ctx.Done() // The handler is stuck until its timeout.
 		return ctx.Err()
@@ -276,9 +276,9 @@ func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testi
 	require.NoError(t, err)
 	w.InsertDue("close_order", 1, 1)
 	w.Run(c)
-	harness.Next(t, inside)
+	harness.Receive(t, inside)
 	w.Exec("ALTER TABLE effects ADD COLUMN more INT NULL")
-	w.Effect(w.DB, "somebody else's")
+	w.WriteEffect(w.DB, "somebody else's")
 	w.WaitAllEnded()
 	assert.Equal(t, 1, w.Count("effects"))
 }

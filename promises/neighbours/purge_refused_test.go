@@ -43,8 +43,8 @@ func TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete(t *testing.T) 
 				for _, statement := range statements {
 					w.Exec(statement)
 				}
-				proxy, db := w.Proxied(watched)
-				cfg := w.Quick()
+				proxy, db := w.OpenProxied(watched)
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
 				deletes := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("DELETE"), Fault: faultproxy.Count})
@@ -92,8 +92,8 @@ func TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes(t *testing.T) {
 	insertEnded(w, upTo(900)...)
 	w.Exec("CREATE TABLE refers (entry BIGINT UNSIGNED NOT NULL, FOREIGN KEY (entry) REFERENCES common_process_log (id)) ENGINE=InnoDB")
 	w.Exec("INSERT INTO refers SELECT id FROM common_process_log")
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.DB = db
 	c := w.New(cfg)
 	deletes := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("DELETE"), Fault: faultproxy.Count})
@@ -117,11 +117,11 @@ func TestPurgeWithoutTheRightToDeleteFailsOnce(t *testing.T) {
 	user := "u" + strings.ToLower(rand.Text()[:12])
 	w.Exec("CREATE USER '" + user + "'@'%' IDENTIFIED BY 'secret'")
 	w.T.Cleanup(func() { w.Exec("DROP USER '" + user + "'@'%'") })
-	proxy, db := w.Proxied(true, func(config *mysql.Config) {
+	proxy, db := w.OpenProxied(true, func(config *mysql.Config) {
 		w.Exec("GRANT SELECT, INSERT, UPDATE ON `" + config.DBName + "`.* TO '" + user + "'@'%'")
 		config.User, config.Passwd = user, "secret"
 	})
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.DB = db
 	c := w.New(cfg)
 	deletes := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("DELETE"), Fault: faultproxy.Count})

@@ -87,8 +87,8 @@ func TestPurgePassesByAnEntryThatAnOpenTransactionHolds(t *testing.T) {
 	for name, hold := range holders {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			harness.InEverySnapshot(t, func(t *testing.T, w *harness.World, db *sql.DB, _, _ bool) {
-				cfg := w.Quick()
+			harness.InEverySnapshotMode(t, func(t *testing.T, w *harness.World, db *sql.DB, _, _ bool) {
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
 				insertEnded(w, upTo(250)...)
@@ -119,7 +119,7 @@ func TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain(t *testing.T) {
 		insertEnded(w, upTo(500)...)
 		store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 		require.NoError(t, err)
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		tx := w.Begin(db)
@@ -152,7 +152,7 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 				processlog.ActionPurge)
 			store, err := compensator.OpenStore(t.Context(), w.Open(pool(w.DSN)), compensator.DefaultTable)
 			require.NoError(t, err)
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
 			c := w.New(cfg)
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
@@ -243,7 +243,7 @@ func endPending(w *harness.World) {
 func TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		w.InTx(db, func(tx *sql.Tx) {

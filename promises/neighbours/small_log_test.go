@@ -52,7 +52,7 @@ func TestPurgeOfASmallLogDoesNotWaitForEntriesThatOthersHold(t *testing.T) {
 func TestDuplicatesInASmallLogDoNotWaitForEntriesThatOthersHold(t *testing.T) {
 	t.Parallel()
 	inASmallLog(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		var again []compensator.NewEntry

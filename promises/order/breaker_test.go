@@ -58,7 +58,7 @@ func fill(w *harness.World, cfg compensator.Config, types ...*compensator.Type[h
 	want := make(map[string][]compensator.EntryID)
 	for i := range 20 {
 		key := strconv.Itoa(i % 5)
-		want[key] = append(want[key], w.PutThrough(cfg.DB, types[i%len(types)], i, of(key)))
+		want[key] = append(want[key], w.RecordThrough(cfg.DB, types[i%len(types)], i, of(key)))
 	}
 	return want
 }
@@ -75,9 +75,9 @@ func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 		w.Run(a.c)
 		w.Run(b.c)
 		want := fill(w, cfg, a.orders, b.orders)
-		open := harness.Next(t, a.opened)
+		open := harness.Receive(t, a.opened)
 		for open.Probes < 2 { // wait until two probes have failed
-			open = harness.Next(t, a.opened)
+			open = harness.Receive(t, a.opened)
 		}
 		a.down.Store(false)
 		b.down.Store(false)
@@ -96,7 +96,7 @@ func TestKeysThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere(t *testing
 		sound.down.Store(false)
 		w.Run(cut.c)
 		want := fill(w, cfg, cut.orders)
-		harness.Next(t, cut.opened)
+		harness.Receive(t, cut.opened)
 		w.Run(sound.c)
 		for key, ids := range fill(w, cfg, cut.orders, sound.orders) {
 			want[key] = append(want[key], ids...)

@@ -60,7 +60,7 @@ func TestWhatOrderingCosts(t *testing.T) {
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store})
 		require.NoError(t, err)
 		orders := serial(t, c, newWatch(t), compensator.HandlerConfig[harness.Order]{}, nil)
-		plain, _ := harness.Numbered(t, c, "plain", compensator.HandlerConfig[harness.Order]{}, nil)
+		plain, _ := harness.HandleCounted(t, c, "plain", compensator.HandlerConfig[harness.Order]{}, nil)
 		store.asked() // Forget the calls that the registration made.
 		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)

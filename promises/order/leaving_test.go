@@ -14,7 +14,7 @@ import (
 // untold returns a configuration whose reconciler rounds are an hour apart. So an entry waits an hour if the library
 // forgets to make it due when it is unblocked.
 func untold(w *harness.World) compensator.Config {
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour
 	return cfg
 }
@@ -28,9 +28,9 @@ func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	c := w.New(untold(w))
 	seen := newWatch(t)
 	orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{PassDead: true}}, nil)
-	first := w.Put(orders, 1, compensator.Options{UserID: "ann", Delay: time.Hour})
+	first := w.Record(orders, 1, compensator.Options{UserID: "ann", Delay: time.Hour})
 	w.Exec("UPDATE common_process_log SET delivery_count=4 WHERE id=?", first.Row())
-	second := w.Put(orders, 2, of("ann"))
+	second := w.Record(orders, 2, of("ann"))
 	w.Run(c)
 	passBy(w, w.DB, orders)
 	require.NoError(t, c.Reschedule(t.Context(), first, 0))
@@ -61,7 +61,7 @@ func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	tx := w.Begin(w.DB)
 	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, of("ann"))
 	require.NoError(t, err)
-	slow := w.Put(orders, 1, compensator.Options{UserID: "ann", BusinessID: "slow"})
+	slow := w.Record(orders, 1, compensator.Options{UserID: "ann", BusinessID: "slow"})
 	require.Equal(t, slow, gate.Await(t))
 	require.NoError(t, tx.Commit())
 	receipt.Committed()
@@ -102,9 +102,9 @@ func TestNextOfAKeyWaitsForNoNoteToGo(t *testing.T) {
 		return nil
 	})
 	w.Run(c)
-	first := w.Put(orders, 1, compensator.Options{UserID: "ann", BusinessID: "slow"})
+	first := w.Record(orders, 1, compensator.Options{UserID: "ann", BusinessID: "slow"})
 	require.Equal(t, first, gate.Await(t))
-	second := w.Put(orders, 2, of("ann"))
+	second := w.Record(orders, 2, of("ann"))
 	passBy(w, w.DB, orders)
 	tx := w.Begin(w.DB)
 	_, err := tx.Exec("UPDATE common_process_log_turns SET parked=parked+1 WHERE business_type='book' AND turn_key='ann' AND entry_id=?", first.Row())

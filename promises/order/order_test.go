@@ -96,7 +96,7 @@ func TestEntriesOfOneKeyRunOneAtATimeInTheOrderOfTheirIds(t *testing.T) {
 			recorders.Go(func() {
 				mu[i%accounts].Lock()
 				defer mu[i%accounts].Unlock()
-				id := w.PutThrough(cfg.DB, orders[i%len(orders)], i, of(strconv.Itoa(i%accounts)))
+				id := w.RecordThrough(cfg.DB, orders[i%len(orders)], i, of(strconv.Itoa(i%accounts)))
 				want[i%accounts] = append(want[i%accounts], id)
 			})
 		}
@@ -146,7 +146,7 @@ func TestManyOfOneRecordRunInOrder(t *testing.T) {
 func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	gate := harness.NewGate()
 	orders := serial(t, c, newWatch(t), compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, e *compensator.Entry) error {
 		if e.UserID == "ann" {
@@ -155,10 +155,10 @@ func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
 		return nil
 	})
 	w.Run(c)
-	first := w.Put(orders, 1, of("ann"))
+	first := w.Record(orders, 1, of("ann"))
 	require.Equal(t, first, gate.Await(t))
-	second := w.Put(orders, 2, of("ann"))
-	bob, nobody := w.Put(orders, 3, of("bob")), w.Put(orders, 4, compensator.Options{})
+	second := w.Record(orders, 2, of("ann"))
+	bob, nobody := w.Record(orders, 3, of("bob")), w.Record(orders, 4, compensator.Options{})
 	w.WaitState(bob, compensator.Succeeded)
 	w.WaitState(nobody, compensator.Succeeded)
 	passBy(w, w.DB, orders)
@@ -173,7 +173,7 @@ func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
 // entry. If an earlier entry is blocked, the process has read it and not claimed it.
 func passBy(w *harness.World, db *sql.DB, orders *compensator.Type[harness.Order]) {
 	w.T.Helper()
-	w.WaitState(w.PutThrough(db, orders, 100, of("somebody else")), compensator.Succeeded)
+	w.WaitState(w.RecordThrough(db, orders, 100, of("somebody else")), compensator.Succeeded)
 }
 
 // awaitBlocked waits until an entry was claimed and put back, because an earlier entry of its key blocks it.
@@ -209,8 +209,8 @@ func TestWaitingFirstKeepsTheOthersWaiting(t *testing.T) {
 		})
 		opts := of("ann")
 		opts.BusinessID, opts.Delay = "slow", 200*time.Millisecond
-		first := w.PutThrough(cfg.DB, orders, 1, opts)
-		second, third := w.PutThrough(cfg.DB, orders, 2, of("ann")), w.PutThrough(cfg.DB, orders, 3, of("ann"))
+		first := w.RecordThrough(cfg.DB, orders, 1, opts)
+		second, third := w.RecordThrough(cfg.DB, orders, 2, of("ann")), w.RecordThrough(cfg.DB, orders, 3, of("ann"))
 		w.Run(c)
 		w.WaitAllEnded()
 		require.Equal(t, []compensator.EntryID{first, second, third}, seen.order("ann"))
@@ -222,7 +222,7 @@ func TestWaitingFirstKeepsTheOthersWaiting(t *testing.T) {
 func TestCompensationBlocksTheKey(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	seen, gate := newWatch(t), harness.NewGate()
 	orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{Compensate: func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		defer seen.enter(e)()
@@ -234,9 +234,9 @@ func TestCompensationBlocksTheKey(t *testing.T) {
 		return nil
 	})
 	w.Run(c)
-	first := w.Put(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
+	first := w.Record(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
 	require.Equal(t, first, gate.Await(t))
-	second := w.Put(orders, 2, of("ann"))
+	second := w.Record(orders, 2, of("ann"))
 	passBy(w, w.DB, orders)
 	require.Equal(t, compensator.Compensating, w.State(first))
 	gate.Open()
@@ -257,13 +257,13 @@ func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
 			return admin.Of(c).Requeue(w.T.Context(), id, admin.RequeueOptions{AuditInfo: by})
 		},
 		"cancelled by a process that does not know the type": func(w *harness.World, _ *compensator.Compensator, id compensator.EntryID) error {
-			return harness.ErrOf(w.New(w.Quick()).Cancel(w.T.Context(), id)) // The running process does not learn of this change.
+			return harness.ErrOf(w.New(w.QuickConfig()).Cancel(w.T.Context(), id)) // The running process does not learn of this change.
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
-			c := w.New(w.Quick())
+			c := w.New(w.QuickConfig())
 			seen := newWatch(t)
 			var calls harness.Calls
 			orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{}, func(_ context.Context, e *compensator.Entry) error {
@@ -273,9 +273,9 @@ func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
 				return nil
 			})
 			w.Run(c)
-			first := w.Put(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
+			first := w.Record(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
 			w.WaitState(first, compensator.Dead)
-			second := w.Put(orders, 2, of("ann"))
+			second := w.Record(orders, 2, of("ann"))
 			passBy(w, w.DB, orders)
 			require.NoError(t, end(w, c, first))
 			w.WaitState(second, compensator.Succeeded)
@@ -288,7 +288,7 @@ func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
 func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	seen, gate := newWatch(t), harness.NewGate()
 	var calls harness.Calls
 	orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{PassDead: true}}, func(ctx context.Context, e *compensator.Entry) error {
@@ -301,8 +301,8 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 		return nil
 	})
 	w.Run(c)
-	first := w.Put(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
-	second := w.Put(orders, 2, compensator.Options{UserID: "ann", BusinessID: "slow"})
+	first := w.Record(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
+	second := w.Record(orders, 2, compensator.Options{UserID: "ann", BusinessID: "slow"})
 	require.Equal(t, second, gate.Await(t))
 	require.Equal(t, compensator.Dead, w.State(first))
 	// The requeued entry is the first of its key again. It must not run beside the entry that is running.
@@ -321,12 +321,12 @@ func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, gate := harness.Held(t, c, "book", compensator.HandlerConfig[harness.Order]{Concurrency: 3, TypeConfig: compensator.TypeConfig{Serial: account}}, nil)
+		orders, gate := harness.HandleGated(t, c, "book", compensator.HandlerConfig[harness.Order]{Concurrency: 3, TypeConfig: compensator.TypeConfig{Serial: account}}, nil)
 		w.Run(c)
-		first := w.PutThrough(cfg.DB, orders, 0, of("ann"))
+		first := w.RecordThrough(cfg.DB, orders, 0, of("ann"))
 		require.Equal(t, first, gate.Await(t))
-		behind, last := w.PutThrough(cfg.DB, orders, 1, of("ann")), w.PutThrough(cfg.DB, orders, 2, of("ann"))
-		other := w.PutThrough(cfg.DB, orders, 3, of("bob"))
+		behind, last := w.RecordThrough(cfg.DB, orders, 1, of("ann")), w.RecordThrough(cfg.DB, orders, 2, of("ann"))
+		other := w.RecordThrough(cfg.DB, orders, 3, of("bob"))
 		require.Equal(t, other, gate.Await(t), "those before it were looked at, and left alone")
 		require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), behind)))
 		require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), first)))
@@ -355,14 +355,14 @@ func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 		require.NoError(t, err)
 		receipt, err := orders.Record(t.Context(), tx, harness.Order{}, of("ann"))
 		require.NoError(t, err)
-		slow := w.PutThrough(cfg.DB, orders, 1, compensator.Options{UserID: "ann", BusinessID: "slow"})
+		slow := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{UserID: "ann", BusinessID: "slow"})
 		require.Equal(t, slow, gate.Await(t))
 		require.NoError(t, tx.Commit())
 		receipt.Committed()
 		late := receipt.ID()
 		require.Negative(t, late.Compare(slow))
 		awaitBlocked(w, late)
-		third := w.PutThrough(cfg.DB, orders, 2, of("ann"))
+		third := w.RecordThrough(cfg.DB, orders, 2, of("ann"))
 		passBy(w, cfg.DB, orders)
 		gate.Open()
 		w.WaitAllEnded()
@@ -374,20 +374,20 @@ func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	seen, gate := newWatch(t), harness.NewGate()
 	orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, e *compensator.Entry) error {
 		if e.BusinessID == "slow" {
-			return gate.PassDeaf(e)
+			return gate.PassIgnoringContext(e)
 		}
 		return nil
 	})
 	gate.OpenAtEnd(t)
 	w.Run(c)
-	slow := w.Put(orders, 0, compensator.Options{UserID: "ann", BusinessID: "slow"})
+	slow := w.Record(orders, 0, compensator.Options{UserID: "ann", BusinessID: "slow"})
 	require.Equal(t, slow, gate.Await(t))
 	w.EndLease(slow)
-	second := w.Put(orders, 1, of("ann"))
+	second := w.Record(orders, 1, of("ann"))
 	passBy(w, w.DB, orders)
 	require.Equal(t, []compensator.EntryID{slow}, seen.order("ann"))
 	gate.Open()
@@ -416,7 +416,7 @@ func TestEntriesRecordedWithoutPositionsRunOneAtATime(t *testing.T) {
 func TestBatchHoldsOneOfEachKey(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	seen := newWatch(t)
 	orders, err := compensator.HandleBatch(t.Context(), c, "book", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 		for _, item := range items {
@@ -428,7 +428,7 @@ func TestBatchHoldsOneOfEachKey(t *testing.T) {
 	want := make(map[string][]compensator.EntryID)
 	for i := range 40 {
 		key := strconv.Itoa(i % 8)
-		want[key] = append(want[key], w.Put(orders, i, of(key)))
+		want[key] = append(want[key], w.Record(orders, i, of(key)))
 	}
 	w.Run(c)
 	w.WaitAllEnded()
@@ -443,8 +443,8 @@ func TestTransactionalHandlersRunInOrder(t *testing.T) {
 	seen := newWatch(t)
 	var orders *compensator.Type[harness.Order]
 	for range 2 {
-		c := w.New(w.Quick())
-		orders = harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: account}}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+		c := w.New(w.QuickConfig())
+		orders = harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: account}}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
 			defer seen.enter(e)()
 			return nil
 		})
@@ -452,7 +452,7 @@ func TestTransactionalHandlersRunInOrder(t *testing.T) {
 	}
 	var want []compensator.EntryID
 	for i := range 20 {
-		want = append(want, w.Put(orders, i, of("ann")))
+		want = append(want, w.Record(orders, i, of("ann")))
 	}
 	w.WaitAllEnded()
 	require.Equal(t, want, seen.order("ann"))
@@ -465,14 +465,14 @@ func TestTransactionalHandlersRunInOrder(t *testing.T) {
 func TestDeclaredTypeRecordsPositions(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	recorder := w.New(w.Quick())
+	recorder := w.New(w.QuickConfig())
 	declared, err := compensator.Declare[harness.Order](t.Context(), recorder, "book", &compensator.TypeConfig{Serial: account})
 	require.NoError(t, err)
-	first := w.Put(declared, 1, compensator.Options{UserID: "ann", Delay: 200 * time.Millisecond})
-	second := w.Put(declared, 2, of("ann"))
+	first := w.Record(declared, 1, compensator.Options{UserID: "ann", Delay: 200 * time.Millisecond})
+	second := w.Record(declared, 2, of("ann"))
 	require.Equal(t, 2, w.Count("common_process_log_turns WHERE turn_key='ann'"))
 	seen := newWatch(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	serial(t, c, seen, compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.WaitAllEnded()
@@ -484,23 +484,23 @@ func TestSerialTypeWithoutItsTableIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	w.Exec("DROP TABLE common_process_log_turns")
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var field *compensator.FieldError
 	_, err := compensator.Declare[harness.Order](t.Context(), c, "book", &compensator.TypeConfig{Serial: account})
 	require.ErrorAs(t, err, &field)
 	require.Contains(t, err.Error(), "common_process_log_turns")
 	_, err = compensator.Handle(t.Context(), c, "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, &compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: account}})
 	require.ErrorAs(t, err, &field)
-	orders, _ := harness.Numbered(t, c, "plain", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, _ := harness.HandleCounted(t, c, "plain", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
-	w.WaitState(w.Put(orders, 1, compensator.Options{}), compensator.Succeeded)
+	w.WaitState(w.Record(orders, 1, compensator.Options{}), compensator.Succeeded)
 }
 
 // Failure: F116
 func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Handle(t.Context(), c, "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil },
 		&compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
 			if e.UserID == "" {
@@ -519,7 +519,7 @@ func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
 	// Plain SQL writes an entry with an invalid key. This entry must not run, and must not block other entries.
 	bad := w.InsertDue("book", 1000, 1)[0]
 	w.Run(c)
-	w.WaitState(w.Put(orders, 1, of("ann")), compensator.Succeeded)
+	w.WaitState(w.Record(orders, 1, of("ann")), compensator.Succeeded)
 	w.Eventually(func() bool { return w.Entry(c, bad).LastError != "" }, "its problem is reported")
 	require.Contains(t, w.Entry(c, bad).LastError, "no user")
 	require.Zero(t, w.Entry(c, bad).ProcessCount)
@@ -529,7 +529,7 @@ func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
 func TestPassDeadNeedsSerial(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	_, err := compensator.Handle(t.Context(), w.New(w.Quick()), "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, &compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{PassDead: true}})
+	_, err := compensator.Handle(t.Context(), w.New(w.QuickConfig()), "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, &compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{PassDead: true}})
 	var field *compensator.FieldError
 	require.ErrorAs(t, err, &field)
 	require.Equal(t, "PassDead", field.Field)
@@ -547,7 +547,7 @@ func TestNextOfAKeyIsNotified(t *testing.T) {
 			if name == "redis" {
 				w.WithRedis()
 			}
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour
 			seen := newWatch(t)
 			var types []*compensator.Type[harness.Order]
@@ -558,7 +558,7 @@ func TestNextOfAKeyIsNotified(t *testing.T) {
 			}
 			var recorders sync.WaitGroup
 			for i := range 90 {
-				recorders.Go(func() { w.Put(types[i%instances], i, of(strconv.Itoa(i%3))) })
+				recorders.Go(func() { w.Record(types[i%instances], i, of(strconv.Itoa(i%3))) })
 			}
 			recorders.Wait()
 			w.WaitAllEnded()

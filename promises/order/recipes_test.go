@@ -26,7 +26,7 @@ func TestRowLockLetsOneOfAnAccountWorkAtATime(t *testing.T) {
 	accounts(w)
 	var orders *compensator.Type[harness.Order]
 	for range 2 {
-		c := w.New(w.Quick())
+		c := w.New(w.QuickConfig())
 		var err error
 		orders, err = compensator.HandleTx(t.Context(), c, "book", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
 			var balance int
@@ -41,7 +41,7 @@ func TestRowLockLetsOneOfAnAccountWorkAtATime(t *testing.T) {
 		w.Run(c)
 	}
 	for range 40 {
-		w.Put(orders, 1, of("ann"))
+		w.Record(orders, 1, of("ann"))
 	}
 	w.WaitAllEnded()
 	require.Equal(t, 1, w.Count("accounts WHERE balance=40"))
@@ -55,7 +55,7 @@ func TestNumbersOfAnAccountKeepItsOrder(t *testing.T) {
 	accounts(w)
 	var orders *compensator.Type[harness.Order]
 	for range 2 {
-		c := w.New(w.Quick())
+		c := w.New(w.QuickConfig())
 		var err error
 		orders, err = compensator.HandleTx(t.Context(), c, "book", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
 			res, err := tx.ExecContext(ctx, "UPDATE accounts SET done=done+1 WHERE user=? AND done=?", e.UserID, o.Number-1)

@@ -21,7 +21,7 @@ import (
 // deadBy makes a dead entry with the given EndedBy. undone is its number of compensation attempts.
 func deadBy(w *harness.World, orders *compensator.Type[harness.Order], by compensator.EndedBy, undone int) compensator.EntryID {
 	w.T.Helper()
-	id := w.Put(orders, 1, compensator.Options{Delay: time.Hour})
+	id := w.Record(orders, 1, compensator.Options{Delay: time.Hour})
 	w.Exec("UPDATE common_process_log SET state=-2, process_count=1, compensate_count=?, ended_by=?, version=7 WHERE id=?", undone, string(by), id.Row())
 	return id
 }
@@ -63,7 +63,7 @@ func completed(found compensator.CompleteResult, err error) (wasDead bool, _ err
 // Failure: F73
 func TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
@@ -113,9 +113,9 @@ func got[T any](t *testing.T) func(T, error) T {
 // Failure: F73
 func TestCompensationThatCrashedHasBegun(t *testing.T) {
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	cfg := compensator.HandlerConfig[harness.Order]{Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}
-	_, _ = harness.Numbered(t, c, "close_order", cfg, nil)
+	_, _ = harness.HandleCounted(t, c, "close_order", cfg, nil)
 	ids := append(w.InsertDue("close_order", 1, 1), w.InsertDue("close_order", 2, 1)...)
 	w.Exec("UPDATE common_process_log SET delivery_count=4")
 	w.Exec("UPDATE common_process_log SET state=-3, process_count=1 WHERE id=?", ids[1].Row())
@@ -137,7 +137,7 @@ func TestCompensationThatCrashedHasBegun(t *testing.T) {
 
 func TestRequeuedEntryThatDiesAgainIsAServicesAgain(t *testing.T) {
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := deadBy(w, orders, compensator.EndedByExhausted, 2)
@@ -151,7 +151,7 @@ func TestRequeuedEntryThatDiesAgainIsAServicesAgain(t *testing.T) {
 // Failure: F73
 func TestCancelledEntryCanBeCancelledAgain(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
@@ -164,7 +164,7 @@ func TestCancelledEntryCanBeCancelledAgain(t *testing.T) {
 		stored := w.Row(id)
 		w.InTx(db, func(tx *sql.Tx) {
 			require.Equal(t, compensator.CancelResult{WasAlready: true}, got[compensator.CancelResult](t)(orders.CancelTx(t.Context(), tx, id)))
-			w.Effect(tx, "paid")
+			w.WriteEffect(tx, "paid")
 		})
 		require.Equal(t, compensator.CancelResult{WasAlready: true}, got[compensator.CancelResult](t)(c.Cancel(t.Context(), id)))
 		require.Equal(t, stored, w.Row(id), "nothing is written")
@@ -178,7 +178,7 @@ func TestCancelledEntryCanBeCancelledAgain(t *testing.T) {
 // Failure: F24
 func TestOneOfManyCancellationsChangesTheEntry(t *testing.T) {
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	for range 10 {
@@ -193,7 +193,7 @@ func TestOneOfManyCancellationsChangesTheEntry(t *testing.T) {
 		}
 		first := 0
 		for range cap(found) {
-			if !harness.Next(t, found).WasAlready {
+			if !harness.Receive(t, found).WasAlready {
 				first++
 			}
 		}
@@ -207,7 +207,7 @@ func TestOneOfManyCancellationsChangesTheEntry(t *testing.T) {
 // Failure: F73
 func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
@@ -219,7 +219,7 @@ func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 			if _, err := c.CompleteTx(t.Context(), tx, id); err != nil {
 				return err
 			}
-			w.Effect(tx, "stored")
+			w.WriteEffect(tx, "stored")
 			return tx.Commit()
 		}
 		require.NoError(t, consume(id))
@@ -243,7 +243,7 @@ func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 // Failure: F121
 func TestSettlingManuallyInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
@@ -257,7 +257,7 @@ func TestSettlingManuallyInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 		require.Empty(t, got[[]admin.AuditRecord](t)(admin.Of(c).History(t.Context(), id)))
 
 		w.InTx(db, func(tx *sql.Tx) {
-			w.Effect(tx, "refunded")
+			w.WriteEffect(tx, "refunded")
 			for field, by := range map[string]admin.AuditInfo{"actor": {Reason: "because"}, "reason": {Actor: "mei"}} {
 				var refused *compensator.FieldError
 				require.ErrorAs(t, admin.Of(c).SettleManuallyTx(t.Context(), tx, id, by), &refused)
@@ -281,7 +281,7 @@ func TestSettlingManuallyInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 // Failure: F121
 func TestSettlingManuallyThatCannotBeKeptChangesNothing(t *testing.T) {
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := deadBy(w, orders, compensator.EndedByExhausted, 2)
@@ -311,7 +311,7 @@ func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 				if to == compensator.Succeeded {
 					require.Equal(t, to, u.awaitCompleted(verdict).State)
 				} else {
-					require.Equal(t, to, harness.Next(t, u.dropped).State)
+					require.Equal(t, to, harness.Receive(t, u.dropped).State)
 				}
 				require.Equal(t, stored, u.Row(u.id))
 			})
@@ -325,7 +325,7 @@ func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 // Failure: F73
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	typ := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, MaxCompensateAttempts: 1, Retry: compensator.Fixed(time.Millisecond), Concurrency: 8}
 	closes := func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		if e.ID.Row()%3 == 0 {
@@ -355,7 +355,7 @@ func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 			w.WaitAllEnded()
 		}
 		tx := w.Begin(w.DB)
-		w.Effect(tx, "paid "+id.String())
+		w.WriteEffect(tx, "paid "+id.String())
 		_, err := c.CancelTx(t.Context(), tx, id)
 		if errors.As(err, new(*compensator.StateError)) {
 			late++

@@ -30,7 +30,7 @@ func everything(w *harness.World) string {
 func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	letters, err := compensator.Handle(t.Context(), c, "letter", func(_ context.Context, _ *compensator.Entry, address string) error {
 		return compensator.Permanent(&compensator.FieldError{Field: "address", Reason: address + " is unknown"})
 	}, &compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{RefuseOtherContent: true}})
@@ -108,7 +108,7 @@ func keys(w *harness.World) string {
 func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	letters, err := compensator.Handle(t.Context(), c, "letter", func(_ context.Context, e *compensator.Entry, _ string) error {
 		if e.BusinessID == "last" {
 			return nil
@@ -129,7 +129,7 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 		return entry
 	}
 	first, called, last := put("Chen Street 1", ""), put("Chen Street 1", ""), put("Chen Street 1", "last")
-	stranger := w.New(w.Quick()) // This instance does not know the type, so it must leave the position of the entry.
+	stranger := w.New(w.QuickConfig()) // This instance does not know the type, so it must leave the position of the entry.
 	require.NoError(t, harness.ErrOf(stranger.Cancel(t.Context(), called)), "in the middle of its key")
 	alone := put("Lin Street 2", "")
 	w.Run(c)
@@ -159,7 +159,7 @@ func TestErasureNeedsNoTableOfPositions(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	w.Exec("DROP TABLE common_process_log_turns")
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Succeeded)
@@ -169,7 +169,7 @@ func TestErasureNeedsNoTableOfPositions(t *testing.T) {
 	w.Exec("UPDATE common_process_log SET compensate_count=0")
 	require.NoError(t, harness.ErrOf(admin.Of(c).Erase(t.Context(), id, harness.ByMei)))
 	w.InTx(w.DB, func(tx *sql.Tx) {
-		w.Effect(tx, "cancelled")
+		w.WriteEffect(tx, "cancelled")
 		require.NoError(t, harness.ErrOf(c.CancelTx(t.Context(), tx, id)))
 	})
 	require.Equal(t, compensator.Cancelled, w.Entry(c, id).State)
@@ -180,7 +180,7 @@ func TestErasureNeedsNoTableOfPositions(t *testing.T) {
 func TestEntryOnItsWayIsNotErased(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	for _, state := range processlog.States {
@@ -207,7 +207,7 @@ func TestEntryOnItsWayIsNotErased(t *testing.T) {
 func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Succeeded)
@@ -226,7 +226,7 @@ func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	letters, err := compensator.Handle(t.Context(), c, "letter", func(_ context.Context, _ *compensator.Entry, address string) error {
 		return compensator.Permanent(errors.New(address + " is unknown"))
 	}, nil)

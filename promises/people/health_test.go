@@ -40,9 +40,9 @@ func TestHealthTellsWhatIsOverdueAlthoughTheQueueKnowsNothing(t *testing.T) {
 func TestProcessWithHandlersIsReadyWhileRunIsAtWork(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	require.NoError(t, c.Health(t.Context()).Ready(), "it only records")
-	harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	harness.HandleGated(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	require.ErrorContains(t, c.Health(t.Context()).Ready(), "Run is not at work")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -60,8 +60,8 @@ func TestProcessWithHandlersIsReadyWhileRunIsAtWork(t *testing.T) {
 func TestHealthDoesNotCountWhatRuns(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
-	_, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	c := w.New(w.QuickConfig())
+	_, g := harness.HandleGated(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.InsertDue("close_order", 1, 1)
 	g.Await(t)
@@ -74,8 +74,8 @@ func TestHealthDoesNotCountWhatRuns(t *testing.T) {
 func TestHealthNamesTheServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	sqlProxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	sqlProxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.DB = db
 	redisProxy := w.ThroughProxy(&cfg)
 	c := w.New(cfg)
@@ -115,11 +115,11 @@ func panicking() observe.Observer {
 func TestPanickingObserverHarmsNoEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Observer = panicking()
 	proxy := w.ThroughProxy(&cfg)
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0), MaxAttempts: 3,
+	orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0), MaxAttempts: 3,
 		Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}, func(e *compensator.Entry, call int) error {
 		if call == 1 || e.BusinessID == "bad" {
 			return errors.New("no")
@@ -128,18 +128,18 @@ func TestPanickingObserverHarmsNoEntry(t *testing.T) {
 	})
 	w.Run(c)
 	for i := range 10 {
-		w.Put(orders, i, compensator.Options{})
-		w.Put(orders, i, compensator.Options{BusinessID: "bad"})
-		w.Put(orders, i, compensator.Options{Delay: time.Duration(i) * 20 * time.Millisecond})
+		w.Record(orders, i, compensator.Options{})
+		w.Record(orders, i, compensator.Options{BusinessID: "bad"})
+		w.Record(orders, i, compensator.Options{Delay: time.Duration(i) * 20 * time.Millisecond})
 	}
 	proxy.Refuse()
 	w.WaitAllEnded()
 	proxy.Heal()
 	w.Eventually(func() bool { return c.Health(t.Context()).Queue == nil }, "the queue is back")
-	w.PutThrough(w.Open(harness.Plain(w.DSN)), orders, 1, compensator.Options{})
+	w.RecordThrough(w.Open(harness.PlainPool(w.DSN)), orders, 1, compensator.Options{})
 	w.WaitAllEnded()
-	require.Equal(t, 21, w.Ended(compensator.Succeeded, 1))
-	require.Equal(t, 10, w.Ended(compensator.Compensated, 3))
+	require.Equal(t, 21, w.CountEnded(compensator.Succeeded, 1))
+	require.Equal(t, 10, w.CountEnded(compensator.Compensated, 3))
 }
 
 // tenants is a propagator that carries the tenant of each entry.
@@ -157,7 +157,7 @@ func (tenants) Extract(base context.Context, headers map[string]string) context.
 func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	type step struct {
 		what         string
 		attempt      int
@@ -191,18 +191,18 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 		},
 	}
 	c := w.New(cfg)
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0),
-		Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}, harness.Failing)
+	orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0),
+		Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}, harness.FailAlways)
 	w.Run(c)
-	w.WaitState(w.Put(orders, 1, compensator.Options{IdempotencyKey: "close-42", BusinessID: "42"}), compensator.Compensated)
-	w.Put(orders, 1, compensator.Options{IdempotencyKey: "close-42", BusinessID: "42"}) // This duplicate is not recorded.
+	w.WaitState(w.Record(orders, 1, compensator.Options{IdempotencyKey: "close-42", BusinessID: "42"}), compensator.Compensated)
+	w.Record(orders, 1, compensator.Options{IdempotencyKey: "close-42", BusinessID: "42"}) // This duplicate is not recorded.
 	for _, want := range []step{
 		{"recorded close-42 close_order", 0, false, 0},
 		{"started", 1, false, 0}, {"ended", 1, false, 0}, {"settled", 1, false, compensator.Retrying},
 		{"started", 2, false, 0}, {"ended", 2, false, 0}, {"settled", 2, false, compensator.Compensating},
 		{"started", 1, true, 0}, {"ended", 1, true, 0}, {"settled", 1, false, compensator.Compensated},
 	} {
-		require.Equal(t, want, harness.Next(t, steps))
+		require.Equal(t, want, harness.Receive(t, steps))
 	}
 	require.Empty(t, steps)
 }

@@ -14,11 +14,11 @@ import (
 func TestEntriesReadBackDecodeAsTheirTypeDoes(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error { return nil },
 		&compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Codec: reversed{}}})
 	require.NoError(t, err)
-	id := w.Put(orders, 7, compensator.Options{})
+	id := w.Record(orders, 7, compensator.Options{})
 	got, err := c.Get(t.Context(), id)
 	require.NoError(t, err)
 	resolved, err := c.Resolve(t.Context(), id)

@@ -24,12 +24,12 @@ func TestServiceWithTwoDatabasesRunsStopsAndReportsBothLogs(t *testing.T) {
 	var ids []compensator.EntryID
 	for _, name := range []string{"orders", "stock"} {
 		w := harness.NewWorld(t).WithRedis()
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.Name = name
 		c := w.New(cfg)
-		typ, gate := harness.Held(t, c, name, compensator.HandlerConfig[harness.Order]{}, nil)
+		typ, gate := harness.HandleGated(t, c, name, compensator.HandlerConfig[harness.Order]{}, nil)
 		logs, gates, worlds = append(logs, c), append(gates, gate), append(worlds, w)
-		ids = append(ids, w.Put(typ, 1, compensator.Options{}))
+		ids = append(ids, w.Record(typ, 1, compensator.Options{}))
 	}
 	probed := probe.Ready(waitTimeout, logs[0], logs[1])
 	status, body := ready(t, probed)

@@ -33,26 +33,26 @@ type underWay struct {
 // returns verdict. Later attempts succeed at once.
 func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 	t.Helper()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease = 20 * time.Second
 	u := &underWay{World: w, gate: harness.NewGate(), dropped: make(chan observe.SettledEvent, 10), settled: make(chan observe.SettledEvent, 10)}
 	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { u.dropped <- e }
 	cfg.Observer.Settled = func(e observe.SettledEvent) { u.settled <- e }
 	u.c = w.New(cfg)
-	_, _ = harness.Numbered(t, u.c, "other", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, _ = harness.HandleCounted(t, u.c, "other", compensator.HandlerConfig[harness.Order]{}, nil)
 	var ran harness.Calls
 	orders, err := compensator.Handle(t.Context(), u.c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		if ran.Add(e.ID) > 1 {
 			return nil
 		}
 		u.ctx = ctx
-		_ = u.gate.PassDeaf(e)
+		_ = u.gate.PassIgnoringContext(e)
 		return verdict
 	}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)})
 	require.NoError(t, err)
 	w.Run(u.c)
 	u.gate.OpenAtEnd(t)
-	u.id = w.Put(orders, 1, compensator.Options{})
+	u.id = w.Record(orders, 1, compensator.Options{})
 	u.gate.Await(t)
 	return u
 }
@@ -62,9 +62,9 @@ func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 func (u *underWay) awaitCompleted(verdict error) observe.SettledEvent {
 	u.T.Helper()
 	if verdict != nil {
-		return harness.Next(u.T, u.dropped)
+		return harness.Receive(u.T, u.dropped)
 	}
-	event := harness.Next(u.T, u.settled)
+	event := harness.Receive(u.T, u.settled)
 	require.Equal(u.T, compensator.EndedByComplete, event.EndedBy)
 	return event
 }
@@ -106,7 +106,7 @@ func TestCancelledEntryTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
 			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
 			stored := u.Row(u.id)
 			u.gate.Open()
-			require.Equal(t, compensator.Cancelled, harness.Next(t, u.dropped).State)
+			require.Equal(t, compensator.Cancelled, harness.Receive(t, u.dropped).State)
 			require.Equal(t, stored, u.Row(u.id))
 		})
 	}
@@ -124,7 +124,7 @@ func TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration(t *testing.T) {
 			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
 			stored := w.Row(u.id)
 			u.gate.Open()
-			require.Equal(t, compensator.Pending, harness.Next(t, u.dropped).State)
+			require.Equal(t, compensator.Pending, harness.Receive(t, u.dropped).State)
 			require.Equal(t, stored, w.Row(u.id))
 			require.NotEqual(t, before, u.Entry(u.c, u.id).CallKey())
 			require.NoError(t, u.c.Reschedule(t.Context(), u.id, 0))
@@ -142,7 +142,7 @@ func TestRequeuedEntryRunsWhileItsFormerAttemptStillDoes(t *testing.T) {
 	u.WaitState(u.id, compensator.Succeeded)
 	stored := u.Row(u.id)
 	u.gate.Open()
-	harness.Next(t, u.dropped)
+	harness.Receive(t, u.dropped)
 	require.Equal(t, stored, u.Row(u.id))
 }
 
@@ -152,7 +152,7 @@ func TestEntrySettledManuallyTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
 	u.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row())
 	require.NoError(t, admin.Of(u.c).SettleManually(t.Context(), u.id, harness.ByMei))
 	u.gate.Open()
-	require.Equal(t, compensator.SettledManually, harness.Next(t, u.dropped).State)
+	require.Equal(t, compensator.SettledManually, harness.Receive(t, u.dropped).State)
 }
 
 func TestRescheduledEntryKeepsASuccessAndDropsAFailure(t *testing.T) {
@@ -163,14 +163,14 @@ func TestRescheduledEntryKeepsASuccessAndDropsAFailure(t *testing.T) {
 		require.NoError(t, u.c.Reschedule(t.Context(), u.id, time.Hour))
 		require.NoError(t, context.Cause(u.ctx), "the attempt goes on")
 		u.gate.Open()
-		require.Equal(t, compensator.Succeeded, harness.Next(t, u.settled).State)
+		require.Equal(t, compensator.Succeeded, harness.Receive(t, u.settled).State)
 	})
 	t.Run("failure", func(t *testing.T) {
 		t.Parallel()
 		u := startDeaf(t, harness.NewWorld(t).WithRedis(), errors.New("no"))
 		require.NoError(t, u.c.Reschedule(t.Context(), u.id, time.Hour))
 		u.gate.Open()
-		harness.Next(t, u.dropped)
+		harness.Receive(t, u.dropped)
 		e := u.Entry(u.c, u.id)
 		require.Equal(t, compensator.Pending, e.State)
 		require.Zero(t, e.ProcessCount)
@@ -192,7 +192,7 @@ func TestCancellationRolledBackDisturbsNobody(t *testing.T) {
 			require.NoError(t, tx.Rollback())
 			require.NoError(t, context.Cause(u.ctx), "the handler's context was not cancelled")
 			u.gate.Open()
-			require.Equal(t, compensator.Succeeded, harness.Next(t, u.settled).State)
+			require.Equal(t, compensator.Succeeded, harness.Receive(t, u.settled).State)
 		})
 	}
 }
@@ -204,8 +204,8 @@ func TestCancellationRolledBackDisturbsNobody(t *testing.T) {
 func TestCancellationThatASavepointUndoesCostsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
-	cfg.DB = w.Open(harness.Watched(w.DSN))
+	cfg := w.QuickConfig()
+	cfg.DB = w.Open(harness.WatchedPool(w.DSN))
 	c := w.New(cfg)
 	begun := make(chan compensator.EntryID, 1)
 	var ran harness.Calls
@@ -219,7 +219,7 @@ func TestCancellationThatASavepointUndoesCostsNothing(t *testing.T) {
 	}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 	require.NoError(t, err)
 	w.Run(c)
-	id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+	id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
 	require.Equal(t, id, <-begun)
 	w.InTx(cfg.DB, func(tx *sql.Tx) {
 		_, err := tx.Exec("SAVEPOINT nested")
@@ -244,28 +244,28 @@ func TestCancellationInATransactionStopsTheHandlerOnceItCommits(t *testing.T) {
 	require.NoError(t, tx.Commit())
 	require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
 	u.gate.Open()
-	require.Equal(t, compensator.Cancelled, harness.Next(t, u.dropped).State)
+	require.Equal(t, compensator.Cancelled, harness.Receive(t, u.dropped).State)
 }
 
 // Failure: F27
 func TestSuccessWaitsForAnOpenCancellationAndIsDroppedWhenItCommits(t *testing.T) {
 	t.Parallel()
 	u := startDeaf(t, harness.NewWorld(t).WithRedis(), nil)
-	tx := u.Begin(u.Open(harness.Plain(u.DSN)))
+	tx := u.Begin(u.Open(harness.PlainPool(u.DSN)))
 	_, err := u.c.CancelTx(t.Context(), tx, u.id)
 	require.NoError(t, err)
 	u.gate.Open()
 	free, _ := compensator.Declare[harness.Order](t.Context(), u.c, "other", nil)
-	u.WaitState(u.World.Put(free, 2, compensator.Options{}), compensator.Succeeded) // The locked entry must not delay this one.
-	require.Equal(t, "other", harness.Next(t, u.settled).BusinessType)
+	u.WaitState(u.World.Record(free, 2, compensator.Options{}), compensator.Succeeded) // The locked entry must not delay this one.
+	require.Equal(t, "other", harness.Receive(t, u.settled).BusinessType)
 	require.NoError(t, tx.Commit())
-	require.Equal(t, compensator.Cancelled, harness.Next(t, u.dropped).State)
+	require.Equal(t, compensator.Cancelled, harness.Receive(t, u.dropped).State)
 }
 
 func TestOneOfTwoRacingActionsWins(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	for range 30 {
@@ -273,7 +273,7 @@ func TestOneOfTwoRacingActionsWins(t *testing.T) {
 		results := make(chan error, 2)
 		go func() { results <- harness.ErrOf(c.Complete(t.Context(), id)) }()
 		go func() { _, err := c.Cancel(t.Context(), id); results <- err }()
-		first, second := harness.Next(t, results), harness.Next(t, results)
+		first, second := harness.Receive(t, results), harness.Receive(t, results)
 		if first != nil {
 			first, second = second, first
 		}
@@ -289,9 +289,9 @@ func TestEntryRescheduledInATransactionRunsWhenItsNewMomentComes(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
-		sooner := w.PutThrough(cfg.DB, orders, 1, compensator.Options{Delay: time.Hour})
+		sooner := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{Delay: time.Hour})
 		w.InTx(cfg.DB, func(tx *sql.Tx) { assert.NoError(t, c.RescheduleTx(t.Context(), tx, sooner, 0)) })
 		w.WaitState(sooner, compensator.Succeeded)
 		require.Equal(t, 1, ran.Of(sooner))
@@ -302,26 +302,26 @@ func TestEntryRescheduledInATransactionRunsWhenItsNewMomentComes(t *testing.T) {
 func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.Lease = harness.Timeout
 	elsewhere := w.New(cfg)
 	cfg.DB = db
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 1}, nil)
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 1}, nil)
 	w.Run(c)
-	w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // By now Run starts entries as they are recorded.
+	w.WaitState(w.RecordThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // By now Run starts entries as they are recorded.
 	readBack := proxy.Arm(faultproxy.Rule{Fault: faultproxy.DelayRequest, Delay: 2 * time.Second, Nth: 1, Match: func(r faultproxy.Request) bool {
 		return r.Runs() && strings.HasPrefix(r.Text, "SELECT id, CAST(idempotent_id AS BINARY), CAST(business_type AS BINARY)") && strings.Contains(r.Text, "WHERE id IN (") && !strings.Contains(r.Text, "FOR UPDATE")
 	}})
-	id := w.PutThrough(db, orders, 2, compensator.Options{})
+	id := w.RecordThrough(db, orders, 2, compensator.Options{})
 	require.NoError(t, readBack.Await(t.Context()))
 	found, err := elsewhere.Cancel(t.Context(), id)
 	require.NoError(t, err)
 	require.True(t, found.WasRunning, "it was inserted with a lease")
 	stored := w.Row(id)
 	// The first of these entries holds the only slot until it has been read back.
-	w.WaitState(w.PutThrough(db, orders, 3, compensator.Options{}), compensator.Succeeded)
+	w.WaitState(w.RecordThrough(db, orders, 3, compensator.Options{}), compensator.Succeeded)
 	require.Zero(t, ran.Of(id))
 	require.Equal(t, stored, w.Row(id))
 }

@@ -21,13 +21,13 @@ import (
 func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		cfg, ready := w.HooksOnly(cfg)
+		cfg, ready := w.HooksOnlyConfig(cfg)
 		cfg.Lease = time.Hour // With a short lease, the queue's entry could come from the end of a lease.
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		ready()
-		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{Delay: 5 * time.Minute})
+		id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{Delay: 5 * time.Minute})
 		if w.Redis != nil {
 			w.Eventually(func() bool { return w.Queued() == 1 }, "the queue knows the entry")
 		}
@@ -103,7 +103,7 @@ var deeds = map[string]deed{
 // inState inserts an entry in the given state. Its row is at version 7.
 func inState(w *harness.World, orders *compensator.Type[harness.Order], state compensator.State) compensator.EntryID {
 	w.T.Helper()
-	id := w.Put(orders, 1, compensator.Options{Delay: time.Hour})
+	id := w.Record(orders, 1, compensator.Options{Delay: time.Hour})
 	failures, undone, endedBy := 0, 0, ""
 	switch state {
 	case compensator.Retrying:
@@ -144,7 +144,7 @@ func (d deed) requireDone(t *testing.T, before, after *compensator.Entry) {
 func TestActionsFollowTheContract(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	for name, d := range deeds {
@@ -176,7 +176,7 @@ func TestActionsFollowTheContract(t *testing.T) {
 func TestActionsInATransactionHappenExactlyIfItCommits(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
@@ -204,7 +204,7 @@ func TestActionsInATransactionHappenExactlyIfItCommits(t *testing.T) {
 func TestRefusedActionLeavesTheTransactionUsable(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
@@ -215,7 +215,7 @@ func TestRefusedActionLeavesTheTransactionUsable(t *testing.T) {
 			}
 			succeeded, free := inState(w, orders, compensator.Succeeded), inState(w, orders, d.from[0])
 			w.InTx(db, func(tx *sql.Tx) {
-				w.Effect(tx, name)
+				w.WriteEffect(tx, name)
 				var refused *compensator.StateError
 				require.ErrorAs(t, d.inTx(t.Context(), c, tx, succeeded), &refused)
 				require.ErrorIs(t, d.inTx(t.Context(), c, tx, processlog.RowID(1<<40)), compensator.ErrNotFound)
@@ -230,7 +230,7 @@ func TestRefusedActionLeavesTheTransactionUsable(t *testing.T) {
 func TestActionsTakeAnIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	for name, d := range deeds {
@@ -246,7 +246,7 @@ func TestActionsTakeAnIdempotencyKey(t *testing.T) {
 func TestActionsInATransactionNeedAnOpenOne(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
@@ -272,7 +272,7 @@ func TestActionsInATransactionNeedAnOpenOne(t *testing.T) {
 func TestActionOnALockedEntryIsBusy(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Retrying)
@@ -285,7 +285,7 @@ func TestActionOnALockedEntryIsBusy(t *testing.T) {
 func TestWhatPeopleDoIsKeptWithTheChange(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Dead)
@@ -310,7 +310,7 @@ func TestWhatPeopleDoIsKeptWithTheChange(t *testing.T) {
 func TestPeopleMustSayWhoTheyAreAndWhy(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Dead)

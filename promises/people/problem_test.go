@@ -20,11 +20,11 @@ import (
 func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
-		lines := harness.LogInto(&cfg)
+		lines := harness.CaptureLog(&cfg)
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		w.Exec("RENAME TABLE common_process_log TO elsewhere")
 		defer func() { _, _ = w.DB.Exec("RENAME TABLE elsewhere TO common_process_log") }()
@@ -45,7 +45,7 @@ func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 			assert.NotContains(t, line, "could not be searched", "one log line a minute")
 		}
 		w.Exec("RENAME TABLE elsewhere TO common_process_log")
-		w.WaitState(w.PutThrough(w.DB, orders, 1, compensator.Options{}), compensator.Succeeded)
+		w.WaitState(w.RecordThrough(w.DB, orders, 1, compensator.Options{}), compensator.Succeeded)
 		w.Eventually(func() bool { return len(c.Health(t.Context()).Problems) == 0 }, "what works is no trouble any more")
 	})
 }
@@ -55,7 +55,7 @@ func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	waiting, dropped := make(chan struct{}), make(chan struct{})
 	cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { close(dropped) }
 	c := w.New(cfg)
@@ -66,11 +66,11 @@ func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
 	}, &compensator.HandlerConfig[harness.Order]{Concurrency: 1})
 	require.NoError(t, err)
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
-	harness.Next(t, waiting)
+	id := w.Record(orders, 1, compensator.Options{})
+	harness.Receive(t, waiting)
 	_, err = c.Complete(t.Context(), id)
 	require.NoError(t, err)
-	harness.Next(t, dropped)
+	harness.Receive(t, dropped)
 	assert.Empty(t, c.Health(t.Context()).Problems)
 }
 
@@ -78,8 +78,8 @@ func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
 func TestWhatMakesAttemptsUnavailableIsLoggedAndShownInHealth(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
-	lines := harness.LogInto(&cfg)
+	cfg := w.QuickConfig()
+	lines := harness.CaptureLog(&cfg)
 	c := w.New(cfg)
 	down := make(chan struct{})
 	orders, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
@@ -92,7 +92,7 @@ func TestWhatMakesAttemptsUnavailableIsLoggedAndShownInHealth(t *testing.T) {
 	}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(time.Millisecond)})
 	require.NoError(t, err)
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	lines.Contains(w, "level=WARN", "close_order", "the bank does not answer")
 	w.Eventually(func() bool {
 		problems := c.Health(t.Context()).Problems

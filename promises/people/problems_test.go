@@ -56,15 +56,17 @@ func newBreakable(t *testing.T, watched bool) (*breakable, harness.Log) {
 	queue, err := redisqueue.Open(b.Redis, b.Name)
 	require.NoError(t, err)
 	b.queue = &muteQueue{Queue: queue}
-	cfg := b.Quick()
-	b.proxy, cfg.DB = b.Proxied(watched)
+	cfg := b.QuickConfig()
+	b.proxy, cfg.DB = b.OpenProxied(watched)
 	cfg.Redis, cfg.Queue = nil, b.queue
-	lines := harness.LogInto(&cfg)
+	lines := harness.CaptureLog(&cfg)
 	b.c = b.New(cfg)
-	b.plain, _ = harness.Numbered(t, b.c, "plain", compensator.HandlerConfig[harness.Order]{}, nil)
-	b.holding, err = compensator.Handle(t.Context(), b.c, "holding", func(_ context.Context, e *compensator.Entry, _ harness.Order) error { return b.held.PassDeaf(e) }, nil)
+	b.plain, _ = harness.HandleCounted(t, b.c, "plain", compensator.HandlerConfig[harness.Order]{}, nil)
+	b.holding, err = compensator.Handle(t.Context(), b.c, "holding", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		return b.held.PassIgnoringContext(e)
+	}, nil)
 	require.NoError(t, err)
-	b.inTx = harness.Transactional(t, b.c, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	b.inTx = harness.HandleTransactional(t, b.c, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 	b.Run(b.c)
 	b.held.OpenAtEnd(t)
 	return b, lines
@@ -128,16 +130,16 @@ var problems = map[string]struct {
 	}},
 	"renew": {what: "leases could not be renewed", breaks: func(b *breakable) {
 		b.breaks(faultproxy.Contains("SET lease_until="))
-		b.Put(b.holding, 1, compensator.Options{})
+		b.Record(b.holding, 1, compensator.Options{})
 	}},
 	"store": {what: "outcomes could not be stored", breaks: func(b *breakable) {
 		b.breaks(faultproxy.Contains("delivery_count=0, lease_until=0"))
-		b.Put(b.plain, 1, compensator.Options{})
+		b.Record(b.plain, 1, compensator.Options{})
 	}},
 	"read-back": {what: "new entries could not be read back", breaks: func(b *breakable) { b.breaks(readsBack) },
 		provoke: func(b *breakable, _ int) { b.record("plain", 0) }},
 	"witness": {what: "what the database has kept so far could not be read back", breaks: func(b *breakable) {
-		b.WaitState(b.Put(b.plain, 1, compensator.Options{}), compensator.Succeeded)
+		b.WaitState(b.Record(b.plain, 1, compensator.Options{}), compensator.Succeeded)
 		b.breaks(faultproxy.Contains("version, epoch, token FROM `common_process_log`"))
 	}},
 	"notify": {what: "other processes could not be notified", breaks: func(b *breakable) { b.queue.broken.Store(true) },
@@ -145,7 +147,7 @@ var problems = map[string]struct {
 	"begin": {what: "attempts end with nothing counted: something they need is not available", watched: true, breaks: func(b *breakable) {
 		b.breaks(faultproxy.Contains("SET TRANSACTION ISOLATION LEVEL"))
 		for i := range 3 {
-			b.Put(b.inTx, i, compensator.Options{})
+			b.Record(b.inTx, i, compensator.Options{})
 		}
 	}},
 }

@@ -30,7 +30,7 @@ func TestDeadEntriesOfOneErrorRunAgainAndAreKeptOneByOne(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		insertDead(w, "close_order", 900)
 		page, err := admin.Of(c).List(t.Context(), soldOut("close_order"))
 		require.NoError(t, err)
@@ -78,7 +78,7 @@ func deadEntries(w *harness.World, c *compensator.Compensator, n int) []compensa
 func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	seen := deadEntries(w, c, 5)
 	settled, cancelled, purged, locked, free := seen[0].ID, seen[1].ID, seen[2].ID, seen[3].ID, seen[4].ID
 	require.NoError(t, admin.Of(c).Requeue(t.Context(), settled, admin.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
@@ -107,7 +107,7 @@ func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
 func TestRequeueAllRefusesWhatItCannotBeAsked(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	one, by := deadEntries(w, c, 1), admin.RequeueOptions{AuditInfo: harness.ByMei}
 	for name, call := range map[string]func() ([]error, error){
 		"nobody": func() ([]error, error) { return admin.Of(c).RequeueAll(t.Context(), one, admin.RequeueOptions{}) },
@@ -134,7 +134,7 @@ func TestRequeueAllRefusesWhatItCannotBeAsked(t *testing.T) {
 func TestRequeueAllThatCannotBeKeptChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	insertDead(w, "close_order", 450)
 	filter := soldOut("close_order")
 	filter.LastError = ""

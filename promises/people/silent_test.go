@@ -47,9 +47,9 @@ func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 			server := testservers.NewRedis(t)
 			w.Redis, w.Name = redis.NewClient(&redis.Options{Addr: server.Addr()}), server.Prefix(t)
 			t.Cleanup(func() { assert.NoError(t, w.Redis.Close()) })
-			c := w.New(w.Quick())
+			c := w.New(w.QuickConfig())
 			if runs {
-				harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+				harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				w.Run(c)
 				w.Eventually(func() bool { return c.Health(t.Context()).Running }, "Run is at work")
 			}
@@ -76,9 +76,9 @@ func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 func TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	proxy := w.ThroughProxy(&cfg)
-	lines := harness.LogInto(&cfg)
+	lines := harness.CaptureLog(&cfg)
 	c := w.New(cfg)
 	proxy.Refuse()
 	w.RecordDelayed(c, time.Second)
@@ -114,7 +114,7 @@ func (silentQueue) Peek(ctx context.Context, _ []string) ([]time.Duration, []str
 func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Queue = silentQueue{compensatortest.NewMemoryQueue().Client(), false}
 	cfg.Keep = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
@@ -159,13 +159,13 @@ func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
 func TestQueueThatNewFoundDownIsToldToAnswerAgainAfterTheTimeSinceNew(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	proxy := w.ThroughProxy(&cfg)
 	proxy.Refuse()
-	lines := harness.LogInto(&cfg)
+	lines := harness.CaptureLog(&cfg)
 	c := w.New(cfg)
 	lines.Contains(w, "the queue cannot be used")
-	harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	proxy.Heal()
 	line := lines.Contains(w, "the queue answers again", "after=")

@@ -110,7 +110,7 @@ func TestMissedSlotsAreMadeUpForAsTold(t *testing.T) {
 				time.Sleep(6 * time.Hour)
 				require.Equal(t, []string{"01:00"}, recorded(store), "nobody runs")
 				cfg := slow(store)
-				log := harness.LogInto(&cfg)
+				log := harness.CaptureLog(&cfg)
 				p = start(t, cfg, compensator.Every(time.Hour), catchUp)
 				time.Sleep(time.Hour)
 				p.stop()

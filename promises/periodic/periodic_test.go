@@ -19,7 +19,7 @@ func TestSlotsAreMadeOnEveryKindOfPool(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		require.NoError(t, harness.Tick(c, 50*time.Millisecond))
+		require.NoError(t, harness.HandleTick(c, 50*time.Millisecond))
 		stop := w.Run(c)
 		w.Eventually(func() bool { return w.Count("effects") >= 10 }, "slots have their effect")
 		require.NoError(t, stop())
@@ -36,8 +36,8 @@ func TestSlotWhoseEntryIsPurgedIsNotRecordedAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	round := func() []time.Time {
-		c := w.New(w.Quick())
-		require.NoError(t, harness.Tick(c, 50*time.Millisecond))
+		c := w.New(w.QuickConfig())
+		require.NoError(t, harness.HandleTick(c, 50*time.Millisecond))
 		stop := w.Run(c)
 		w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") >= 5 }, "slots succeed")
 		require.NoError(t, stop())
@@ -56,9 +56,9 @@ func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	w := harness.NewWorld(t)
 	_, err := w.DB.ExecContext(t.Context(), "DROP TABLE common_process_log_slots") // A log of an earlier version lacks this table.
 	require.NoError(t, err)
-	c := w.New(w.Quick())
-	pay, _ := harness.Numbered(t, c, "pay", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error { return nil })
-	err = harness.Tick(c, time.Second)
+	c := w.New(w.QuickConfig())
+	pay, _ := harness.HandleCounted(t, c, "pay", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error { return nil })
+	err = harness.HandleTick(c, time.Second)
 	var field *compensator.FieldError
 	require.ErrorAs(t, err, &field)
 	require.Contains(t, err.Error(), "table `common_process_log_slots`: does not exist")
@@ -70,8 +70,8 @@ func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	}))
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 1 }, "entries run as before")
 	require.NoError(t, compensator.Migrate(t.Context(), w.DB))
-	other := w.New(w.Quick())
-	require.NoError(t, harness.Tick(other, time.Second))
+	other := w.New(w.QuickConfig())
+	require.NoError(t, harness.HandleTick(other, time.Second))
 }
 
 // People record entries for slots ahead of time, and write the time in their own zone. An unrelated entry may also have
@@ -80,7 +80,7 @@ func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		log := harness.LogInto(&cfg)
+		log := harness.CaptureLog(&cfg)
 		c := w.New(cfg)
 		tick, err := compensator.Handle(t.Context(), c, "tick", func(context.Context, *compensator.Entry, time.Time) error { return nil }, &compensator.HandlerConfig[time.Time]{TypeConfig: compensator.TypeConfig{RefuseOtherContent: true}})
 		require.NoError(t, err)
@@ -112,8 +112,8 @@ func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	require.NoError(t, harness.Tick(c, 50*time.Millisecond))
+	c := w.New(w.QuickConfig())
+	require.NoError(t, harness.HandleTick(c, 50*time.Millisecond))
 	tock, err := compensator.Handle(t.Context(), c, "tock", func(context.Context, *compensator.Entry, time.Time) error { return nil }, nil)
 	require.NoError(t, err)
 	require.NoError(t, compensator.Periodic(t.Context(), tock, compensator.Every(50*time.Millisecond), nil))
@@ -138,10 +138,10 @@ func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 func TestDeletedMarkBeginsAnewAndIsTold(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
-	log := harness.LogInto(&cfg)
+	cfg := w.QuickConfig()
+	log := harness.CaptureLog(&cfg)
 	c := w.New(cfg)
-	require.NoError(t, harness.Tick(c, 50*time.Millisecond))
+	require.NoError(t, harness.HandleTick(c, 50*time.Millisecond))
 	w.Run(c)
 	w.Eventually(func() bool { return w.Count("effects") >= 3 }, "slots have their effect")
 	_, err := w.DB.ExecContext(t.Context(), "DELETE FROM common_process_log_slots")
@@ -161,7 +161,7 @@ func (s schedule) Next(after time.Time) time.Time { return s(after) }
 func TestPeriodicRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	tick, err := compensator.Declare[time.Time](t.Context(), c, "tick", nil)
 	require.NoError(t, err)
 	for what, s := range map[string]compensator.Schedule{
@@ -190,8 +190,8 @@ func TestPeriodicRefusesWhatCannotWork(t *testing.T) {
 func TestScheduleThatNeverFiresIsLogged(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
-	lines := harness.LogInto(&cfg)
+	cfg := w.QuickConfig()
+	lines := harness.CaptureLog(&cfg)
 	tick, err := compensator.Declare[time.Time](t.Context(), w.New(cfg), "tick", nil)
 	require.NoError(t, err)
 	never := schedule(func(time.Time) time.Time { return time.Time{} })

@@ -41,7 +41,7 @@ func TestQueueIsReliedOnWithinTheFewConnectionsOfItsClient(t *testing.T) {
 			of.opt.Addr, of.opt.ClientName = w.Redis.Options().Addr, w.Name
 			client := redis.NewClient(&of.opt)
 			t.Cleanup(func() { assert.NoError(t, client.Close()) })
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.Redis = client
 			var outages atomic.Int64
 			cfg.Observer.QueueDown = func(err error) {
@@ -139,7 +139,7 @@ func TestNewRefusesAClientThatMayNotOpenEnoughConnections(t *testing.T) {
 		"of a cluster":        redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}, MaxActiveConns: 1}),
 		"of a failover group": redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "shop", SentinelAddrs: []string{addr}, MaxActiveConns: 1}),
 	} {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.Redis = client
 		_, err := compensator.New(t.Context(), cfg)
 		var refused *compensator.FieldError
@@ -149,7 +149,7 @@ func TestNewRefusesAClientThatMayNotOpenEnoughConnections(t *testing.T) {
 		require.NoError(t, client.Close())
 	}
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}})
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Redis = ring
 	_, err := compensator.New(t.Context(), cfg)
 	require.ErrorContains(t, err, "got *redis.Ring")

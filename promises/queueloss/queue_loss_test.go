@@ -31,8 +31,8 @@ import (
 func TestEntryTheQueueForgotIsEnqueuedAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
-	harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	c := w.New(w.QuickConfig())
+	harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	id := w.RecordDelayed(c, time.Minute)
 	w.WaitInQueue(id)
@@ -47,7 +47,7 @@ func TestEntryTheQueueForgotIsEnqueuedAgain(t *testing.T) {
 func TestProcessStartsWithoutRedisAndFindsItLater(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	proxy := w.ThroughProxy(&cfg)
 	proxy.Refuse()
 	up := make(chan struct{}, 1)
@@ -57,10 +57,10 @@ func TestProcessStartsWithoutRedisAndFindsItLater(t *testing.T) {
 		default:
 		}
 	}
-	lines := harness.LogInto(&cfg)
+	lines := harness.CaptureLog(&cfg)
 	c := w.New(cfg)
 	lines.Contains(w, "level=WARN", "the queue cannot be used")
-	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.InsertDue("close_order", 1000, 10)
 	w.RecordDelayed(c, 50*time.Millisecond)
@@ -78,7 +78,7 @@ func TestProcessStartsWithoutRedisAndFindsItLater(t *testing.T) {
 func TestRecordOnlyProcessEnqueuesAgainOnceRedisIsBack(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	proxy := w.ThroughProxy(&cfg)
 	down := make(chan struct{}, 1)
 	cfg.Observer.QueueDown = func(error) {
@@ -95,8 +95,8 @@ func TestRecordOnlyProcessEnqueuesAgainOnceRedisIsBack(t *testing.T) {
 	proxy.Heal()
 	w.Eventually(func() bool { return w.InQueue(w.RecordDelayed(c, time.Minute)) || w.Queued() > 1 }, "entries are announced again")
 	assert.False(t, w.InQueue(missed), "only the reconciler does that")
-	worker := w.New(w.Quick())
-	harness.Numbered(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	worker := w.New(w.QuickConfig())
+	harness.HandleCounted(t, worker, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(worker)
 	w.WaitInQueue(missed)
 }
@@ -105,7 +105,7 @@ func TestRecordOnlyProcessEnqueuesAgainOnceRedisIsBack(t *testing.T) {
 func TestEntriesBeyondTheQueuesLimitStayOutOfRedis(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.QueueLimit, cfg.Horizon = 1000, 2*time.Hour
 	reconciled := make(chan struct{}, 10)
 	cfg.Observer.Reconciled = func(observe.ReconciledEvent) {
@@ -115,10 +115,10 @@ func TestEntriesBeyondTheQueuesLimitStayOutOfRedis(t *testing.T) {
 		}
 	}
 	c := w.New(cfg)
-	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.InTx(w.DB, func(tx *sql.Tx) {
-		entries := harness.Untyped(1500)
+		entries := harness.NewUntyped(1500)
 		for i := range entries {
 			entries[i].Delay = time.Hour
 		}
@@ -140,10 +140,10 @@ func TestEntriesBeyondTheQueuesLimitStayOutOfRedis(t *testing.T) {
 func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Horizon, cfg.ReconcileInterval = time.Second, 200*time.Millisecond
 	c := w.New(cfg)
-	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	far, beyond := w.RecordDelayed(c, time.Hour), w.RecordDelayed(c, 2*time.Second)
 	for range 5 {
@@ -184,10 +184,10 @@ func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, w.Redis.Close()) })
 	w.Name = "failover"
 
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease = time.Minute
 	c := w.New(cfg)
-	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	shipped := w.RecordDelayed(c, 1500*time.Millisecond)
 	key := w.DueKey("close_order")
@@ -215,7 +215,7 @@ func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	var ran harness.Calls
 	for range 5 {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.Lease, cfg.Grace, cfg.ReconcileInterval = time.Minute, 100*time.Millisecond, 100*time.Millisecond
 		c := w.New(cfg)
 		_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
@@ -239,8 +239,8 @@ func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 func TestProcessWhosePrefixWasTakenOverPollsItsDatabase(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
-	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	c := w.New(w.QuickConfig())
+	_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.WaitInQueue(w.RecordDelayed(c, time.Minute))
 	steal := w.Redis.TxPipeline()
@@ -264,7 +264,7 @@ func TestNewWarnsOfARedisThatMayEvictTheQueue(t *testing.T) {
 	w := harness.NewWorld(t)
 	w.Redis, w.Name = harness.RedisClient(t, testservers.NewRedis(t, "--maxmemory-policy", "allkeys-lru")), "evicted"
 	var log strings.Builder
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	w.New(cfg)
 	assert.Contains(t, log.String(), "allkeys-lru")
@@ -316,7 +316,7 @@ func TestRedisTooOldForOurScriptsIsRefusedAtStart(t *testing.T) {
 	w := harness.NewWorld(t)
 	client := redis.NewClient(&redis.Options{Addr: oldRedis(t), Protocol: 2, DisableIdentity: true})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Redis, cfg.Prefix = client, "old"
 	_, err := compensator.New(t.Context(), cfg)
 	var refused *compensator.FieldError
@@ -329,15 +329,15 @@ func TestRedisTooOldForOurScriptsIsRefusedAtStart(t *testing.T) {
 func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	idle := w.Quick()
+	idle := w.QuickConfig()
 	idle.ReconcileInterval = time.Hour // This process enqueues entries at its start, and nothing more.
 	leader := w.New(idle)
-	harness.Numbered(t, leader, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	harness.HandleCounted(t, leader, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(leader)
 	w.WaitInQueue(w.RecordDelayed(leader, time.Minute))
 	w.Eventually(func() bool { return w.Redis.Exists(t.Context(), "{"+w.Name+":v1:0}:lead").Val() == 1 }, "it leads")
 
-	cfg, ready := w.Quick(), make(chan struct{}, 1)
+	cfg, ready := w.QuickConfig(), make(chan struct{}, 1)
 	cfg.ReconcileInterval = 3 * time.Second // This process enqueues entries due within four intervals.
 	cfg.Observer.Reconciled = func(observe.ReconciledEvent) {
 		select {
@@ -350,7 +350,7 @@ func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testi
 	cfg.Observer.QueueDown = func(error) { first() }
 	proxy := w.ThroughProxy(&cfg)
 	other := w.New(cfg)
-	harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	harness.HandleCounted(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(other)
 	w.Wait(ready, "what a process does at its start is done")
 	proxy.Refuse()
@@ -365,10 +365,10 @@ func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testi
 func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease, cfg.Grace = 10*time.Minute, 10*time.Minute // Neither the lease nor the grace period ends during the test.
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(_ *compensator.Entry, call int) error {
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(_ *compensator.Entry, call int) error {
 		if call == 1 {
 			return compensator.RetryAfter(0, errors.New("once more"))
 		}

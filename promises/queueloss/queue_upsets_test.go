@@ -149,7 +149,7 @@ func newUpset(t *testing.T) *upset {
 	u.admin = u.Redis.Conn()
 	t.Cleanup(func() { assert.NoError(t, u.admin.Close()) })
 	u.dueKey = u.DueKey("close_order")
-	dbs := [2]*sql.DB{u.DB, u.Open(harness.Plain(u.DSN))}
+	dbs := [2]*sql.DB{u.DB, u.Open(harness.PlainPool(u.DSN))}
 	for i := range u.processes {
 		proxy, err := faultproxy.NewTCP(u.server.Addr())
 		require.NoError(t, err)
@@ -157,7 +157,7 @@ func newUpset(t *testing.T) *upset {
 		u.proxies[i] = proxy
 		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: 200 * time.Millisecond, DialTimeout: 200 * time.Millisecond, MaxRetries: -1})
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
-		cfg := u.Quick()
+		cfg := u.QuickConfig()
 		cfg.DB, cfg.Redis, cfg.Lease = dbs[i], client, 10*time.Second // The lease is longer than any handler runs, so each entry runs once. The queue's lease can still end if the answer to a claim was lost.
 		u.processes[i] = u.New(cfg)
 		numberedNeverEarly(t, u, u.processes[i])
@@ -182,12 +182,12 @@ func numberedNeverEarly(t *testing.T, u *upset, c *compensator.Compensator) {
 // work makes both processes record pairs of entries, most of them delayed. It waits until all have ended.
 func (u *upset) work(pairs int) {
 	u.t.Helper()
-	dbs := [2]*sql.DB{u.DB, u.Open(harness.Plain(u.DSN))}
+	dbs := [2]*sql.DB{u.DB, u.Open(harness.PlainPool(u.DSN))}
 	var producers sync.WaitGroup
 	for i, c := range u.processes {
 		producers.Go(func() {
 			for n := range pairs / 2 {
-				entries := harness.Untyped(2)
+				entries := harness.NewUntyped(2)
 				entries[0].Delay = time.Duration(rand.N(500)) * time.Millisecond
 				entries[1].Delay = time.Duration(n%2*10) * time.Millisecond
 				tx, err := dbs[i].Begin()

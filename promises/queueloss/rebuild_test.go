@@ -30,7 +30,7 @@ func evict(w *harness.World, businessType string) {
 
 // rarely returns a configuration in which the reconciler and the poll run only once, at the start.
 func rarely(w *harness.World) compensator.Config {
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.ReconcileInterval, cfg.PollInterval, cfg.Grace, cfg.Lease = time.Hour, time.Hour, time.Hour, time.Minute
 	cfg.Observer.AttemptStarted = func(e observe.AttemptEvent) {
 		assert.GreaterOrEqual(w.T, e.Late, time.Duration(0), "entry %s runs before it is due", e.ID)
@@ -64,8 +64,8 @@ func TestEntriesOfATypeThatRedisLostAreRunByAllProcesses(t *testing.T) {
 		require.NoError(t, err)
 		w.Run(c)
 	}
-	w.WaitWhole("close_order")
-	recorder := w.New(w.Quick()) // This instance has no slots.
+	w.WaitComplete("close_order")
+	recorder := w.New(w.QuickConfig()) // This instance has no slots.
 	for i := range due + later {
 		w.RecordDelayed(recorder, time.Duration(i/due)*3*time.Second)
 	}
@@ -82,7 +82,7 @@ func TestEntriesOfATypeThatRedisLostAreRunByAllProcesses(t *testing.T) {
 	w.WaitAllEnded()
 	assert.Equal(t, due+later, ran.Total())
 	assert.Equal(t, due+later, w.Count("common_process_log WHERE version=2"), "one claim and one outcome each")
-	w.WaitWhole("close_order")
+	w.WaitComplete("close_order")
 }
 
 // Failure: F44
@@ -93,27 +93,27 @@ func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
 	cfg := rarely(w)
 	cfg.Observer.Reconciled = func(e observe.ReconciledEvent) { rebuilt <- e.RebuiltTypes }
 	c := w.New(cfg)
-	harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
-	users, _ := harness.Numbered(t, c, "sync_user", compensator.HandlerConfig[harness.Order]{}, nil)
+	harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	users, _ := harness.HandleCounted(t, c, "sync_user", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
-	w.WaitWhole("close_order")
-	w.WaitWhole("sync_user")
+	w.WaitComplete("close_order")
+	w.WaitComplete("sync_user")
 	id := w.RecordDelayed(c, time.Minute)
 	w.WaitInQueue(id)
-	user := w.Put(users, 1, compensator.Options{Delay: time.Minute}).String()
+	user := w.Record(users, 1, compensator.Options{Delay: time.Minute}).String()
 	w.Eventually(func() bool { return w.Redis.ZRem(t.Context(), w.DueKey("sync_user"), user).Val() == 1 }, "the other type's queue is short of an entry")
 	for _, lose := range []func(){
 		func() { evict(w, "close_order") }, // Nothing comes due after this loss, and no entry is recorded.
 		func() {
-			assert.NoError(t, w.Redis.ZRem(t.Context(), w.DueKey("close_order"), w.Whole("close_order")).Err())
+			assert.NoError(t, w.Redis.ZRem(t.Context(), w.DueKey("close_order"), w.CompleteMark("close_order")).Err())
 		},
 	} {
 		lose()
-		for !slices.Equal([]string{"close_order"}, harness.Next(t, rebuilt)) {
+		for !slices.Equal([]string{"close_order"}, harness.Receive(t, rebuilt)) {
 			continue // Skip this event, which comes from the rebuild at the start.
 		}
 		require.True(t, w.InQueue(id))
-		w.WaitWhole("close_order")
+		w.WaitComplete("close_order")
 	}
 	require.Error(t, w.Redis.ZScore(t.Context(), w.DueKey("sync_user"), user).Err(), "the other type is left alone")
 }
@@ -125,15 +125,15 @@ func TestRecordingNoticesThatRedisLostAType(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(rarely(w))
-	harness.Numbered(t, c, "sync_user", compensator.HandlerConfig[harness.Order]{}, nil)
+	harness.HandleCounted(t, c, "sync_user", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	first := w.RecordDelayed(c, time.Minute)
-	w.WaitWhole("close_order")
+	w.WaitComplete("close_order")
 	evict(w, "close_order")
 	second := w.RecordDelayed(c, time.Minute)
 	w.WaitInQueue(first)
 	w.WaitInQueue(second)
-	w.WaitWhole("close_order")
+	w.WaitComplete("close_order")
 }
 
 // blindStore fails each Scan, so a rebuild finds nothing to enqueue.
@@ -194,12 +194,12 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	blind := &blindLater{Store: store}
 	cfg.DB, cfg.Store = nil, blind
 	busy := w.New(cfg)
-	_, gate := harness.Held(t, busy, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 1, Timeout: 2 * harness.Timeout}, nil)
+	_, gate := harness.HandleGated(t, busy, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 1, Timeout: 2 * harness.Timeout}, nil)
 	gate.OpenAtEnd(t)
 	w.Run(busy)
 	w.Wait(first, "the first round of the process that is busy")
-	w.WaitWhole("close_order")
-	w.RecordDelayed(w.New(w.Quick()), 50*time.Millisecond)
+	w.WaitComplete("close_order")
+	w.RecordDelayed(w.New(w.QuickConfig()), 50*time.Millisecond)
 	gate.Await(t) // This process has no free slot, and must check its queue nevertheless.
 
 	queue, err := redisqueue.Open(w.Redis, w.Name)
@@ -207,7 +207,7 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	calm := &farsighted{Queue: queue, asked: make(chan struct{}, 1)}
 	cfg.DB, cfg.Store, cfg.Redis, cfg.Queue = w.DB, nil, nil, calm
 	idle := w.New(cfg)
-	_, ran := harness.Numbered(t, idle, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, ran := harness.HandleCounted(t, idle, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(idle)
 	w.Wait(first, "the first round of the idle one")
 	calm.calm.Store(true)

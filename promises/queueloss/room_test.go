@@ -36,11 +36,11 @@ func newTwoTypes(t *testing.T) *twoTypes {
 		w.missed = append(w.missed, err)
 	}
 	w.c = w.New(cfg)
-	_, w.ran["close_order"] = harness.Numbered(t, w.c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
-	w.users, w.ran["sync_user"] = harness.Numbered(t, w.c, "sync_user", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, w.ran["close_order"] = harness.HandleCounted(t, w.c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	w.users, w.ran["sync_user"] = harness.HandleCounted(t, w.c, "sync_user", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(w.c)
-	w.WaitWhole("close_order")
-	w.WaitWhole("sync_user")
+	w.WaitComplete("close_order")
+	w.WaitComplete("sync_user")
 	t.Cleanup(func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -51,7 +51,7 @@ func newTwoTypes(t *testing.T) *twoTypes {
 
 // user records an entry of the type "sync_user".
 func (w *twoTypes) user(delay time.Duration) compensator.EntryID {
-	return w.Put(w.users, 1, compensator.Options{Delay: delay})
+	return w.Record(w.users, 1, compensator.Options{Delay: delay})
 }
 
 // waitUser waits until Redis holds an entry of the type "sync_user".
@@ -97,7 +97,7 @@ func TestQueueWithoutRoomIsReliedOnForWhatItHas(t *testing.T) {
 	late := w.RecordDelayed(w.c, time.Hour)
 	require.NoError(t, w.Redis.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	w.WaitInQueue(late)
-	w.WaitWhole("close_order")
+	w.WaitComplete("close_order")
 	w.waitLacking()
 }
 
@@ -119,7 +119,7 @@ func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
 	assert.Equal(t, 1, w.ran["sync_user"].Of(soon))
 	assert.Equal(t, []string{"somebody else's"}, w.Redis.LRange(t.Context(), w.DueKey("close_order"), 0, -1).Val())
 	require.NoError(t, w.Redis.Del(t.Context(), w.DueKey("close_order")).Err())
-	w.WaitWhole("close_order")
+	w.WaitComplete("close_order")
 	w.waitLacking()
 }
 
@@ -134,8 +134,8 @@ func TestSortedSetUnderAnotherTypesKeyIsBelievedOfNeither(t *testing.T) {
 	w.WaitInQueue(id)
 	w.waitUser(user)
 	require.NoError(t, w.Redis.Rename(t.Context(), w.DueKey("sync_user"), w.DueKey("close_order")).Err())
-	w.WaitWhole("close_order")
-	w.WaitWhole("sync_user")
+	w.WaitComplete("close_order")
+	w.WaitComplete("sync_user")
 	w.WaitInQueue(id)
 	w.waitUser(user)
 	for i, name := range []string{"close_order", "sync_user"} {

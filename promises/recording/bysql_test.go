@@ -70,7 +70,7 @@ var clients = map[string]func(w *harness.World, script string) (string, error){
 		return string(out), err
 	},
 	"plain connection": func(w *harness.World, script string) (said string, err error) {
-		conn, err := w.Open(harness.Plain(w.DSN)).Conn(w.T.Context())
+		conn, err := w.Open(harness.PlainPool(w.DSN)).Conn(w.T.Context())
 		require.NoError(w.T, err)
 		defer conn.Close()
 		for _, statement := range statements(script) {
@@ -140,7 +140,7 @@ func closing(t *testing.T, w *harness.World, c *compensator.Compensator) *sync.M
 func TestEntryRecordedByPlainSQLRuns(t *testing.T) {
 	byEveryClient(t, func(t *testing.T, w *harness.World, run func(string) (string, error)) {
 		record, ask, _, _, _ := bySQL(t)
-		c := w.New(w.Quick())
+		c := w.New(w.QuickConfig())
 		closed := closing(t, w, c)
 		w.Run(c)
 		_, err := run("BEGIN;\n" + change(t, record, "'close-42'", "'close-0'", "1800000 + 1", "0") + "ROLLBACK;\n")
@@ -155,7 +155,7 @@ func TestEntryRecordedByPlainSQLRuns(t *testing.T) {
 			_, err = run(change(t, record, "'close-42'", strings.Replace(id, "42", "now", 1), "1800000 + 1", "200 + 1"))
 			require.NoError(t, err)
 		}
-		w.Eventually(func() bool { return w.Ended(compensator.Succeeded, 0) == 3 }, "what is due has run")
+		w.Eventually(func() bool { return w.CountEnded(compensator.Succeeded, 0) == 3 }, "what is due has run")
 		_, ran := closed.Load("close-0")
 		assert.False(t, ran, "rolled back")
 		content, _ := closed.Load("close-now 1")
@@ -187,7 +187,7 @@ func errorOf(said string, err error) error {
 func TestEntryTakenBackByPlainSQLDoesNotRun(t *testing.T) {
 	byEveryClient(t, func(t *testing.T, w *harness.World, run func(string) (string, error)) {
 		record, _, cancel, _, _ := bySQL(t)
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		dropped := make(chan struct{}, 10)
 		cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { dropped <- struct{}{} }
 		c := w.New(cfg)
@@ -213,22 +213,22 @@ func TestEntryTakenBackByPlainSQLDoesNotRun(t *testing.T) {
 
 		_, err = run(change(t, record, "'close-42'", "'close-44'", "1800000 + 1", "0"))
 		require.NoError(t, err)
-		harness.Next(t, begun)
+		harness.Receive(t, begun)
 		said, err := run(change(t, cancel, "'close-42'", "'close-44'") + "SELECT ROW_COUNT();\n")
 		require.NoError(t, err)
 		assert.Equal(t, "1\n", said)
 		close(goOn)
-		harness.Next(t, dropped)
+		harness.Receive(t, dropped)
 		assert.Zero(t, w.Count("effects"), "it is rolled back")
 
 		_, err = run(change(t, record, "'close-42'", "'close-45'", "1800000 + 1", "0"))
 		require.NoError(t, err)
-		harness.Next(t, begun)
+		harness.Receive(t, begun)
 		w.Eventually(func() bool { return w.Count("effects") == 1 }, "the next one is closed")
 		said, err = run(change(t, cancel, "'close-42'", "'close-45'") + "SELECT ROW_COUNT();\n")
 		require.NoError(t, err)
 		assert.Equal(t, "0\n", said, "too late")
-		assert.Equal(t, 2, w.Ended(compensator.Cancelled, 0))
+		assert.Equal(t, 2, w.CountEnded(compensator.Cancelled, 0))
 		assert.Equal(t, 2, w.Count("common_process_log WHERE ended_by='cancel'"))
 	})
 }
@@ -250,12 +250,12 @@ func TestProcedureRecordsAndRefusesWhatIsWrong(t *testing.T) {
 			assert.Error(t, err, wrong)
 		}
 		assert.Zero(t, w.Count("common_process_log"))
-		c := w.New(w.Quick())
-		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		c := w.New(w.QuickConfig())
+		_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		_, err = run(call)
 		require.NoError(t, err)
-		w.Eventually(func() bool { return w.Ended(compensator.Succeeded, 0) == 1 }, "it runs")
+		w.Eventually(func() bool { return w.CountEnded(compensator.Succeeded, 0) == 1 }, "it runs")
 		assert.Equal(t, 1, ran.Total())
 		_, err = run(call)
 		assert.Error(t, err, "the same event")
@@ -288,7 +288,7 @@ var oddRows = []struct {
 // Failure: F111
 func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		conn, err := w.Open(harness.Plain(w.DSN)).Conn(t.Context())
+		conn, err := w.Open(harness.PlainPool(w.DSN)).Conn(t.Context())
 		require.NoError(t, err)
 		defer conn.Close()
 		_, err = conn.ExecContext(t.Context(), "SET SESSION sql_mode=''") // A session without a strict sql_mode writes values that a strict session rejects.
@@ -320,7 +320,7 @@ func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 		var log lockedBuffer
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		c := w.New(cfg)
-		_, _ = harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 1, Retry: compensator.Fixed(time.Millisecond)}, func(e *compensator.Entry, call int) error {
+		_, _ = harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 1, Retry: compensator.Fixed(time.Millisecond)}, func(e *compensator.Entry, call int) error {
 			if e.ProcessCount > 0 {
 				return harness.ErrSoldOut
 			}

@@ -31,8 +31,8 @@ func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := harness.NewWorld(t)
-			cfg := w.Quick()
-			cfg.DB = w.Open(harness.Watched(harness.WithParams(t, w.DSN, params)))
+			cfg := w.QuickConfig()
+			cfg.DB = w.Open(harness.WatchedPool(harness.WithParams(t, w.DSN, params)))
 			c := w.New(cfg)
 			_, err := compensator.Handle(t.Context(), c, "raw", func(_ context.Context, e *compensator.Entry, content []byte) error {
 				assert.True(t, bytes.Equal(contents[e.MaxAttempts-1], content), "content %d", e.MaxAttempts-1)
@@ -64,8 +64,8 @@ func TestEntriesThatNewTakesFitTogether(t *testing.T) {
 	server := testservers.NewSQL(t, "--max-allowed-packet=1M")
 	for name, params := range map[string]map[string]string{"prepared": {}, "packets as the server's": {"maxAllowedPacket": "0"}, "interpolated": {"interpolateParams": "true"}} {
 		w := harness.WorldAt(t, server.Database(t))
-		cfg := w.Quick()
-		cfg.DB = w.Open(harness.Watched(harness.WithParams(t, w.DSN, params)))
+		cfg := w.QuickConfig()
+		cfg.DB = w.Open(harness.WatchedPool(harness.WithParams(t, w.DSN, params)))
 		c := w.New(cfg)
 		for fill, of := range map[string]compensator.NewEntry{
 			"bytes":  {BusinessType: "raw", Content: bytes.Repeat([]byte("x"), 256<<10)},
@@ -93,12 +93,12 @@ func TestBatchOfThousandsIsRecordedWhole(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		const n = 2000
 		c := w.New(cfg)
-		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 500}, nil)
+		_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 500}, nil)
 		w.Run(c)
 		var receipt *compensator.Receipt
 		w.InTx(cfg.DB, func(tx *sql.Tx) {
 			var err error
-			receipt, err = c.Record(t.Context(), tx, harness.Untyped(n)...)
+			receipt, err = c.Record(t.Context(), tx, harness.NewUntyped(n)...)
 			require.NoError(t, err)
 			require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
 		})

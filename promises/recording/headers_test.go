@@ -36,13 +36,13 @@ func TestChosenHeadersTravelWithTheirEntry(t *testing.T) {
 		require.NoError(t, err)
 		w.Run(c)
 		chosen := map[string]string{"tenant": "ä<7>", "empty": ""}
-		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{Headers: chosen})
+		id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{Headers: chosen})
 		want := map[string]string{"tenant": "ä<7>", "empty": "", "trace": "t1"}
 		chosen["tenant"] = "changed since"
-		assert.Equal(t, want, harness.Next(t, seen))
+		assert.Equal(t, want, harness.Receive(t, seen))
 		w.WaitState(id, compensator.Dead)
 		require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "again"}}))
-		assert.Equal(t, want, harness.Next(t, seen), "after a requeue")
+		assert.Equal(t, want, harness.Receive(t, seen), "after a requeue")
 		w.WaitState(id, compensator.Succeeded)
 		e, err := c.Get(t.Context(), id)
 		require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestChosenHeadersTravelWithTheirEntry(t *testing.T) {
 func TestHeadersThatCannotBeKeptAreRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Propagator = traced{}
 	c := w.New(cfg)
 	for reason, headers := range map[string]map[string]string{

@@ -29,10 +29,10 @@ var lookalikes = []string{
 func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
-		entries := harness.Untyped(len(lookalikes))
+		entries := harness.NewUntyped(len(lookalikes))
 		for i, key := range lookalikes {
 			entries[i].IdempotencyKey = compensator.IdempotencyKey(key)
 		}
@@ -77,9 +77,9 @@ func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
-		batch := harness.Keyed("key", 100)
+		batch := harness.NewReverseKeyed("key", 100)
 		var existing *compensator.Receipt
 		w.InTx(cfg.DB, func(tx *sql.Tx) {
 			var err error
@@ -114,8 +114,8 @@ func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
 // Failure: F16
 func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 	t.Parallel()
-	harness.InEverySnapshot(t, func(t *testing.T, w *harness.World, db *sql.DB, watched, isolated bool) {
-		cfg := w.Quick()
+	harness.InEverySnapshotMode(t, func(t *testing.T, w *harness.World, db *sql.DB, watched, isolated bool) {
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
@@ -123,7 +123,7 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 		defer func() { _ = tx.Rollback() }()
 		var n int
 		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n)) // This read creates the transaction's snapshot.
-		entries := harness.Keyed("key", 3)
+		entries := harness.NewReverseKeyed("key", 3)
 		var first *compensator.Receipt
 		w.InTx(w.DB, func(tx *sql.Tx) {
 			first, err = c.Record(t.Context(), tx, entries[:2]...)
@@ -157,11 +157,11 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 // Failure: F16
 func TestDuplicateOfAnEntryThatChangesAbortsNothing(t *testing.T) {
 	t.Parallel()
-	harness.InEverySnapshot(t, func(t *testing.T, w *harness.World, db *sql.DB, _, _ bool) {
-		cfg := w.Quick()
+	harness.InEverySnapshotMode(t, func(t *testing.T, w *harness.World, db *sql.DB, _, _ bool) {
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
-		entries := harness.Keyed("key", 2)
+		entries := harness.NewReverseKeyed("key", 2)
 		w.InTx(db, func(tx *sql.Tx) {
 			_, err := c.Record(t.Context(), tx, entries[:1]...)
 			require.NoError(t, err)
@@ -212,10 +212,10 @@ func TestRecordWaitsForTheTransactionThatHoldsItsKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
-				entry := harness.Keyed("key", 1)[0]
+				entry := harness.NewReverseKeyed("key", 1)[0]
 				holder, waiter := w.Begin(db), w.Begin(db)
 				_, err := c.Record(t.Context(), holder, entry)
 				require.NoError(t, err)
@@ -236,14 +236,14 @@ func TestRecordWaitsForTheTransactionThatHoldsItsKey(t *testing.T) {
 func TestRecordThatWaitsForAKeyObeysItsContext(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
-		entry := harness.Keyed("key", 1)[0]
+		entry := harness.NewReverseKeyed("key", 1)[0]
 		holder, waiter := w.Begin(db), w.Begin(db)
 		_, err := c.Record(t.Context(), holder, entry)
 		require.NoError(t, err)
-		w.Effect(waiter, "business")
+		w.WriteEffect(waiter, "business")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := recordAside(ctx, c, waiter, entry)
@@ -262,10 +262,10 @@ func TestRecordThatWaitsForAKeyObeysItsContext(t *testing.T) {
 func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
-		entry := harness.Keyed("key", 1)[0]
+		entry := harness.NewReverseKeyed("key", 1)[0]
 		first := w.Begin(db)
 		_, err := c.Record(t.Context(), first, entry)
 		require.NoError(t, err)
@@ -310,10 +310,10 @@ func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
 func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
-		up := harness.Untyped(3)
+		up := harness.NewUntyped(3)
 		for i, key := range []string{"a", "m", "z"} {
 			up[i].IdempotencyKey = compensator.IdempotencyKey(key)
 		}
@@ -345,7 +345,7 @@ func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 func TestDuplicateWithOtherContentIsTold(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		entry := compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"number":1}`), Options: compensator.Options{IdempotencyKey: "key"}}
@@ -366,10 +366,10 @@ func TestDuplicateWithOtherContentIsTold(t *testing.T) {
 		strict := otherContent
 		strict.FailOnDuplicate = true
 		w.InTx(db, func(tx *sql.Tx) {
-			receipt, err := c.Record(t.Context(), tx, append(harness.Untyped(2), strict)...)
+			receipt, err := c.Record(t.Context(), tx, append(harness.NewUntyped(2), strict)...)
 			require.ErrorIs(t, err, compensator.ErrDuplicate)
 			assert.True(t, receipt.Entries[2].Duplicate, "the receipt is right in spite of the error")
-			w.Effect(tx, "business")
+			w.WriteEffect(tx, "business")
 		})
 		assert.Equal(t, 1, w.Count("effects"), "the transaction stays usable")
 		assert.Equal(t, 3, w.Count("common_process_log"), "the others of the call are recorded")
@@ -381,7 +381,7 @@ func TestDuplicateWithOtherContentIsTold(t *testing.T) {
 func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		closing := compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"number":1}`), Options: compensator.Options{IdempotencyKey: "order-42"}}
@@ -400,7 +400,7 @@ func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 		refusedIn := func(entries ...compensator.NewEntry) {
 			t.Helper()
 			tx := w.Begin(db)
-			w.Effect(tx, "business")
+			w.WriteEffect(tx, "business")
 			receipt, err := c.Record(t.Context(), tx, entries...)
 			requireRefused(err)
 			require.Nil(t, receipt)
@@ -417,7 +417,7 @@ func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 			require.NoError(t, err)
 		})
 		refusedIn(notice)
-		refusedIn(append(harness.Untyped(3), notice, closing)...)
+		refusedIn(append(harness.NewUntyped(3), notice, closing)...)
 		require.Equal(t, 1, w.Count("common_process_log"))
 		require.Zero(t, w.Count("effects"))
 	})
@@ -427,7 +427,7 @@ func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 func TestTransactionWithAKeyOfAnotherTypeCommitsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	closing := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotencyKey: "order-42"}}
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		_, err := c.Record(t.Context(), tx, closing)
@@ -438,7 +438,7 @@ func TestTransactionWithAKeyOfAnotherTypeCommitsNothing(t *testing.T) {
 	swallow := func(tx compensator.Tx) {
 		_, err := tx.ExecContext(t.Context(), "INSERT INTO effects (what) VALUES ('business')")
 		require.NoError(t, err)
-		_, _ = c.Record(t.Context(), tx, append(harness.Untyped(2), notice)...)
+		_, _ = c.Record(t.Context(), tx, append(harness.NewUntyped(2), notice)...)
 	}
 	tx := w.Begin(w.DB) // The transaction belongs to a Connector's pool.
 	swallow(tx)
@@ -457,7 +457,7 @@ func TestTransactionWithAKeyOfAnotherTypeCommitsNothing(t *testing.T) {
 func TestOtherContentIsWarnedAboutOnceForEachType(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	var log bytes.Buffer
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	c := w.New(cfg)
@@ -485,9 +485,9 @@ func TestOtherContentIsWarnedAboutOnceForEachType(t *testing.T) {
 func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	strict := compensator.TypeConfig{RefuseOtherContent: true}
-	handled, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{TypeConfig: strict}, nil)
+	handled, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{TypeConfig: strict}, nil)
 	declared, err := compensator.Declare[harness.Order](t.Context(), c, "notify", &strict)
 	require.NoError(t, err)
 	for _, of := range []*compensator.Type[harness.Order]{handled, declared} {
@@ -506,7 +506,7 @@ func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 		stored.IdempotencyKey = opts.IdempotencyKey
 		for _, entries := range [][]compensator.NewEntry{{stored}, {one, two}} {
 			tx := w.Begin(w.DB)
-			w.Effect(tx, "business")
+			w.WriteEffect(tx, "business")
 			_, err = c.Record(t.Context(), tx, entries...)
 			require.ErrorIs(t, err, compensator.ErrOtherContent)
 			require.ErrorContains(t, err, string(entries[0].IdempotencyKey))
@@ -521,11 +521,11 @@ func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
-		closings, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
-		notices, _ := harness.Numbered(t, c, "notify", compensator.HandlerConfig[harness.Order]{}, nil)
+		closings, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		notices, _ := harness.HandleCounted(t, c, "notify", compensator.HandlerConfig[harness.Order]{}, nil)
 		for key, change := range map[string]func(of *compensator.Type[harness.Order], tx *sql.Tx, ref compensator.Ref) error{
 			"cancel": func(of *compensator.Type[harness.Order], tx *sql.Tx, ref compensator.Ref) error {
 				_, err := of.CancelTx(t.Context(), tx, ref)
@@ -547,7 +547,7 @@ func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
 					require.ErrorAs(t, change(notices, tx, ref), &other)
 					require.Equal(t, compensator.OtherTypeError{IdempotencyKey: compensator.IdempotencyKey(key), Recorded: "close_order", Asked: "notify"}, *other)
 				}
-				w.Effect(tx, key)
+				w.WriteEffect(tx, key)
 			})
 			require.Equal(t, compensator.Pending, w.State(receipt.ID()))
 			require.Equal(t, 1, w.Count("effects WHERE what=?", key), "the transaction stays usable")
@@ -561,8 +561,8 @@ func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
 func TestKeyGuardsAsLongAsItsEntryIsKept(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	c := w.New(w.QuickConfig())
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	record := func() (r *compensator.Receipt) {
 		w.InTx(w.DB, func(tx *sql.Tx) {
@@ -593,8 +593,8 @@ func TestDuplicateResurrectsNothing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(*compensator.Entry, int) error { return errors.New("no") })
-		undone, _ := harness.Numbered(t, c, "take_stock", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }},
+		orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(*compensator.Entry, int) error { return errors.New("no") })
+		undone, _ := harness.HandleCounted(t, c, "take_stock", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }},
 			func(*compensator.Entry, int) error { return errors.New("no") })
 		stop := w.Run(c)
 		record := func(of *compensator.Type[harness.Order], key string, delay time.Duration) (r *compensator.Receipt) {

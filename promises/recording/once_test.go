@@ -51,7 +51,7 @@ func take(ctx context.Context, db *sql.DB, messages *compensator.Type[harness.Or
 func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		messages := inbox(t, w.New(cfg), compensator.TypeConfig{})
 		const n = 20
@@ -91,7 +91,7 @@ func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		one := func(*compensator.Entry) string { return "one" }
-		messages, ran := harness.Numbered(t, c, "inbox", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: one}}, nil)
+		messages, ran := harness.HandleCounted(t, c, "inbox", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: one}}, nil)
 		w.Run(c)
 		for i := range 10 {
 			first, err := take(t.Context(), cfg.DB, messages, fmt.Sprint(i), nil)
@@ -99,7 +99,7 @@ func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 			require.True(t, first)
 		}
 		require.Zero(t, w.Count("common_process_log_turns"))
-		last := w.PutThrough(cfg.DB, messages, 1, compensator.Options{}) // This entry comes after the entries of Once in its ordering key.
+		last := w.RecordThrough(cfg.DB, messages, 1, compensator.Options{}) // This entry comes after the entries of Once in its ordering key.
 		w.WaitState(last, compensator.Succeeded)
 		require.Equal(t, 1, ran.Total())
 		require.Equal(t, 1, ran.Of(last))
@@ -113,7 +113,7 @@ func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		messages := inbox(t, c, compensator.TypeConfig{})
@@ -132,7 +132,7 @@ func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 			"settled by hand":                  {"state=4, ended_by='person'", false, true},
 			"succeeded":                        {"state=1, ended_by='handler'", false, false},
 		} {
-			id := w.PutThrough(db, messages, 1, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(name)})
+			id := w.RecordThrough(db, messages, 1, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(name)})
 			w.Exec("UPDATE common_process_log SET "+was.set+" WHERE id=?", id.Row())
 			stored := w.Row(id)
 			first, err := take(t.Context(), db, messages, name, nil)
@@ -150,7 +150,7 @@ func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 		}
 		_, err := c.Cancel(t.Context(), compensator.IdempotencyKey("pending"))
 		require.ErrorAs(t, err, new(*compensator.StateError), "it is done")
-		w.PutThrough(db, got(t)(compensator.Declare[harness.Order](t.Context(), c, "other", nil)), 1, compensator.Options{IdempotencyKey: "other's"})
+		w.RecordThrough(db, got(t)(compensator.Declare[harness.Order](t.Context(), c, "other", nil)), 1, compensator.Options{IdempotencyKey: "other's"})
 		_, err = take(t.Context(), db, messages, "other's", nil)
 		require.ErrorAs(t, err, new(*compensator.OtherTypeError))
 	})
@@ -167,12 +167,12 @@ func got(t *testing.T) func(*compensator.Type[harness.Order], error) *compensato
 func TestOnceWithNoIDRefusesItsTransaction(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	messages := inbox(t, c, compensator.TypeConfig{})
 	err := c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := messages.Once(ctx, tx, "", harness.Order{})
 		require.ErrorAs(t, err, new(*compensator.FieldError))
-		w.Effect(tx, "swallowed")
+		w.WriteEffect(tx, "swallowed")
 		return nil
 	})
 	require.ErrorIs(t, err, compensator.ErrNotRecorded)
@@ -184,7 +184,7 @@ func TestOnceWithNoIDRefusesItsTransaction(t *testing.T) {
 func TestOnceCostsOneStatementAndARepetitionTwoMore(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	messages := inbox(t, w.New(w.Quick()), compensator.TypeConfig{})
+	messages := inbox(t, w.New(w.QuickConfig()), compensator.TypeConfig{})
 	asked := func(tx *sql.Tx) (n int) {
 		var name string
 		require.NoError(t, tx.QueryRow("SHOW SESSION STATUS LIKE 'Questions'").Scan(&name, &n))

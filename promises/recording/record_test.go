@@ -28,7 +28,7 @@ type repository struct{ compensator.Tx }
 func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		conn, err := db.Conn(t.Context())
@@ -47,14 +47,14 @@ func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
 				for _, n := range []int{1, 3} {
 					_, err := c.Record(t.Context(), handle, make([]compensator.NewEntry, n)...)
 					require.Error(t, err, "an entry without a type")
-					_, err = c.Record(t.Context(), handle, harness.Untyped(n)...)
+					_, err = c.Record(t.Context(), handle, harness.NewUntyped(n)...)
 					require.ErrorIs(t, err, compensator.ErrNoTransaction)
 					require.ErrorContains(t, err, fmt.Sprintf("%T: ", handle), "it names the handle, and what is wrong with it")
 				}
 			})
 		}
 		for _, none := range []compensator.Tx{nil, (*sql.Tx)(nil), (*sqlx.Tx)(nil), (*compensator.ScopedTx)(nil), (*harness.Known)(nil)} {
-			_, recorded := c.Record(t.Context(), none, harness.Untyped(1)...)
+			_, recorded := c.Record(t.Context(), none, harness.NewUntyped(1)...)
 			_, cancelled := c.CancelTx(t.Context(), none, compensator.IdempotencyKey("close-1"))
 			for _, err := range []error{recorded, cancelled} {
 				var field *compensator.FieldError
@@ -70,9 +70,9 @@ func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
 func TestEntryRecordedThroughAWrappedTransactionRuns(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		cfg, ready := w.HooksOnly(cfg)
+		cfg, ready := w.HooksOnlyConfig(cfg)
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		ready()
 		tx, err := sqlx.NewDb(cfg.DB, "mysql").BeginTxx(t.Context(), nil)
@@ -94,7 +94,7 @@ func TestEntryRecordedThroughAWrappedTransactionRuns(t *testing.T) {
 func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB, cfg.MaxContent = db, 1000
 		c := w.New(cfg)
 		long := strings.Repeat("ü", 65)
@@ -103,7 +103,7 @@ func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
 			Headers: map[string]string{"": "x"}, Delay: time.Second, At: time.Now(), MaxAttempts: -1,
 		}}
 		tx := w.Begin(db)
-		_, err := c.Record(t.Context(), tx, harness.Untyped(1)[0], bad)
+		_, err := c.Record(t.Context(), tx, harness.NewUntyped(1)[0], bad)
 		for _, field := range []string{
 			"entry 2 of 2", "business type", "idempotency key", "batch id", "business id", "business ext id", "user id", "user name", "content", "At", "max attempts", "headers",
 		} {
@@ -118,7 +118,7 @@ func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
 func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	record := func(opts compensator.Options) error {
 		return c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 			// The check in New saw a strict session. After this statement the session truncates values silently.
@@ -149,7 +149,7 @@ var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, o
 		return err
 	},
 	"second of two entries": func(t *testing.T, c *compensator.Compensator, _ *compensator.Type[harness.Order], tx compensator.Tx) error {
-		_, err := c.Record(t.Context(), tx, append(harness.Untyped(1), compensator.NewEntry{})...)
+		_, err := c.Record(t.Context(), tx, append(harness.NewUntyped(1), compensator.NewEntry{})...)
 		return err
 	},
 	"option": func(t *testing.T, _ *compensator.Compensator, orders *compensator.Type[harness.Order], tx compensator.Tx) error {
@@ -177,7 +177,7 @@ var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, o
 func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB, cfg.MaxContent = db, 1000
 		ended := make(chan error, 1)
 		cfg.Observer.AttemptEnded = func(e observe.AttemptEvent) { ended <- e.Err }
@@ -208,8 +208,8 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 					"traced closure": c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error { return work(harness.Traced{Tx: tx}) }),
 				}
 				handled <- work
-				w.PutThrough(db, pays, 1, compensator.Options{})
-				errs["handler"] = harness.Next(t, ended)
+				w.RecordThrough(db, pays, 1, compensator.Options{})
+				errs["handler"] = harness.Receive(t, ended)
 				if strings.HasSuffix(t.Name(), "/connector") {
 					tx := w.Begin(db)
 					require.NoError(t, work(tx))
@@ -239,18 +239,18 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	c := w.New(w.QuickConfig())
+	orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, opts := range map[string]compensator.Options{"sound": {}, "refused": {Delay: -1}} {
 		tx := w.Begin(w.DB)
-		w.Effect(tx, name)
+		w.WriteEffect(tx, name)
 		_, err := orders.Record(late, tx, harness.Order{}, opts)
 		require.Error(t, err, name)
 		require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded, name)
 		require.ErrorIs(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
-			w.Effect(tx, name)
+			w.WriteEffect(tx, name)
 			_, err := orders.Record(late, tx, harness.Order{}, opts)
 			require.Error(t, err, name)
 			return nil
@@ -264,13 +264,13 @@ func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 func TestRefusedEntryLeavesAnUnwatchedTransactionUsable(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
-	cfg.DB = w.Open(harness.Plain(w.DSN))
+	cfg := w.QuickConfig()
+	cfg.DB = w.Open(harness.PlainPool(w.DSN))
 	c := w.New(cfg)
 	largest := bytes.Repeat([]byte{0, '\'', '\\', 0xff}, 64<<10)
 	var receipt *compensator.Receipt
 	w.InTx(cfg.DB, func(tx *sql.Tx) {
-		w.Effect(tx, "business")
+		w.WriteEffect(tx, "business")
 		_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: append(largest, 1)})
 		var field *compensator.FieldError
 		require.ErrorAs(t, err, &field)
@@ -338,7 +338,7 @@ func idOf(w *harness.World, key string) (id uint64) {
 func TestReceiptNamesTheServersIdsHoweverItStepsThem(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		var receipts []*compensator.Receipt
@@ -347,12 +347,12 @@ func TestReceiptNamesTheServersIdsHoweverItStepsThem(t *testing.T) {
 				_, err := tx.Exec("SET SESSION auto_increment_increment=" + step)
 				require.NoError(t, err)
 				for _, n := range []int{1, 5} {
-					receipt, err := c.Record(t.Context(), tx, harness.Keyed(fmt.Sprintf("key-%d-%d", i, n), n)...)
+					receipt, err := c.Record(t.Context(), tx, harness.NewReverseKeyed(fmt.Sprintf("key-%d-%d", i, n), n)...)
 					require.NoError(t, err)
 					require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
 					receipts = append(receipts, receipt)
 				}
-				mixed := append(harness.Keyed(fmt.Sprintf("key-%d-5", i), 5)[:2], harness.Keyed(fmt.Sprintf("new-%d", i), 2)...)
+				mixed := append(harness.NewReverseKeyed(fmt.Sprintf("key-%d-5", i), 5)[:2], harness.NewReverseKeyed(fmt.Sprintf("new-%d", i), 2)...)
 				mixed[1], mixed[2] = mixed[2], mixed[1] // The order is now: duplicate, new, duplicate, new.
 				receipt, err := c.Record(t.Context(), tx, mixed...)
 				require.NoError(t, err)
@@ -373,13 +373,13 @@ func TestReceiptNamesTheServersIdsWhenProducersInterleave(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t, "--innodb-autoinc-lock-mode=2", "--auto-increment-increment=7", "--auto-increment-offset=3")
 	w := harness.WorldAt(t, server.Database(t))
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	recorded := make(chan *compensator.Receipt, 40)
 	for producer := range 4 {
 		go func() {
 			for i := range 10 {
 				err := c.InTx(context.Background(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-					receipt, err := c.Record(ctx, tx, harness.Keyed(fmt.Sprintf("%d-%d", producer, i), 20)...)
+					receipt, err := c.Record(ctx, tx, harness.NewReverseKeyed(fmt.Sprintf("%d-%d", producer, i), 20)...)
 					recorded <- receipt
 					return err
 				})
@@ -402,9 +402,9 @@ func TestReceiptNamesTheServersIdsWhenProducersInterleave(t *testing.T) {
 func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		cfg, ready := w.HooksOnly(cfg) // Let only the hooks start entries, because the reconciler would hide a wrong id.
+		cfg, ready := w.HooksOnlyConfig(cfg) // Let only the hooks start entries, because the reconciler would hide a wrong id.
 		c := w.New(cfg)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(20 * time.Millisecond)}, func(_ *compensator.Entry, call int) error {
+		orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(20 * time.Millisecond)}, func(_ *compensator.Entry, call int) error {
 			if call == 1 {
 				return errors.New("again") // Fail, because storing a failure uses the id of the row, too.
 			}
@@ -439,8 +439,8 @@ func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
 func TestLogOutOfIdsRefusesAndCommitsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	c := w.New(w.QuickConfig())
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.Exec(fmt.Sprintf("ALTER TABLE common_process_log AUTO_INCREMENT=%d", uint64(math.MaxUint64-1)))
 	var last *compensator.Receipt
@@ -451,7 +451,7 @@ func TestLogOutOfIdsRefusesAndCommitsNothing(t *testing.T) {
 	})
 	w.WaitState(last.ID(), compensator.Succeeded)
 	tx := w.Begin(w.DB)
-	w.Effect(tx, "business")
+	w.WriteEffect(tx, "business")
 	_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
 	require.Error(t, err)
 	require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
@@ -488,11 +488,11 @@ func TestBusinessIsNotCommittedAfterAPanicInRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB, cfg.Propagator = db, unencodable{}
 				c := w.New(cfg)
 				require.ErrorIs(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-					w.Effect(tx, "half")
+					w.WriteEffect(tx, "half")
 					defer func() { _ = recover() }()
 					require.ErrorAs(t, record(ctx, c, tx), new(*compensator.FieldError))
 					return nil

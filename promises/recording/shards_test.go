@@ -28,10 +28,10 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 			t.Run(home+", transaction of a "+other, func(t *testing.T) {
 				t.Parallel()
 				here, there := harness.NewWorld(t), harness.NewWorld(t)
-				cfg := here.Quick()
+				cfg := here.QuickConfig()
 				cfg.DB = here.Open(open(here.DSN))
 				c := here.New(cfg)
-				orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+				orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				ids := here.InsertDue("close_order", 1, 1)
 				there.InsertDue("close_order", 1, 1)
 				tx := there.Begin(there.Open(openOther(there.DSN)))
@@ -41,7 +41,7 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 						_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
 						return err
 					},
-					"together":   func() error { _, err := c.Record(t.Context(), tx, harness.Untyped(2)...); return err },
+					"together":   func() error { _, err := c.Record(t.Context(), tx, harness.NewUntyped(2)...); return err },
 					"cancel":     func() error { _, err := c.CancelTx(t.Context(), tx, ids[0]); return err },
 					"complete":   func() error { return harness.ErrOf(c.CompleteTx(t.Context(), tx, ids[0])) },
 					"reschedule": func() error { return c.RescheduleTx(t.Context(), tx, ids[0], time.Hour) },
@@ -53,10 +53,10 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 					}
 				}
 				require.NoError(t, tx.Rollback())
-				elsewhere := there.Quick()
+				elsewhere := there.QuickConfig()
 				elsewhere.DB = there.Open(openOther(there.DSN))
 				require.ErrorIs(t, there.New(elsewhere).InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-					there.Effect(tx, "business")
+					there.WriteEffect(tx, "business")
 					_, err := orders.Record(ctx, tx, harness.Order{}, compensator.Options{})
 					assert.ErrorAs(t, err, new(*compensator.FieldError))
 					return nil // The caller ignores the error.
@@ -91,7 +91,7 @@ func TestSessionThatUsesAnotherDatabaseIsRefused(t *testing.T) {
 
 func usesAnotherDatabase(t *testing.T, open func(dsn string) func() (*sql.DB, error), before []string, entries int) {
 	here, there := harness.NewWorld(t), harness.NewWorld(t)
-	cfg := here.Quick()
+	cfg := here.QuickConfig()
 	cfg.DB = here.Open(open(here.DSN))
 	c := here.New(cfg)
 	var other string
@@ -101,7 +101,7 @@ func usesAnotherDatabase(t *testing.T, open func(dsn string) func() (*sql.DB, er
 			_, err := tx.ExecContext(t.Context(), statement)
 			require.NoError(t, err)
 		}
-		_, err := c.Record(t.Context(), tx, harness.Untyped(entries)...)
+		_, err := c.Record(t.Context(), tx, harness.NewUntyped(entries)...)
 		return err
 	}
 	var refused *compensator.FieldError
@@ -124,12 +124,12 @@ func TestDatabaseOfTheSameNameOnAnotherServerIsAnother(t *testing.T) {
 	here, server := harness.NewWorld(t), testservers.NewSQL(t)
 	var name string
 	require.NoError(t, here.DB.QueryRow("SELECT DATABASE()").Scan(&name))
-	_, err := here.Open(harness.Plain(server.DSN(""))).Exec("CREATE DATABASE " + name + " CHARACTER SET utf8mb4")
+	_, err := here.Open(harness.PlainPool(server.DSN(""))).Exec("CREATE DATABASE " + name + " CHARACTER SET utf8mb4")
 	require.NoError(t, err)
 	there := harness.WorldAt(t, server.DSN(name))
 	tx := there.Begin(there.DB)
 	var refused *compensator.FieldError
-	_, err = here.New(here.Quick()).Record(t.Context(), tx, harness.Untyped(1)...)
+	_, err = here.New(here.QuickConfig()).Record(t.Context(), tx, harness.NewUntyped(1)...)
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, "tx", refused.Field)
 	require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
@@ -142,8 +142,8 @@ func TestDatabaseOfTheSameNameOnAnotherServerIsAnother(t *testing.T) {
 func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
 	t.Parallel()
 	here := harness.NewWorld(t)
-	cfg := here.Quick()
-	cfg.DB = here.Open(harness.Plain(here.DSN))
+	cfg := here.QuickConfig()
+	cfg.DB = here.Open(harness.PlainPool(here.DSN))
 	c := here.New(cfg)
 	config, err := mysql.ParseDSN(here.DSN)
 	require.NoError(t, err)
@@ -152,12 +152,12 @@ func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
 		here.Exec("CREATE DATABASE IF NOT EXISTS `" + name + "`") // On a server that ignores case, the upper-case name means the first database.
 		defer here.Exec("DROP DATABASE IF EXISTS `" + name + "`")
 		config.DBName = name
-		there := here.Open(harness.Plain(config.FormatDSN()))
+		there := here.Open(harness.PlainPool(config.FormatDSN()))
 		require.NoError(t, compensator.Migrate(t.Context(), there))
 		var folds bool
 		require.NoError(t, there.QueryRow("SELECT @@lower_case_table_names>0 AND LOWER(DATABASE())=? COLLATE utf8mb4_bin", first).Scan(&folds))
 		tx := here.Begin(there)
-		_, err = c.Record(t.Context(), tx, harness.Untyped(2)...)
+		_, err = c.Record(t.Context(), tx, harness.NewUntyped(2)...)
 		require.NoError(t, tx.Rollback())
 		if folds {
 			require.NoError(t, err, name)
@@ -177,13 +177,13 @@ func TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken(t *testing.T) {
 			t.Run(home+", transaction of a "+other, func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = w.Open(open(w.DSN))
 				c := w.New(cfg)
 				db := w.Open(openOther(w.DSN))
 				for range 2 {
 					w.InTx(db, func(tx *sql.Tx) {
-						_, err := c.Record(t.Context(), tx, harness.Untyped(2)...)
+						_, err := c.Record(t.Context(), tx, harness.NewUntyped(2)...)
 						require.NoError(t, err)
 					})
 				}
@@ -200,27 +200,27 @@ func TestLogsOfOneDatabaseShareATransaction(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		require.NoError(t, compensator.MigrateTable(t.Context(), w.DB, "second_log"))
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		first := w.New(cfg)
 		cfg.Table, cfg.Prefix = "second_log", w.Name+"2"
 		second := w.New(cfg)
 		elsewhere := harness.NewWorld(t)
-		other := elsewhere.New(elsewhere.Quick())
+		other := elsewhere.New(elsewhere.QuickConfig())
 		for _, handle := range []func(tx *compensator.ScopedTx) compensator.Tx{
 			func(tx *compensator.ScopedTx) compensator.Tx { return tx },
 			func(tx *compensator.ScopedTx) compensator.Tx { return harness.Traced{Tx: tx} },
 		} {
 			require.NoError(t, first.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 				for _, c := range []*compensator.Compensator{first, second} {
-					_, err := c.Record(ctx, handle(tx), harness.Untyped(1)...)
+					_, err := c.Record(ctx, handle(tx), harness.NewUntyped(1)...)
 					require.NoError(t, err)
 				}
 				return nil
 			}))
 			var refused *compensator.FieldError
 			require.ErrorAs(t, first.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-				_, err := other.Record(ctx, handle(tx), harness.Untyped(1)...)
+				_, err := other.Record(ctx, handle(tx), harness.NewUntyped(1)...)
 				return err
 			}), &refused)
 			require.Equal(t, "tx", refused.Field)
@@ -236,12 +236,12 @@ func TestLogsOfOneDatabaseShareATransaction(t *testing.T) {
 func TestOtherConnectorIsAskedForItsLogOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	proxy, db := w.Proxied(true)
+	c := w.New(w.QuickConfig())
+	proxy, db := w.OpenProxied(true)
 	asked := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("'fingerprint'"), Fault: faultproxy.Count})
 	for range 3 {
 		w.InTx(db, func(tx *sql.Tx) {
-			_, err := c.Record(t.Context(), tx, harness.Untyped(1)...)
+			_, err := c.Record(t.Context(), tx, harness.NewUntyped(1)...)
 			require.NoError(t, err)
 		})
 	}

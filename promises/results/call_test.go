@@ -60,8 +60,8 @@ func TestCallThenAndSuccessCommitTogether(t *testing.T) {
 			return nil
 		})
 		w.Run(c)
-		id := w.Put(wire.Type, 42, compensator.Options{})
-		harness.Next(t, gate.Entered)
+		id := w.Record(wire.Type, 42, compensator.Options{})
+		harness.Receive(t, gate.Entered)
 		require.Zero(t, held.Load())
 		w.Eventually(func() bool { // The library's own short transactions come and go.
 			return w.Count("information_schema.innodb_trx x JOIN information_schema.processlist p ON p.id=x.trx_mysql_thread_id WHERE p.db=DATABASE()") == 0
@@ -98,7 +98,7 @@ func TestThenThatFailsRollsBackAndCallsAgain(t *testing.T) {
 			return nil
 		})
 		w.Run(c)
-		id := w.Put(wire.Type, 1, compensator.Options{})
+		id := w.Record(wire.Type, 1, compensator.Options{})
 		e, _, err := wire.Wait(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, 2, e.ProcessCount)
@@ -113,7 +113,7 @@ func TestThenThatFailsRollsBackAndCallsAgain(t *testing.T) {
 func TestVerdictsOfCallAndThenDecide(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var undone harness.Calls
 	deadlock := &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}
 	var deadlocks atomic.Int64
@@ -135,8 +135,8 @@ func TestVerdictsOfCallAndThenDecide(t *testing.T) {
 		return nil
 	})
 	w.Run(c)
-	call, then := w.Put(wire.Type, 1, compensator.Options{BusinessID: "call"}), w.Put(wire.Type, 2, compensator.Options{BusinessID: "then"})
-	waits := w.Put(wire.Type, 3, compensator.Options{BusinessID: "deadlock"})
+	call, then := w.Record(wire.Type, 1, compensator.Options{BusinessID: "call"}), w.Record(wire.Type, 2, compensator.Options{BusinessID: "then"})
+	waits := w.Record(wire.Type, 3, compensator.Options{BusinessID: "deadlock"})
 	w.WaitState(call, compensator.Compensated)
 	w.WaitState(then, compensator.Compensated)
 	require.Equal(t, 1, undone.Of(call))
@@ -162,7 +162,7 @@ func TestCallThatLostItsEntryHasNoEffect(t *testing.T) {
 			return nil
 		}, nil)
 		w.Run(c)
-		id := w.Put(wire.Type, 1, compensator.Options{})
+		id := w.Record(wire.Type, 1, compensator.Options{})
 		w.WaitState(id, compensator.Succeeded)
 		require.Equal(t, 2, calls.Of(id))
 		require.Equal(t, 1, w.Count("effects"))
@@ -175,13 +175,13 @@ func TestCallThatLostItsEntryHasNoEffect(t *testing.T) {
 func TestCallThatTakesTooLongIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	wire := wiring(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0), Timeout: 100 * time.Millisecond}, func(ctx context.Context, _ *compensator.Entry) error {
 		<-ctx.Done()
 		return nil
 	}, nil)
 	w.Run(c)
-	id := w.Put(wire.Type, 1, compensator.Options{})
+	id := w.Record(wire.Type, 1, compensator.Options{})
 	w.WaitState(id, compensator.Dead)
 	e := w.Entry(c, id)
 	require.Contains(t, e.LastError, "too late")
@@ -218,7 +218,7 @@ func TestHandlerThatCompletesItsOwnEntryIsSettled(t *testing.T) {
 		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
-		id := w.Put(pay, 1, compensator.Options{})
+		id := w.Record(pay, 1, compensator.Options{})
 		e, err := pay.Wait(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, compensator.EndedByComplete, e.EndedBy)
@@ -260,13 +260,13 @@ func TestCallNeedsNoConnectionOfItsOwn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	w.DB.SetMaxOpenConns(4)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	gate := harness.NewGate()
 	wire := wiring(t, c, compensator.HandlerConfig[harness.Order]{Concurrency: 12}, gate.Pass, nil)
 	w.Run(c)
-	w.PutMany(c, wire.Type, 12, compensator.Options{})
+	w.RecordMany(c, wire.Type, 12, compensator.Options{})
 	for range 12 {
-		harness.Next(t, gate.Entered)
+		harness.Receive(t, gate.Entered)
 	}
 	gate.Open()
 	w.Eventually(func() bool { return w.Count("effects") == 12 }, "every call has its effect")

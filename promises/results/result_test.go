@@ -45,7 +45,7 @@ func TestResultIsStoredWithItsSuccess(t *testing.T) {
 		c := w.New(cfg)
 		pay := paying(t, c, compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
-		id := w.Put(pay.Type, 42, compensator.Options{IdempotencyKey: "pay-42"})
+		id := w.Record(pay.Type, 42, compensator.Options{IdempotencyKey: "pay-42"})
 		w.WaitState(id, compensator.Succeeded)
 		elsewhere, err := compensator.DeclareResult[harness.Order, Receipt](t.Context(), w.New(cfg), "pay", nil)
 		require.NoError(t, err)
@@ -64,20 +64,20 @@ func TestResultIsStoredWithItsSuccess(t *testing.T) {
 func TestResultSaysWhyThereIsNone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	pay := paying(t, c, compensator.HandlerConfig[harness.Order]{}, func(_ *compensator.Entry, o harness.Order) error {
 		if o.Number == 13 {
 			return compensator.Permanent(harness.ErrSoldOut)
 		}
 		return nil
 	})
-	other, _ := harness.Numbered(t, c, "ship", compensator.HandlerConfig[harness.Order]{}, nil)
-	waiting := w.Put(pay.Type, 1, compensator.Options{Delay: time.Hour})
-	completed := w.Put(pay.Type, 2, compensator.Options{Delay: time.Hour})
+	other, _ := harness.HandleCounted(t, c, "ship", compensator.HandlerConfig[harness.Order]{}, nil)
+	waiting := w.Record(pay.Type, 1, compensator.Options{Delay: time.Hour})
+	completed := w.Record(pay.Type, 2, compensator.Options{Delay: time.Hour})
 	_, err := c.Complete(t.Context(), completed)
 	require.NoError(t, err)
 	w.Run(c)
-	dead, shipped := w.Put(pay.Type, 13, compensator.Options{}), w.Put(other, 4, compensator.Options{})
+	dead, shipped := w.Record(pay.Type, 13, compensator.Options{}), w.Record(other, 4, compensator.Options{})
 	w.WaitState(dead, compensator.Dead)
 	w.WaitState(shipped, compensator.Succeeded)
 
@@ -97,9 +97,9 @@ func TestResultSaysWhyThereIsNone(t *testing.T) {
 		_, err = pay.Result(t.Context(), ref)
 		require.ErrorIs(t, err, compensator.ErrNotFound)
 	}
-	misread, err := compensator.DeclareResult[harness.Order, []string](t.Context(), w.New(w.Quick()), "pay", nil)
+	misread, err := compensator.DeclareResult[harness.Order, []string](t.Context(), w.New(w.QuickConfig()), "pay", nil)
 	require.NoError(t, err)
-	paid := w.Put(pay.Type, 5, compensator.Options{})
+	paid := w.Record(pay.Type, 5, compensator.Options{})
 	w.WaitState(paid, compensator.Succeeded)
 	_, err = misread.Result(t.Context(), paid)
 	require.ErrorContains(t, err, "decode the result of pay entry")
@@ -109,10 +109,10 @@ func TestResultSaysWhyThereIsNone(t *testing.T) {
 func TestSuccessWithoutResultWritesNoResult(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	plain, _ := harness.Numbered(t, c, "ship", compensator.HandlerConfig[harness.Order]{}, nil)
+	c := w.New(w.QuickConfig())
+	plain, _ := harness.HandleCounted(t, c, "ship", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
-	id := w.Put(plain, 1, compensator.Options{})
+	id := w.Record(plain, 1, compensator.Options{})
 	w.WaitState(id, compensator.Succeeded)
 	require.Zero(t, w.Count("common_process_log_result"))
 }
@@ -142,17 +142,17 @@ func (b brokenCodec) Marshal(v any) ([]byte, error) {
 func TestResultThatCannotBeStoredIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.MaxContent = 1024
 	c := w.New(cfg)
 	pay := paying(t, c, compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Codec: brokenCodec{compensator.JSON}}, MaxAttempts: 1}, nil)
 	w.Run(c)
 	for number, reason := range map[int]string{1: "encode results.Receipt: no words", 2: "panicked: no words at all", 3: "1025 bytes, at most 1024"} {
-		id := w.Put(pay.Type, number, compensator.Options{})
+		id := w.Record(pay.Type, number, compensator.Options{})
 		w.WaitState(id, compensator.Dead)
 		require.Contains(t, w.Entry(c, id).LastError, reason)
 	}
-	empty := w.Put(pay.Type, 4, compensator.Options{})
+	empty := w.Record(pay.Type, 4, compensator.Options{})
 	w.WaitState(empty, compensator.Succeeded)
 	require.Equal(t, 1, w.Count("common_process_log_result WHERE LENGTH(result)=0"))
 	_, err := pay.Result(t.Context(), empty)
@@ -187,13 +187,13 @@ func turned(content []byte, key string) ([]byte, error) {
 func TestResultIsSealedByTheCodecOfItsType(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	pay := paying(t, c, compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Codec: sealed{compensator.JSON}}}, func(e *compensator.Entry, _ harness.Order) error {
 		e.IdempotencyKey, e.BusinessType = "of the handler", "of the handler"
 		return nil
 	})
 	w.Run(c)
-	id := w.Put(pay.Type, 7, compensator.Options{IdempotencyKey: "pay-7"})
+	id := w.Record(pay.Type, 7, compensator.Options{IdempotencyKey: "pay-7"})
 	w.WaitState(id, compensator.Succeeded)
 	got, err := pay.Result(t.Context(), id)
 	require.NoError(t, err)
@@ -212,14 +212,14 @@ func TestResultIsSealedByTheCodecOfItsType(t *testing.T) {
 func TestResultGoesWithItsEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var says atomic.Int64
 	pay := paying(t, c, compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, harness.Order) error {
 		says.Add(1)
 		return nil
 	})
 	w.Run(c)
-	erased, purged := w.Put(pay.Type, 1, compensator.Options{}), w.Put(pay.Type, 2, compensator.Options{})
+	erased, purged := w.Record(pay.Type, 1, compensator.Options{}), w.Record(pay.Type, 2, compensator.Options{})
 	w.WaitState(erased, compensator.Succeeded)
 	w.WaitState(purged, compensator.Succeeded)
 	log := admin.Of(c)
@@ -253,7 +253,7 @@ func TestResultGoesWithItsEntry(t *testing.T) {
 func TestMiddlewareSeesAResultsHandler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	pay := paying(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Middleware: []compensator.Middleware{func(next compensator.HandlerFunc) compensator.HandlerFunc {
 		return func(ctx context.Context, e *compensator.Entry) error {
 			switch e.BusinessID {
@@ -271,8 +271,8 @@ func TestMiddlewareSeesAResultsHandler(t *testing.T) {
 		}
 	}}}, nil)
 	w.Run(c)
-	passed, answered := w.Put(pay.Type, 1, compensator.Options{}), w.Put(pay.Type, 2, compensator.Options{BusinessID: "answered"})
-	replaced, failed := w.Put(pay.Type, 3, compensator.Options{BusinessID: "replaced"}), w.Put(pay.Type, 4, compensator.Options{BusinessID: "twice"})
+	passed, answered := w.Record(pay.Type, 1, compensator.Options{}), w.Record(pay.Type, 2, compensator.Options{BusinessID: "answered"})
+	replaced, failed := w.Record(pay.Type, 3, compensator.Options{BusinessID: "replaced"}), w.Record(pay.Type, 4, compensator.Options{BusinessID: "twice"})
 	w.WaitState(passed, compensator.Succeeded)
 	w.WaitState(answered, compensator.Succeeded)
 	w.WaitState(replaced, compensator.Dead)
@@ -290,12 +290,12 @@ func TestMiddlewareSeesAResultsHandler(t *testing.T) {
 func TestOnlyRevealShowsAResult(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Operations = &compensator.Operations{}
 	c := w.New(cfg)
 	pay := paying(t, c, compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
-	id := w.Put(pay.Type, 11, compensator.Options{})
+	id := w.Record(pay.Type, 11, compensator.Options{})
 	w.WaitState(id, compensator.Succeeded)
 	allowed := true
 	d, err := admin.New(c, admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
@@ -325,8 +325,8 @@ func TestResultNeedsItsTable(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	w.Exec("DROP TABLE common_process_log_result")
-	_, err := compensator.New(t.Context(), w.Quick())
+	_, err := compensator.New(t.Context(), w.QuickConfig())
 	require.ErrorContains(t, err, "_result`: does not exist")
 	require.NoError(t, compensator.Migrate(t.Context(), w.DB))
-	_ = w.New(w.Quick())
+	_ = w.New(w.QuickConfig())
 }

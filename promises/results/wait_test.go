@@ -32,7 +32,7 @@ func TestWaitReturnsTheEndOfAnEntry(t *testing.T) {
 		elsewhere, err := compensator.DeclareResult[harness.Order, Receipt](t.Context(), w.New(cfg), "pay", nil)
 		require.NoError(t, err)
 		w.Run(runs)
-		id := w.Put(pay.Type, 42, compensator.Options{IdempotencyKey: "pay-42"})
+		id := w.Record(pay.Type, 42, compensator.Options{IdempotencyKey: "pay-42"})
 		var waits sync.WaitGroup
 		for _, pay := range []*compensator.ResultType[harness.Order, Receipt]{pay, elsewhere} {
 			for _, ref := range []compensator.Ref{id, compensator.IdempotencyKey("pay-42")} {
@@ -53,7 +53,7 @@ func TestWaitReturnsTheEndOfAnEntry(t *testing.T) {
 				assert.Equal(t, compensator.Succeeded, e.State)
 			})
 		}
-		harness.Next(t, gate.Entered)
+		harness.Receive(t, gate.Entered)
 		gate.Open()
 		waits.Wait()
 		_, got, err := elsewhere.Wait(t.Context(), id)
@@ -66,15 +66,15 @@ func TestWaitReturnsTheEndOfAnEntry(t *testing.T) {
 func TestWaitSaysWhyAnEntryHasNotSucceeded(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	pay := paying(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0), MaxAttempts: 2}, func(*compensator.Entry, harness.Order) error {
 		return harness.ErrSoldOut
 	})
-	other, _ := harness.Numbered(t, c, "ship", compensator.HandlerConfig[harness.Order]{}, nil)
+	other, _ := harness.HandleCounted(t, c, "ship", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
-	dead := w.Put(pay.Type, 1, compensator.Options{})
-	cancelled, completed := w.Put(pay.Type, 2, compensator.Options{Delay: time.Hour}), w.Put(pay.Type, 3, compensator.Options{Delay: time.Hour})
-	foreign := w.Put(other, 4, compensator.Options{Delay: time.Hour})
+	dead := w.Record(pay.Type, 1, compensator.Options{})
+	cancelled, completed := w.Record(pay.Type, 2, compensator.Options{Delay: time.Hour}), w.Record(pay.Type, 3, compensator.Options{Delay: time.Hour})
+	foreign := w.Record(other, 4, compensator.Options{Delay: time.Hour})
 
 	e, _, err := pay.Wait(t.Context(), dead)
 	var state *compensator.StateError
@@ -118,20 +118,20 @@ func TestWaitSaysWhyAnEntryHasNotSucceeded(t *testing.T) {
 func TestWaitEndsWithItsContextAndWithClose(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	pay := paying(t, c, compensator.HandlerConfig[harness.Order]{}, nil)
-	id := w.Put(pay.Type, 1, compensator.Options{Delay: time.Hour})
+	id := w.Record(pay.Type, 1, compensator.Options{Delay: time.Hour})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	reason := errors.New("the browser has gone")
 	ended := make(chan error, 2)
 	go func() { _, _, err := pay.Wait(ctx, id); ended <- err }()
 	cancel(reason)
-	require.ErrorIs(t, harness.Next(t, ended), reason)
+	require.ErrorIs(t, harness.Receive(t, ended), reason)
 	_, _, err := pay.Wait(ctx, compensator.IdempotencyKey("any"))
 	require.ErrorIs(t, err, reason)
 	go func() { _, _, err := pay.Wait(t.Context(), id); ended <- err }()
 	require.NoError(t, c.Close())
-	require.ErrorIs(t, harness.Next(t, ended), compensator.ErrClosed)
+	require.ErrorIs(t, harness.Receive(t, ended), compensator.ErrClosed)
 	_, _, err = pay.Wait(t.Context(), id)
 	require.ErrorIs(t, err, compensator.ErrClosed)
 }
@@ -339,7 +339,7 @@ func TestEndInAnotherProcessIsPublished(t *testing.T) {
 		}
 		runs, waits := open(), open()
 		pay := paying(t, runs, compensator.HandlerConfig[harness.Order]{}, nil)
-		ship, _ := harness.Numbered(t, runs, "ship", compensator.HandlerConfig[harness.Order]{}, nil)
+		ship, _ := harness.HandleCounted(t, runs, "ship", compensator.HandlerConfig[harness.Order]{}, nil)
 		elsewhere, err := compensator.DeclareResult[harness.Order, Receipt](t.Context(), waits, "pay", nil)
 		require.NoError(t, err)
 		plain, err := compensator.Declare[harness.Order](t.Context(), waits, "ship", nil)

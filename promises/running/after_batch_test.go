@@ -107,16 +107,16 @@ func TestFollowUpRunsOnceAllOfItsBatchHaveEnded(t *testing.T) {
 func TestFollowUpOfNothingRunsAndOfItsOwnBatchWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	report := reported(t, w, c)
 	w.Run(c)
-	w.WaitState(w.Put(report, 0, compensator.Options{BusinessID: "nobody's"}), compensator.Succeeded)
+	w.WaitState(w.Record(report, 0, compensator.Options{BusinessID: "nobody's"}), compensator.Succeeded)
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		entry := report.Entry(harness.Order{}, compensator.Options{BusinessID: "b", BatchID: "b"})
 		_, err := c.Record(t.Context(), tx, entry)
 		require.NoError(t, err)
 	})
-	w.Eventually(func() bool { return w.Ended(compensator.Dead, 1) == 1 }, "it would wait for itself")
+	w.Eventually(func() bool { return w.CountEnded(compensator.Dead, 1) == 1 }, "it would wait for itself")
 	require.Equal(t, 1, w.Count("common_process_log WHERE state=-2 AND last_error LIKE '%own batch%'"))
 }
 
@@ -126,7 +126,7 @@ func TestFollowUpOfNothingRunsAndOfItsOwnBatchWaitsForAPerson(t *testing.T) {
 func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	double := cfg
 	double.DB, double.Store = nil, compensatortest.NewMemoryStore()
 	for name, cfg := range map[string]compensator.Config{"MariaDB": cfg, "the double": double} {
@@ -169,9 +169,9 @@ func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	report := reported(t, w, c)
-	id := w.Put(report, 0, compensator.Options{BusinessID: "b", BatchID: "b"})
+	id := w.Record(report, 0, compensator.Options{BusinessID: "b", BatchID: "b"})
 	w.Exec("UPDATE common_process_log SET batch_id='b '")
 	w.Run(c)
 	w.WaitState(id, compensator.Dead)
@@ -184,15 +184,15 @@ func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	w.DB.SetMaxOpenConns(1)
-	c := w.New(w.Quick())
-	rows, gate := harness.Held(t, c, "row", compensator.HandlerConfig[harness.Order]{Timeout: harness.Timeout, Lease: 2 * harness.Timeout}, nil)
+	c := w.New(w.QuickConfig())
+	rows, gate := harness.HandleGated(t, c, "row", compensator.HandlerConfig[harness.Order]{Timeout: harness.Timeout, Lease: 2 * harness.Timeout}, nil)
 	report, err := compensator.HandleTx(t.Context(), c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
 		return err
 	}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits only waits that the handler asks for, not the wait for the batch.
 	require.NoError(t, err)
 	w.Run(c)
-	w.WaitState(w.Put(report, 0, compensator.Options{}), compensator.Succeeded) // This entry follows no batch.
+	w.WaitState(w.Record(report, 0, compensator.Options{}), compensator.Succeeded) // This entry follows no batch.
 	row := rows.Entry(harness.Order{}, compensator.Options{BatchID: "b"})
 	after := report.Entry(harness.Order{}, compensator.Options{BusinessID: "b"})
 	w.InTx(w.DB, func(tx *sql.Tx) {
@@ -253,7 +253,7 @@ func TestFollowUpIsLateByAPartOfWhatItsBatchTook(t *testing.T) {
 func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	_, err := c.Batch("").Wait(t.Context())
 	var field *compensator.FieldError
 	require.ErrorAs(t, err, &field)
@@ -263,7 +263,7 @@ func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
 
 	rows, err := compensator.Declare[harness.Order](t.Context(), c, "row", nil)
 	require.NoError(t, err)
-	w.Put(rows, 0, compensator.Options{BatchID: "b"})
+	w.Record(rows, 0, compensator.Options{BatchID: "b"})
 	lost := errors.New("the caller's timeout")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, lost)
 	defer cancel()
@@ -280,7 +280,7 @@ func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 	var rows, sour *compensator.Type[harness.Order]
 	var gate, again *harness.Gate
 	harness.InBubble(t, func(c *compensator.Compensator) {
-		rows, gate = harness.Held(t, c, "held", compensator.HandlerConfig[harness.Order]{Timeout: time.Hour}, nil)
+		rows, gate = harness.HandleGated(t, c, "held", compensator.HandlerConfig[harness.Order]{Timeout: time.Hour}, nil)
 		again = harness.NewGate()
 		var err error
 		sour, err = compensator.Handle(t.Context(), c, "sour", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {

@@ -287,10 +287,10 @@ func TestEntryAdvancesWhateverItsErrorSays(t *testing.T) {
 		strings.Repeat("x", 1<<20), "\xff\xfe\x00 not a text", strings.Repeat("退款\xf0\x9f", 5000), `'"\'; DROP TABLE effects; --`, "", strings.Repeat("😀", 1001), "%s %d",
 	}
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, nil)
+		orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, nil)
 		failing, err := compensator.Handle(t.Context(), c, "failing", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
 			return errors.New(texts[o.Number])
 		}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)})

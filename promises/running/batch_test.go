@@ -59,13 +59,13 @@ func (b *batches) largest() (n int) {
 // ended.
 func batched(t *testing.T, w *harness.World, n int, cfg compensator.BatchConfig[harness.Order], answer func(ctx context.Context, numbers []int) []error) (*compensator.Compensator, *batches) {
 	t.Helper()
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var seen batches
 	orders, err := compensator.HandleBatch(t.Context(), c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 		return answer(ctx, seen.add(items))
 	}, &cfg)
 	require.NoError(t, err)
-	w.PutMany(c, orders, n, compensator.Options{})
+	w.RecordMany(c, orders, n, compensator.Options{})
 	w.Run(c)
 	w.WaitAllEnded()
 	return c, &seen
@@ -76,7 +76,7 @@ func TestBatchWithoutErrorsSucceedsAsAWhole(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	_, seen := batched(t, w, 100, compensator.BatchConfig[harness.Order]{BatchSize: 40}, func(context.Context, []int) []error { return nil })
-	require.Equal(t, 100, w.Ended(compensator.Succeeded, 0))
+	require.Equal(t, 100, w.CountEnded(compensator.Succeeded, 0))
 	require.LessOrEqual(t, seen.largest(), 40)
 	require.Greater(t, seen.largest(), 1, "entries that are due together run together")
 	for n := range 100 {
@@ -88,7 +88,7 @@ func TestBatchWithoutErrorsSucceedsAsAWhole(t *testing.T) {
 func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Propagator = tracing{}
 	c := w.New(cfg)
 	tenant := func(number int) string { return fmt.Sprint("tenant ", number) }
@@ -133,7 +133,7 @@ func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
 	w.WaitAllEnded()
 	record(4) // Entry 4 runs alone.
 	w.WaitAllEnded()
-	require.Equal(t, 5, w.Ended(compensator.Succeeded, 0))
+	require.Equal(t, 5, w.CountEnded(compensator.Succeeded, 0))
 	require.Greater(t, seen.largest(), 1, "no batch of several")
 	require.Equal(t, []int{1}, seen.of(4))
 	mu.Lock()
@@ -147,7 +147,7 @@ func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
 func TestBatchRunsThoughItsPropagatorPanics(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Propagator = trippedUp{}
 	c := w.New(cfg)
 	orders, err := compensator.HandleBatch(t.Context(), c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
@@ -157,10 +157,10 @@ func TestBatchRunsThoughItsPropagatorPanics(t *testing.T) {
 		return nil
 	}, &compensator.BatchConfig[harness.Order]{MaxAttempts: 1})
 	require.NoError(t, err)
-	w.PutMany(c, orders, 3, compensator.Options{})
+	w.RecordMany(c, orders, 3, compensator.Options{})
 	w.Run(c)
 	w.WaitAllEnded()
-	require.Equal(t, 3, w.Ended(compensator.Succeeded, 0))
+	require.Equal(t, 3, w.CountEnded(compensator.Succeeded, 0))
 }
 
 // Failure: F71
@@ -180,9 +180,9 @@ func TestFailuresOfABatchAreEachTheirOwnEntrys(t *testing.T) {
 		}
 		return verdicts
 	})
-	require.Equal(t, 7, w.Ended(compensator.Succeeded, 0))
-	require.Equal(t, 2, w.Ended(compensator.Dead, 2))
-	require.Equal(t, 1, w.Ended(compensator.Dead, 1))
+	require.Equal(t, 7, w.CountEnded(compensator.Succeeded, 0))
+	require.Equal(t, 2, w.CountEnded(compensator.Dead, 2))
+	require.Equal(t, 1, w.CountEnded(compensator.Dead, 1))
 	dead, err := admin.Of(c).List(t.Context(), admin.Filter{States: []compensator.State{compensator.Dead}})
 	require.NoError(t, err)
 	for _, e := range dead.Entries {
@@ -217,8 +217,8 @@ func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
 				}
 				return nil
 			})
-			require.Equal(t, 19, w.Ended(compensator.Succeeded, 0), "one attempt would have been one too many")
-			require.Equal(t, 1, w.Ended(compensator.Dead, 1))
+			require.Equal(t, 19, w.CountEnded(compensator.Succeeded, 0), "one attempt would have been one too many")
+			require.Equal(t, 1, w.CountEnded(compensator.Dead, 1))
 			require.Equal(t, 1, w.Count("common_process_log WHERE last_error LIKE '%thirteen'"))
 			for n := range 20 {
 				sizes := seen.of(n)
@@ -239,7 +239,7 @@ func TestEntryThatFailsAloneIsFailedByItsOwnPanic(t *testing.T) {
 		}
 		return nil
 	})
-	require.Equal(t, 19, w.Ended(compensator.Succeeded, 0))
+	require.Equal(t, 19, w.CountEnded(compensator.Succeeded, 0))
 	dead, err := admin.Of(c).List(t.Context(), admin.Filter{States: []compensator.State{compensator.Dead}})
 	require.NoError(t, err)
 	require.Len(t, dead.Entries, 1)
@@ -259,7 +259,7 @@ func TestBatchOfOneComesToItsVerdictAtOnce(t *testing.T) {
 			w := harness.NewWorld(t)
 			_, seen := batched(t, w, 1, compensator.BatchConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0), Timeout: 300 * time.Millisecond},
 				func(ctx context.Context, _ []int) []error { return fail(ctx) })
-			require.Equal(t, 1, w.Ended(compensator.Dead, 2))
+			require.Equal(t, 1, w.CountEnded(compensator.Dead, 2))
 			require.Len(t, seen.of(0), 2, "a run for each attempt")
 		})
 	}
@@ -269,17 +269,17 @@ func TestBatchOfOneComesToItsVerdictAtOnce(t *testing.T) {
 func TestUndecodableEntryLeavesItsBatch(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var seen batches
 	orders, err := compensator.HandleBatch(t.Context(), c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 		seen.add(items)
 		return make([]error, len(items))
 	}, &compensator.BatchConfig[harness.Order]{Retry: compensator.Fixed(time.Hour)})
 	require.NoError(t, err)
-	w.PutMany(c, orders, 10, compensator.Options{})
+	w.RecordMany(c, orders, 10, compensator.Options{})
 	w.Exec("UPDATE common_process_log SET content='[]' WHERE business_id=4")
 	w.Run(c)
-	w.Eventually(func() bool { return w.Ended(compensator.Succeeded, 0) == 9 }, "the others succeed")
+	w.Eventually(func() bool { return w.CountEnded(compensator.Succeeded, 0) == 9 }, "the others succeed")
 	require.Empty(t, seen.of(4))
 	w.Eventually(func() bool {
 		return w.Count("common_process_log WHERE state=0 AND process_count=0 AND last_error LIKE '%decode%'") == 1
@@ -290,14 +290,14 @@ func TestUndecodableEntryLeavesItsBatch(t *testing.T) {
 func TestSuspectsStayOutOfBatches(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var seen batches
 	orders, err := compensator.HandleBatch(t.Context(), c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 		seen.add(items)
 		return nil
 	}, nil)
 	require.NoError(t, err)
-	w.PutMany(c, orders, 20, compensator.Options{})
+	w.RecordMany(c, orders, 20, compensator.Options{})
 	w.Exec("UPDATE common_process_log SET delivery_count=1 WHERE business_id IN (3,4)") // These entries have lost one lease.
 	w.Exec("UPDATE common_process_log SET delivery_count=2 WHERE business_id IN (5,6)") // These entries have lost two leases in a row.
 	w.Exec("UPDATE common_process_log SET delivery_count=3 WHERE business_id=7")        // This entry has lost as many leases as the maximum allows.
@@ -312,7 +312,7 @@ func TestSuspectsStayOutOfBatches(t *testing.T) {
 	}
 	require.Empty(t, seen.of(7), "it is taken out, not run")
 	require.Equal(t, 1, w.Count("common_process_log WHERE state=-2 AND ended_by='crash' AND process_count=0"))
-	require.Equal(t, 19, w.Ended(compensator.Succeeded, 0))
+	require.Equal(t, 19, w.CountEnded(compensator.Succeeded, 0))
 	require.Greater(t, seen.largest(), 1)
 }
 
@@ -335,7 +335,7 @@ func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 		}
 		return verdicts
 	})
-	require.Equal(t, 10, w.Ended(compensator.Compensated, 1))
+	require.Equal(t, 10, w.CountEnded(compensator.Compensated, 1))
 	require.Equal(t, 10, undone.Total())
 }
 
@@ -345,7 +345,7 @@ func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 func TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	sizes := make(chan int, 10)
 	var seen harness.Calls
 	_, err := compensator.HandleBatch(t.Context(), c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {

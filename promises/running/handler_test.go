@@ -23,7 +23,7 @@ import (
 func TestPanicFailsItsEntryOnly(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
 		if o.Number == 4 {
 			panic(fmt.Sprintf("order %d is cursed", o.Number))
@@ -34,7 +34,7 @@ func TestPanicFailsItsEntryOnly(t *testing.T) {
 	w.Run(c)
 	var cursed compensator.EntryID
 	for i := range 10 {
-		id := w.Put(orders, i, compensator.Options{})
+		id := w.Record(orders, i, compensator.Options{})
 		if i == 4 {
 			cursed = id
 		}
@@ -53,7 +53,7 @@ func TestPanicFailsItsEntryOnly(t *testing.T) {
 func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
 		if o.Number < 6 {
 			runtime.Goexit()
@@ -63,7 +63,7 @@ func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
 	require.NoError(t, err)
 	w.Run(c)
 	for i := range 40 { // If each Goexit kept its slot, six slots would be lost, and the type has two.
-		w.Put(orders, i, compensator.Options{})
+		w.Record(orders, i, compensator.Options{})
 	}
 	w.WaitAllEnded()
 	require.Equal(t, 6, w.Count("common_process_log WHERE state=-2 AND last_error='handler called runtime.Goexit'"))
@@ -74,7 +74,7 @@ func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
 func TestGoexitInATransactionalHandlerRollsItBack(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
 		_, err := tx.ExecContext(t.Context(), "INSERT INTO effects (what) VALUES (?)", e.ID.String())
 		assert.NoError(t, err)
@@ -85,8 +85,8 @@ func TestGoexitInATransactionalHandlerRollsItBack(t *testing.T) {
 	}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 	require.NoError(t, err)
 	w.Run(c)
-	w.Put(orders, 0, compensator.Options{})
-	w.Put(orders, 1, compensator.Options{})
+	w.Record(orders, 0, compensator.Options{})
+	w.Record(orders, 1, compensator.Options{})
 	w.WaitAllEnded()
 	require.Equal(t, 2, w.Count("common_process_log WHERE state=-2"))
 	require.Zero(t, w.Count("effects"))
@@ -106,7 +106,7 @@ func TestSuccessAfterTheTimeoutIsSuccess(t *testing.T) {
 		}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond})
 		require.NoError(t, err)
 		w.Run(c)
-		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
 		w.WaitState(id, compensator.Succeeded)
 		require.Equal(t, 1, ran.Of(id))
 		require.Zero(t, w.Entry(c, id).ProcessCount)
@@ -116,14 +116,14 @@ func TestSuccessAfterTheTimeoutIsSuccess(t *testing.T) {
 func TestTimeoutIsAFailureThatSaysSo(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, MaxAttempts: 1})
 	require.NoError(t, err)
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Dead)
 	require.Contains(t, w.Entry(c, id).LastError, "timed out after 50ms")
 }
@@ -135,7 +135,7 @@ func nothing(context.Context, *compensator.Entry, harness.Order) error { return 
 func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	_, err := compensator.Handle(t.Context(), c, "close_order", nothing, nil)
 	require.NoError(t, err)
 	undoTx := func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil }
@@ -196,7 +196,7 @@ func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
 func TestRegistrationAfterRunIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg, ready := w.HooksOnly(w.Quick())
+	cfg, ready := w.HooksOnlyConfig(w.QuickConfig())
 	c := w.New(cfg)
 	stop := w.Run(c)
 	ready()
@@ -226,8 +226,8 @@ func TestVerdictsOfAHandlerAreObeyed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := harness.NewWorld(t).WithRedis()
-			comp := w.New(w.Quick())
-			orders, ran := harness.Numbered(t, comp, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
+			comp := w.New(w.QuickConfig())
+			orders, ran := harness.HandleCounted(t, comp, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
 				if call == 1 {
 					return c.verdict
 				}
@@ -235,7 +235,7 @@ func TestVerdictsOfAHandlerAreObeyed(t *testing.T) {
 				return nil
 			})
 			w.Run(comp)
-			id := w.Put(orders, 1, compensator.Options{})
+			id := w.Record(orders, 1, compensator.Options{})
 			w.WaitState(id, c.state)
 			e := w.Entry(comp, id)
 			require.Equal(t, c.endedBy, e.EndedBy)
@@ -261,7 +261,7 @@ func TestWaitThatAHandlerAsksForIsStoredAsGiven(t *testing.T) {
 		require.NoError(t, err)
 		w.Run(c)
 		for i, want := range wants {
-			id := w.Put(orders, i, compensator.Options{})
+			id := w.Record(orders, i, compensator.Options{})
 			w.Eventually(func() bool { e := w.Entry(c, id); return e.DeliveryCount == 0 && e.NextAt.After(e.CreatedAt.Add(day)) }, "its outcome is stored")
 			e := w.Entry(c, id)
 			require.False(t, e.NextAt.Before(e.CreatedAt.Add(want)), "%v: due %v after it was recorded, want %v", verdicts[i], e.NextAt.Sub(e.CreatedAt), want)
@@ -274,10 +274,10 @@ func TestWaitThatAHandlerAsksForIsStoredAsGiven(t *testing.T) {
 func TestSnoozeOfNothingFollowsTheTypesSchedule(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Steps(time.Hour, 2*time.Hour)}, func(*compensator.Entry, int) error { return compensator.Snooze(0) })
+	c := w.New(w.QuickConfig())
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Steps(time.Hour, 2*time.Hour)}, func(*compensator.Entry, int) error { return compensator.Snooze(0) })
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.Eventually(func() bool { return w.Entry(c, id).NextAt.After(w.Entry(c, id).CreatedAt.Add(time.Minute)) }, "it waits as after a first failure")
 	require.Equal(t, 1, ran.Of(id))
 	require.Zero(t, w.Entry(c, id).ProcessCount)
@@ -287,16 +287,16 @@ func TestSnoozeOfNothingFollowsTheTypesSchedule(t *testing.T) {
 func TestEntrysOwnMaxAttemptsIsItsBudget(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	failing := errors.New("no")
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, Retry: compensator.Fixed(0)}, func(*compensator.Entry, int) error { return failing })
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, Retry: compensator.Fixed(0)}, func(*compensator.Entry, int) error { return failing })
 	w.Run(c)
 	for budget, want := range map[int]int{0: 3, 1: 1, 2: 2, 5: 5} {
-		id := w.Put(orders, budget, compensator.Options{MaxAttempts: budget})
+		id := w.Record(orders, budget, compensator.Options{MaxAttempts: budget})
 		w.WaitState(id, compensator.Dead)
 		require.Equal(t, want, ran.Of(id), "max attempts %d", budget)
 	}
-	lowered := w.Put(orders, 9, compensator.Options{MaxAttempts: 9, Delay: time.Hour})
+	lowered := w.Record(orders, 9, compensator.Options{MaxAttempts: 9, Delay: time.Hour})
 	w.Exec("UPDATE common_process_log SET state=-1, process_count=4, max_process_count=2, next_at=1 WHERE id=?", lowered.Row())
 	w.WaitState(lowered, compensator.Dead)
 	require.Equal(t, 1, ran.Of(lowered), "one more attempt shows it")
@@ -307,8 +307,8 @@ func TestEntrysOwnMaxAttemptsIsItsBudget(t *testing.T) {
 func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Retry: compensator.Fixed(0)}, nil)
+	c := w.New(w.QuickConfig())
+	_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Retry: compensator.Fixed(0)}, nil)
 	id := w.InsertDue("close_order", 1, 1)[0]
 	w.Exec("UPDATE common_process_log SET content='{\"number\":\"from a newer version\"}' WHERE id=?", id.Row())
 	w.Run(c)
@@ -326,11 +326,11 @@ func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
-	lines := harness.LogInto(&cfg)
+	cfg := w.QuickConfig()
+	lines := harness.CaptureLog(&cfg)
 	c := w.New(cfg)
-	bounded, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0), MaxWait: time.Millisecond}, nil)
-	_, _ = harness.Numbered(t, c, "pay_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	bounded, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0), MaxWait: time.Millisecond}, nil)
+	_, _ = harness.HandleCounted(t, c, "pay_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	unread, waits := w.InsertDue("close_order", 1, 1)[0], w.InsertDue("pay_order", 7, 1)[0]
 	w.Exec("UPDATE common_process_log SET content='{\"number\":\"from a newer version\"}'")
 	w.Run(c)
@@ -338,7 +338,7 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	e := w.Entry(c, unread)
 	require.Equal(t, 2, e.ProcessCount)
 	require.Contains(t, e.LastError, "waits for longer than MaxWait, 1ms: decode content")
-	w.WaitState(w.Put(bounded, 2, compensator.Options{}), compensator.Succeeded)
+	w.WaitState(w.Record(bounded, 2, compensator.Options{}), compensator.Succeeded)
 	w.Eventually(func() bool { return strings.Contains(w.Entry(c, waits).LastError, "decode content") }, "the other one was tried")
 	require.Equal(t, compensator.Pending, w.State(waits))
 	require.Equal(t, 1, ran.Total())
@@ -361,7 +361,7 @@ func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 		settled := make(chan observe.SettledEvent, 10)
 		cfg.Observer.Settled = func(e observe.SettledEvent) { settled <- e }
 		cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { t.Errorf("dropped: %v", e) }
-		lines := harness.LogInto(&cfg)
+		lines := harness.CaptureLog(&cfg)
 		c := w.New(cfg)
 		orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			tx, err := cfg.DB.BeginTx(context.WithoutCancel(ctx), nil)
@@ -379,8 +379,8 @@ func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
-		id := w.Put(orders, 1, compensator.Options{})
-		event := harness.Next(t, settled)
+		id := w.Record(orders, 1, compensator.Options{})
+		event := harness.Receive(t, settled)
 		require.Equal(t, id, event.ID)
 		require.Equal(t, compensator.Succeeded, event.State)
 		require.Equal(t, compensator.EndedByComplete, event.EndedBy)
@@ -396,7 +396,7 @@ func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 func TestNoMoreHandlersRunThanTheTypeAllows(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var now, most atomic.Int32
 	orders, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 		n := now.Add(1)
@@ -409,9 +409,9 @@ func TestNoMoreHandlersRunThanTheTypeAllows(t *testing.T) {
 	require.NoError(t, err)
 	w.Run(c)
 	for range 5 {
-		w.PutMany(c, orders, 60, compensator.Options{})
+		w.RecordMany(c, orders, 60, compensator.Options{})
 		for i := range 10 {
-			w.Put(orders, i, compensator.Options{})
+			w.Record(orders, i, compensator.Options{})
 		}
 	}
 	w.WaitAllEnded()

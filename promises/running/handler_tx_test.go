@@ -31,12 +31,12 @@ func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
 			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
-				orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+				orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 					_, err := tx.ExecContext(ctx, statement)
 					return err
 				})
 				w.Run(c)
-				id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+				id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
 				w.WaitState(id, compensator.Dead)
 				require.Equal(t, compensator.EndedByExhausted, w.Entry(c, id).EndedBy)
 				require.Contains(t, w.Entry(c, id).LastError, "transaction")
@@ -51,13 +51,13 @@ func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
 func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+	c := w.New(w.QuickConfig())
+	orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 		_, err := tx.ExecContext(ctx, "BEGIN")
 		return err
 	})
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Dead)
 	require.Contains(t, w.Entry(c, id).LastError, "transaction")
 }
@@ -66,18 +66,18 @@ func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
 func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		var ran harness.Calls
-		orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+		orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 			if ran.Add(e.ID) == 1 {
 				w.Deadlock(tx) // Meet the deadlock without calling Receipt.Committed.
 			}
 			return nil
 		})
 		w.Run(c)
-		id := w.Put(orders, 1, compensator.Options{})
+		id := w.Record(orders, 1, compensator.Options{})
 		w.WaitState(id, compensator.Succeeded)
 		require.Equal(t, 2, ran.Of(id))
 		require.Equal(t, 1, w.Count("effects"))
@@ -93,12 +93,12 @@ func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testi
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			proxy, db := w.Proxied(true)
-			cfg := w.Quick()
+			proxy, db := w.OpenProxied(true)
+			cfg := w.QuickConfig()
 			cfg.DB = db
 			c := w.New(cfg)
 			var ran harness.Calls
-			orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+			orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
 				ran.Add(e.ID)
 				return nil
 			})
@@ -106,7 +106,7 @@ func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testi
 			rule.Match = faultproxy.Contains("SET state=1")
 			trap := proxy.Arm(rule)
 			w.Run(c)
-			id := w.Put(orders, 1, compensator.Options{})
+			id := w.Record(orders, 1, compensator.Options{})
 			w.WaitState(id, compensator.Succeeded)
 			require.Equal(t, 1, trap.Fired())
 			require.Equal(t, 2, ran.Of(id))
@@ -119,14 +119,14 @@ func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testi
 func TestTransactionalHandlerThatWasInTimeDoesNotFailBecauseItsRowIsLocked(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		ended := make(chan struct{}, 100)
 		cfg.Observer.AttemptEnded = func(observe.AttemptEvent) { ended <- struct{}{} }
 		c := w.New(cfg)
 		holder := w.Begin(w.DB)
 		var ran harness.Calls
-		orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Timeout: 500 * time.Millisecond}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+		orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Timeout: 500 * time.Millisecond}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
 			if ran.Add(e.ID) > 1 {
 				return nil
 			}
@@ -134,7 +134,7 @@ func TestTransactionalHandlerThatWasInTimeDoesNotFailBecauseItsRowIsLocked(t *te
 			return err
 		})
 		w.Run(c)
-		id := w.Put(orders, 1, compensator.Options{})
+		id := w.Record(orders, 1, compensator.Options{})
 		w.Wait(ended, "the first attempt has timed out, waiting for its row")
 		require.NoError(t, holder.Rollback())
 		w.WaitState(id, compensator.Succeeded)
@@ -147,14 +147,14 @@ func TestTransactionalHandlerThatWasInTimeDoesNotFailBecauseItsRowIsLocked(t *te
 func TestTimeoutOfATransactionalHandlerIsNotThatOfItsOutcome(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.DB = db
 	c := w.New(cfg)
-	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: time.Second, MaxAttempts: 1}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: time.Second, MaxAttempts: 1}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 	slow := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET state=1"), Nth: 1, Fault: faultproxy.DelayRequest, Delay: 2 * time.Second})
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Succeeded)
 	require.Equal(t, 1, slow.Fired())
 	require.Equal(t, 1, w.Count("effects"))
@@ -164,15 +164,15 @@ func TestTimeoutOfATransactionalHandlerIsNotThatOfItsOutcome(t *testing.T) {
 func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	// The helper Transactional writes the effect before it calls this function. If that alone takes longer than the
+	c := w.New(w.QuickConfig())
+	// The helper HandleTransactional writes the effect before it calls this function. If that alone takes longer than the
 	// timeout, the attempt fails with another error than "too late". So allow many attempts: one of them gets this far.
-	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxAttempts: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
+	orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxAttempts: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
 		<-ctx.Done()
 		return nil
 	})
 	w.Run(c)
-	w.Put(orders, 1, compensator.Options{})
+	w.Record(orders, 1, compensator.Options{})
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE last_error LIKE '%too late%'") == 1 }, "an attempt returns too late")
 	require.Zero(t, w.Count("effects"))
 }
@@ -181,7 +181,7 @@ func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 func TestHandlerMayCancelItsOwnEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	dropped := make(chan observe.SettledEvent, 10)
 	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { dropped <- e }
 	c := w.New(cfg)
@@ -194,8 +194,8 @@ func TestHandlerMayCancelItsOwnEntry(t *testing.T) {
 	}, nil)
 	require.NoError(t, err)
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
-	event := harness.Next(t, dropped)
+	id := w.Record(orders, 1, compensator.Options{})
+	event := harness.Receive(t, dropped)
 	require.Equal(t, compensator.Cancelled, event.State)
 	require.Equal(t, compensator.EndedByCancel, event.EndedBy, "the outcome did not come too late")
 	require.Equal(t, compensator.Cancelled, w.State(id))
@@ -205,14 +205,14 @@ func TestHandlerMayCancelItsOwnEntry(t *testing.T) {
 func TestTransactionalHandlerThatCancelsItsOwnEntryLeavesNoEffect(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+	c := w.New(w.QuickConfig())
+	orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
 		_, err := c.Cancel(context.WithoutCancel(ctx), e.ID)
 		assert.NoError(t, err)
 		return nil
 	})
 	stop := w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Cancelled)
 	require.NoError(t, stop(), "the handler and its transaction have ended")
 	require.Zero(t, w.Count("effects"))
@@ -222,10 +222,10 @@ func TestTransactionalHandlerThatCancelsItsOwnEntryLeavesNoEffect(t *testing.T) 
 func TestHandlerThatLocksItsOwnRowIsRefusedNotBlocked(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease = 30 * time.Second
 	c := w.New(cfg)
-	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+	orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE common_process_log SET user_name='me' WHERE id=?", e.ID.Row()); err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func TestHandlerThatLocksItsOwnRowIsRefusedNotBlocked(t *testing.T) {
 		return nil
 	})
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Succeeded)
 	require.Equal(t, 1, w.Count("effects"))
 }
@@ -242,11 +242,11 @@ func TestFailedTransactionalHandlerLeavesOnlyItsFailure(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
+		orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
 			return errors.New("the account is closed")
 		})
 		w.Run(c)
-		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
 		w.WaitState(id, compensator.Dead)
 		require.Zero(t, w.Count("effects"))
 		require.Equal(t, "the account is closed", w.Entry(c, id).LastError)
@@ -257,10 +257,10 @@ func TestFailedTransactionalHandlerLeavesOnlyItsFailure(t *testing.T) {
 func TestEntryRecordedByAHandlerExistsExactlyIfItSucceeds(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
-	mails, sent := harness.Numbered(t, c, "send_mail", compensator.HandlerConfig[harness.Order]{}, nil)
+	c := w.New(w.QuickConfig())
+	mails, sent := harness.HandleCounted(t, c, "send_mail", compensator.HandlerConfig[harness.Order]{}, nil)
 	var ran harness.Calls
-	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+	orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 		_, err := mails.Record(ctx, tx, harness.Order{}, compensator.Options{BusinessID: e.ID.String()})
 		if ran.Add(e.ID) < 3 {
 			err = errors.Join(err, fmt.Errorf("after the record"))
@@ -269,7 +269,7 @@ func TestEntryRecordedByAHandlerExistsExactlyIfItSucceeds(t *testing.T) {
 	})
 	w.Run(c)
 	for i := range 5 {
-		w.Put(orders, i, compensator.Options{})
+		w.Record(orders, i, compensator.Options{})
 	}
 	w.WaitAllEnded()
 	require.Equal(t, 5, w.Count("common_process_log WHERE business_type='send_mail' AND state=1"))
@@ -280,13 +280,13 @@ func TestEntryRecordedByAHandlerExistsExactlyIfItSucceeds(t *testing.T) {
 func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.DB, cfg.Lease = db, time.Hour
 	c := w.New(cfg)
-	_ = harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	_ = harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 	ids := w.InsertDue("pay_order", 1, 1)
-	trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("SET state=1"), faultproxy.Commit()), Nth: 1, Fault: faultproxy.DropRequest})
+	trap := proxy.Arm(faultproxy.Rule{Match: harness.MatchNext(faultproxy.Contains("SET state=1"), faultproxy.Commit()), Nth: 1, Fault: faultproxy.DropRequest})
 	w.Run(c)
 	w.WaitState(ids[0], compensator.Succeeded)
 	require.Equal(t, 1, trap.Fired())
@@ -300,11 +300,11 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		told := make(chan error, 30)
-		orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+		orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 			for _, handle := range []compensator.Tx{tx, harness.Traced{Tx: tx}, harness.Known{Traced: harness.Traced{Tx: tx}, On: tx}} {
 				for _, ref := range []compensator.Ref{e.ID, e.IdempotencyKey} {
 					_, completed := c.CompleteTx(ctx, handle, ref)
@@ -318,7 +318,7 @@ func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 			return nil
 		})
 		w.Run(c)
-		id := w.PutThrough(db, orders, 1, compensator.Options{})
+		id := w.RecordThrough(db, orders, 1, compensator.Options{})
 		for range 24 {
 			var refused *compensator.FieldError
 			require.ErrorAs(t, <-told, &refused)
@@ -337,7 +337,7 @@ func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c, other := w.New(cfg), w.New(cfg)
 		const tries = 10
@@ -392,10 +392,10 @@ func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *t
 		}, nil)
 		require.NoError(t, err)
 		w.Run(c)
-		ids := []compensator.EntryID{w.PutThrough(db, inTx, 1, compensator.Options{}), w.PutThrough(db, called.Type, 1, compensator.Options{})}
+		ids := []compensator.EntryID{w.RecordThrough(db, inTx, 1, compensator.Options{}), w.RecordThrough(db, called.Type, 1, compensator.Options{})}
 		for range 3 * tries {
 			var refused *compensator.FieldError
-			require.ErrorAs(t, harness.Next(t, told), &refused)
+			require.ErrorAs(t, harness.Receive(t, told), &refused)
 			require.Equal(t, "ref", refused.Field)
 		}
 		for _, id := range ids {
@@ -413,7 +413,7 @@ func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *t
 func TestTransactionalHandlerDoesNotCompleteItsOwnEntryAfterItsLease(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var calls harness.Calls
 	told := make(chan error, 10)
 	orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
@@ -435,10 +435,10 @@ func TestTransactionalHandlerDoesNotCompleteItsOwnEntryAfterItsLease(t *testing.
 		return err
 	}, nil)
 	require.NoError(t, err)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.Run(c)
 	for range 2 {
-		require.ErrorAs(t, harness.Next(t, told), new(*compensator.FieldError))
+		require.ErrorAs(t, harness.Receive(t, told), new(*compensator.FieldError))
 	}
 	w.WaitState(id, compensator.Succeeded)
 	require.Equal(t, compensator.EndedByHandler, w.Entry(c, id).EndedBy)

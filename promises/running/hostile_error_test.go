@@ -99,7 +99,7 @@ func TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			ended := make(chan string, 100)
 			cfg.Observer.AttemptEnded = func(e observe.AttemptEvent) {
 				if e.Err != nil {
@@ -112,8 +112,8 @@ func TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther(t *testing.T) {
 			w.Run(c)
 			ids := make(map[string]compensator.EntryID)
 			for kind, orders := range kinds {
-				ids[kind] = w.Put(orders, 1, compensator.Options{})
-				w.Put(orders, 2, compensator.Options{}) // These entries may share a batch.
+				ids[kind] = w.Record(orders, 1, compensator.Options{})
+				w.Record(orders, 2, compensator.Options{}) // These entries may share a batch.
 			}
 			for kind, id := range ids {
 				w.WaitState(id, compensator.Dead)
@@ -126,7 +126,7 @@ func TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther(t *testing.T) {
 				}
 			}
 			for text := ""; !strings.Contains(text, bad.text); {
-				text = harness.Next(t, ended) // An Observer reads the error, too.
+				text = harness.Receive(t, ended) // An Observer reads the error, too.
 			}
 			require.NoError(t, c.Health(t.Context()).Ready())
 		})
@@ -200,7 +200,7 @@ func (l loud) WithGroup(string) slog.Handler           { return l }
 func TestLoggerScheduleAndObserverThatPanicEndNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Logger = slog.New(loud{})
 	cfg.Observer.AttemptEnded = func(observe.AttemptEvent) { panic(bomb{}) }
 	cfg.Observer.Settled = func(observe.SettledEvent) { panic(&hostile{stringless: true}) }
@@ -212,7 +212,7 @@ func TestLoggerScheduleAndObserverThatPanicEndNothing(t *testing.T) {
 	serial, err := compensator.Handle(t.Context(), c, "pay_order", nothing, &compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: func(*compensator.Entry) string { panic(bomb{}) }}})
 	require.NoError(t, err)
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Dead)
 	tx := w.Begin(w.DB)
 	_, err = serial.Record(t.Context(), tx, harness.Order{}, compensator.Options{})

@@ -91,13 +91,13 @@ func TestConcurrencyCountsBatchesAndCapsNone(t *testing.T) {
 func TestEntriesOfOneTransactionShareABatch(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c, seen := w.New(w.Quick()), newCalls(1)
+	c, seen := w.New(w.QuickConfig()), newCalls(1)
 	orders, err := compensator.HandleBatch(t.Context(), c, "close_order", seen.handler, &compensator.BatchConfig[harness.Order]{Concurrency: 1})
 	require.NoError(t, err)
 	w.Run(c)
-	w.Put(orders, 0, compensator.Options{})
+	w.Record(orders, 0, compensator.Options{})
 	w.WaitAllEnded() // The first entry runs alone.
-	w.PutMany(c, orders, 100, compensator.Options{})
+	w.RecordMany(c, orders, 100, compensator.Options{})
 	w.WaitAllEnded()
 	require.Equal(t, []int{1, 100}, seen.sizes)
 }
@@ -306,7 +306,7 @@ func TestFullBatchDoesNotWaitWhoeverHasRecordedIt(t *testing.T) {
 		require.NoError(t, err)
 		w.Run(worker)
 		for i := range 20 {
-			w.Put(orders, i, compensator.Options{})
+			w.Record(orders, i, compensator.Options{})
 		}
 		w.Eventually(func() bool { return seen.largest() > 1 }, "what is enough for a batch does not wait for an hour")
 	})
@@ -334,7 +334,7 @@ func TestNothingIsClaimedWhileItWaitsForOthers(t *testing.T) {
 		stop := w.Run(first)
 		w.Eventually(func() bool { return made.Load() > 1 }, "the queue is whole: while it is not, the database is asked, and nothing waits")
 		for i := range 3 {
-			w.Put(orders, i, compensator.Options{})
+			w.Record(orders, i, compensator.Options{})
 		}
 		before := made.Load()
 		w.Eventually(func() bool { return made.Load() > before+3 }, "they do not count as forgotten")

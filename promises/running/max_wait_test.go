@@ -27,7 +27,7 @@ func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			c := w.New(w.Quick())
+			c := w.New(w.QuickConfig())
 			type waiting struct {
 				entries *compensator.Type[harness.Order]
 				called  chan int // ProcessCount at each call
@@ -69,12 +69,12 @@ func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 			w.Run(c)
 			ids := make(map[string]compensator.EntryID)
 			for name, it := range types {
-				ids[name] = w.Put(it.entries, 1, compensator.Options{})
+				ids[name] = w.Record(it.entries, 1, compensator.Options{})
 			}
 			for name, it := range types {
 				if !it.bounded {
 					for range enough {
-						require.Zero(t, harness.Next(t, it.called), "%s: a wait counts", name)
+						require.Zero(t, harness.Receive(t, it.called), "%s: a wait counts", name)
 					}
 					continue
 				}

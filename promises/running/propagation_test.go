@@ -80,12 +80,12 @@ func TestEntryRunsThoughItsPropagatorFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.Propagator = propagator
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			w.Run(c)
-			id := w.Put(orders, 1, compensator.Options{})
+			id := w.Record(orders, 1, compensator.Options{})
 			w.WaitState(id, compensator.Succeeded)
 			require.Equal(t, 1, ran.Of(id))
 		})

@@ -28,7 +28,7 @@ func lockedOut(t *testing.T, w *harness.World, c *compensator.Compensator, cfg c
 	_, err := holder.ExecContext(t.Context(), "SELECT id FROM accounts WHERE id=1 FOR UPDATE")
 	require.NoError(t, err)
 	tries = new(atomic.Int64)
-	orders = harness.Transactional(t, c, cfg, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+	orders = harness.HandleTransactional(t, c, cfg, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 		tries.Add(1)
 		_, err := tx.ExecContext(ctx, "SELECT id FROM accounts WHERE id=1 FOR UPDATE NOWAIT")
 		return err
@@ -43,7 +43,7 @@ func TestServersConditionSpendsNoAttempt(t *testing.T) {
 		c := w.New(cfg)
 		orders, tries, unlock := lockedOut(t, w, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1000, Retry: compensator.Fixed(0)})
 		w.Run(c)
-		id := w.Put(orders, 1, compensator.Options{})
+		id := w.Record(orders, 1, compensator.Options{})
 		w.Eventually(func() bool { return tries.Load() >= 3 }, "three attempts have met the lock")
 		unlock()
 		w.WaitState(id, compensator.Succeeded)
@@ -56,11 +56,11 @@ func TestServersConditionSpendsNoAttempt(t *testing.T) {
 func TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	orders, tries, unlock := lockedOut(t, w, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)})
 	defer unlock()
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Dead)
 	require.EqualValues(t, 4, tries.Load(), "two that count nothing, and two that do")
 	require.Equal(t, compensator.EndedByExhausted, w.Entry(c, id).EndedBy)
@@ -74,10 +74,10 @@ func TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson(t *testing.T) {
 func TestTextOfAHandlersErrorSeedsNoCount(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var tries atomic.Int64
 	locked := &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
-	orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
+	orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
 		switch tries.Add(1) {
 		case 1:
 			return compensator.Unavailable(errors.New("7 in a row, the server's condition: no bank"))
@@ -87,7 +87,7 @@ func TestTextOfAHandlersErrorSeedsNoCount(t *testing.T) {
 		return locked
 	})
 	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Succeeded)
 	require.EqualValues(t, 5, tries.Load())
 	require.Zero(t, w.Entry(c, id).ProcessCount, "three conditions in a row spend nothing")

@@ -30,7 +30,7 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 	for _, undo := range []bool{false, true} {
 		t.Run(fmt.Sprintf("undo=%v", undo), func(t *testing.T) {
 			w := harness.WorldAt(t, server.Database(t))
-			c := w.New(w.Quick())
+			c := w.New(w.QuickConfig())
 			const entries = 10
 			var begun, met atomic.Int64
 			usedUp := make(chan struct{})
@@ -56,7 +56,7 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 			w.Run(c)
 			var ids []compensator.EntryID
 			for i := range entries {
-				ids = append(ids, w.Put(orders, i, compensator.Options{}))
+				ids = append(ids, w.Record(orders, i, compensator.Options{}))
 			}
 			w.Eventually(func() bool { return begun.Load() == entries }, "all handlers run")
 			w.Exec("SET GLOBAL max_prepared_stmt_count=0")
@@ -147,12 +147,12 @@ func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 			holder := w.Begin(w.DB)
 			_, err := holder.ExecContext(t.Context(), "SELECT id FROM accounts WHERE id=1 FOR UPDATE")
 			require.NoError(t, err)
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, params)))
 			c := w.New(cfg)
 			var ended atomic.Int64
 			var free atomic.Bool
-			orders := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+			orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 3, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 				if free.Load() {
 					return nil
 				}
@@ -170,7 +170,7 @@ func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 				return err
 			})
 			w.Run(c)
-			id := w.Put(orders, 1, compensator.Options{})
+			id := w.Record(orders, 1, compensator.Options{})
 			w.WaitState(id, compensator.Succeeded)
 			require.EqualValues(t, 3, ended.Load())
 			require.Zero(t, w.Entry(c, id).ProcessCount)

@@ -31,11 +31,11 @@ func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 				w := harness.WorldAt(t, testservers.NewSQL(t).Database(t))
 				config, err := mysql.ParseDSN(asService(w))
 				require.NoError(t, err)
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = w.Open(pool(config.FormatDSN()))
 				cfg.Lease = time.Minute
 				c := w.New(cfg)
-				_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+				_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				w.Run(c)
 				w.InsertDue("close_order", 1, 20)
 				w.WaitAllEnded()
@@ -68,10 +68,10 @@ func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		const says = "rows of an earlier query are open"
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		tx := w.Begin(db)
 		rows, err := tx.Query("SELECT 1 UNION SELECT 2")
 		require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 		_ = rows.Close() // The driver can no longer read these rows.
 		_ = tx.Rollback()
 
-		reading := harness.Transactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+		reading := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
 			rows, err := tx.QueryContext(ctx, "SELECT 1 UNION SELECT 2")
 			if err != nil {
 				return err
@@ -92,7 +92,7 @@ func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 			return err
 		})
 		w.Run(c)
-		id := w.PutThrough(db, reading, 1, compensator.Options{})
+		id := w.RecordThrough(db, reading, 1, compensator.Options{})
 		w.WaitState(id, compensator.Dead)
 		e := w.Entry(c, id)
 		assert.Equal(t, 2, e.ProcessCount, "the handler's mistake is a failure of the handler's")

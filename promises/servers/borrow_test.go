@@ -19,7 +19,7 @@ func TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack(t *testing.T) {
 	t.Parallel()
 	const dead = 6
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.DB = w.Open(lying(w.DSN, lie{}, false)) // The lying driver implements no driver.Validator.
 	cfg.DB.SetMaxIdleConns(dead)
 	c := w.New(cfg)
@@ -34,7 +34,7 @@ func TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack(t *testing.T) {
 		require.NoError(t, conn.Close())
 	}
 	require.NoError(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
-		w.Effect(tx, "closure")
+		w.WriteEffect(tx, "closure")
 		return nil
 	}))
 	require.Equal(t, 1, w.Count("effects"))

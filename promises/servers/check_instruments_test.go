@@ -160,7 +160,7 @@ func TestNewRefusesAServerWhose(t *testing.T) {
 			t.Run(name+"/"+pool, func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = w.Open(lying(w.DSN, test.lie, watched))
 				_, err := compensator.New(t.Context(), cfg)
 				require.ErrorContains(t, err, test.want)
@@ -180,7 +180,7 @@ func TestNewTakesASlowServerForNoneThatWaits(t *testing.T) {
 		t.Run(pool, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.DB = w.Open(lying(w.DSN, lie{late: func(query string) time.Duration {
 				if strings.HasSuffix(query, " NOWAIT") {
 					return 1100 * time.Millisecond
@@ -196,7 +196,7 @@ func TestNewTakesASlowServerForNoneThatWaits(t *testing.T) {
 func TestNewNamesEveryInstrumentThatFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	both := keepsItsIsolation
 	both.text = strings.NewReplacer("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", "DO 0",
 		"SET TRANSACTION READ WRITE", "DO 0", "RELEASE SAVEPOINT compensator_doubt", "DO 0")
@@ -216,9 +216,9 @@ func TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	var starting sync.WaitGroup
 	for i := range 100 {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.Logger = logger
-		cfg.DB = w.Open([]func(string) func() (*sql.DB, error){harness.Watched, harness.Plain}[i%2](w.DSN))
+		cfg.DB = w.Open([]func(string) func() (*sql.DB, error){harness.WatchedPool, harness.PlainPool}[i%2](w.DSN))
 		starting.Go(func() {
 			c, err := compensator.New(t.Context(), cfg)
 			if assert.NoError(t, err) {
@@ -254,7 +254,7 @@ func TestEntriesRunOnAServerWhose(t *testing.T) {
 			t.Run(name+"/"+pool, func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				var log strings.Builder
 				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				cfg.DB = w.Open(lying(w.DSN, replies(test.replies...), watched))
@@ -263,7 +263,7 @@ func TestEntriesRunOnAServerWhose(t *testing.T) {
 					assert.Contains(t, log.String(), test.want)
 				}
 				orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
-					w.Effect(tx, "handler")
+					w.WriteEffect(tx, "handler")
 					return nil
 				}, nil)
 				require.NoError(t, err)
@@ -272,7 +272,7 @@ func TestEntriesRunOnAServerWhose(t *testing.T) {
 				require.ErrorIs(t, err, compensator.ErrNoTransaction)
 				var receipt *compensator.Receipt
 				w.InTx(cfg.DB, func(tx *sql.Tx) {
-					receipt, err = c.Record(t.Context(), tx, harness.Untyped(2)...)
+					receipt, err = c.Record(t.Context(), tx, harness.NewUntyped(2)...)
 					require.NoError(t, err)
 				})
 				receipt.Committed()
@@ -298,17 +298,17 @@ func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 		}
 		return nil
 	}
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.DB = w.Open(lying(w.DSN, l, true))
 	c := w.New(cfg)
 	require.Positive(t, probes.Load(), "New has tried them")
 	probes.Store(0)
 	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := c.Record(ctx, tx, harness.Untyped(1)...)
+		_, err := c.Record(ctx, tx, harness.NewUntyped(1)...)
 		return err
 	}))
 	w.InTx(cfg.DB, func(tx *sql.Tx) {
-		_, err := c.Record(t.Context(), tx, harness.Untyped(1)...)
+		_, err := c.Record(t.Context(), tx, harness.NewUntyped(1)...)
 		require.NoError(t, err)
 	})
 	assert.Zero(t, probes.Load())
@@ -352,7 +352,7 @@ func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 			}
 			return nil
 		}}
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = w.Open(lying(w.DSN, once, false))
 		_, err := compensator.New(t.Context(), cfg)
 		require.ErrorContains(t, err, "once")
@@ -373,13 +373,13 @@ func TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool(t *testing.T) {
 			node := replies("SHOW VARIABLES WHERE Variable_name IN ('log_bin'", "SELECT 'wsrep_on', 'ON' FROM DUAL WHERE 'log_bin' IN ('log_bin'", wait, "SELECT 1")
 			node.breaks = func(query string) bool { return query == wait && broken.CompareAndSwap(true, false) }
 			w := harness.NewWorld(t)
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.DB = w.Open(lying(w.DSN, node, watched))
 			c := w.New(cfg)
 			var receipt *compensator.Receipt
 			w.InTx(w.DB, func(tx *sql.Tx) {
 				var err error
-				receipt, err = c.Record(t.Context(), tx, harness.Untyped(1)...)
+				receipt, err = c.Record(t.Context(), tx, harness.NewUntyped(1)...)
 				require.NoError(t, err)
 			})
 			broken.Store(true)

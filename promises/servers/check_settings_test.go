@@ -41,7 +41,7 @@ func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
 				w.Exec("ALTER TABLE common_process_log " + test.alter)
 			}
 			for _, pool := range harness.Pools {
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, test.params)))
 				_, err := compensator.New(t.Context(), cfg)
 				require.ErrorContains(t, err, test.want)
@@ -54,9 +54,9 @@ func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
 func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	never := harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "0"})
-	cfg.DB = w.Open(harness.Plain(never))
+	cfg.DB = w.Open(harness.PlainPool(never))
 	c, err := compensator.New(t.Context(), cfg)
 	if testservers.SharedSQL(t).Flavor == "mariadb" {
 		require.ErrorContains(t, err, "innodb_lock_wait_timeout")
@@ -64,7 +64,7 @@ func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 	}
-	cfg.DB = w.Open(harness.Watched(never))
+	cfg.DB = w.Open(harness.WatchedPool(never))
 	w.New(cfg) // With a Connector the library opens connections of its own. Those wait for locks, so New accepts the pool.
 }
 
@@ -85,8 +85,8 @@ func TestSessionsThatCarryUTF8AreTaken(t *testing.T) {
 		"bytes of it": {params: map[string]string{"character_set_results": "binary"}},
 	} {
 		for _, pool := range harness.Pools {
-			cfg := w.Quick()
-			lines := harness.LogInto(&cfg)
+			cfg := w.QuickConfig()
+			lines := harness.CaptureLog(&cfg)
 			cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, test.params)))
 			w.New(cfg)
 			if test.warns {
@@ -103,7 +103,7 @@ func TestServerThatTakesEmptyTextsForNullIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	for _, pool := range harness.Pools {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, map[string]string{"sql_mode": "'STRICT_ALL_TABLES,EMPTY_STRING_IS_NULL'"})))
 		_, err := compensator.New(t.Context(), cfg)
 		require.ErrorContains(t, err, "EMPTY_STRING_IS_NULL")

@@ -50,7 +50,7 @@ func TestNoInstantOfThisProcessReachesTheDatabase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
-			proxy, db := w.Proxied(watched, func(config *mysql.Config) { config.InterpolateParams = true })
+			proxy, db := w.OpenProxied(watched, func(config *mysql.Config) { config.InterpolateParams = true })
 			var mu sync.Mutex
 			var told []string
 			statements := 0
@@ -62,7 +62,7 @@ func TestNoInstantOfThisProcessReachesTheDatabase(t *testing.T) {
 				}
 				return false
 			}})
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.DB, cfg.Lease = db, time.Second
 			liveThroughAll(w, cfg)
 			mu.Lock()
@@ -78,16 +78,16 @@ func liveThroughAll(w *harness.World, cfg compensator.Config) {
 	w.T.Helper()
 	c := w.New(cfg)
 	verdicts := []error{errors.New("no"), compensator.Snooze(20 * time.Millisecond), compensator.RetryAfter(20*time.Millisecond, errors.New("no")), nil}
-	orders, _ := harness.Numbered(w.T, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error { return verdicts[call-1] })
-	slow, g := harness.Held(w.T, c, "slow", compensator.HandlerConfig[harness.Order]{}, nil)
+	orders, _ := harness.HandleCounted(w.T, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error { return verdicts[call-1] })
+	slow, g := harness.HandleGated(w.T, c, "slow", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
-	long := w.PutThrough(cfg.DB, slow, 1, compensator.Options{})
+	long := w.RecordThrough(cfg.DB, slow, 1, compensator.Options{})
 	g.Await(w.T)
 	lease := w.LeaseOf(long)
 	for i := range 4 {
-		w.PutThrough(cfg.DB, orders, i, compensator.Options{Delay: time.Duration(i) * 50 * time.Millisecond})
+		w.RecordThrough(cfg.DB, orders, i, compensator.Options{Delay: time.Duration(i) * 50 * time.Millisecond})
 	}
-	at := w.PutThrough(cfg.DB, orders, 9, compensator.Options{At: time.Now().Add(time.Hour)})
+	at := w.RecordThrough(cfg.DB, orders, 9, compensator.Options{At: time.Now().Add(time.Hour)})
 	require.NoError(w.T, c.Reschedule(w.T.Context(), at, 10*time.Minute))
 	_, err := c.Cancel(w.T.Context(), at)
 	require.NoError(w.T, err)

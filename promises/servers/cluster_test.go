@@ -27,7 +27,7 @@ func TestEntriesLiveThroughARedisCluster(t *testing.T) {
 	cluster := testservers.NewRedisCluster(t)
 	w := harness.NewWorld(t)
 	w.Name = cluster.Prefix(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Redis = clusterClient(t, cluster)
 	t.Run("life", func(t *testing.T) { liveThrough(t, w, cfg) })
 
@@ -35,7 +35,7 @@ func TestEntriesLiveThroughARedisCluster(t *testing.T) {
 	var types []*compensator.Type[harness.Order]
 	var ran []*harness.Calls
 	for i := range 12 { // Distribute the entries over all nodes.
-		orders, calls := harness.Numbered(t, c, fmt.Sprint("type ", i), compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, calls := harness.HandleCounted(t, c, fmt.Sprint("type ", i), compensator.HandlerConfig[harness.Order]{}, nil)
 		types, ran = append(types, orders), append(ran, calls)
 	}
 	w.Run(c)

@@ -26,17 +26,17 @@ import (
 // Failure: F34
 func TestPreparedStatementsOfTheServerAreNotUsedUp(t *testing.T) {
 	harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		db.SetMaxOpenConns(5)
 		c := w.New(cfg)
-		harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)
 		prepared := func() int { return w.Status("Prepared_stmt_count") }
 		before := prepared()
 		for i := range 60 {
 			w.InTx(db, func(tx *sql.Tx) {
-				_, err := c.Record(t.Context(), tx, harness.Untyped(1+i*37%60)...) // The number of rows varies, so that the statements differ.
+				_, err := c.Record(t.Context(), tx, harness.NewUntyped(1+i*37%60)...) // The number of rows varies, so that the statements differ.
 				require.NoError(t, err)
 			})
 		}
@@ -75,13 +75,13 @@ func TestOutcomesWaitOutADatabaseThatTakesNoWrites(t *testing.T) {
 	dsn := asService(w)
 	for kind, pool := range harness.Pools {
 		t.Run(kind, func(t *testing.T) {
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.DB, cfg.Lease = w.Open(pool(dsn)), time.Minute
 			complained := make(complaint, 1)
 			cfg.Logger = slog.New(slog.NewTextHandler(complained, nil))
 			c := w.New(cfg)
 			inside, finish := make(chan struct{}), make(chan struct{})
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error {
+			orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error {
 				inside <- struct{}{}
 				<-finish
 				return nil
@@ -119,13 +119,13 @@ func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, map[string]string{"wait_timeout": "1"})))
 			cfg.PollInterval, cfg.ReconcileInterval, cfg.Lease = 3*time.Second, 3*time.Second, time.Minute // Between two polls, sessions are idle for longer than a second.
 			c := w.New(cfg)
 			var ran harness.Calls
 			orders, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
-				w.Effect(tx, "handler")
+				w.WriteEffect(tx, "handler")
 				if ran.Add(e.ID) > 1 {
 					return nil
 				}
@@ -133,7 +133,7 @@ func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 				if err := tx.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
 					return err
 				}
-				w.Eventually(func() bool { return !w.Connected(id) }, "the server ends the silent session")
+				w.Eventually(func() bool { return !w.IsConnected(id) }, "the server ends the silent session")
 				return nil
 			}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)})
 			require.NoError(t, err)
@@ -212,7 +212,7 @@ func TestClaimsHaveOneOwnerWhereRowLocksLockNothing(t *testing.T) {
 				store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 				require.NoError(t, err)
 				t.Cleanup(func() { assert.NoError(t, store.Close()) })
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB, cfg.Store, cfg.Lease = nil, &racingStore{Store: store, met: &met, contested: &contested}, time.Minute
 				c := w.New(cfg)
 				_, err = compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {

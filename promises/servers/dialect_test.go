@@ -50,7 +50,7 @@ func TestEveryPathWorksHoweverTheUsersSessionsAreSetUp(t *testing.T) {
 			t.Parallel()
 			for kind, pool := range harness.Pools {
 				w := harness.NewWorld(t).WithRedis()
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, params)))
 				t.Run(kind, func(t *testing.T) { liveThrough(t, w, cfg) })
 			}
@@ -79,7 +79,7 @@ func liveThrough(t *testing.T, w *harness.World, cfg compensator.Config) {
 		}
 		return nil
 	}
-	orders, ran := harness.Numbered(t, c, "plain", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, fails)
+	orders, ran := harness.HandleCounted(t, c, "plain", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, fails)
 	l := &life{World: w, t: t, c: c, db: cfg.DB, orders: orders, ran: ran}
 	l.registerOthers()
 	stop := w.Run(c)

@@ -65,12 +65,12 @@ func TestOwnTransactionsAreReadCommittedWhateverTheServersDefault(t *testing.T) 
 // transactionsGivenAreReadCommitted checks the isolation level of the transactions that closures and handlers get.
 func transactionsGivenAreReadCommitted(w *harness.World, db *sql.DB) {
 	w.T.Helper()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.DB = db
 	c := w.New(cfg)
 	look := func(ctx context.Context, tx *compensator.ScopedTx) error {
 		var id int64
-		w.Effect(tx, "look")
+		w.WriteEffect(tx, "look")
 		if err := tx.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
 			return err
 		}
@@ -96,10 +96,10 @@ func TestEntriesRunWhateverTheServersDefaultIsolation(t *testing.T) {
 	t.Parallel()
 	serversByDefault(t, func(t *testing.T, w *harness.World) {
 		for kind, pool := range harness.Pools {
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.DB = w.Open(pool(w.DSN))
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
+			orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
 				if call == 1 {
 					return errors.New("not yet")
 				}
@@ -108,7 +108,7 @@ func TestEntriesRunWhateverTheServersDefaultIsolation(t *testing.T) {
 			stop := w.Run(c)
 			for i := range 20 {
 				w.InTx(cfg.DB, func(tx *sql.Tx) {
-					w.Effect(tx, fmt.Sprint(kind, i))
+					w.WriteEffect(tx, fmt.Sprint(kind, i))
 					_, err := orders.Record(t.Context(), tx, harness.Order{Number: i}, compensator.Options{Delay: time.Duration(i) * 10 * time.Millisecond})
 					require.NoError(t, err)
 				})
@@ -129,19 +129,19 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 	if aborts {
 		dsn = harness.WithParams(t, dsn, map[string]string{"innodb_snapshot_isolation": "1"})
 	}
-	store, err := compensator.OpenStore(t.Context(), w.Open(harness.Plain(dsn)), compensator.DefaultTable)
+	store, err := compensator.OpenStore(t.Context(), w.Open(harness.PlainPool(dsn)), compensator.DefaultTable)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var receipt *compensator.Receipt
 	w.InTx(w.DB, func(tx *sql.Tx) {
-		receipt, err = c.Record(t.Context(), tx, harness.Untyped(1)...)
+		receipt, err = c.Record(t.Context(), tx, harness.NewUntyped(1)...)
 		require.NoError(t, err)
 	})
-	tx := w.Begin(w.Open(harness.Plain(dsn))) // This is a handler's own transaction, at the server's default of REPEATABLE READ.
+	tx := w.Begin(w.Open(harness.PlainPool(dsn))) // This is a handler's own transaction, at the server's default of REPEATABLE READ.
 	var entries int
 	require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&entries))
-	w.Effect(tx, "handler")
+	w.WriteEffect(tx, "handler")
 	require.NoError(t, c.Reschedule(t.Context(), receipt.ID(), time.Hour))
 	err = store.SettleTx(t.Context(), tx, processlog.Token{9}, processlog.Outcome{ID: receipt.ID(), IdempotencyKey: receipt.Entries[0].IdempotencyKey, Version: 0, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 	require.ErrorIs(t, err, compensator.ErrLeaseLost)
@@ -155,14 +155,14 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 // Failure: F16, F23
 func TestActionInAnOldSnapshotSeesTheEntryAsItIs(t *testing.T) {
 	t.Parallel()
-	harness.InEverySnapshot(t, func(t *testing.T, w *harness.World, db *sql.DB, _, isolated bool) {
-		cfg := w.Quick()
+	harness.InEverySnapshotMode(t, func(t *testing.T, w *harness.World, db *sql.DB, _, isolated bool) {
+		cfg := w.QuickConfig()
 		cfg.DB = db
 		c := w.New(cfg)
 		var receipt *compensator.Receipt
 		w.InTx(db, func(tx *sql.Tx) {
 			var err error
-			receipt, err = c.Record(t.Context(), tx, harness.Untyped(1)...)
+			receipt, err = c.Record(t.Context(), tx, harness.NewUntyped(1)...)
 			require.NoError(t, err)
 		})
 		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
@@ -185,7 +185,7 @@ func TestActionInAnOldSnapshotSeesTheEntryAsItIs(t *testing.T) {
 		var refused *compensator.StateError
 		require.ErrorAs(t, err, &refused)
 		assert.Equal(t, compensator.Succeeded, refused.State)
-		w.Effect(tx, "business goes on")
+		w.WriteEffect(tx, "business goes on")
 		require.NoError(t, tx.Commit())
 		assert.Equal(t, compensator.Succeeded, w.State(receipt.ID()))
 	})

@@ -28,7 +28,7 @@ func TestMigrateTwiceAndByManyAtOnceIsHarmless(t *testing.T) {
 	var processes sync.WaitGroup
 	for i := range fingerprints {
 		processes.Go(func() {
-			db, err := harness.Plain(dsn)()
+			db, err := harness.PlainPool(dsn)()
 			if !assert.NoError(t, err) {
 				return
 			}
@@ -43,7 +43,7 @@ func TestMigrateTwiceAndByManyAtOnceIsHarmless(t *testing.T) {
 	}
 	assert.NotEmpty(t, fingerprints[0])
 
-	db, err := harness.Plain(dsn)()
+	db, err := harness.PlainPool(dsn)()
 	require.NoError(t, err)
 	defer db.Close()
 	require.NoError(t, compensator.Migrate(t.Context(), db))
@@ -61,9 +61,9 @@ func TestPrintedDDLMakesALogThatRuns(t *testing.T) {
 	statements, err := compensator.DDL("mysql", "orders_log")
 	require.NoError(t, err)
 	w := harness.NewWorld(t)
-	_, err = w.Open(harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"multiStatements": "true"}))).Exec(statements)
+	_, err = w.Open(harness.PlainPool(harness.WithParams(t, w.DSN, map[string]string{"multiStatements": "true"}))).Exec(statements)
 	require.NoError(t, err)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Table = "orders_log"
 	tryOut(w, cfg)
 }
@@ -75,7 +75,7 @@ func TestLogOfAnotherDatabaseRuns(t *testing.T) {
 	require.NoError(t, err)
 	table := elsewhere.DBName + ".orders_log"
 	require.NoError(t, compensator.MigrateTable(t.Context(), w.DB, table))
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Table = table
 	tryOut(w, cfg)
 	assert.Zero(t, w.Count("common_process_log"), "nothing went into the table of the default name")
@@ -87,8 +87,8 @@ func tryOut(w *harness.World, cfg compensator.Config) {
 	ctx := w.T.Context()
 	c := w.New(cfg)
 	failing := compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0), Compensate: func(context.Context, *compensator.Entry, harness.Order) error { return nil }}
-	undone, ran := harness.Numbered(w.T, c, "undone", failing, func(*compensator.Entry, int) error { return errors.New("no") })
-	given, _ := harness.Numbered(w.T, c, "given up", compensator.HandlerConfig[harness.Order]{}, func(_ *compensator.Entry, call int) error {
+	undone, ran := harness.HandleCounted(w.T, c, "undone", failing, func(*compensator.Entry, int) error { return errors.New("no") })
+	given, _ := harness.HandleCounted(w.T, c, "given up", compensator.HandlerConfig[harness.Order]{}, func(_ *compensator.Entry, call int) error {
 		if call == 1 {
 			return compensator.Permanent(errors.New("no"))
 		}
@@ -227,7 +227,7 @@ func TestNewNamesWhatIsWrongWithTheTable(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
 			w.Exec(test.change)
-			_, err := compensator.New(t.Context(), w.Quick())
+			_, err := compensator.New(t.Context(), w.QuickConfig())
 			requireField(t, err, test.field)
 		})
 	}
@@ -238,8 +238,8 @@ func TestNewReportsEveryFaultOfTableAndSessionAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	w.Exec("ALTER TABLE common_process_log DROP COLUMN headers, DROP INDEX k_due, MODIFY content BLOB NOT NULL")
-	cfg := w.Quick()
-	cfg.DB = w.Open(harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"sql_mode": "''", "autocommit": "0"})))
+	cfg := w.QuickConfig()
+	cfg.DB = w.Open(harness.PlainPool(harness.WithParams(t, w.DSN, map[string]string{"sql_mode": "''", "autocommit": "0"})))
 	_, err := compensator.New(t.Context(), cfg)
 	for _, field := range []string{"sql_mode", "autocommit", "column headers", "column content", "index k_due"} {
 		requireField(t, err, field)
@@ -251,16 +251,16 @@ func TestNewRefusesServersThatTakeNoRowWrites(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t, "--log-bin=bin", "--server-id=1", "--binlog-format=STATEMENT")
 	w := harness.WorldAt(t, server.Database(t))
-	_, err := compensator.New(t.Context(), w.Quick())
+	_, err := compensator.New(t.Context(), w.QuickConfig())
 	requireField(t, err, "binlog_format")
 
 	w.Exec("SET GLOBAL binlog_format='MIXED'")
-	again := w.Quick()
-	again.DB = w.Open(harness.Watched(w.DSN)) // Open a new pool, because a session reads the setting only when it begins.
+	again := w.QuickConfig()
+	again.DB = w.Open(harness.WatchedPool(w.DSN)) // Open a new pool, because a session reads the setting only when it begins.
 	w.New(again)
 
 	w.Exec("SET GLOBAL read_only=1")
-	_, err = compensator.New(t.Context(), w.Quick())
+	_, err = compensator.New(t.Context(), w.QuickConfig())
 	requireField(t, err, "read_only")
 	w.Exec("SET GLOBAL read_only=0")
 }
@@ -269,15 +269,15 @@ func TestNewRefusesServersThatTakeNoRowWrites(t *testing.T) {
 func TestNewRefusesThePrefixOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	production, clone := harness.NewWorld(t).WithRedis(), harness.NewWorld(t)
-	production.New(production.Quick())
-	cfg := clone.Quick()
+	production.New(production.QuickConfig())
+	cfg := clone.QuickConfig()
 	cfg.Redis, cfg.Prefix = production.Redis, production.Name
 	_, err := compensator.New(t.Context(), cfg)
 	requireField(t, err, "Prefix")
 
 	cfg.Prefix += ":clone"
 	clone.New(cfg)
-	production.New(production.Quick())
+	production.New(production.QuickConfig())
 }
 
 // rightsAtRunTime are all the privileges that the library needs once the tables exist.
@@ -301,7 +301,7 @@ func TestFourTablesSufficeAtRunTime(t *testing.T) {
 			var refused *mysql.MySQLError
 			require.ErrorAs(t, compensator.Migrate(t.Context(), db), &refused, "the user may not create tables")
 
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			cfg.DB = db
 			tryOut(w, cfg)
 		})

@@ -31,7 +31,7 @@ func BenchmarkNew(b *testing.B) {
 
 func benchmarkNew(b *testing.B, l lie, watched bool) {
 	dsn := testservers.Database(b)
-	db, err := harness.Watched(dsn)()
+	db, err := harness.WatchedPool(dsn)()
 	require.NoError(b, err)
 	require.NoError(b, compensator.Migrate(b.Context(), db))
 	require.NoError(b, db.Close())

@@ -269,7 +269,7 @@ func TestNewNamesASessionVariableThatBreaksStatements(t *testing.T) {
 				w := harness.NewWorld(t)
 				db, spoil := openSpoiling(w, watched, v.set, nil)
 				spoil()
-				cfg := w.Quick()
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				c, err := compensator.New(t.Context(), cfg)
 				if v.atNew != "" {
@@ -295,7 +295,7 @@ func TestClaimInASessionWithAClockOfItsOwnIsNotEarly(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, store.Close()) })
 		require.NoError(t, store.Check(t.Context()))
-		id := w.RecordDelayed(w.New(w.Quick()), time.Hour)
+		id := w.RecordDelayed(w.New(w.QuickConfig()), time.Hour)
 		spoil()
 		claimed, err := store.Claim(t.Context(), []processlog.Wanted{{ID: id}}, processlog.NewToken(), time.Minute, func(*processlog.Row) bool { return true })
 		require.NoError(t, err)
@@ -320,18 +320,18 @@ type spoiled struct {
 var errNoStock = errors.New(`kein Vorrat für „ü“ 中 😀 \ '`)
 
 func newSpoiled(t *testing.T, w *harness.World, db *sql.DB) *spoiled {
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.DB, cfg.Lease = db, 30*time.Second // With this lease, no entry runs again because its lease expired.
 	cfg.Operations = &compensator.Operations{}
 	s := &spoiled{World: w, t: t, db: db, c: w.New(cfg)}
-	s.orders, s.ran = harness.Numbered(t, s.c, "bestellung-ü", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
+	s.orders, s.ran = harness.HandleCounted(t, s.c, "bestellung-ü", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
 		if call == 1 {
 			return errNoStock
 		}
 		return nil
 	})
-	s.steps, _ = harness.Numbered(t, s.c, "schritt-ü", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.BusinessID }}}, nil)
-	s.paid = harness.Transactional(t, s.c, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	s.steps, _ = harness.HandleCounted(t, s.c, "schritt-ü", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.BusinessID }}}, nil)
+	s.paid = harness.HandleTransactional(t, s.c, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 	return s
 }
 
@@ -339,7 +339,7 @@ func newSpoiled(t *testing.T, w *harness.World, db *sql.DB) *spoiled {
 const text = "größe-中文-😀-\\'[{|}~]"
 
 func (s *spoiled) lives(v sessionVariable, spoil func()) {
-	clean := s.Put(s.orders, 0, compensator.Options{IdempotencyKey: text + "-0"}) // Record this entry through the world's own pool.
+	clean := s.Record(s.orders, 0, compensator.Options{IdempotencyKey: text + "-0"}) // Record this entry through the world's own pool.
 	spoil()
 	if v.refused != "" {
 		s.refuses(v)
@@ -416,9 +416,9 @@ func (s *spoiled) records(v sessionVariable) {
 	}
 	require.Equal(s.t, 5, s.Count("common_process_log"), "an id that is told again is recorded once")
 	for i := range 3 {
-		s.PutThrough(s.db, s.steps, i, compensator.Options{BusinessID: text})
+		s.RecordThrough(s.db, s.steps, i, compensator.Options{BusinessID: text})
 	}
-	s.PutThrough(s.db, s.paid, 7, compensator.Options{IdempotencyKey: text + "-paid", UserName: text})
+	s.RecordThrough(s.db, s.paid, 7, compensator.Options{IdempotencyKey: text + "-paid", UserName: text})
 }
 
 // ended requires that each entry ran as often as it must. Its row must hold what the test recorded.

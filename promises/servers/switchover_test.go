@@ -33,7 +33,7 @@ func newSwitchover(t *testing.T) *switchover {
 	config, err := mysql.ParseDSN(dsn)
 	require.NoError(t, err)
 	server := testservers.NewSQL(t)
-	admin := former.Open(harness.Plain(server.DSN("")))
+	admin := former.Open(harness.PlainPool(server.DSN("")))
 	_, err = admin.Exec("CREATE DATABASE " + config.DBName)
 	require.NoError(t, err)
 	next := harness.WorldAt(t, server.DSN(config.DBName))
@@ -83,18 +83,18 @@ func (s *switchover) happens(t *testing.T) {
 func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
 	t.Parallel()
 	for pool, open := range map[string]func(dsn string) func() (*sql.DB, error){
-		"connector": harness.Watched,
+		"connector": harness.WatchedPool,
 		"plain, rejecting read-only": func(dsn string) func() (*sql.DB, error) {
-			return harness.Plain(harness.WithParams(t, dsn, map[string]string{"rejectReadOnly": "true"}))
+			return harness.PlainPool(harness.WithParams(t, dsn, map[string]string{"rejectReadOnly": "true"}))
 		},
 	} {
 		t.Run(pool, func(t *testing.T) {
 			t.Parallel()
 			s := newSwitchover(t)
-			cfg := s.former.Quick()
+			cfg := s.former.QuickConfig()
 			cfg.DB = s.former.Open(open(s.dsn))
 			c := s.former.New(cfg)
-			_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error { return nil })
+			_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error { return nil })
 			s.former.Run(c)
 			first := s.former.InsertDue("close_order", 1, 50) // So many entries use all connections of the library.
 			s.former.WaitAllEnded()
@@ -110,7 +110,7 @@ func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
 			assert.Equal(t, 50, s.former.Count("common_process_log WHERE state=0"), "nothing moves on the former primary")
 			s.next.Eventually(func() bool {
 				return c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-					_, err := c.Record(ctx, tx, harness.Untyped(1)...)
+					_, err := c.Record(ctx, tx, harness.NewUntyped(1)...)
 					return err
 				}) == nil
 			}, "the pool leads to the new primary")
@@ -127,12 +127,12 @@ func TestNewWarnsOfAPoolThatStaysOnAFormerPrimary(t *testing.T) {
 		open func() (*sql.DB, error)
 		want bool
 	}{
-		"plain":                      {harness.Plain(w.DSN), true},
-		"plain, rejecting read-only": {harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"rejectReadOnly": "true"})), false},
-		"connector":                  {harness.Watched(w.DSN), false},
+		"plain":                      {harness.PlainPool(w.DSN), true},
+		"plain, rejecting read-only": {harness.PlainPool(harness.WithParams(t, w.DSN, map[string]string{"rejectReadOnly": "true"})), false},
+		"connector":                  {harness.WatchedPool(w.DSN), false},
 	} {
 		var log strings.Builder
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.DB, cfg.Logger = w.Open(test.open), slog.New(slog.NewTextHandler(&log, nil))
 		w.New(cfg)
 		assert.Equal(t, test.want, strings.Contains(log.String(), "rejectReadOnly"), name)
@@ -145,11 +145,11 @@ func TestNewWarnsOfAPoolThatStaysOnAFormerPrimary(t *testing.T) {
 func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	t.Parallel()
 	w := harness.WorldAt(t, testservers.NewSQL(t).Database(t))
-	cfg := w.Quick()
-	log := harness.LogInto(&cfg)
-	cfg.DB = w.Open(harness.Plain(asService(w)))
+	cfg := w.QuickConfig()
+	log := harness.CaptureLog(&cfg)
+	cfg.DB = w.Open(harness.PlainPool(asService(w)))
 	c := w.New(cfg)
-	harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Run(c)
 	w.Backlog("close_order", 10)
 	w.WaitAllEnded()
@@ -161,7 +161,7 @@ func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	}, "Health says what would help")
 	log.Contains(w, "WARN", remedy)
 	err := c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := c.Record(ctx, tx, harness.Untyped(1)...)
+		_, err := c.Record(ctx, tx, harness.NewUntyped(1)...)
 		return err
 	})
 	require.ErrorContains(t, err, remedy)
@@ -179,8 +179,8 @@ func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSwitchover(t)
-			cfg := s.former.Quick()
-			cfg.DB = s.former.Open(harness.Watched(s.dsn))
+			cfg := s.former.QuickConfig()
+			cfg.DB = s.former.Open(harness.WatchedPool(s.dsn))
 			cfg.DB.SetConnMaxLifetime(time.Second)
 			if holds {
 				held, err := cfg.DB.Conn(t.Context())
@@ -188,7 +188,7 @@ func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 				defer held.Close()
 			}
 			c := s.former.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			s.former.Run(c)
 			s.former.InsertDue("close_order", 1, 50) // So many entries use all connections of the library.
 			s.former.WaitAllEnded()
@@ -202,7 +202,7 @@ func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 			}, "the user's pool leads to the other server")
 			var ids []compensator.EntryID
 			for n := range 5 {
-				ids = append(ids, s.next.PutThrough(cfg.DB, orders, n, compensator.Options{}))
+				ids = append(ids, s.next.RecordThrough(cfg.DB, orders, n, compensator.Options{}))
 			}
 			require.Equal(t, 55, s.next.Count("common_process_log"))
 			s.next.WaitAllEnded()

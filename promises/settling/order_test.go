@@ -20,7 +20,7 @@ import (
 func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg, store := w.OnHooks(w.Quick())
+	cfg, store := w.HookStore(w.QuickConfig())
 	store.OnSettle = func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error) {
 		pause := time.NewTimer(300 * time.Millisecond) // If Run did not wait, it would return before this time is over.
 		defer pause.Stop()
@@ -28,7 +28,7 @@ func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
 		return settle()
 	}
 	c := w.New(cfg)
-	_, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, g := harness.HandleGated(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	ids := w.InsertDue("close_order", 1, 3)
 	stop := w.Run(c)
 	for range ids {
@@ -82,7 +82,7 @@ func TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
-			cfg, store := w.OnHooks(w.Quick())
+			cfg, store := w.HookStore(w.QuickConfig())
 			queue, err := redisqueue.Open(w.Redis, w.Name)
 			require.NoError(t, err)
 			var sequence steps
@@ -99,7 +99,7 @@ func TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome(t *testing.T) {
 				return settle()
 			}
 			c := w.New(cfg)
-			_, _ = harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(outcomeRetry)}, func(*compensator.Entry, int) error { return verdict })
+			_, _ = harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(outcomeRetry)}, func(*compensator.Entry, int) error { return verdict })
 			w.Run(c)
 			w.RecordDelayed(c, 50*time.Millisecond)
 			w.Eventually(func() bool { return len(sequence.list()) >= 2 }, "the outcome is stored and the queue has it")

@@ -44,17 +44,17 @@ func TestDatabaseAwayForSecondsWithABacklogIsCaughtUpWith(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
-			proxy, db := w.Proxied(watched)
-			cfg := w.Quick()
+			proxy, db := w.OpenProxied(watched)
+			cfg := w.QuickConfig()
 			cfg.DB = db
 			c := w.New(cfg)
-			orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 10}, nil)
-			away, back := harness.Held(t, c, "slow", compensator.HandlerConfig[harness.Order]{}, nil)
+			orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 10}, nil)
+			away, back := harness.HandleGated(t, c, "slow", compensator.HandlerConfig[harness.Order]{}, nil)
 			w.Run(c)
-			inFlight := w.Put(away, 1, compensator.Options{})
+			inFlight := w.Record(away, 1, compensator.Options{})
 			back.Await(t)
 			for i := range 300 {
-				w.Put(orders, i, compensator.Options{Delay: 300 * time.Millisecond})
+				w.Record(orders, i, compensator.Options{Delay: 300 * time.Millisecond})
 			}
 			proxy.Refuse()
 			back.Open() // The outcome of this entry cannot be stored.
@@ -66,7 +66,7 @@ func TestDatabaseAwayForSecondsWithABacklogIsCaughtUpWith(t *testing.T) {
 			require.Equal(t, compensator.Pending, w.State(inFlight))
 			proxy.Heal()
 			w.WaitAllEnded()
-			require.Equal(t, 301, w.Ended(compensator.Succeeded, 0), "an outage of the database is no failure of the entries'")
+			require.Equal(t, 301, w.CountEnded(compensator.Succeeded, 0), "an outage of the database is no failure of the entries'")
 			require.GreaterOrEqual(t, ran.Total(), 300)
 		})
 	}
@@ -77,7 +77,7 @@ func TestEverythingAwayIsNeitherHammeredNorShoutedAbout(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	var sqlDials, redisDials atomic.Int64
-	sqlProxy, db := w.Proxied(true, func(config *mysql.Config) {
+	sqlProxy, db := w.OpenProxied(true, func(config *mysql.Config) {
 		config.Net = "counted-" + config.DBName
 		dial := counted(&sqlDials)
 		mysql.RegisterDialContext(config.Net, func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) })
@@ -88,16 +88,16 @@ func TestEverythingAwayIsNeitherHammeredNorShoutedAbout(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redisProxy.Addr(), Dialer: counted(&redisDials)})
 	t.Cleanup(func() { _ = client.Close() })
 	lines := new(logLines)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.DB, cfg.Redis, cfg.Logger = db, client, slog.New(lines)
 	cfg.PollInterval = time.Second // This is the default.
 	c := w.New(cfg)
 	names := []string{"one", "two", "three", "four", "five"}
 	for _, name := range names {
-		_, _ = harness.Numbered(t, c, name, compensator.HandlerConfig[harness.Order]{}, nil)
+		_, _ = harness.HandleCounted(t, c, name, compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Backlog(name, 20)
 	}
-	_, g := harness.Held(t, c, "slow", compensator.HandlerConfig[harness.Order]{}, nil)
+	_, g := harness.HandleGated(t, c, "slow", compensator.HandlerConfig[harness.Order]{}, nil)
 	w.Backlog("slow", 3)
 	w.Run(c)
 	for range 3 {

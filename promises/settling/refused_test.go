@@ -189,17 +189,17 @@ func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 func TestRefusedOutcomesAreToldByTheirIdsAndStoredOnceTheyAreTaken(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		lines := harness.LogInto(&cfg)
+		lines := harness.CaptureLog(&cfg)
 		c := w.New(cfg)
 		hold := make(chan struct{})
-		orders, calls := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: entriesBesideRefused, Timeout: harness.Timeout}, func(*compensator.Entry, int) error {
+		orders, calls := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: entriesBesideRefused, Timeout: harness.Timeout}, func(*compensator.Entry, int) error {
 			<-hold
 			return nil
 		})
 		w.Run(c)
 		var ids []compensator.EntryID
 		for i := range entriesBesideRefused {
-			ids = append(ids, w.Put(orders, i, compensator.Options{}))
+			ids = append(ids, w.Record(orders, i, compensator.Options{}))
 		}
 		w.Eventually(func() bool { return calls.Total() == len(ids) }, "all handlers run")
 		refused := threeOf(ids)
@@ -215,7 +215,7 @@ func TestRefusedOutcomesAreToldByTheirIdsAndStoredOnceTheyAreTaken(t *testing.T)
 			line := lines.Contains(w, "the database refuses to store outcomes of entries", "the auditors say no")
 			unsaid = slices.DeleteFunc(unsaid, func(id compensator.EntryID) bool { return strings.Contains(line, id.String()) })
 		}
-		more := w.Put(orders, len(ids), compensator.Options{})
+		more := w.Record(orders, len(ids), compensator.Options{})
 		w.WaitState(more, compensator.Succeeded)
 		allow()
 		for _, id := range refused {
@@ -242,10 +242,10 @@ func TestEntriesThatTheDatabaseRefusesToLeaseHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, calls := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, func(*compensator.Entry, int) error { return nil })
+		orders, calls := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2}, func(*compensator.Entry, int) error { return nil })
 		var ids []compensator.EntryID
 		for i := range entriesBesideRefused {
-			ids = append(ids, w.Put(orders, i, compensator.Options{}))
+			ids = append(ids, w.Record(orders, i, compensator.Options{}))
 		}
 		refused := ids[:3]
 		allow := refuse(w, refused, "NEW.delivery_count>OLD.delivery_count")
@@ -270,10 +270,10 @@ func TestEntriesThatTheDatabaseRefusesToLeaseHoldUpNoOther(t *testing.T) {
 func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	orders, calls := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error { return nil })
+	c := w.New(w.QuickConfig())
+	orders, calls := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, func(*compensator.Entry, int) error { return nil })
 	stop := w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{Delay: 500 * time.Millisecond})
+	id := w.Record(orders, 1, compensator.Options{Delay: 500 * time.Millisecond})
 	allow := refuse(w, []compensator.EntryID{id}, "NEW.state=1")
 	w.Eventually(func() bool { return names(c, "the database refuses to store outcomes", []compensator.EntryID{id}) }, "its outcome is refused")
 	err := stop()
@@ -290,16 +290,16 @@ func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
 func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	hold := make(chan struct{})
-	orders, calls := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: entriesBesideRefused, Timeout: harness.Timeout}, func(*compensator.Entry, int) error {
+	orders, calls := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: entriesBesideRefused, Timeout: harness.Timeout}, func(*compensator.Entry, int) error {
 		<-hold
 		return nil
 	})
 	stop := w.Run(c)
 	var ids []compensator.EntryID
 	for i := range entriesBesideRefused { // more entries than one statement settles
-		ids = append(ids, w.Put(orders, i, compensator.Options{}))
+		ids = append(ids, w.Record(orders, i, compensator.Options{}))
 	}
 	w.Eventually(func() bool { return calls.Total() == len(ids) }, "all handlers run")
 	allow := refuse(w, ids, "NEW.state=1")

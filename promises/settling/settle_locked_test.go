@@ -25,7 +25,7 @@ func storeBeside(t *testing.T, w *harness.World, db *sql.DB, entries int) (proce
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
 	tx := w.Begin(w.DB)
-	receipt, err := w.New(w.Quick()).Record(t.Context(), tx, harness.Untyped(entries)...)
+	receipt, err := w.New(w.QuickConfig()).Record(t.Context(), tx, harness.NewUntyped(entries)...)
 	require.NoError(t, err)
 	require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
 	require.NoError(t, tx.Commit())
@@ -62,7 +62,7 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	_, db := w.Proxied(true, harness.ReadTimeout(time.Second)) // One wait for a lock takes 2 s.
+	_, db := w.OpenProxied(true, harness.ReadTimeout(time.Second)) // One wait for a lock takes 2 s.
 	store, receipt := storeBeside(t, w, db, 6)
 	var outcomes []processlog.Outcome
 	for _, e := range receipt.Entries {
@@ -175,8 +175,8 @@ func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
 func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
-	cfg.DB = w.Open(harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
+	cfg := w.QuickConfig()
+	cfg.DB = w.Open(harness.PlainPool(harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
 	c := w.New(cfg)
 	follow, err := compensator.Declare[harness.Order](t.Context(), c, "follow_up", nil)
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
 	}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)})
 	require.NoError(t, err)
 	w.Run(c)
-	id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+	id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Dead)
 	require.Contains(t, w.Entry(c, id).LastError, compensator.ErrNotRecorded.Error())
 	require.NoError(t, holder.Rollback())

@@ -29,8 +29,8 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 				t.Run(fmt.Sprintf("%s of %s, connector %t", fault, name, watched), func(t *testing.T) {
 					t.Parallel()
 					w := harness.NewWorld(t)
-					proxy, db := w.Proxied(watched)
-					cfg := w.Quick()
+					proxy, db := w.OpenProxied(watched)
+					cfg := w.QuickConfig()
 					cfg.DB = db
 					var mu sync.Mutex // guards settled
 					var settled []compensator.State
@@ -41,7 +41,7 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 					}
 					cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { t.Error("the process took its own outcome for another's") }
 					c := w.New(cfg)
-					orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
+					orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
 						if call == 1 {
 							return errors.New("again")
 						}
@@ -51,7 +51,7 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 					rule, settle := rule, faultproxy.Contains(statement)
 					rule.Match = settle
 					if name == "failure's commit" {
-						rule.Match = harness.Following(settle, faultproxy.Commit())
+						rule.Match = harness.MatchNext(settle, faultproxy.Commit())
 					}
 					trap := proxy.Arm(rule)
 					// The process searches for due entries several times before it offers its outcome again.
@@ -86,8 +86,8 @@ func TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, question lost %t, connector %t", test.fault, test.question, watched), func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
-				proxy, db := w.Proxied(watched)
-				cfg := w.Quick()
+				proxy, db := w.OpenProxied(watched)
+				cfg := w.QuickConfig()
 				cfg.DB = db
 				if !test.question {
 					cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { t.Error("the handler's own success was taken for another's") }
@@ -102,7 +102,7 @@ func TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown(t *testing.T) {
 				require.NoError(t, err)
 				stop := w.Run(c)
 				rule := harness.CommitFaults[test.fault]
-				rule.Match = harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())
+				rule.Match = harness.MatchNext(faultproxy.Contains("INTO effects"), faultproxy.Commit())
 				traps := []*faultproxy.Trap{proxy.Arm(rule)}
 				if test.question {
 					traps = append(traps, proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains(" SHARE "), Nth: 1, Fault: faultproxy.DropRequest}))

@@ -29,12 +29,12 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 				if withRedis {
 					w.WithRedis()
 				}
-				proxy, db := w.Proxied(true)
-				cfg := w.Quick()
+				proxy, db := w.OpenProxied(true)
+				cfg := w.QuickConfig()
 				cfg.DB, cfg.Lease = db, time.Second
 				cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 				c := w.New(cfg)
-				_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+				_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 				n := 3
 				if lost == "2" {
 					n = 1
@@ -48,7 +48,7 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 				proxy.Heal()
 				w.WaitAllEnded()
 				require.Equal(t, n, ran.Total(), "each ran once")
-				require.Equal(t, n, w.Ended(compensator.Succeeded, 0))
+				require.Equal(t, n, w.CountEnded(compensator.Succeeded, 0))
 			})
 		}
 	}
@@ -60,7 +60,7 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t)
 	w := harness.WorldAt(t, server.Database(t))
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease = time.Second
 	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 	c := w.New(cfg)
@@ -69,7 +69,7 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	g.OpenAtEnd(t)
 	_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 		ran.Add(e.ID)
-		return g.PassDeaf(e)
+		return g.PassIgnoringContext(e)
 	}, &compensator.HandlerConfig[harness.Order]{Concurrency: 40})
 	require.NoError(t, err)
 	w.Backlog("close_order", 30)
@@ -84,7 +84,7 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	server.Resume()
 	w.WaitAllEnded()
 	require.Equal(t, 30, ran.Total(), "each ran once")
-	require.Equal(t, 30, w.Ended(compensator.Succeeded, 0))
+	require.Equal(t, 30, w.CountEnded(compensator.Succeeded, 0))
 }
 
 // A process is alive and holds a success that it could not store. Another process cannot know this, so it must leave
@@ -99,15 +99,15 @@ func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 			if withRedis {
 				w.WithRedis()
 			}
-			proxy, db := w.Proxied(true)
-			cfg := w.Quick()
+			proxy, db := w.OpenProxied(true)
+			cfg := w.QuickConfig()
 			cfg.DB, cfg.Lease = db, time.Second
 			cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 			c := w.New(cfg)
-			_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			cfg.DB, cfg.Lease = w.DB, 20*time.Second
 			other := w.New(cfg)
-			_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			_, ranElsewhere := harness.HandleCounted(t, other, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			w.Backlog("close_order", 1)
 			w.Exec("UPDATE common_process_log SET delivery_count=2")
 			harness.WithholdOutcomes(proxy)
@@ -119,7 +119,7 @@ func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 			w.WaitAllEnded()
 			require.Equal(t, 1, ran.Total())
 			require.Zero(t, ranElsewhere.Total())
-			require.Equal(t, 1, w.Ended(compensator.Succeeded, 0))
+			require.Equal(t, 1, w.CountEnded(compensator.Succeeded, 0))
 		})
 	}
 }
@@ -130,17 +130,17 @@ func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.DB, cfg.Lease = db, time.Second
 	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 	c := w.New(cfg)
 	undone := new(harness.Calls)
 	undo := compensator.HandlerConfig[harness.Order]{Compensate: func(_ context.Context, e *compensator.Entry, _ harness.Order) error { undone.Add(e.ID); return nil }}
-	harness.Numbered(t, c, "close_order", undo, nil)
+	harness.HandleCounted(t, c, "close_order", undo, nil)
 	cfg.DB, cfg.Lease = w.DB, 20*time.Second
 	other := w.New(cfg)
-	harness.Numbered(t, other, "close_order", undo, nil)
+	harness.HandleCounted(t, other, "close_order", undo, nil)
 	w.Backlog("close_order", 1)
 	w.Exec("UPDATE common_process_log SET state=-3, delivery_count=2")
 	harness.WithholdOutcomes(proxy)
@@ -151,7 +151,7 @@ func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) 
 	proxy.Heal()
 	w.WaitAllEnded()
 	require.Equal(t, 1, undone.Total())
-	require.Equal(t, 1, w.Ended(compensator.Compensated, 0))
+	require.Equal(t, 1, w.CountEnded(compensator.Compensated, 0))
 }
 
 // The database can be read but refuses writes. A process finds an entry whose lease has ended, and waits in case its
@@ -159,14 +159,14 @@ func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) 
 func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Lease = time.Second
 	cfg.Observer.OutcomeDropped = func(e observe.SettledEvent) { assert.Fail(t, "dropped", e) }
 	var proxies []*faultproxy.MySQL
 	var instances []*compensator.Compensator
 	ran := new(harness.Calls)
 	for range 2 {
-		proxy, db := w.Proxied(true)
+		proxy, db := w.OpenProxied(true)
 		cfg.DB = db
 		c := w.New(cfg)
 		_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
@@ -194,7 +194,7 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	holder.Heal()
 	w.WaitAllEnded()
 	require.Equal(t, 1, ran.Total())
-	require.Equal(t, 1, w.Ended(compensator.Succeeded, 0))
+	require.Equal(t, 1, w.CountEnded(compensator.Succeeded, 0))
 }
 
 // A success comes too late, because the entry has another state by then. Without an Observer, the log must report the
@@ -203,15 +203,15 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.DB = db
-	lines := harness.LogInto(&cfg)
-	c, person := w.New(cfg), w.New(w.Quick())
+	lines := harness.CaptureLog(&cfg)
+	c, person := w.New(cfg), w.New(w.QuickConfig())
 	g := harness.NewGate()
 	g.OpenAtEnd(t)
 	_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
-		return g.PassDeaf(e)
+		return g.PassIgnoringContext(e)
 	}, nil)
 	require.NoError(t, err)
 	w.Backlog("close_order", 1)
@@ -222,9 +222,9 @@ func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {
 	_, err = person.Cancel(t.Context(), id)
 	require.NoError(t, err)
 	proxy.Heal()
-	line := harness.Next(t, lines)
+	line := harness.Receive(t, lines)
 	for !strings.Contains(line, "outcome dropped") {
-		line = harness.Next(t, lines) // The next line is about the outcome that could not be stored before.
+		line = harness.Receive(t, lines) // The next line is about the outcome that could not be stored before.
 	}
 	require.Contains(t, line, "level=WARN")
 	require.Contains(t, line, "entry="+id.String())

@@ -35,7 +35,7 @@ func TestProcessKilledAnywhereLosesNothing(t *testing.T) {
 			c, types := w.LifeInstance(w.DB)
 			for i := range 4 {
 				for _, orders := range []*compensator.Type[harness.Order]{types.Pay, types.Ship, types.Close, types.Mail} {
-					w.Put(orders, i, compensator.Options{})
+					w.Record(orders, i, compensator.Options{})
 				}
 			}
 			child := w.StartChild(harness.Program{Point: point})
@@ -43,8 +43,8 @@ func TestProcessKilledAnywhereLosesNothing(t *testing.T) {
 			child.Kill()
 			w.Run(c)
 			w.WaitAllEnded()
-			require.Equal(t, 12, w.Ended(compensator.Succeeded, 0), "a crash is no failure")
-			require.Equal(t, 4, w.Ended(compensator.Compensated, 1))
+			require.Equal(t, 12, w.CountEnded(compensator.Succeeded, 0), "a crash is no failure")
+			require.Equal(t, 4, w.CountEnded(compensator.Compensated, 1))
 			requireEffectsOnce(w)
 		})
 	}
@@ -73,7 +73,7 @@ func TestEntryOfAProcessKilledBeforeItsCommitNeverWas(t *testing.T) {
 	child := w.StartChild(harness.Program{Record: true, Point: harness.BeforeCommit})
 	child.Await("paused")
 	child.Kill()
-	w.WaitState(w.Put(types.Pay, 1, compensator.Options{}), compensator.Succeeded)
+	w.WaitState(w.Record(types.Pay, 1, compensator.Options{}), compensator.Succeeded)
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE business_id<>''") == 0 }, "the server rolls the child's transaction back")
 	require.Equal(t, 1, w.Count("effects"))
 }
@@ -87,10 +87,10 @@ func TestEntryThatKillsItsProcessIsDeadLetteredAndNoOther(t *testing.T) {
 			w := harness.NewWorld(t).WithRedis()
 			c, types := w.LifeInstance(w.DB)
 			orders := map[string]*compensator.Type[harness.Order]{"ship_order": types.Ship, "send_mail": types.Mail}[kind]
-			w.PutMany(c, orders, 50, compensator.Options{})
+			w.RecordMany(c, orders, 50, compensator.Options{})
 			crashes := w.Supervise(harness.Program{Killer: "13"})
 			assert.Equal(t, 3, crashes, "no more than the budget, and no less: one crash proves nothing")
-			require.Equal(t, 49, w.Ended(compensator.Succeeded, 0))
+			require.Equal(t, 49, w.CountEnded(compensator.Succeeded, 0))
 			require.Equal(t, 1, w.Count("common_process_log WHERE business_id='13' AND state=-2 AND ended_by='crash' AND process_count=0"))
 		})
 	}
@@ -105,7 +105,7 @@ func TestFrozenProcessThatComesBackChangesNothing(t *testing.T) {
 			w := harness.NewWorld(t).WithRedis()
 			c, types := w.LifeInstance(w.DB)
 			child := w.StartChild(harness.Program{Point: point})
-			pay, ship := w.Put(types.Pay, 1, compensator.Options{}), w.Put(types.Ship, 1, compensator.Options{})
+			pay, ship := w.Record(types.Pay, 1, compensator.Options{}), w.Record(types.Ship, 1, compensator.Options{})
 			w.Eventually(func() bool { return w.LeaseOf(pay) > 0 && w.LeaseOf(ship) > 0 && child.Times("paused") == 2 }, "the child runs both")
 			child.Signal(syscall.SIGSTOP)
 			stopped := time.Now()
@@ -123,14 +123,14 @@ func TestFrozenProcessThatComesBackChangesNothing(t *testing.T) {
 			}, "every entry ends")
 			stored := w.Row(pay) + w.Row(ship)
 			child.Signal(syscall.SIGCONT)
-			child.GoOn()
-			child.GoOn()
+			child.Continue()
+			child.Continue()
 			child.Await("dropped " + pay.String())
 			if drops {
 				child.Await("dropped " + ship.String())
 			}
 			require.Equal(t, stored, w.Row(pay)+w.Row(ship))
-			require.Equal(t, 2, w.Ended(compensator.Succeeded, 0))
+			require.Equal(t, 2, w.CountEnded(compensator.Succeeded, 0))
 			requireEffectsOnce(w)
 		})
 	}
@@ -144,7 +144,7 @@ func atWork(w *harness.World, breakServer func(round int), mayFail bool) {
 		c, _ := w.LifeInstance(w.DB)
 		w.Run(c)
 	}
-	_, types := w.LifeInstance(w.Open(harness.Plain(w.DSN)))
+	_, types := w.LifeInstance(w.Open(harness.PlainPool(w.DSN)))
 	recorded := 0
 	for round := range 3 {
 		for i := range 60 {

@@ -24,7 +24,7 @@ import (
 func TestSecondRunIsRefusedWhileTheFirstRuns(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg, ready := w.HooksOnly(w.Quick())
+	cfg, ready := w.HooksOnlyConfig(w.QuickConfig())
 	c := w.New(cfg)
 	stop := w.Run(c)
 	ready()
@@ -39,7 +39,7 @@ func TestRunStopsInOrderWithoutLosingWhatItDid(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		_, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 50, Timeout: harness.Timeout}, nil)
+		_, g := harness.HandleGated(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 50, Timeout: harness.Timeout}, nil)
 		w.Backlog("close_order", 300)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -49,7 +49,7 @@ func TestRunStopsInOrderWithoutLosingWhatItDid(t *testing.T) {
 		}
 		cancel()
 		g.Open() // Open the gate while Run stops.
-		require.NoError(t, harness.Next(t, ended))
+		require.NoError(t, harness.Receive(t, ended))
 		started := 50 + len(g.Entered) // A claim may have been under way when Run was stopped.
 		require.Equal(t, started, w.Count("common_process_log WHERE state=1"), "what has finished is recorded")
 		require.Equal(t, 300-started, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "the rest is free for others at once")
@@ -63,11 +63,11 @@ func TestHandlersThatObeyTheStopSpendNothing(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.StopTimeout = 300 * time.Millisecond
 		c := w.New(cfg)
-		orders, g := harness.Held(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, nil)
+		orders, g := harness.HandleGated(t, c, "close_order", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, nil)
 		stop := w.Run(c)
 		var ids []compensator.EntryID
 		for i := range 10 {
-			ids = append(ids, w.PutThrough(cfg.DB, orders, i, compensator.Options{}))
+			ids = append(ids, w.RecordThrough(cfg.DB, orders, i, compensator.Options{}))
 			g.Await(t)
 		}
 		require.NoError(t, stop())
@@ -79,7 +79,7 @@ func TestHandlersThatObeyTheStopSpendNothing(t *testing.T) {
 			require.Zero(t, w.LeaseOf(id), "another process may take it at once")
 		}
 		next := w.New(cfg)
-		_, ran := harness.Numbered(t, next, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		_, ran := harness.HandleCounted(t, next, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(next)
 		w.WaitAllEnded()
 		require.Equal(t, 10, ran.Total())
@@ -90,7 +90,7 @@ func TestHandlersThatObeyTheStopSpendNothing(t *testing.T) {
 func TestHandlersThatFinishWhileRunStopsAreRecorded(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.StopTimeout = 300 * time.Millisecond
 	c := w.New(cfg)
 	var started sync.WaitGroup
@@ -105,7 +105,7 @@ func TestHandlersThatFinishWhileRunStopsAreRecorded(t *testing.T) {
 		return compensator.Permanent(errors.New("the handler's own reason"))
 	}, nil)
 	require.NoError(t, err)
-	good, bad := w.Put(orders, 0, compensator.Options{}), w.Put(orders, 1, compensator.Options{})
+	good, bad := w.Record(orders, 0, compensator.Options{}), w.Record(orders, 1, compensator.Options{})
 	stop := w.Run(c)
 	started.Wait()
 	require.NoError(t, stop())
@@ -123,16 +123,16 @@ func TestStuckHandlersAreNamedWhenRunGivesUp(t *testing.T) {
 		g.OpenAtEnd(t)
 		orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 			if o.Number < 2 {
-				return g.PassDeaf(e)
+				return g.PassIgnoringContext(e)
 			}
 			return nil
 		}, nil)
 		require.NoError(t, err)
 		stop := w.Run(c)
-		ids := []compensator.EntryID{w.PutThrough(cfg.DB, orders, 0, compensator.Options{}), w.PutThrough(cfg.DB, orders, 1, compensator.Options{})}
+		ids := []compensator.EntryID{w.RecordThrough(cfg.DB, orders, 0, compensator.Options{}), w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})}
 		g.Await(t)
 		g.Await(t)
-		w.WaitState(w.PutThrough(cfg.DB, orders, 2, compensator.Options{}), compensator.Succeeded)
+		w.WaitState(w.RecordThrough(cfg.DB, orders, 2, compensator.Options{}), compensator.Succeeded)
 		var stuck *compensator.StuckError
 		require.ErrorAs(t, stop(), &stuck)
 		require.Len(t, stuck.Stuck, 2)
@@ -153,10 +153,10 @@ func TestStuckHandlersAreNamedWhenRunGivesUp(t *testing.T) {
 func TestEntriesInsertedWithALeaseAndCommittedDuringTheStopAreFree(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	c := w.New(w.Quick())
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+	c := w.New(w.QuickConfig())
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 	stop := w.Run(c)
-	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded)
+	w.WaitState(w.Record(orders, 0, compensator.Options{}), compensator.Succeeded)
 	tx, err := w.DB.Begin()
 	require.NoError(t, err)
 	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
@@ -215,7 +215,7 @@ func TestEntriesCommittedWhileRunStopsAllEnd(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 4}, nil)
+		orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 4}, nil)
 		var producers sync.WaitGroup
 		enough := make(chan struct{})
 		for range 2 {
@@ -254,15 +254,15 @@ func TestRunAndCloseEndInAnyOrder(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	t.Run("stopped before it began", func(t *testing.T) {
-		require.NoError(t, w.New(w.Quick()).Run(ended))
+		require.NoError(t, w.New(w.QuickConfig()).Run(ended))
 	})
 	t.Run("closed twice", func(t *testing.T) {
-		c := w.New(w.Quick())
+		c := w.New(w.QuickConfig())
 		require.NoError(t, c.Close())
 		require.NoError(t, c.Close())
 	})
 	t.Run("closed before it ran", func(t *testing.T) {
-		c := w.New(w.Quick())
+		c := w.New(w.QuickConfig())
 		orders, err := compensator.Declare[harness.Order](t.Context(), c, "close_order", nil)
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
@@ -275,16 +275,16 @@ func TestRunAndCloseEndInAnyOrder(t *testing.T) {
 		require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
 	})
 	t.Run("stopped by a handler", func(t *testing.T) {
-		c := w.New(w.Quick())
+		c := w.New(w.QuickConfig())
 		ctx, stop := context.WithCancel(t.Context())
 		orders, err := compensator.Handle(ctx, c, "stopper", func(context.Context, *compensator.Entry, harness.Order) error { stop(); return nil }, nil)
 		require.NoError(t, err)
-		id := w.Put(orders, 1, compensator.Options{})
+		id := w.Record(orders, 1, compensator.Options{})
 		require.NoError(t, c.Run(ctx))
 		require.Equal(t, compensator.Succeeded, w.State(id))
 	})
 	t.Run("raced", func(t *testing.T) {
-		c := w.New(w.Quick())
+		c := w.New(w.QuickConfig())
 		var refused, ran atomic.Int32
 		var all sync.WaitGroup
 		for range 16 {
@@ -313,9 +313,9 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		once := func() {
 			c := w.New(cfg)
-			orders, _ := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+			orders, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 			stop := w.Run(c)
-			w.WaitState(w.PutThrough(cfg.DB, orders, 1, compensator.Options{}), compensator.Succeeded)
+			w.WaitState(w.RecordThrough(cfg.DB, orders, 1, compensator.Options{}), compensator.Succeeded)
 			require.NoError(t, stop())
 			require.NoError(t, c.Close())
 		}

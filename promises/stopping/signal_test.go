@@ -25,7 +25,7 @@ func TestNothingStartsOnceRunHasReturned(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
-		orders, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
 		go func() { stopped <- c.Run(ctx) }()
@@ -52,10 +52,10 @@ func TestNothingStartsOnceRunHasReturned(t *testing.T) {
 func TestNoHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		proxy, db := w.Proxied(true)
+		proxy, db := w.OpenProxied(true)
 		cfg.DB = db
 		c := w.New(cfg)
-		_, ran := harness.Numbered(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
+		_, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Backlog("close_order", 30)
 		late := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=delivery_count+1"), Fault: faultproxy.DelayReply, Delay: 300 * time.Millisecond})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -63,7 +63,7 @@ func TestNoHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 		go func() { ended <- c.Run(ctx) }()
 		require.NoError(t, late.Await(t.Context()))
 		cancel()
-		require.NoError(t, harness.Next(t, ended))
+		require.NoError(t, harness.Receive(t, ended))
 		require.Zero(t, ran.Total(), "what a late claim brings is not run")
 		require.Equal(t, 30, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "it is free for others at once")
 	})
@@ -73,8 +73,8 @@ func TestNoHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 func TestNoTransactionalHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.DB = db
 	c := w.New(cfg)
 	var ran atomic.Int64
@@ -90,7 +90,7 @@ func TestNoTransactionalHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 	go func() { ended <- c.Run(ctx) }()
 	require.NoError(t, late.Await(t.Context()), "its transaction begins")
 	cancel()
-	require.NoError(t, harness.Next(t, ended))
+	require.NoError(t, harness.Receive(t, ended))
 	require.Zero(t, ran.Load())
 	require.Equal(t, 3, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "nothing is spent")
 }
@@ -100,12 +100,12 @@ func TestNoTransactionalHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 func TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	g := harness.NewGate()
 	var called atomic.Int64
 	_, err := compensator.HandleBatch(t.Context(), c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 		called.Add(1)
-		assert.NoError(t, g.PassDeaf(items[0].Entry))
+		assert.NoError(t, g.PassIgnoringContext(items[0].Entry))
 		<-ctx.Done() // The attempt has timed out.
 		return make([]error, len(items)+1)
 	}, &compensator.BatchConfig[harness.Order]{Timeout: 50 * time.Millisecond})
@@ -117,7 +117,7 @@ func TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain(t *testing.T) {
 	g.Await(t)
 	cancel()
 	g.Open()
-	require.NoError(t, harness.Next(t, ended))
+	require.NoError(t, harness.Receive(t, ended))
 	require.Equal(t, int64(1), called.Load())
 	require.Equal(t, 5, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0 AND process_count=0"), "nothing is spent")
 }
@@ -127,7 +127,7 @@ func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T
 	t.Parallel()
 	server := testservers.NewSQL(t)
 	w := harness.WorldAt(t, server.Database(t))
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var ended atomic.Bool
 	var late, ran atomic.Int64
 	_, err := compensator.Handle(t.Context(), c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
@@ -149,7 +149,7 @@ func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T
 	harness.Elapse(50 * time.Millisecond)
 	ended.Store(true)
 	server.Resume()
-	require.NoError(t, harness.Next(t, done))
+	require.NoError(t, harness.Receive(t, done))
 	require.Zero(t, late.Load(), "handlers that started after the signal")
 	require.Zero(t, w.Count("common_process_log WHERE lease_until>0"))
 }
@@ -163,7 +163,7 @@ func TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp(t *testing
 		t.Run(map[bool]string{true: "batch", false: "plain"}[batch], func(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
-			cfg := w.Quick()
+			cfg := w.QuickConfig()
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			var runs atomic.Int64
@@ -178,7 +178,7 @@ func TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp(t *testing
 			require.NoError(t, err)
 			w.Backlog("close_order", 5)
 			go func() { ended <- c.Run(ctx) }()
-			require.NoError(t, harness.Next(t, ended))
+			require.NoError(t, harness.Receive(t, ended))
 			require.Zero(t, runs.Load())
 			require.Equal(t, 5, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"))
 		})

@@ -124,7 +124,7 @@ func tracedStore(t *testing.T, r *recorder) suite.Harness {
 	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
 	config.Addr = proxy.Addr()
 	dsn := config.FormatDSN()
-	h := harness.StoreOn(t, dsn, harness.Watched(dsn))
+	h := harness.StoreOn(t, dsn, harness.WatchedPool(dsn))
 	sent := &statements{connections: make(map[uint64]int)}
 	proxy.Arm(faultproxy.Rule{Match: sent.match, Fault: faultproxy.Count})
 	t.Cleanup(func() {

@@ -86,7 +86,7 @@ func TestMessageThatFailsBecomesAnEntryAndLeavesTheQueue(t *testing.T) {
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Propagator = traced{}
 	c := w.New(cfg)
 	var calls called
@@ -155,7 +155,7 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var calls called
 	k := consumer(t, c, func(_ context.Context, d *Delivery) error {
 		calls.add(d)
@@ -174,7 +174,7 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 	}
 	again()
 	proxy, url := b.proxied() // Lose the acknowledgements of a second consumer.
-	lossy, err := Consume(t.Context(), w.New(w.Quick()), "order_received", func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
+	lossy, err := Consume(t.Context(), w.New(w.QuickConfig()), "order_received", func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
 		URL: url, Queue: queue, Logger: quiet, Declare: func(*amqp091.Channel) error { // The log becomes unavailable after the consumer has connected.
 			w.Exec("RENAME TABLE common_process_log TO hidden")
 			return nil
@@ -214,7 +214,7 @@ func TestPoisonIsSetAsideWithItsContentAndBlocksNobody(t *testing.T) {
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var calls called
 	var mended sync.Once
 	good := make(chan struct{})
@@ -259,7 +259,7 @@ func TestMessageSetAsideManuallyWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	k := consumer(t, c, func(context.Context, *Delivery) error { return nil }, ConsumerConfig{URL: b.URL(), Queue: "orders"})
 	d := &Delivery{Queue: "orders", MessageID: "m1", Body: []byte("x")}
 	require.NoError(t, k.SetAside(t.Context(), d, errTest))
@@ -280,7 +280,7 @@ func TestStoppedConsumerFinishesWhatItHasBegunAndLeavesTheRest(t *testing.T) {
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	begun, release := make(chan struct{}, 100), make(chan struct{})
 	k := consumer(t, c, func(ctx context.Context, d *Delivery) error {
 		begun <- struct{}{}
@@ -319,7 +319,7 @@ func TestFunctionThatDoesNotReturnIsToldToAndNamed(t *testing.T) {
 	w := harness.NewWorld(t)
 	begun, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	k := consumer(t, w.New(w.Quick()), func(ctx context.Context, d *Delivery) error {
+	k := consumer(t, w.New(w.QuickConfig()), func(ctx context.Context, d *Delivery) error {
 		once.Do(func() { close(begun) })
 		<-ctx.Done()
 		assert.ErrorIs(t, context.Cause(ctx), compensator.ErrStopping)
@@ -347,7 +347,7 @@ func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
 	begun, release := make(chan struct{}), make(chan struct{})
-	k := consumer(t, w.New(w.Quick()), func(ctx context.Context, _ *Delivery) error {
+	k := consumer(t, w.New(w.QuickConfig()), func(ctx context.Context, _ *Delivery) error {
 		close(begun)
 		<-ctx.Done()
 		<-release
@@ -375,7 +375,7 @@ func TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection(t *testin
 	proxy, url := b.proxied()
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	deaf, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
 	begun, cause := make(chan struct{}, 9), make(chan error, 9)
@@ -402,7 +402,7 @@ func TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection(t *testin
 	<-begun
 	eventually(t, func() bool { return b.depth(queue) == 0 }, "the other message has arrived, too")
 	proxy.Cut()
-	assert.ErrorIs(t, harness.Next(t, cause), ErrDeliveryLost)
+	assert.ErrorIs(t, harness.Receive(t, cause), ErrDeliveryLost)
 	eventually(t, func() bool { return w.Count("common_process_log") == 3 }, "a new connection has both, and the log")
 }
 
@@ -413,7 +413,7 @@ func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	proxy, url := b.proxied()
 	queue := b.Name()
 	var calls called
@@ -482,7 +482,7 @@ func TestFunctionIsToldThatItsMessageIsLost(t *testing.T) {
 			proxy, url := b.proxied()
 			queue := b.queue(nil)
 			w := harness.NewWorld(t)
-			c := w.New(w.Quick())
+			c := w.New(w.QuickConfig())
 			begun, cause := make(chan struct{}), make(chan error, 1)
 			k := consumer(t, c, func(ctx context.Context, d *Delivery) error {
 				if d.Entry != nil {
@@ -502,7 +502,7 @@ func TestFunctionIsToldThatItsMessageIsLost(t *testing.T) {
 				eventually(t, func() bool { return b.consumers(queue) == 0 }, "Run takes no more")
 			}
 			proxy.Cut()
-			assert.ErrorIs(t, harness.Next(t, cause), ErrDeliveryLost)
+			assert.ErrorIs(t, harness.Receive(t, cause), ErrDeliveryLost)
 			if ending {
 				require.NoError(t, stop())
 				consume(t, k)
@@ -518,7 +518,7 @@ func TestMessageIsHeldUntilTheDatabaseIsBack(t *testing.T) {
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	lines := make(harness.Log, 1000)
 	k := consumer(t, c, func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
 		URL: b.URL(), Queue: queue, Logger: slog.New(slog.NewTextHandler(lines, nil))})
@@ -542,7 +542,7 @@ func TestMessagesStayInTheirQueueWhileTheLogIsAway(t *testing.T) {
 	queue := b.queue(amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": 1})
 	proxy, url := b.proxied()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	lines := make(harness.Log, 1000)
 	var calls called
 	k := consumer(t, c, func(_ context.Context, d *Delivery) error { calls.add(d); return errTest }, ConsumerConfig{
@@ -571,8 +571,8 @@ func TestMessageIsRecordedBesideAConnectionThatFellSilent(t *testing.T) {
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	proxy, db := w.Proxied(true)
-	cfg := w.Quick()
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
 	cfg.DB = db
 	k := consumer(t, w.New(cfg), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
 		URL: b.URL(), Queue: queue, RecordTimeout: time.Second})
@@ -586,7 +586,7 @@ func TestMessageIsRecordedBesideAConnectionThatFellSilent(t *testing.T) {
 // refusing returns a consumer whose function fails and whose log takes no message of 2,000 bytes.
 func refusing(t *testing.T, w *harness.World, cfg ConsumerConfig) (*Consumer, harness.Log, *called) {
 	t.Helper()
-	settings := w.Quick()
+	settings := w.QuickConfig()
 	settings.MaxContent = 1000
 	lines, calls := make(harness.Log, 1000), new(called)
 	cfg.Logger = slog.New(slog.NewTextHandler(lines, nil))
@@ -712,7 +712,7 @@ func TestGoexitOfAFunctionIsAFailureAndFreesItsSlot(t *testing.T) {
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	k := consumer(t, w.New(w.Quick()), func(context.Context, *Delivery) error { runtime.Goexit(); return nil }, ConsumerConfig{
+	k := consumer(t, w.New(w.QuickConfig()), func(context.Context, *Delivery) error { runtime.Goexit(); return nil }, ConsumerConfig{
 		URL: b.URL(), Queue: queue, Prefetch: 2})
 	b.publish(queue, numbered(6)...) // This is three times as many messages as there are slots.
 	stop := consume(t, k)
@@ -727,7 +727,7 @@ func TestConsumerStaysWhereNoChannelIsLeftToAskOn(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
 	w := harness.NewWorld(t)
-	k := consumer(t, w.New(w.Quick()), func(context.Context, *Delivery) error { return nil }, ConsumerConfig{
+	k := consumer(t, w.New(w.QuickConfig()), func(context.Context, *Delivery) error { return nil }, ConsumerConfig{
 		URL: b.URL(), Queue: b.queue(nil), AMQP: amqp091.Config{ChannelMax: 1}})
 	s, err := k.session(t.Context(), false)
 	require.NoError(t, err)
@@ -744,7 +744,7 @@ func TestStreamIsRefusedAtTheStart(t *testing.T) {
 	b.publish(queue, numbered(40)...)
 	w := harness.NewWorld(t)
 	var calls called
-	k := consumer(t, w.New(w.Quick()), func(_ context.Context, d *Delivery) error { calls.add(d); return nil }, ConsumerConfig{URL: b.URL(), Queue: queue})
+	k := consumer(t, w.New(w.QuickConfig()), func(_ context.Context, d *Delivery) error { calls.add(d); return nil }, ConsumerConfig{URL: b.URL(), Queue: queue})
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	require.ErrorIs(t, k.Run(ctx), ErrStream)
@@ -761,7 +761,7 @@ func TestQueueThatBecomesAStreamIsRefused(t *testing.T) {
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
 	var calls called
-	k := consumer(t, w.New(w.Quick()), func(_ context.Context, d *Delivery) error { calls.add(d); return nil }, ConsumerConfig{URL: b.URL(), Queue: queue})
+	k := consumer(t, w.New(w.QuickConfig()), func(_ context.Context, d *Delivery) error { calls.add(d); return nil }, ConsumerConfig{URL: b.URL(), Queue: queue})
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -774,7 +774,7 @@ func TestQueueThatBecomesAStreamIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	eventually(t, func() bool { return k.Err() == nil }, "the consumer consumes")
 	b.publish(queue, numbered(1)...)
-	require.ErrorIs(t, harness.Next(t, ended), ErrStream)
+	require.ErrorIs(t, harness.Receive(t, ended), ErrStream)
 	assert.Equal(t, map[string]int{"moved": 1}, calls.all())
 }
 
@@ -787,7 +787,7 @@ func TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer(t *testing.T) {
 	queue := b.queue(nil)
 	b.keepDeclared()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	n := *messages / 2
 	var calls, done called
 	k := consumer(t, c, func(_ context.Context, d *Delivery) error {

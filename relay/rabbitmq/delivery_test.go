@@ -25,7 +25,7 @@ func TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog(t *testing.T) {
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	k := consumer(t, w.New(w.Quick()), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{URL: b.URL(), Queue: queue})
+	k := consumer(t, w.New(w.QuickConfig()), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{URL: b.URL(), Queue: queue})
 	b.publish(queue, amqp091.Publishing{MessageId: "m", Timestamp: time.Unix(1_700_000_000_000, 0)})
 	consume(t, k)
 	w.Eventually(func() bool { return w.Count("common_process_log") == 1 }, "the message is recorded")
@@ -46,7 +46,7 @@ func TestHeadersKeepNoMessageOutOfTheLog(t *testing.T) {
 			b := sharedBroker(t)
 			queue := b.queue(nil)
 			w := harness.NewWorld(t)
-			c := w.New(w.Quick())
+			c := w.New(w.QuickConfig())
 			came, again := make(chan *Delivery, 100), make(chan *Delivery, 100)
 			k := consumer(t, c, func(_ context.Context, d *Delivery) error {
 				if d.Entry == nil {
@@ -59,8 +59,8 @@ func TestHeadersKeepNoMessageOutOfTheLog(t *testing.T) {
 			w.Run(c)
 			b.publish(queue, amqp091.Publishing{MessageId: "m", Headers: headers})
 			consume(t, k)
-			first := harness.Next(t, came)
-			require.True(t, reflect.DeepEqual(first.Headers, harness.Next(t, again).Headers), "it looks the same from the log")
+			first := harness.Receive(t, came)
+			require.True(t, reflect.DeepEqual(first.Headers, harness.Receive(t, again).Headers), "it looks the same from the log")
 			depth := 0
 			for inner, ok := first.Headers, true; ok; depth++ {
 				inner, ok = inner["a"].(map[string]any)
@@ -84,7 +84,7 @@ func TestCodecThatPanicsEndsNoProcess(t *testing.T) {
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
 	lines := make(harness.Log, 1000)
-	k := consumer(t, w.New(w.Quick()), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
+	k := consumer(t, w.New(w.QuickConfig()), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
 		URL: b.URL(), Queue: queue, Logger: slog.New(slog.NewTextHandler(lines, nil)), Type: compensator.HandlerConfig[Delivery]{TypeConfig: compensator.TypeConfig{Codec: brokenCodec{compensator.JSON}}}})
 	b.publish(queue, numbered(1)...)
 	stop := consume(t, k)
@@ -101,7 +101,7 @@ func TestMessageSetAsideFromTheLogHasNotSucceeded(t *testing.T) {
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var k *Consumer
 	k = consumer(t, c, func(ctx context.Context, d *Delivery) error {
 		if d.Entry == nil {
@@ -114,7 +114,7 @@ func TestMessageSetAsideFromTheLogHasNotSucceeded(t *testing.T) {
 	consume(t, k)
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE state<>0 AND last_error LIKE '%decoded%'") == 1 }, "it waits for a person")
 	w.WaitAllEnded()
-	assert.Equal(t, 1, w.Ended(compensator.Dead, 1))
+	assert.Equal(t, 1, w.CountEnded(compensator.Dead, 1))
 }
 
 // Failure: F89
@@ -148,7 +148,7 @@ func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	k := consumer(t, w.New(w.Quick()), func(_ context.Context, d *Delivery) error {
+	k := consumer(t, w.New(w.QuickConfig()), func(_ context.Context, d *Delivery) error {
 		if d.MessageID == "m0" {
 			return compensator.Permanent(new(mute))
 		}

@@ -22,7 +22,7 @@ func TestNoMessageIsLostWhileTheBrokerIsKilled(t *testing.T) {
 	t.Parallel()
 	b := ownBroker(t)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	p := open(t, Config{URL: b.URL()})
 	queue := b.queue(nil)
 	b.keepDeclared()

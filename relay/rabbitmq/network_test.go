@@ -67,7 +67,7 @@ func TestConsumerComesBackFromABrokerThatReadsNothing(t *testing.T) {
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var calls called
 	network := new(stalling)
 	k := consumer(t, c, func(_ context.Context, d *Delivery) error {
@@ -96,7 +96,7 @@ func TestConsumerThatTheBrokerForgetsComesBack(t *testing.T) {
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
 	var calls called
-	k := consumer(t, w.New(w.Quick()), func(_ context.Context, d *Delivery) error { calls.add(d); return nil },
+	k := consumer(t, w.New(w.QuickConfig()), func(_ context.Context, d *Delivery) error { calls.add(d); return nil },
 		ConsumerConfig{URL: url, Queue: queue})
 	consume(t, k)
 	eventually(t, func() bool { return k.Err() == nil }, "the consumer consumes")
@@ -121,14 +121,14 @@ func TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue(t *testing.T) 
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	network := new(stalling)
 	p := open(t, Config{URL: b.URL(), AMQP: amqp091.Config{Heartbeat: 2 * testTimeout, Dial: network.dial}})
 	orders := relay(t, c, p, To("", queue), false, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 	w.Run(c)
-	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded)
+	w.WaitState(w.Record(orders, 0, compensator.Options{}), compensator.Succeeded)
 	network.refused.Store(true)
-	id := w.Put(orders, 1, compensator.Options{})
+	id := w.Record(orders, 1, compensator.Options{})
 	var e *compensator.Entry
 	w.Eventually(func() bool {
 		var err error
@@ -149,16 +149,16 @@ func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
 	b := ownBroker(t, "channel_max = 2")
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	p := open(t, Config{URL: b.URL(), CountUnavailable: true, Timeout: testTimeout})
 	orders := relay(t, c, p, To("", queue), false, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Timeout: testTimeout})
 	const n = 100
 	for i := range n {
-		w.Put(orders, i, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("m", i))})
+		w.Record(orders, i, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("m", i))})
 	}
 	w.Run(c)
 	w.WaitAllEnded()
-	assert.Equal(t, n, w.Ended(compensator.Succeeded, 0))
+	assert.Equal(t, n, w.CountEnded(compensator.Succeeded, 0))
 }
 
 // TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly waits for a confirm that never comes, on the only channel of a
@@ -170,17 +170,17 @@ func TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly(t *testing.T) {
 	proxy, url := b.proxied()
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	p := open(t, Config{URL: url, Channels: 1, Timeout: 3 * time.Second})
 	orders := relay(t, c, p, To("", queue), false, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 	w.Run(c)
-	w.WaitState(w.Put(orders, 0, compensator.Options{IdempotencyKey: "before"}), compensator.Succeeded)
+	w.WaitState(w.Record(orders, 0, compensator.Options{IdempotencyKey: "before"}), compensator.Succeeded)
 	pool, err := p.await(t.Context())
 	require.NoError(t, err)
 	sent := b.depth(queue)
 	proxy.SwallowReplies()
 	before := proxy.Swallowed()
-	id := w.Put(orders, 1, compensator.Options{IdempotencyKey: "m"})
+	id := w.Record(orders, 1, compensator.Options{IdempotencyKey: "m"})
 	eventually(t, func() bool { return b.depth(queue) > sent && proxy.Swallowed() > before+8 }, "the confirm is lost")
 	proxy.Heal()
 	eventually(t, func() bool { return w.State(id) == compensator.Succeeded }, "the message is sent again")

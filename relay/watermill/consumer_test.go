@@ -89,7 +89,7 @@ func numbered(n int) []*message.Message {
 func TestMessageWhoseHandlerFailsBecomesAnEntryAndIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.Propagator = traced{}
 	c := w.New(cfg)
 	body := []byte("raw \x00\xff not JSON")
@@ -149,7 +149,7 @@ func TestMessageWhoseHandlerFailsBecomesAnEntryAndIsAcknowledged(t *testing.T) {
 func TestMessageDeliveredAgainIsWorkedOnByTheLogAlone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var calls called
 	k := consumer(t, c, func(msg *message.Message) error {
 		calls.add(msg)
@@ -176,7 +176,7 @@ func TestMessageDeliveredAgainIsWorkedOnByTheLogAlone(t *testing.T) {
 func TestMessageThatFailsAgainHasItsOneEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	k := consumer(t, c, func(*message.Message) error { return errTest }, ConsumerConfig{Topic: "orders"})
 	for range 3 { // The subscriber redelivers the message and does not mark it as redelivered.
 		require.NoError(t, k.Handle(message.NewMessage("m", nil)))
@@ -205,7 +205,7 @@ func failing(t *testing.T, c *compensator.Compensator, cfg ConsumerConfig) *Cons
 func TestUnreadableMessageIsSetAsideAndBlocksNobody(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var calls called
 	var mended atomic.Bool
 	k := consumer(t, c, func(msg *message.Message) error {
@@ -243,7 +243,7 @@ func TestUnreadableMessageIsSetAsideAndBlocksNobody(t *testing.T) {
 func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	lines := make(harness.Log, 1000)
 	var calls called
 	k := consumer(t, c, func(msg *message.Message) error {
@@ -269,7 +269,7 @@ func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	lines := make(harness.Log, 1000)
 	// The user's function returns a *FieldError. The Consumer must not mistake it for an error of Record, which would mean
 	// that the log refuses the message.
@@ -285,7 +285,7 @@ func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	go func() { answer <- k.Handle(msg) }()
 	lines.Contains(w, "is held until it can be recorded")
 	cancel()
-	err := harness.Next(t, answer)
+	err := harness.Receive(t, answer)
 	require.ErrorContains(t, err, "cannot be recorded")
 	require.NotErrorIs(t, err, ErrRefused)
 }
@@ -296,7 +296,7 @@ func large(uuid string) *message.Message {
 }
 
 func smallLog(w *harness.World) *compensator.Compensator {
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	cfg.MaxContent = 1000
 	return w.New(cfg)
 }
@@ -354,7 +354,7 @@ func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
 	go func() { answer <- k.Handle(msg) }()
 	lines.Contains(w, "the log refuses it", "ConsumerConfig.Refused is not set", "large", "content")
 	cancel()
-	require.ErrorIs(t, harness.Next(t, answer), ErrRefused)
+	require.ErrorIs(t, harness.Receive(t, answer), ErrRefused)
 }
 
 // In this test, the function ConsumerConfig.Refused returns the reason that it got. A user does so if the router has a
@@ -380,7 +380,7 @@ func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 func TestMessageOfAStreamIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	k := consumer(t, c, func(*message.Message) error { return errTest }, ConsumerConfig{Topic: "orders"})
 	msg := message.NewMessage("m", nil)
 	msg.Metadata.Set(offsetMetadata, "7")
@@ -405,7 +405,7 @@ func TestDeliveryCountsOfQuorumQueuesSayThatAMessageComesAgain(t *testing.T) {
 func TestMessageSetAsideSaysWhyInSoManyCharacters(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	k := consumer(t, c, func(msg *message.Message) error { return compensator.Permanent(errors.New(string(msg.Payload))) }, ConsumerConfig{Topic: "orders"})
 	w.Run(c)
 	for uuid, test := range map[string]struct{ reason, want string }{
@@ -429,7 +429,7 @@ func TestMessageSetAsideSaysWhyInSoManyCharacters(t *testing.T) {
 func TestFunctionThatWasToldToStopHasNotFailed(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	waits := func(msg *message.Message) error {
 		<-msg.Context().Done()
 		return msg.Context().Err()
@@ -459,7 +459,7 @@ func TestFunctionThatWasToldToStopHasNotFailed(t *testing.T) {
 func TestProducedMessagesArePublishedBeforeTheirMessageIsDone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var away atomic.Bool
 	b := &topics{publish: func(string, *message.Message) error {
 		if away.Load() {
@@ -491,7 +491,7 @@ func TestProducedMessagesArePublishedBeforeTheirMessageIsDone(t *testing.T) {
 func TestMiddlewareThatProducesMessagesIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	k := consumer(t, c, func(*message.Message) error { return nil }, ConsumerConfig{Topic: "orders", Type: compensator.HandlerConfig[Delivery]{MaxAttempts: 1},
 		Middlewares: []message.HandlerMiddleware{func(message.HandlerFunc) message.HandlerFunc { return message.PassthroughHandler }}})
 	require.NoError(t, k.Handle(message.NewMessage("m", nil)))
@@ -504,7 +504,7 @@ func TestMiddlewareThatProducesMessagesIsRefused(t *testing.T) {
 func TestMessageNackedInTheLogHasFailed(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	var calls called
 	k := consumer(t, c, func(msg *message.Message) error {
 		switch calls.add(msg) {
@@ -519,7 +519,7 @@ func TestMessageNackedInTheLogHasFailed(t *testing.T) {
 	w.Run(c)
 	w.WaitAllEnded()
 	assert.Equal(t, map[string]int{"m": 3}, calls.all())
-	assert.Equal(t, 1, w.Ended(compensator.Succeeded, 1))
+	assert.Equal(t, 1, w.CountEnded(compensator.Succeeded, 1))
 }
 
 // TestGoexitOfAFunctionIsAFailure ends a function with runtime.Goexit. In the router's goroutine, a Goexit would leave
@@ -527,7 +527,7 @@ func TestMessageNackedInTheLogHasFailed(t *testing.T) {
 func TestGoexitOfAFunctionIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	k := consumer(t, w.New(w.Quick()), func(*message.Message) error { runtime.Goexit(); return nil }, ConsumerConfig{})
+	k := consumer(t, w.New(w.QuickConfig()), func(*message.Message) error { runtime.Goexit(); return nil }, ConsumerConfig{})
 	ch := routed(t, k, "orders")
 	require.NoError(t, ch.Publish("orders", numbered(2)...))
 	eventually(t, func() bool { return w.Count("common_process_log") == 2 }, "each message becomes an entry")
@@ -536,7 +536,7 @@ func TestGoexitOfAFunctionIsAFailure(t *testing.T) {
 func TestMessageOfNoTopicIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	k := consumer(t, w.New(w.Quick()), func(*message.Message) error { return errors.New("not reached") }, ConsumerConfig{})
+	k := consumer(t, w.New(w.QuickConfig()), func(*message.Message) error { return errors.New("not reached") }, ConsumerConfig{})
 	require.ErrorContains(t, k.Handle(message.NewMessage("m", nil)), "compensator: Topic: is missing")
 }
 
@@ -556,7 +556,7 @@ func (*mute) Error() string { panic("nothing to say") }
 func TestWhatPanicsBesideTheFunctionLosesNoMessage(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	fails := func(*message.Message) error { return errTest }
 	for name, try := range map[string]struct {
 		work     message.NoPublishHandlerFunc

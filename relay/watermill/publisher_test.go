@@ -43,7 +43,7 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, batch bool) {
 		w := harness.NewWorld(t)
-		cfg := w.Quick()
+		cfg := w.QuickConfig()
 		cfg.Propagator = traced{}
 		c := w.New(cfg)
 		b := new(topics)
@@ -104,11 +104,11 @@ func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
-				c := w.New(w.Quick())
+				c := w.New(w.QuickConfig())
 				b := &topics{publish: func(string, *message.Message) error { return try.err }}
 				orders := relayed(t, c, publisher(t, b, Config{Judge: try.judge}), To("orders"), batch, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 				w.Run(c)
-				id := w.Put(orders, 1, compensator.Options{})
+				id := w.Record(orders, 1, compensator.Options{})
 				if try.want == compensator.Pending {
 					w.Eventually(func() bool { return w.Entry(c, id).LastError != "" }, "an attempt fails")
 				}
@@ -128,7 +128,7 @@ func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	release := make(chan struct{})
 	var underWay, most atomic.Int32
 	b := &topics{publish: func(string, *message.Message) error {
@@ -142,15 +142,15 @@ func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 	orders := relayed(t, c, publisher(t, b, Config{Timeout: 100 * time.Millisecond, Concurrency: 3}), To("orders"), false, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 	w.Run(c)
 	const n = 30
-	w.PutMany(c, orders, n, compensator.Options{})
+	w.RecordMany(c, orders, n, compensator.Options{})
 	w.Eventually(func() bool {
 		return w.Count("common_process_log WHERE last_error LIKE '%did not answer%gave up after 100ms%'") == n
 	}, "every handler returns")
-	assert.Zero(t, w.Ended(compensator.Dead, 1), "no attempt is counted")
+	assert.Zero(t, w.CountEnded(compensator.Dead, 1), "no attempt is counted")
 	assert.EqualValues(t, 3, most.Load(), "no more calls run than Concurrency allows")
 	close(release)
 	w.WaitAllEnded()
-	assert.Equal(t, n, w.Ended(compensator.Succeeded, 0))
+	assert.Equal(t, n, w.CountEnded(compensator.Succeeded, 0))
 	eventually(t, func() bool { return underWay.Load() == 0 }, "the abandoned calls have ended")
 	assert.Len(t, b.ids("orders"), n, "repeated messages have the same id")
 	assert.LessOrEqual(t, len(b.of("orders")), n+3)
@@ -161,11 +161,11 @@ func TestPanicOfAMarshalerIsAFailureThatNamesItsTopic(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, batch bool) {
 		w := harness.NewWorld(t)
-		c := w.New(w.Quick())
+		c := w.New(w.QuickConfig())
 		b := &topics{publish: func(string, *message.Message) error { panic("cannot marshal this") }}
 		orders := relayed(t, c, publisher(t, b, Config{}), To("orders"), batch, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 		w.Run(c)
-		id := w.Put(orders, 1, compensator.Options{})
+		id := w.Record(orders, 1, compensator.Options{})
 		w.WaitState(id, compensator.Dead)
 		assert.Contains(t, w.Entry(c, id).LastError, `topic "orders"`)
 		assert.Contains(t, w.Entry(c, id).LastError, "cannot marshal this")
@@ -178,7 +178,7 @@ func TestPanicOfAMarshalerIsAFailureThatNamesItsTopic(t *testing.T) {
 func TestMessageThatSpoilsItsBatchIsToldAlone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	b := &topics{publish: func(_ string, m *message.Message) error {
 		switch {
 		case strings.Contains(string(m.Payload), "refused"):
@@ -224,7 +224,7 @@ func TestEntryWithNoUsableDestinationWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, batch bool) {
 		w := harness.NewWorld(t)
-		c := w.New(w.Quick())
+		c := w.New(w.QuickConfig())
 		to := map[string]Destination{
 			"empty topic": {}, "nameless": {Topic: "t", Metadata: map[string]string{"": "x"}}, "no text": {Topic: "t", Metadata: map[string]string{"x": "\xff"}},
 		}
@@ -236,7 +236,7 @@ func TestEntryWithNoUsableDestinationWaitsForAPerson(t *testing.T) {
 		}, batch, compensator.HandlerConfig[harness.Order]{})
 		w.Run(c)
 		for name, words := range map[string]string{"empty topic": "Topic: is empty", "nameless": "Metadata:", "no text": "Metadata:", "unknown": errTest.Error()} {
-			id := w.Put(orders, 1, compensator.Options{BusinessID: name})
+			id := w.Record(orders, 1, compensator.Options{BusinessID: name})
 			w.WaitState(id, compensator.Dead)
 			assert.Contains(t, w.Entry(c, id).LastError, words, name)
 		}
@@ -251,7 +251,7 @@ func TestPublisherAndConsumerNameTheFieldsThatAreWrong(t *testing.T) {
 	}
 	require.ErrorAs(t, err, new(*compensator.FieldError))
 	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	_, err = Handle[string](t.Context(), c, "x", nil, To("t"), nil)
 	assert.ErrorContains(t, err, "publisher")
 	_, err = HandleBatch[string](t.Context(), c, "x", new(Publisher), nil, nil)

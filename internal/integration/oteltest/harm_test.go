@@ -91,16 +91,16 @@ func TestPanickingProviderHarmsNoEntry(t *testing.T) {
 				compensator.HandlerConfig[string]{MaxAttempts: 2, Compensate: func(context.Context, *compensator.Entry, string) error { return nil }})
 			mails, err := compensator.HandleBatch(t.Context(), w.c, "mail", func(context.Context, []compensator.Item[string]) []error { return nil }, nil)
 			require.NoError(t, err)
-			orders := harness.Transactional(t, w.c, compensator.HandlerConfig[harness.Order]{}, noMore)
+			orders := harness.HandleTransactional(t, w.c, compensator.HandlerConfig[harness.Order]{}, noMore)
 			undone := w.record(t.Context(), ship, compensator.Options{})
 			sent := w.record(t.Context(), mails, compensator.Options{})
 			w.record(t.Context(), mails, compensator.Options{})
-			closed := w.Put(orders, 1, compensator.Options{})
+			closed := w.Record(orders, 1, compensator.Options{})
 			w.run()
 			w.reaches(undone, compensator.Compensated)
 			w.reaches(sent, compensator.Succeeded)
 			w.reaches(closed, compensator.Succeeded)
-			assert.Contains(t, harness.Next(t, told).Error(), fault)
+			assert.Contains(t, harness.Receive(t, told).Error(), fault)
 		})
 	}
 }
@@ -117,8 +117,8 @@ func TestSlowExporterIsASlowHandler(t *testing.T) {
 		}
 	}}
 	w := newWorld(t, otel.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(slow))})
-	orders := harness.Transactional(t, w.c, compensator.HandlerConfig[harness.Order]{Timeout: 500 * time.Millisecond, Retry: compensator.Fixed(0)}, noMore)
-	id := w.Put(orders, 1, compensator.Options{})
+	orders := harness.HandleTransactional(t, w.c, compensator.HandlerConfig[harness.Order]{Timeout: 500 * time.Millisecond, Retry: compensator.Fixed(0)}, noMore)
+	id := w.Record(orders, 1, compensator.Options{})
 	w.run()
 	w.reaches(id, compensator.Succeeded)
 	assert.Greater(t, exports.Load(), int64(1), "the first one was rolled back")

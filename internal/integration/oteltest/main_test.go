@@ -40,7 +40,7 @@ func newWorld(t *testing.T, opts otel.Options) *world {
 	}
 	telemetry, err := otel.New(opts)
 	require.NoError(t, err)
-	cfg := w.Quick()
+	cfg := w.QuickConfig()
 	telemetry.Configure(&cfg)
 	worth := func(*compensator.Entry) (compensator.Amount, error) {
 		return compensator.Amount{Minor: 12900, Currency: "CNY"}, nil

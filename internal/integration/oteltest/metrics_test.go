@@ -43,8 +43,8 @@ func (w *world) live() {
 	require.NoError(t, err)
 
 	deaf, overtaken := harness.NewGate(), harness.NewGate()
-	stuck := w.handle("stuck", func(_ context.Context, e *compensator.Entry, _ string) error { return deaf.PassDeaf(e) }, compensator.HandlerConfig[string]{Timeout: 10 * time.Millisecond})
-	dropped := w.handle("dropped", func(_ context.Context, e *compensator.Entry, _ string) error { return overtaken.PassDeaf(e) }, compensator.HandlerConfig[string]{})
+	stuck := w.handle("stuck", func(_ context.Context, e *compensator.Entry, _ string) error { return deaf.PassIgnoringContext(e) }, compensator.HandlerConfig[string]{Timeout: 10 * time.Millisecond})
+	dropped := w.handle("dropped", func(_ context.Context, e *compensator.Entry, _ string) error { return overtaken.PassIgnoringContext(e) }, compensator.HandlerConfig[string]{})
 
 	w.record(ctx, elsewhere, compensator.Options{})
 	w.record(ctx, later, compensator.Options{Delay: time.Hour})

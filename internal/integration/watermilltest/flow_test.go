@@ -24,7 +24,7 @@ func record(w *harness.World, n int, of ...string) {
 		entries[i] = compensator.NewEntry{BusinessType: of[i%len(of)], Content: []byte(fmt.Sprintf(`{"n":%d}`, i)),
 			Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("m", i))}}
 	}
-	c := w.New(w.Quick())
+	c := w.New(w.QuickConfig())
 	require.NoError(w.T, c.InTx(w.T.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := c.Record(ctx, tx, entries...)
 		return err

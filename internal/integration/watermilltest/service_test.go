@@ -73,7 +73,7 @@ func must(err error) {
 }
 
 func (s *service) run() error {
-	db, err := harness.Watched(s.DSN)()
+	db, err := harness.WatchedPool(s.DSN)()
 	if err != nil {
 		return err
 	}
