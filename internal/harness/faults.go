@@ -47,8 +47,8 @@ func ReadTimeout(d time.Duration) func(*mysql.Config) {
 	return func(config *mysql.Config) { config.ReadTimeout = d }
 }
 
-// MatchNext returns a match for the second of two requests on the same connection. Once the match first is true for a
-// request, the result is true for the next request for which the match then is true. For example, it finds the COMMIT
+// MatchNext returns a match for the second of two requests on the same connection. Once firstMatch is true for a
+// request, the result is true for the next request for which secondMatch is true. For example, it finds the COMMIT
 // of the transaction that ran a certain statement.
 func MatchNext(firstMatch, secondMatch faultproxy.Match) faultproxy.Match {
 	var mu sync.Mutex

@@ -33,7 +33,7 @@ func StoreOn(t *testing.T, dsn string, openPool func() (*sql.DB, error)) suite.H
 	}
 }
 
-// refuseRows adds a trigger that rejects every change of the entries with these ids, until allow is called.
+// refuseRows adds a trigger that rejects every change of the entries with these ids, until allowRows is called.
 func refuseRows(t *testing.T, db *sql.DB, ids []processlog.ID) (allowRows func()) {
 	t.Helper()
 	rows := make([]string, len(ids))

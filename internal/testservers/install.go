@@ -51,7 +51,7 @@ func runApt(apt string, args ...string) error {
 // policy is the script that Debian's packages ask whether they may start their service.
 const policy = "/usr/sbin/policy-rc.d"
 
-// denyStarts keeps installed packages from starting their services, until allow is called. If the machine has a policy
+// denyStarts keeps installed packages from starting their services, until removePolicy is called. If the machine has a policy
 // already, that policy stays.
 func denyStarts() (removePolicy func(), err error) {
 	file, err := os.OpenFile(policy, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)

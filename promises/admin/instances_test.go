@@ -70,7 +70,7 @@ func TestEachProcessSaysWhatItIs(t *testing.T) {
 		} else {
 			assert.Equal(t, processlog.InstanceQueueNone, runs.Queue)
 		}
-		id := w.Put(orders, 1, compensator.Options{})
+		id := w.Record(orders, 1, compensator.Options{})
 		<-started
 		var token processlog.Token
 		var raw []byte
@@ -97,7 +97,7 @@ func TestEachProcessSaysWhatItIs(t *testing.T) {
 func TestKilledProcessIsGone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(listed(w.Quick(), "live"))
+	c := w.New(listed(w.QuickConfig(), "live"))
 	for name, seconds := range map[string]int{"late": 170, "gone": 190, "old": 86000, "older": 87000} {
 		w.Exec("INSERT INTO common_process_log_instance (id, name, library, build, started_at, seen_at, queue, types) VALUES (?, ?, 'v0.1.0', 'v7', 0, UNIX_TIMESTAMP()*1000-?, '', '[]')",
 			[]byte(name + "        ")[:8], name, seconds*1000)
@@ -118,7 +118,7 @@ func TestKilledProcessIsGone(t *testing.T) {
 func TestInstancesAreShownByRights(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(listed(w.Quick(), "api-1"))
+	c := w.New(listed(w.QuickConfig(), "api-1"))
 	opened, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, opened.Close()) })
@@ -146,16 +146,16 @@ func TestWithoutInstancesTheirTableIsNotTouched(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	w.Exec("DROP TABLE common_process_log_instance")
-	_, err := compensator.New(t.Context(), listed(w.Quick(), ""))
+	_, err := compensator.New(t.Context(), listed(w.QuickConfig(), ""))
 	var missing *compensator.FieldError
 	require.ErrorAs(t, err, &missing)
 	assert.Contains(t, missing.Error(), "common_process_log_instance")
 	assert.Contains(t, missing.Error(), "Operations.Instances")
 
-	c := w.New(operated(w.Quick()))
+	c := w.New(operated(w.QuickConfig()))
 	d := open(t, c)
-	orders, _ := harness.Numbered(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(*compensator.Entry, int) error { return errors.New("no") })
-	id := w.Put(orders, 1, compensator.Options{})
+	orders, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{MaxAttempts: 1}, func(*compensator.Entry, int) error { return errors.New("no") })
+	id := w.Record(orders, 1, compensator.Options{})
 	w.Run(c)
 	w.WaitState(id, compensator.Dead)
 	assert.Empty(t, c.Health(t.Context()).Problems)
