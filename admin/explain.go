@@ -26,9 +26,9 @@ type Explanation struct {
 
 // Explain says why an entry does not run now. It needs SeeEntries, like Entry, and returns the same errors. Without
 // SeeOverview it does not say who paused the type, or why. Without SeeErrors it masks errors. Without SeeAuditLog it
-// does not say who ended the entry. Without SeeContent it does not name the batch that the entry follows.
+// does not say who ended the entry. Without SeeOverview for the empty type it does not name processes. Without SeeContent it does not name the batch that the entry follows.
 //
-// Explain changes nothing. It sends at most nine statements, and one command to the queue.
+// Explain changes nothing. It sends at most ten statements, and one command to the queue.
 func (d *Admin) Explain(ctx context.Context, a Actor, ref compensator.Ref) (Explanation, error) {
 	row, err := runQuery(ctx, d, func(ctx context.Context) (processlog.Row, error) { return d.log.Row(ctx, ref) })
 	if err != nil {
@@ -176,12 +176,57 @@ func (x *explainer) addLease(ctx context.Context) {
 	case x.local.Held:
 		x.addReason(Reason{Code: "running", At: x.local.Since, N: attempt})
 	default:
-		x.addReason(Reason{Code: "leased", Until: endsAt, N: attempt})
+		x.addHolder(ctx, Reason{Code: "leased", Until: endsAt, N: attempt})
 	}
 	x.addProblems(ctx)
 	x.addNext(Reason{Code: "next_outcome"})
 	if x.row.LeaseLeft > 0 {
 		x.addNext(Reason{Code: "next_lease_end", Until: endsAt})
+	}
+}
+
+// instances returns the processes that store what they are. It returns none if the actor may not see them, or if they cannot
+// be read. An explanation is useful without them.
+func (x *explainer) instances(ctx context.Context) []Instance {
+	if !x.d.mayDo(ctx, x.a, SeeOverview, Subject{}) {
+		return nil
+	}
+	all, _, _ := x.d.readInstances(ctx)
+	return all
+}
+
+// holderCodes say who has an entry, by the state of its process.
+var holderCodes = map[InstanceState]string{InstanceLive: "leased_by", InstanceGone: "leased_by_gone", InstanceEnded: "leased_by_ended"}
+
+// addHolder adds the process that has the entry, or the reason unknown if no process has marked the lease.
+func (x *explainer) addHolder(ctx context.Context, unknown Reason) {
+	isMarked := false
+	for _, i := range x.instances(ctx) {
+		if x.row.Token.MarkedBy(i.ID) {
+			x.addReason(Reason{Code: holderCodes[i.State()], Name: i.Name, Every: i.Unseen.Round(time.Second), Until: unknown.Until, N: unknown.N})
+			isMarked = true
+		}
+	}
+	if !isMarked {
+		x.addReason(unknown)
+	}
+}
+
+// addOtherProcesses adds how many processes have a handler for the entry's type. It adds nothing if no process stores what it is.
+func (x *explainer) addOtherProcesses(ctx context.Context, unknown string) {
+	all, n := x.instances(ctx), 0
+	for _, i := range all {
+		if i.State() == InstanceLive && slices.ContainsFunc(i.Types, func(t InstanceType) bool { return t.Name == x.row.BusinessType }) {
+			n++
+		}
+	}
+	switch {
+	case len(all) == 0:
+		x.addReason(Reason{Code: unknown, Name: x.row.BusinessType})
+	case n == 0:
+		x.addReason(Reason{Code: "no_process", Name: x.row.BusinessType})
+	default:
+		x.addReason(Reason{Code: "in_processes", Name: x.row.BusinessType, N: n})
 	}
 }
 
@@ -407,9 +452,9 @@ func (x *explainer) addProcess(ctx context.Context) {
 	switch {
 	case !isDue:
 	case x.local.Handlers == 0:
-		x.addReason(Reason{Code: "no_handlers", Name: x.row.BusinessType})
+		x.addOtherProcesses(ctx, "no_handlers")
 	case !x.local.Handler:
-		x.addReason(Reason{Code: "no_handler", Name: x.row.BusinessType})
+		x.addOtherProcesses(ctx, "no_handler")
 	case !x.local.Running:
 		x.addReason(Reason{Code: "not_running"})
 	case x.local.BatchWait+x.row.DueIn > 0 && x.row.State != compensator.Compensating:

@@ -19,22 +19,25 @@ type Reason struct {
 	Entry   compensator.EntryID   `json:"entry_id,omitzero"`   // another entry
 	Entries []compensator.EntryID `json:"entry_ids,omitempty"` // several other entries
 	State   string                `json:"state,omitempty"`     // state of Entry, or of the explained entry if it has ended
-	Name    string                `json:"name,omitempty"`      // a business type, a batch id, a limit, or a task of the library
+	Name    string                `json:"name,omitempty"`      // a business type, a batch id, a limit, a process, or a task of the library
 	Actor   string                `json:"actor,omitempty"`     // a person or a program
 	Text    string                `json:"text,omitempty"`      // an error, the reason that Actor gave, or the key of a limit
 	N       int                   `json:"n,omitempty"`         // a number of attempts, entries, slots, starts or failures
 	At      time.Time             `json:"at,omitzero"`         // when something began, ended or is due
 	Until   time.Time             `json:"until,omitzero"`      // when something ends at the latest
-	Every   time.Duration         `json:"every_ns,omitempty"`  // longest pause between two looks, or the time in which N starts are allowed
+	Every   time.Duration         `json:"every_ns,omitempty"`  // longest pause between two looks, the time in which N starts are allowed, or the time since a process was last seen
 }
 
 // sentences has one sentence for each code. Names in braces are fields of a Reason. A code that ends with "+" replaces
 // the code without it if the Reason has a Text.
 var sentences = map[string]string{
-	"running": "This process runs it since {at}, as attempt {n}.",
-	"stuck":   "Its handler runs in this process since {at}, as attempt {n}. That is longer than its timeout.",
-	"storing": "Its handler has returned. This process stores the outcome as soon as the database takes it.",
-	"leased":  "Another process has it until {until}, as attempt {n}. That process renews the lease while the handler runs.",
+	"running":         "This process runs it since {at}, as attempt {n}.",
+	"stuck":           "Its handler runs in this process since {at}, as attempt {n}. That is longer than its timeout.",
+	"storing":         "Its handler has returned. This process stores the outcome as soon as the database takes it.",
+	"leased":          "Another process has it until {until}, as attempt {n}. That process renews the lease while the handler runs.",
+	"leased_by":       "{name} has it until {until}, as attempt {n}. That process was last seen {every} ago. It renews the lease while the handler runs.",
+	"leased_by_gone":  "{name} has it until {until}, as attempt {n}. That process was last seen {every} ago: it was killed, or cannot reach the database.",
+	"leased_by_ended": "{name} has it until {until}, as attempt {n}. That process ended {every} ago, while the handler ran.",
 
 	"invalid_state": "Another program wrote a state that does not exist. The library does not run such a row.",
 	"invalid_due":   "Another program wrote a due time that is more than a hundred years away. The column next_at is in milliseconds.",
@@ -79,6 +82,8 @@ var sentences = map[string]string{
 	"after_some_batch":     "Its handler is called when the batch that it follows has ended.",
 	"no_handlers":          "This program runs no handlers. So it does not know whether a process has a handler for {name}.",
 	"no_handler":           "This process has no handler for {name}.",
+	"no_process":           "No process that stores what it is has a handler for {name} and runs.",
+	"in_processes":         "This process has no handler for {name}. Number of other processes that have one: {n}.",
 	"not_running":          "Run is not at work in this process, so it claims nothing.",
 	"breaker":              "The breaker of the type is open in this process since {at}. This process tries one entry from {until} on. {text}",
 	"lingers":              "It waits until {until} at the latest for other entries that share the call of its handler.",

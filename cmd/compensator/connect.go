@@ -221,7 +221,7 @@ func (s *session) begin(ctx context.Context, p *program, level accessLevel) (err
 		return err
 	}
 	s.c, err = compensator.New(ctx, compensator.Config{Store: s.store, Redis: s.redis, Prefix: f.prefix,
-		Logger: slog.New(slog.DiscardHandler), Operations: &compensator.Operations{Attempts: s.store.keepsAttempts(ctx)}})
+		Logger: slog.New(slog.DiscardHandler), Operations: &compensator.Operations{Attempts: s.store.keepsAttempts(ctx), Instances: s.store.keepsInstances(ctx)}})
 	if err != nil {
 		s.store = nil // compensator.New has closed the store.
 		return err

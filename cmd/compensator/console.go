@@ -77,6 +77,20 @@ func (s *console) keepsAttempts(ctx context.Context) bool {
 	return !s.lacksOperations() && s.Operations.KeepAttempts(ctx) == nil
 }
 
+// keepsInstances reports whether the log has a table of instances that this user may read.
+func (s *console) keepsInstances(ctx context.Context) bool {
+	if s.lacksOperations() {
+		return false
+	}
+	_, err := s.Operations.Instances(ctx)
+	return err == nil
+}
+
+// WriteInstance writes nothing. This program runs no handler, so it is not listed among the processes.
+func (s *console) WriteInstance(context.Context, processlog.Instance, time.Duration, bool) error {
+	return nil
+}
+
 // lacksOperations reports whether the log lacks the tables of Config.Operations.
 func (s *console) lacksOperations() bool {
 	_, isMissing := s.Operations.(missingOperations)
