@@ -23,7 +23,7 @@ export const english = [
         text: 'Record', items: [
           { text: 'Coming from another tool', link: '/how-to/coming-from' },
           { text: 'Use it with GORM, bun, ent or sqlx', link: '/how-to/orms' },
-          { text: 'Record several entries at once', link: '/how-to/record-together' },
+          { text: 'Record several entries in one call', link: '/how-to/record-together' },
           { text: 'Cancel a delayed entry', link: '/how-to/cancel' },
           { text: 'Retry a transaction after a deadlock', link: '/how-to/retry-transactions' },
           { text: 'Process a message once', link: '/how-to/consume-once' },
