@@ -21,6 +21,7 @@ export const english = [
       },
       {
         text: 'Record', items: [
+          { text: 'Add it to your module', link: '/how-to/install' },
           { text: 'Coming from another tool', link: '/how-to/coming-from' },
           { text: 'Use it with GORM, bun, ent or sqlx', link: '/how-to/orms' },
           { text: 'Record several entries in one call', link: '/how-to/record-together' },
@@ -66,7 +67,7 @@ export const english = [
         ],
       },
       {
-        text: 'Pages for people', items: [
+        text: 'Admin web pages', items: [
           { text: 'Give people pages and rights', link: '/how-to/admin' },
           { text: 'Serve the operator\'s pages', link: '/how-to/pages' },
           { text: 'Work on cases of dead entries', link: '/how-to/cases' },
@@ -127,6 +128,7 @@ export const chinese = [
       },
       {
         text: '写入', items: [
+          { text: '加入你的模块', link: '/zh/how-to/install' },
           { text: '从其他工具迁移', link: '/zh/how-to/coming-from' },
           { text: '与 GORM、bun、ent、sqlx 一起使用', link: '/zh/how-to/orms' },
           { text: '一次写入多个条目', link: '/zh/how-to/record-together' },
