@@ -68,6 +68,24 @@ return nil`},
 			sees: tests("TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged", "TestMessageTheLogRefusesIsHeldWhereNothingTakesIt"),
 		},
 		{
+			name: "refused-row-held", breaks: "G21",
+			what: "A message whose row a trigger refuses is held for ever, and takes a slot of the consumer.",
+			edits: []edit{
+				{"rabbitmq.Consumer.refusesOnly", `return $encodes(&$Delivery{$Queue: $queue}) && $prove($ctx) == nil`, `return false`},
+				{"relay.Consumer.refusesOnly", `return $encodes(new($Delivery)) && $takesTrial($ctx)`, `return false`},
+			},
+			sees: tests("TestMessageThatCanNeverBeRecordedIsSetAside", "TestMessageThatCanNeverBeRecordedIsPassedToRefused"),
+		},
+		{
+			name: "condition-counts-as-refusal", breaks: "G21",
+			what: "A message counts as refused if a lock or a full disk keeps its row out of the log.",
+			edits: []edit{
+				{"rabbitmq.Consumer.refusesOnly", `operating.ServerDown($err) || compensator.Retryable($err)`, `operating.ServerDown(nil) || compensator.Retryable(nil)`},
+				{"relay.Consumer.refusesOnly", `operating.ServerDown($err) || compensator.Retryable($err)`, `operating.ServerDown(nil) || compensator.Retryable(nil)`},
+			},
+			sees: tests("TestMessageThatTheLogMayTakeLaterIsHeld"),
+		},
+		{
 			name: "intake-acks-before-commit", breaks: "G22",
 			what: "The intake acknowledges messages before their entries are committed.",
 			edits: []edit{

@@ -37,8 +37,9 @@ type ConsumerConfig struct {
 	// exists.
 	Queue string
 
-	// RefusedQueue takes a message if your function has failed for it and the log refuses it as well, for example because
-	// it is too large. Such messages wait there for a person. The Consumer publishes a copy of such a message to RefusedQueue, awaits
+	// RefusedQueue takes a message if your function has failed for it and the log refuses it as well. The log refuses a
+	// message that is too large or that the codec cannot encode. It also refuses a message if a trigger or a constraint
+	// of yours refuses the row three times, while the log takes other entries. Such messages wait there for a person. The Consumer publishes a copy of such a message to RefusedQueue, awaits
 	// the confirm, and then acknowledges the original. The copy keeps the body, the properties and the headers.
 	// RefusedHeader and the headers declared next to it say why the message was refused and where it comes from.
 	//
@@ -115,8 +116,9 @@ type Consumer struct {
 	moving       chan struct{} // holds one value as long as a refused message is being moved
 	running      atomic.Bool
 
-	mu  sync.Mutex // guards err
-	err error
+	mu   sync.Mutex // guards the fields below
+	err  error
+	held map[*Delivery]error // messages that wait until the log takes them, each with the error of its last attempt
 }
 
 // Consume registers the business type for the failed messages of a queue and returns the Consumer. Call Consume before
@@ -135,7 +137,7 @@ func Consume(ctx context.Context, c *compensator.Compensator, businessType strin
 		return nil, err
 	}
 	k := &Consumer{c: c, businessType: businessType, work: work, cfg: cfg, slots: make(chan struct{}, cfg.Prefetch),
-		moving: make(chan struct{}, 1), err: errConnecting}
+		moving: make(chan struct{}, 1), err: errConnecting, held: make(map[*Delivery]error)}
 	var err error
 	k.entries, err = compensator.Handle(ctx, c, businessType, k.again, &cfg.Type)
 	if err != nil {
@@ -144,12 +146,32 @@ func Consume(ctx context.Context, c *compensator.Compensator, businessType strin
 	return k, nil
 }
 
-// Err returns nil while the Consumer consumes the queue. If the Consumer does not consume the queue, Err returns the
-// reason, for example a missing queue or wrong credentials.
+// Err returns nil while the Consumer consumes the queue and can record the messages that fail. Otherwise Err returns the
+// reason, for example a missing queue, wrong credentials, or the error of a log that takes no entries.
 func (k *Consumer) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.err
+	if k.err != nil {
+		return k.err
+	}
+	for _, err := range k.held {
+		return fmt.Errorf("rabbitmq: %d messages of queue %s are held until they can be recorded: %w", len(k.held), k.cfg.Queue, err)
+	}
+	return nil
+}
+
+// hold notes that a message waits until the log takes it, and why.
+func (k *Consumer) hold(d *Delivery, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held[d] = err
+}
+
+// release notes that a message no longer waits for the log.
+func (k *Consumer) release(d *Delivery) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.held, d)
 }
 
 func (k *Consumer) set(err error) {
@@ -224,10 +246,18 @@ func (k *Consumer) record(ctx context.Context, d *Delivery, delay time.Duration)
 	defer cancel()
 	options := compensator.Options{IdempotencyKey: k.IdempotencyKey(d), Delay: delay}
 	return k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := k.entries.Record(ctx, tx, *d, options)
-		return err
+		if _, err := k.entries.Record(ctx, tx, *d, options); err != nil {
+			return &insertError{err}
+		}
+		return nil
 	})
 }
+
+// insertError wraps an error of Record. It tells this error from errors of the transaction's begin and commit.
+type insertError struct{ err error }
+
+func (e *insertError) Error() string { return e.err.Error() }
+func (e *insertError) Unwrap() error { return e.err }
 
 // errProof makes prove roll back its transaction.
 var errProof = errors.New("rabbitmq: rollback of a trial")

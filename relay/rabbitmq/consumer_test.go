@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -554,7 +555,7 @@ func TestMessagesStayInTheirQueueWhileTheLogIsAway(t *testing.T) {
 	lines.Contains(w, "held until it can be recorded")
 	for range 3 { // Each restart counts a delivery of the messages that the consumer holds.
 		proxy.Cut()
-		eventually(t, func() bool { return k.Err() != nil }, "the consumer is lost")
+		eventually(t, func() bool { return k.Err() != nil && !strings.Contains(k.Err().Error(), "held until") }, "the consumer is lost")
 	}
 	eventually(t, func() bool { return strings.Contains(fmt.Sprint(k.Err()), "the log takes no entries") }, "nothing is taken while the log is away")
 	assert.Zero(t, b.consumers(queue))
@@ -832,4 +833,94 @@ func TestErrorWithoutAnEndIsAFailureAsAnyOther(t *testing.T) {
 	_, err = new(Publisher).message(func(*compensator.Entry) (Destination, error) { return Destination{}, new(endless) }, new(compensator.Entry))
 	require.EqualError(t, err, "endless")
 	require.NotErrorIs(t, err, context.Canceled)
+}
+
+// pickyCodec cannot encode messages whose id begins with "refused".
+type pickyCodec struct{ compensator.Codec }
+
+func (c pickyCodec) Marshal(v any) ([]byte, error) {
+	if d, ok := v.(Delivery); ok && strings.HasPrefix(d.MessageID, "refused") {
+		return nil, errTest
+	}
+	return c.Codec.Marshal(v)
+}
+
+// refusesRows makes a trigger refuse the rows of messages whose id begins with "refused".
+func refusesRows(w *harness.World, number int) {
+	w.Exec(fmt.Sprintf("CREATE TRIGGER refuses BEFORE INSERT ON common_process_log FOR EACH ROW "+
+		"BEGIN IF NEW.content LIKE '%%refused%%' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='not this one', MYSQL_ERRNO=%d; END IF; END", number))
+}
+
+// holdTwo lets a consumer with Prefetch 2 work on two messages that the log refuses, and on five others.
+func holdTwo(t *testing.T, b broker, w *harness.World, codec compensator.Codec) (k *Consumer, queue string, stop func() error) {
+	queue = b.queue(amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": 1})
+	t.Cleanup(func() { b.deleteQueue(queue + ".refused") })
+	k = consumer(t, w.New(w.QuickConfig()), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
+		URL: b.URL(), Queue: queue, Prefetch: 2, Type: compensator.HandlerConfig[Delivery]{TypeConfig: compensator.TypeConfig{Codec: codec}}})
+	b.publish(queue, amqp091.Publishing{MessageId: "refused1"}, amqp091.Publishing{MessageId: "refused2"})
+	b.publish(queue, numbered(5)...)
+	return k, queue, consume(t, k)
+}
+
+// TestMessageThatCanNeverBeRecordedIsSetAside has as many such messages as the consumer may hold. They must not stop
+// the others, and the queue must not drop them.
+// Failure: F92
+func TestMessageThatCanNeverBeRecordedIsSetAside(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	for name, codec := range map[string]compensator.Codec{"a trigger refuses its row": nil, "the codec cannot encode it": pickyCodec{compensator.JSON}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := broker{RabbitMQServer: b.RabbitMQServer, t: t}
+			w := harness.NewWorld(t)
+			if codec == nil {
+				refusesRows(w, 1644)
+			}
+			_, queue, stop := holdTwo(t, b, w, codec)
+			eventually(t, func() bool { return w.Count("common_process_log") == 5 && b.depth(queue+".refused") == 2 }, "the refused messages stop no others")
+			require.NoError(t, stop())
+			assert.Zero(t, b.depth(queue), "all are acknowledged")
+			for _, d := range b.messages(queue + ".refused") {
+				assert.Regexp(t, "not this one|"+errTest.Error(), d.Headers[RefusedHeader])
+			}
+		})
+	}
+}
+
+// TestMessageThatTheLogMayTakeLaterIsHeld refuses rows with errors that pass: another transaction is in the way, or the
+// disk is full and has room for small entries only.
+// Failure: F92
+func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	for name, number := range map[string]int{"lock wait timeout": 1205, "disk full": 1021} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := broker{RabbitMQServer: b.RabbitMQServer, t: t}
+			w := harness.NewWorld(t)
+			refusesRows(w, number)
+			var tries atomic.Int32
+			k, queue, stop := holdTwo(t, b, w, triedCodec{compensator.JSON, &tries})
+			eventually(t, func() bool { return tries.Load() > 4*enoughRefusals }, "both are tried often")
+			assert.ErrorContains(t, k.Err(), "2 messages")
+			assert.ErrorContains(t, k.Err(), "not this one")
+			w.Exec("DROP TRIGGER refuses")
+			eventually(t, func() bool { return w.Count("common_process_log") == 7 && k.Err() == nil }, "all are recorded")
+			require.NoError(t, stop())
+			assert.Zero(t, b.depth(queue), "and acknowledged")
+		})
+	}
+}
+
+// triedCodec counts how often it encodes messages whose id begins with "refused".
+type triedCodec struct {
+	compensator.Codec
+	tries *atomic.Int32
+}
+
+func (c triedCodec) Marshal(v any) ([]byte, error) {
+	if d, ok := v.(Delivery); ok && strings.HasPrefix(d.MessageID, "refused") {
+		c.tries.Add(1)
+	}
+	return c.Codec.Marshal(v)
 }

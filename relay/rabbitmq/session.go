@@ -10,6 +10,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/operating"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -335,14 +336,20 @@ func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
 // keep records a message and retries until the log answers. Until the log answers, the message stays unacknowledged.
 // keep returns a *refusal if the log refuses the message. It returns any other error only after ctx has ended.
 func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) error {
+	defer s.release(d)
+	refusals := 0 // number of consecutive attempts in which the log refused this message and took another entry
 	for failures := 1; ; failures++ {
 		err := s.record(ctx, d, delay)
 		if err == nil {
 			return nil
 		}
-		if s.refusedByTheLog(d, err) {
+		if refusals++; !s.refusesOnly(ctx, err) {
+			refusals = 0
+		}
+		if s.refusedByTheLog(d, err) || refusals == enoughRefusals {
 			return &refusal{err}
 		}
+		s.hold(d, err)
 		if failures == 1 && ctx.Err() == nil {
 			s.cfg.Logger.Warn("rabbitmq: message is held until it can be recorded", "queue", d.Queue, "message_id", d.MessageID, "err", err)
 		}
@@ -363,12 +370,32 @@ func isRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// refusedByTheLog reports whether the log will never accept a message. An error of a codec is no refusal, because the
-// codec may lack its keys only for a while. The Consumer then retries, as during a database outage.
+// refusedByTheLog reports whether the log will never accept a message, because an entry cannot hold it.
 func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
 	var field *compensator.FieldError
 	var other *compensator.OtherTypeError
 	return (errors.As(err, &field) || errors.As(err, &other)) && k.encodes(d)
+}
+
+// enoughRefusals is how often in a row the log must refuse a message, and take another entry, until the message is set
+// aside.
+const enoughRefusals = 3
+
+// refusesOnly reports whether the log refuses a message but takes another entry right afterwards. Then the message is
+// the cause: a trigger or a constraint of the user refuses its row, or the codec cannot encode it. refusesOnly returns
+// false if err may pass without a change of the message:
+//
+//   - The transaction did not reach the INSERT, or its COMMIT failed. The trial is rolled back, so it shows nothing about
+//     a COMMIT.
+//   - The server accepts no writes, or its disk is full. A small entry may still fit.
+//   - The INSERT waited for a lock, or met a deadlock.
+//   - The codec cannot encode any message, for example because its keys are unavailable.
+func (k *Consumer) refusesOnly(ctx context.Context, err error) bool {
+	var refused *insertError
+	if !errors.As(err, &refused) || operating.ServerDown(err) || compensator.Retryable(err) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	return k.encodes(&Delivery{Queue: k.cfg.Queue}) && k.prove(ctx) == nil
 }
 
 func (k *Consumer) encodes(d *Delivery) (ok bool) {

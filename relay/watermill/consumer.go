@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/operating"
 	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
@@ -83,8 +84,10 @@ type ConsumerConfig struct {
 	// continues. The default is 10 s. Set RecordTimeout below the time that your broker waits for an acknowledgement.
 	RecordTimeout time.Duration
 
-	// Refused moves a message that the log will never accept to a place where a person finds it. Publisher.RefusedTo
-	// returns a Refused that publishes to a topic. msg is the unchanged message, plus RefusedMetadata and
+	// Refused moves a message that the log will never accept to a place where a person finds it. The log refuses
+	// a message that is too large or that the codec cannot encode. It also refuses a message if a trigger or a constraint
+	// of yours refuses the row three times, while the log takes other entries. Publisher.RefusedTo returns a Refused that
+	// publishes to a topic. msg is the unchanged message, plus RefusedMetadata and
 	// RefusedTopicMetadata. `reason` wraps ErrRefused. Refused is called concurrently.
 	//
 	// If Refused returns nil, the message is acknowledged. If it returns `reason`, Handle returns `reason`, for example to
@@ -360,12 +363,16 @@ func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
 // keep records a message and retries until the log answers. Until the log answers, the message stays unacknowledged.
 // keep returns a *refusal if the log refuses the message. It returns any other error only after ctx has ended.
 func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) error {
+	refusals := 0 // number of consecutive attempts in which the log refused this message and took another entry
 	for failures := 1; ; failures++ {
 		err := k.record(ctx, a, delay)
 		if err == nil {
 			return nil
 		}
-		if k.refusedByTheLog(a.Delivery, err) {
+		if refusals++; !k.refusesOnly(ctx, err) {
+			refusals = 0
+		}
+		if k.refusedByTheLog(a.Delivery, err) || refusals == enoughRefusals {
 			return &refusal{err}
 		}
 		if failures == 1 && ctx.Err() == nil {
@@ -382,10 +389,18 @@ func (k *Consumer) record(ctx context.Context, a *arrival, delay time.Duration) 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.RecordTimeout)
 	defer cancel()
 	return k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := k.entries.Record(ctx, tx, *a.Delivery, compensator.Options{IdempotencyKey: a.id, Delay: delay})
-		return err
+		if _, err := k.entries.Record(ctx, tx, *a.Delivery, compensator.Options{IdempotencyKey: a.id, Delay: delay}); err != nil {
+			return &insertError{err}
+		}
+		return nil
 	})
 }
+
+// insertError wraps an error of Record. It tells this error from errors of the transaction's begin and commit.
+type insertError struct{ err error }
+
+func (e *insertError) Error() string { return e.err.Error() }
+func (e *insertError) Unwrap() error { return e.err }
 
 // refusal wraps the reason why the log will never accept a message.
 type refusal struct{ reason error }
@@ -398,12 +413,47 @@ func isRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// refusedByTheLog reports whether the log will never accept a message. An error of a codec is no refusal, because the
-// codec may lack its keys only for a while. The Consumer then retries, as during a database outage.
+// refusedByTheLog reports whether the log will never accept a message, because an entry cannot hold it.
 func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
 	var field *compensator.FieldError
 	var other *compensator.OtherTypeError
 	return (errors.As(err, &field) || errors.As(err, &other)) && k.encodes(d)
+}
+
+// enoughRefusals is how often in a row the log must refuse a message, and take another entry, until the log counts as
+// refusing the message.
+const enoughRefusals = 3
+
+// refusesOnly reports whether the log refuses a message but takes another entry right afterwards. Then the message is
+// the cause: a trigger or a constraint of the user refuses its row, or the codec cannot encode it. refusesOnly returns
+// false if err may pass without a change of the message:
+//
+//   - The transaction did not reach the INSERT, or its COMMIT failed. The trial is rolled back, so it shows nothing about
+//     a COMMIT.
+//   - The server accepts no writes, or its disk is full. A small entry may still fit.
+//   - The INSERT waited for a lock, or met a deadlock.
+//   - The codec cannot encode any message, for example because its keys are unavailable.
+func (k *Consumer) refusesOnly(ctx context.Context, err error) bool {
+	var refused *insertError
+	if !errors.As(err, &refused) || operating.ServerDown(err) || compensator.Retryable(err) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	return k.encodes(new(Delivery)) && k.takesTrial(ctx)
+}
+
+// errTrial makes takesTrial roll back its transaction.
+var errTrial = errors.New("watermill: rollback of a trial")
+
+// takesTrial reports whether the log takes an entry. It rolls that entry back.
+func (k *Consumer) takesTrial(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.RecordTimeout)
+	defer cancel()
+	return errors.Is(k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		if _, err := k.c.Record(ctx, tx, compensator.NewEntry{BusinessType: k.businessType}); err != nil {
+			return err
+		}
+		return errTrial
+	}), errTrial)
 }
 
 func (k *Consumer) encodes(d *Delivery) bool {

@@ -374,6 +374,80 @@ func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	assert.Contains(t, kept.of("too_large")[0].Metadata.Get(middleware.ReasonForPoisonedKey), "content")
 }
 
+// pickyCodec cannot encode messages whose UUID begins with "refused".
+type pickyCodec struct{ compensator.Codec }
+
+func (c pickyCodec) Marshal(v any) ([]byte, error) {
+	if d, ok := v.(Delivery); ok && strings.HasPrefix(d.UUID, "refused") {
+		return nil, errTest
+	}
+	return c.Codec.Marshal(v)
+}
+
+// refusesRows makes a trigger refuse the rows of messages whose UUID begins with "refused".
+func refusesRows(w *harness.World, number int) {
+	w.Exec(fmt.Sprintf("CREATE TRIGGER refuses BEFORE INSERT ON common_process_log FOR EACH ROW "+
+		"BEGIN IF NEW.content LIKE '%%refused%%' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='no luck here', MYSQL_ERRNO=%d; END IF; END", number))
+}
+
+// Failure: F92
+func TestMessageThatCanNeverBeRecordedIsPassedToRefused(t *testing.T) {
+	t.Parallel()
+	for name, codec := range map[string]compensator.Codec{"a trigger refuses its row": compensator.JSON, "the codec cannot encode it": pickyCodec{compensator.JSON}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			if codec == compensator.JSON {
+				refusesRows(w, 1644)
+			}
+			cfg := ConsumerConfig{Topic: "orders", Refused: func(_ context.Context, _ *message.Message, reason error) error { return reason }}
+			cfg.Type.Codec = codec
+			k := consumer(t, w.New(w.QuickConfig()), func(*message.Message) error { return errTest }, cfg)
+			msg, answer := message.NewMessage("refused", nil), make(chan error, 1)
+			msg.SetContext(t.Context())
+			go func() { answer <- k.Handle(msg) }()
+			require.ErrorIs(t, harness.Receive(t, answer), ErrRefused)
+			require.NoError(t, k.Handle(message.NewMessage("taken", nil)))
+		})
+	}
+}
+
+// TestMessageThatTheLogMayTakeLaterIsHeld refuses rows with errors that pass: another transaction is in the way, or the
+// disk is full and has room for small entries only.
+// Failure: F92
+func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
+	t.Parallel()
+	for name, number := range map[string]int{"lock wait timeout": 1205, "disk full": 1021} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			refusesRows(w, number)
+			var tries atomic.Int32
+			cfg := ConsumerConfig{Topic: "orders", Refused: func(_ context.Context, _ *message.Message, reason error) error { return reason }}
+			cfg.Type.Codec = countingCodec{compensator.JSON, func() {
+				if tries.Add(1) == 2*enoughRefusals {
+					w.Exec("DROP TRIGGER refuses")
+				}
+			}}
+			k := consumer(t, w.New(w.QuickConfig()), func(*message.Message) error { return errTest }, cfg)
+			require.NoError(t, k.Handle(message.NewMessage("refused", nil)))
+			assert.GreaterOrEqual(t, tries.Load(), int32(2*enoughRefusals))
+			assert.Equal(t, 1, w.Count("common_process_log"))
+		})
+	}
+}
+
+// countingCodec calls encoded for each message that it encodes.
+type countingCodec struct {
+	compensator.Codec
+	encoded func()
+}
+
+func (c countingCodec) Marshal(v any) ([]byte, error) {
+	c.encoded()
+	return c.Codec.Marshal(v)
+}
+
 // TestMessageOfAStreamIsRefused delivers messages of a stream. They must be refused, because a stream redelivers
 // nothing.
 // Failure: F95
