@@ -11,19 +11,19 @@ import (
 // field is one of the five fields of an expression.
 type field struct {
 	name     string
-	least    int
-	most     int
+	minimum  int
+	maximum  int
 	constant bool   // whether each repetition of the field has the same number of values. If it has, a step continues evenly into the next repetition
 	ofDays   bool   // whether ? is allowed and means *
 	instead  string // expression that error messages propose instead
 }
 
 var fields = []field{
-	{name: "minute", most: 59, constant: true, instead: "compensator.Every"},
-	{name: "hour", most: 23, constant: true, instead: "compensator.Every"},
-	{name: "day of month", least: 1, most: 31, ofDays: true},
-	{name: "month", least: 1, most: 12, constant: true},
-	{name: "day of week", most: 6, ofDays: true},
+	{name: "minute", maximum: 59, constant: true, instead: "compensator.Every"},
+	{name: "hour", maximum: 23, constant: true, instead: "compensator.Every"},
+	{name: "day of month", minimum: 1, maximum: 31, ofDays: true},
+	{name: "month", minimum: 1, maximum: 12, constant: true},
+	{name: "day of week", maximum: 6, ofDays: true},
 }
 
 // check returns an error for expressions that would fire at other times than a reader expects. It accepts invalid
@@ -64,21 +64,21 @@ func (f field) check(part string) error {
 	case !stepped:
 		return nil
 	}
-	by, err := strconv.Atoi(step)
-	if err != nil || by < 1 {
+	stepSize, err := strconv.Atoi(step)
+	if err != nil || stepSize < 1 {
 		return nil // The parser will refuse this part.
 	}
-	return f.checkStep(values, by)
+	return f.checkStep(values, stepSize)
 }
 
 // checkStep refuses a step that selects only one value. Without a range it also refuses a step that does not continue
 // evenly into the next repetition of the field.
 func (f field) checkStep(values string, step int) error {
-	first, last, ranged := f.least, f.most, false
+	first, last, isRange := f.minimum, f.maximum, false
 	if values != "*" && values != "?" {
-		from, to, found := strings.Cut(values, "-")
-		first, ranged = f.number(from), found
-		if found {
+		from, to, next := strings.Cut(values, "-")
+		first, isRange = f.number(from), next
+		if next {
 			last = f.number(to)
 		}
 		if first < 0 || last < 0 {
@@ -90,16 +90,16 @@ func (f field) checkStep(values string, step int) error {
 		instead += ", or use " + f.instead
 	}
 	switch {
-	case step == 1 && first == f.least || first > last:
+	case step == 1 && first == f.minimum || first > last:
 		return nil
 	case step > last-first:
 		return fmt.Errorf("the step %d is larger than the field, so it selects only %d", step, first)
-	case ranged:
+	case isRange:
 		return nil
 	case !f.constant:
 		return fmt.Errorf("the step %d starts again with each month or week, so the last gap differs; if you want that, write %s", step, instead)
-	case (f.most-f.least+1)%step != 0 || first-f.least >= step:
-		return fmt.Errorf("the step %d does not continue evenly from one round of %d to the next; if you want that, write %s", step, f.most-f.least+1, instead)
+	case (f.maximum-f.minimum+1)%step != 0 || first-f.minimum >= step:
+		return fmt.Errorf("the step %d does not continue evenly from one round of %d to the next; if you want that, write %s", step, f.maximum-f.minimum+1, instead)
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ var names = map[string]map[string]int{
 
 // number returns the value of text in the field, or −1.
 func (f field) number(text string) int {
-	if n, named := names[f.name][strings.ToLower(text)]; named {
+	if n, isNamed := names[f.name][strings.ToLower(text)]; isNamed {
 		return n
 	}
 	n, err := strconv.Atoi(text)

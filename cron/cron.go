@@ -11,8 +11,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Parse parses a cron expression. The parameter in is a location, and the fields of the expression refer to its local
-// clock.
+// Parse parses a cron expression. The fields of the expression refer to the local clock of location.
 //
 // A slot is the first moment at which that clock shows the expression's time or a later time. When the clock skips an
 // hour, all times in that hour share one slot at the end of the gap. When an hour comes twice, its times have their
@@ -20,8 +19,8 @@ import (
 // expression counts as one for every hour only if its hour field is a star. "0-23" and "0/1" are no stars: they name
 // hours, as a list does.
 //
-// The argument in must not be nil. Avoid time.Local, because it may differ between processes. Parse refuses "@every"
-// and "TZ=" in the expression. Use compensator.Every, and the argument in, instead.
+// The argument location must not be nil. Avoid time.Local, because it may differ between processes. Parse refuses "@every"
+// and "TZ=" in the expression. Use compensator.Every, and the argument location, instead.
 //
 // Parse also refuses expressions that never fire, and expressions that would fire at other times than a reader expects:
 //
@@ -39,8 +38,8 @@ import (
 // seconds.
 //
 // Errors of Parse are texts for people. They have no type to branch on. The schedule is safe for concurrent use.
-func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
-	if in == nil {
+func Parse(expression string, location *time.Location) (compensator.Schedule, error) {
+	if location == nil {
 		return nil, errors.New("compensator/cron: the location is nil")
 	}
 	if strings.Contains(expression, "TZ=") {
@@ -62,94 +61,94 @@ func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
 	}
 	spec.Location = time.UTC
 	if spec.Hour&starBit != 0 {
-		return every{spec, in}, nil
+		return intervalSchedule{spec, location}, nil
 	}
-	return wall{spec, in}, nil
+	return wallSchedule{spec, location}, nil
 }
 
 // starBit is the bit with which the parser marks a star field.
 const starBit = 1 << 63
 
-// The function next returns the first time after shown at which the expression fires. Both times are readings of a local
-// clock, stored as UTC. The parser's schedule gives up after five years. The function next continues the search, because
+// nextWallTime returns the first time after shown at which the expression fires. Both times are readings of a local
+// clock, stored as UTC. The parser's schedule gives up after five years. The function nextWallTime continues the search, because
 // around 2100 two leap days are eight years apart.
-func next(spec *cron.SpecSchedule, shown time.Time) time.Time {
+func nextWallTime(spec *cron.SpecSchedule, wallTime time.Time) time.Time {
 	for {
-		found := spec.Next(shown)
-		if !found.IsZero() {
-			return found
+		next := spec.Next(wallTime)
+		if !next.IsZero() {
+			return next
 		}
-		shown = time.Date(shown.Year()+5, time.December, 31, 23, 59, 59, 0, time.UTC)
+		wallTime = time.Date(wallTime.Year()+5, time.December, 31, 23, 59, 59, 0, time.UTC)
 	}
 }
 
-// The type every is the schedule of an expression for every hour. Between two clock changes of its location, it
+// intervalSchedule is the schedule of an expression for every hour. Between two clock changes of its location, it
 // evaluates the expression on a clock with a fixed offset. The parser's schedule cannot run in that location itself,
 // because it leaves out a day that has no midnight.
-type every struct {
-	spec *cron.SpecSchedule
-	in   *time.Location
+type intervalSchedule struct {
+	spec     *cron.SpecSchedule
+	location *time.Location
 }
 
 // Next implements compensator.Schedule.
-func (e every) Next(after time.Time) time.Time {
-	for local := after.In(e.in); ; {
-		ahead, end := setting(local)
-		shown := next(e.spec, after.UTC().Add(ahead))
-		if at := shown.Add(-ahead); end.IsZero() || at.Before(end) {
-			return at
+func (e intervalSchedule) Next(after time.Time) time.Time {
+	for local := after.In(e.location); ; {
+		offset, validUntil := offsetAt(local)
+		wallTime := nextWallTime(e.spec, after.UTC().Add(offset))
+		if instant := wallTime.Add(-offset); validUntil.IsZero() || instant.Before(validUntil) {
+			return instant
 		}
-		local, after = end, end.Add(-time.Nanosecond) // The moment of the clock change may be a slot itself.
+		local, after = validUntil, validUntil.Add(-time.Nanosecond) // The moment of the clock change may be a slot itself.
 	}
 }
 
-// The type wall is the schedule of an expression that names hours. It evaluates the expression on a clock without clock
+// wallSchedule is the schedule of an expression that names hours. It evaluates the expression on a clock without clock
 // changes. Then it finds the moment at which the clock of its location shows the same time.
-type wall struct {
-	spec *cron.SpecSchedule
-	in   *time.Location
+type wallSchedule struct {
+	spec     *cron.SpecSchedule
+	location *time.Location
 }
 
 // Next implements compensator.Schedule.
-func (w wall) Next(after time.Time) time.Time {
-	local := after.In(w.in)
-	shown := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC)
+func (w wallSchedule) Next(after time.Time) time.Time {
+	local := after.In(w.location)
+	wallTime := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC)
 	for {
-		shown = next(w.spec, shown)
-		if at := w.first(shown); at.After(after) {
-			return at
+		wallTime = nextWallTime(w.spec, wallTime)
+		if instant := w.firstInstant(wallTime); instant.After(after) {
+			return instant
 		}
 	}
 }
 
-// first returns the first moment at which the location's clock shows the given time or a later time. It goes from one
+// firstInstant returns the first moment at which the location's clock shows the given time or a later time. It goes from one
 // clock change to the next.
-func (w wall) first(shown time.Time) time.Time {
-	for t := shown.Add(-48 * time.Hour).In(w.in); ; {
-		ahead, end := setting(t)
-		at := shown.Add(-ahead)
-		if !end.IsZero() && !at.Before(end) {
-			t = end
+func (w wallSchedule) firstInstant(wallTime time.Time) time.Time {
+	for t := wallTime.Add(-48 * time.Hour).In(w.location); ; {
+		offset, validUntil := offsetAt(t)
+		instant := wallTime.Add(-offset)
+		if !validUntil.IsZero() && !instant.Before(validUntil) {
+			t = validUntil
 			continue
 		}
-		if at.Before(t) { // The clock was set forward past the given time, so the slot is at the clock change.
-			at = t
+		if instant.Before(t) { // The clock was set forward past the given time, so the slot is at the clock change.
+			instant = t
 		}
-		return at.UTC()
+		return instant.UTC()
 	}
 }
 
-// setting returns the offset from UTC that t's zone has at t. The offset holds at least until end, which is always
-// after t. A zero end means that the offset never changes.
+// offsetAt returns the offset from UTC that t's zone has at t. The offset holds at least until validUntil, which is
+// always after t. A zero validUntil means that the offset never changes.
 //
 // Some zones follow a rule without an end, for example all zones read from Go's time/tzdata. For these, ZoneBounds ends
-// each year after 365 days (Go 1.26), so in a leap year end may not be after t. In that case setting uses the end of
-// the UTC year instead. No zone changes its offset on the last day of the year, and the next call evaluates the next
+// each year after 365 days (Go 1.26), so in a leap year validUntil may not be after t. In that case offsetAt uses the end of the UTC
+// year instead. No zone changes its offset on the last day of the year, and the next call evaluates the next
 // year.
-func setting(t time.Time) (ahead time.Duration, end time.Time) {
-	_, offset := t.Zone()
-	if _, end = t.ZoneBounds(); !end.IsZero() && !end.After(t) {
-		end = time.Date(t.UTC().Year()+1, time.January, 1, 0, 0, 0, 0, time.UTC).In(t.Location())
+func offsetAt(t time.Time) (offset time.Duration, validUntil time.Time) {
+	_, seconds := t.Zone()
+	if _, validUntil = t.ZoneBounds(); !validUntil.IsZero() && !validUntil.After(t) {
+		validUntil = time.Date(t.UTC().Year()+1, time.January, 1, 0, 0, 0, 0, time.UTC).In(t.Location())
 	}
-	return time.Duration(offset) * time.Second, end
+	return time.Duration(seconds) * time.Second, validUntil
 }

@@ -15,14 +15,14 @@ import (
 
 func zone(t *testing.T, name string) *time.Location {
 	t.Helper()
-	in, err := time.LoadLocation(name)
+	location, err := time.LoadLocation(name)
 	require.NoError(t, err)
-	return in
+	return location
 }
 
-func parse(t *testing.T, expression string, in *time.Location) compensator.Schedule {
+func parse(t *testing.T, expression string, location *time.Location) compensator.Schedule {
 	t.Helper()
-	schedule, err := cron.Parse(expression, in)
+	schedule, err := cron.Parse(expression, location)
 	require.NoError(t, err)
 	return schedule
 }
@@ -36,9 +36,9 @@ func slots(schedule compensator.Schedule, from, to time.Time) (list []time.Time)
 }
 
 // shown formats slots as the clock of a zone shows them.
-func shown(list []time.Time, in *time.Location) (texts []string) {
+func shown(list []time.Time, location *time.Location) (texts []string) {
 	for _, slot := range list {
-		texts = append(texts, slot.In(in).Format("01-02 15:04:05 MST"))
+		texts = append(texts, slot.In(location).Format("01-02 15:04:05 MST"))
 	}
 	return texts
 }
@@ -48,7 +48,7 @@ func TestSlotsAroundTheHoursThatAreSkippedAndRepeated(t *testing.T) {
 	berlin, lordHowe := zone(t, "Europe/Berlin"), zone(t, "Australia/Lord_Howe")
 	for _, c := range []struct {
 		expression string
-		in         *time.Location
+		location   *time.Location
 		from       time.Time
 		span       time.Duration
 		want       []string
@@ -63,7 +63,7 @@ func TestSlotsAroundTheHoursThatAreSkippedAndRepeated(t *testing.T) {
 		{"15 2 * * *", lordHowe, time.Date(2026, 10, 4, 0, 0, 0, 0, lordHowe), 30 * time.Hour, []string{"10-04 02:30:00 +11", "10-05 02:15:00 +11"}},
 		{"45 1 * * *", lordHowe, time.Date(2026, 4, 5, 0, 0, 0, 0, lordHowe), 30 * time.Hour, []string{"04-05 01:45:00 +11", "04-06 01:45:00 +1030"}},
 	} {
-		assert.Equal(t, c.want, shown(slots(parse(t, c.expression, c.in), c.from, c.from.Add(c.span)), c.in), "%s from %v", c.expression, c.from)
+		assert.Equal(t, c.want, shown(slots(parse(t, c.expression, c.location), c.from, c.from.Add(c.span)), c.location), "%s from %v", c.expression, c.from)
 	}
 }
 
@@ -91,12 +91,12 @@ func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 		{"Australia/Lord_Howe", time.Date(2024, 4, 7, 12, 0, 0, 0, time.UTC), 24, "0-59/45 * * * 0"},
 		{"Pacific/Apia", time.Date(2011, 12, 30, 12, 0, 0, 0, time.UTC), 0, "0 * * 12 4-6"}, // This day did not exist.
 	} {
-		in := zone(t, c.zone)
+		location := zone(t, c.zone)
 		day := strconv.Itoa(c.day.Day()) + " " + strconv.Itoa(int(c.day.Month()))
 		from, to := c.day.Add(-60*time.Hour), c.day.Add(60*time.Hour)
-		assert.Len(t, slots(parse(t, "0 * "+day+" *", in), from, to), c.ofThatDay, "%s, the hours of %v", c.zone, c.day)
+		assert.Len(t, slots(parse(t, "0 * "+day+" *", location), from, to), c.ofThatDay, "%s, the hours of %v", c.zone, c.day)
 		for _, expression := range []string{c.expression, "* * " + day + " *", "0-59/11 * * * *", "@hourly"} {
-			assert.Equal(t, walked(t, expression, in, from, to), shown(slots(parse(t, expression, in), from, to), in), "%s %s", c.zone, expression)
+			assert.Equal(t, walked(t, expression, location, from, to), shown(slots(parse(t, expression, location), from, to), location), "%s %s", c.zone, expression)
 		}
 	}
 }
@@ -117,9 +117,9 @@ func ruled(t *testing.T, name string) *time.Location {
 	// RFC 8536 requires a header, one type of local time and its name. They come first in version 1 and then in version
 	// 2. The name may be any text.
 	part := "TZif2" + strings.Repeat("\x00", 15+4*4) + "\x00\x00\x00\x01" + "\x00\x00\x00\x04" + "\x00\x00\x00\x00\x00\x00" + "LMT\x00"
-	in, err := time.LoadLocationFromTZData(name, []byte(part+part+"\n"+rules[name]+"\n"))
+	location, err := time.LoadLocationFromTZData(name, []byte(part+part+"\n"+rules[name]+"\n"))
 	require.NoError(t, err)
-	return in
+	return location
 }
 
 // TestSlotsGoOnPastTheLastDayOfALeapYear checks that Next returns on the last day of a leap year. ZoneBounds ends the
@@ -131,11 +131,11 @@ func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 	go func() {
 		defer close(compared)
 		for name := range rules {
-			in := ruled(t, name)
+			location := ruled(t, name)
 			for _, year := range []int{2024, 2027, 2028, 2096, 2100, 2400} {
 				from, to := time.Date(year, 12, 28, 0, 0, 0, 0, time.UTC), time.Date(year+1, 1, 2, 23, 59, 0, 0, time.UTC)
 				for _, expression := range []string{"*/20 * * * *", "0 2 * * *", "30 23 31 12 *", "*/30 0 1 1 *", "15 */3 * * 0,6"} {
-					if want, got := walked(t, expression, in, from, to), shown(slots(parse(t, expression, in), from, to), in); !assert.Equal(t, want, got, "%s %s in %d", name, expression, year) {
+					if want, got := walked(t, expression, location, from, to), shown(slots(parse(t, expression, location), from, to), location); !assert.Equal(t, want, got, "%s %s in %d", name, expression, year) {
 						return
 					}
 				}
@@ -151,16 +151,16 @@ func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 
 // walked returns the moments at which the clock of a zone shows a time of the expression. It checks minute by minute
 // whether a UTC clock that shows the same time has a slot.
-func walked(t *testing.T, expression string, in *time.Location, from, to time.Time) (texts []string) {
+func walked(t *testing.T, expression string, location *time.Location, from, to time.Time) (texts []string) {
 	t.Helper()
-	named := make(map[time.Time]bool) // slots of a UTC clock. They reach from a day before to a day after, because no zone differs from UTC by more than a day
+	isNamed := make(map[time.Time]bool) // slots of a UTC clock. They reach from a day before to a day after, because no zone differs from UTC by more than a day
 	for _, slot := range slots(parse(t, expression, time.UTC), from.Add(-24*time.Hour), to.Add(24*time.Hour)) {
-		named[slot.UTC()] = true
+		isNamed[slot.UTC()] = true
 	}
-	for at := from.Add(time.Minute); !at.After(to); at = at.Add(time.Minute) {
-		_, offset := at.In(in).Zone()
-		if named[at.Add(time.Duration(offset)*time.Second).UTC()] {
-			texts = append(texts, shown([]time.Time{at}, in)...)
+	for instant := from.Add(time.Minute); !instant.After(to); instant = instant.Add(time.Minute) {
+		_, offset := instant.In(location).Zone()
+		if isNamed[instant.Add(time.Duration(offset)*time.Second).UTC()] {
+			texts = append(texts, shown([]time.Time{instant}, location)...)
 		}
 	}
 	return texts
@@ -171,11 +171,11 @@ func walked(t *testing.T, expression string, in *time.Location, from, to time.Ti
 // Failure: F103
 func TestSlotIsTheSameFromEachMomentBeforeIt(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata", "UTC"} {
-		in := zone(t, name)
+		location := zone(t, name)
 		for _, expression := range []string{"30 2 * * *", "0-59/7 1-3 * * *", "*/30 * * * *", "0 0 * * *", "59 23 31 * *"} {
-			schedule := parse(t, expression, in)
-			begin, end := time.Date(2026, 1, 1, 0, 0, 0, 0, in), time.Date(2027, 1, 1, 0, 0, 0, 0, in)
-			list := slots(schedule, begin, end)
+			schedule := parse(t, expression, location)
+			begin, validUntil := time.Date(2026, 1, 1, 0, 0, 0, 0, location), time.Date(2027, 1, 1, 0, 0, 0, 0, location)
+			list := slots(schedule, begin, validUntil)
 			require.NotEmpty(t, list)
 			for i, slot := range list[1:] {
 				require.True(t, slot.After(list[i]), "slots ascend")
@@ -200,10 +200,10 @@ func changes(slot time.Time) bool {
 // Failure: F103
 func TestEveryDayHasItsSlotDespiteClockChanges(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Asia/Beirut", "Africa/Cairo", "Africa/Casablanca", "UTC"} {
-		in := zone(t, name)
+		location := zone(t, name)
 		for hour := range 24 {
-			schedule := parse(t, "20 "+time.Date(0, 1, 1, hour, 0, 0, 0, time.UTC).Format("15")+" * * *", in)
-			list := slots(schedule, time.Date(2026, 1, 1, 0, 0, 0, 0, in).Add(-1), time.Date(2027, 1, 1, 0, 0, 0, 0, in).Add(-1))
+			schedule := parse(t, "20 "+time.Date(0, 1, 1, hour, 0, 0, 0, time.UTC).Format("15")+" * * *", location)
+			list := slots(schedule, time.Date(2026, 1, 1, 0, 0, 0, 0, location).Add(-1), time.Date(2027, 1, 1, 0, 0, 0, 0, location).Add(-1))
 			assert.Len(t, list, 365, "%s at %d", name, hour)
 		}
 	}

@@ -21,34 +21,34 @@ const (
 )
 
 // errorType returns a word for the kind of failure of an attempt. It returns "" for a success and for a snooze.
-func (t *Telemetry) errorType(ctx context.Context, err error) (word string) {
+func (t *Telemetry) errorType(ctx context.Context, err error) (errorType string) {
 	if err == nil {
 		return ""
 	}
-	word = typeFailed // A method of the error has panicked.
+	errorType = typeFailed // A method of the error has panicked.
 	defer survive()
 	verdict, cause := compensator.VerdictOf(err), context.Cause(ctx)
 	switch {
 	case verdict == observe.Permanent:
-		word = typePermanent
+		errorType = typePermanent
 	case verdict == observe.Snooze:
-		word = ""
+		errorType = ""
 	case isPanic(err):
-		word = typePanic
+		errorType = typePanic
 	case errors.Is(cause, compensator.ErrTimeout):
-		word = typeTimeout
+		errorType = typeTimeout
 	case errors.Is(cause, compensator.ErrLeaseLost):
-		word = typeLeaseLost
+		errorType = typeLeaseLost
 	case errors.Is(cause, compensator.ErrCancelled):
-		word = typeCancelled
+		errorType = typeCancelled
 	case errors.Is(cause, compensator.ErrStopping):
-		word = typeStopping
+		errorType = typeStopping
 	case verdict == observe.Unavailable:
-		word = typeUnavailable
+		errorType = typeUnavailable
 	default:
-		word = t.ownErrorType(err)
+		errorType = t.ownErrorType(err)
 	}
-	return word
+	return errorType
 }
 
 // mostWrapped limits how many wrapped errors isPanic follows. Without this limit, an error that unwraps to itself would
@@ -68,20 +68,20 @@ func isPanic(err error) bool {
 
 const maxErrorType = 64 // maximum length of a word of Options.ErrorType, in bytes
 
-func (t *Telemetry) ownErrorType(err error) (word string) {
-	word = typeFailed
+func (t *Telemetry) ownErrorType(err error) (errorType string) {
+	errorType = typeFailed
 	if t.opts.ErrorType == nil {
-		return word
+		return errorType
 	}
 	defer survive()
 	switch own := t.opts.ErrorType(err); {
 	case own == "":
 	case len(own) > maxErrorType:
-		word = other
+		errorType = other
 	default:
-		word, _ = t.errorTypes.of(own)
+		errorType, _ = t.errorTypes.canonical(own)
 	}
-	return word
+	return errorType
 }
 
 // errorText returns the text of an error for a span, as Options.ErrorText allows it.

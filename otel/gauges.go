@@ -22,18 +22,18 @@ type gauges struct {
 	cases                                           metric.Int64ObservableGauge
 	overdue, pastDue, atRisk, paused                metric.Float64ObservableGauge
 
-	looking sync.Mutex // guards at, casesAt and open. The goroutine that holds it calls look, and other goroutines report the readings in found
-	at      time.Time
-	casesAt time.Time
-	open    []reading
-	found   atomic.Pointer[[]reading]
+	looking   sync.Mutex // guards at, casesAt and open. The goroutine that holds it calls look, and other goroutines report the readings in found
+	readAt    time.Time
+	casesAt   time.Time
+	openCases []reading
+	current   atomic.Pointer[[]reading]
 }
 
 // reading is one value of one gauge.
 type reading struct {
-	gauge metric.Observable
-	value float64
-	of    labels
+	gauge  metric.Observable
+	value  float64
+	labels labels
 }
 
 const (
@@ -46,8 +46,8 @@ const (
 func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, error) {
 	g := &gauges{t: t, c: c}
 	var problems []error
-	gauge := func(name, unit, what string) metric.Int64ObservableGauge {
-		made, err := t.meter.Int64ObservableGauge(name, metric.WithDescription(what), metric.WithUnit(unit))
+	gauge := func(name, unit, description string) metric.Int64ObservableGauge {
+		made, err := t.meter.Int64ObservableGauge(name, metric.WithDescription(description), metric.WithUnit(unit))
 		problems = append(problems, err)
 		return made
 	}
@@ -57,8 +57,8 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	g.breakers = gauge(breakerOpen, "", "1 if the breaker of the type is open in this process, so that the process claims no entries of the type.")
 	g.limited = gauge(limitWaiting, "{entry}", "Number of due entries of the type that this process has tried to claim and that wait for a permit of their limit.")
 	g.waiting = gauge(entryWaiting, "{entry}", "Number of pending, retrying, compensating and dead entries in the log, counted up to 1,000 for each type and state. The value is the same in every process.")
-	fraction := func(name, unit, what string) metric.Float64ObservableGauge {
-		made, err := t.meter.Float64ObservableGauge(name, metric.WithDescription(what), metric.WithUnit(unit))
+	fraction := func(name, unit, description string) metric.Float64ObservableGauge {
+		made, err := t.meter.Float64ObservableGauge(name, metric.WithDescription(description), metric.WithUnit(unit))
 		problems = append(problems, err)
 		return made
 	}
@@ -70,18 +70,18 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	return t.meter.RegisterCallback(g.tell, g.ready, g.queue, g.stuck, g.breakers, g.limited, g.waiting, g.overdue, g.cases, g.pastDue, g.atRisk, g.paused)
+	return t.meter.RegisterCallback(g.observe, g.ready, g.queue, g.stuck, g.breakers, g.limited, g.waiting, g.overdue, g.cases, g.pastDue, g.atRisk, g.paused)
 }
 
-// tell is the callback that OpenTelemetry calls at each collection. Several metric readers may call it concurrently.
-func (g *gauges) tell(ctx context.Context, to metric.Observer) error {
+// observe is the callback that OpenTelemetry calls at each collection. Several metric readers may call it concurrently.
+func (g *gauges) observe(ctx context.Context, observer metric.Observer) error {
 	defer survive()
 	for _, r := range g.readings(ctx) {
-		opts := g.t.options(r.of).observe
+		opts := g.t.options(r.labels).observe
 		if f, ok := r.gauge.(metric.Float64Observable); ok {
-			to.ObserveFloat64(f, r.value, opts...)
+			observer.ObserveFloat64(f, r.value, opts...)
 		} else {
-			to.ObserveInt64(r.gauge.(metric.Int64Observable), int64(r.value), opts...)
+			observer.ObserveInt64(r.gauge.(metric.Int64Observable), int64(r.value), opts...)
 		}
 	}
 	return nil
@@ -92,119 +92,119 @@ func (g *gauges) tell(ctx context.Context, to metric.Observer) error {
 func (g *gauges) readings(ctx context.Context) []reading {
 	if g.looking.TryLock() {
 		defer g.looking.Unlock()
-		if g.at.IsZero() || time.Since(g.at) >= lookEvery {
-			found := g.look(ctx)
-			g.found.Store(&found)
-			g.at = time.Now()
+		if g.readAt.IsZero() || time.Since(g.readAt) >= lookEvery {
+			readings := g.read(ctx)
+			g.current.Store(&readings)
+			g.readAt = time.Now()
 		}
 	}
-	if found := g.found.Load(); found != nil {
-		return *found
+	if readings := g.current.Load(); readings != nil {
+		return *readings
 	}
 	return nil
 }
 
-// look queries the Compensator. If the database does not return a value, look leaves the value out. An old value would
+// read queries the Compensator. If the database does not return a value, look leaves the value out. An old value would
 // suggest that nothing has changed.
-func (g *gauges) look(ctx context.Context) (found []reading) {
+func (g *gauges) read(ctx context.Context) (readings []reading) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	health := g.c.Health(ctx)
-	found = append(found, reading{g.ready, answers(health.Ready()), labels{}}, reading{g.queue, answers(health.Queue), labels{}})
-	stuck, open, limited := make(map[string]float64), make(map[string]float64), make(map[string]float64)
+	readings = append(readings, reading{g.ready, answerValue(health.Ready()), labels{}}, reading{g.queue, answerValue(health.Queue), labels{}})
+	stuckByType, openByType, limitedByType := make(map[string]float64), make(map[string]float64), make(map[string]float64)
 	for _, s := range health.Stuck {
-		stuck[s.BusinessType]++
+		stuckByType[s.BusinessType]++
 	}
 	for _, b := range health.OpenBreakers {
-		open[b.BusinessType] = 1
+		openByType[b.BusinessType] = 1
 	}
 	for _, l := range health.Limited {
-		limited[l.BusinessType] = float64(l.Waiting)
+		limitedByType[l.BusinessType] = float64(l.Waiting)
 	}
-	found = append(found, g.byType(g.stuck, g.t.ran, stuck, sum, labels{})...)
-	found = append(found, g.byType(g.breakers, g.t.ran, open, larger, labels{})...)
-	found = append(found, g.byType(g.limited, g.t.ran, limited, sum, labels{})...)
+	readings = append(readings, g.byType(g.stuck, g.t.runTypes, stuckByType, sum, labels{})...)
+	readings = append(readings, g.byType(g.breakers, g.t.runTypes, openByType, larger, labels{})...)
+	readings = append(readings, g.byType(g.limited, g.t.runTypes, limitedByType, sum, labels{})...)
 	if health.Database != nil {
-		return found
+		return readings
 	}
 	overdue := make(map[string]float64)
 	for businessType, d := range health.Overdue {
 		overdue[businessType] = d.Seconds()
 	}
-	found = append(found, g.byType(g.overdue, g.t.stored, overdue, larger, labels{})...)
-	found = append(found, g.countWaiting(ctx)...) // Query the cases last, because there may be many of them.
+	readings = append(readings, g.byType(g.overdue, g.t.storedTypes, overdue, larger, labels{})...)
+	readings = append(readings, g.countWaiting(ctx)...) // Query the cases last, because there may be many of them.
 	if time.Since(g.casesAt) >= casesEvery {
-		g.open = nil
-		if standing, err := admin.StandingOf(ctx, g.c); err == nil { // After an error, try again at the next look instead of waiting for casesEvery.
-			g.open, g.casesAt = g.tellCases(standing), time.Now()
+		g.openCases = nil
+		if status, err := admin.StandingOf(ctx, g.c); err == nil { // After an error, try again at the next look instead of waiting for casesEvery.
+			g.openCases, g.casesAt = g.readCases(status), time.Now()
 		}
 	}
-	return append(found, g.open...)
+	return append(readings, g.openCases...)
 }
 
-// tellCases returns readings of the open cases, paused types and amounts at risk. It returns none if standing is nil.
-func (g *gauges) tellCases(standing *admin.Standing) (found []reading) {
-	if standing == nil {
+// readCases returns readings of the open cases, paused types and amounts at risk. It returns none if status is nil.
+func (g *gauges) readCases(status *admin.Standing) (readings []reading) {
+	if status == nil {
 		return nil
 	}
-	open := make(map[string]float64)
-	for businessType, n := range standing.Cases {
-		open[businessType] = float64(n)
+	openByCurrency := make(map[string]float64)
+	for businessType, n := range status.Cases {
+		openByCurrency[businessType] = float64(n)
 	}
-	found = append(g.byType(g.cases, g.t.stored, open, sum, labels{}), reading{g.pastDue, standing.PastDue.Seconds(), labels{}})
+	readings = append(g.byType(g.cases, g.t.storedTypes, openByCurrency, sum, labels{}), reading{g.pastDue, status.PastDue.Seconds(), labels{}})
 	paused := make(map[string]float64)
-	for businessType, since := range standing.Paused {
-		paused[businessType] = since.Seconds()
+	for businessType, pausedAt := range status.Paused {
+		paused[businessType] = pausedAt.Seconds()
 	}
-	found = append(found, g.byType(g.paused, g.t.stored, paused, larger, labels{})...)
-	for currency, minor := range standing.AtRisk {
-		if name, _ := g.t.currencies.of(currency); name != other { // Do not report the value other, because amounts of different currencies cannot be added.
-			found = append(found, reading{g.atRisk, minor, labels{currency: name}})
+	readings = append(readings, g.byType(g.paused, g.t.storedTypes, paused, larger, labels{})...)
+	for currency, minor := range status.AtRisk {
+		if name, _ := g.t.currencies.canonical(currency); name != other { // Do not report the value other, because amounts of different currencies cannot be added.
+			readings = append(readings, reading{g.atRisk, minor, labels{currency: name}})
 		}
 	}
-	return found
+	return readings
 }
 
 // countWaiting counts entries that have not ended, and dead entries.
-func (g *gauges) countWaiting(ctx context.Context) (found []reading) {
+func (g *gauges) countWaiting(ctx context.Context) (readings []reading) {
 	counts, err := admin.Of(g.c).Count(ctx, admin.CountFilter{AtMost: maxWaiting})
 	if err != nil {
 		return nil
 	}
-	waiting := make(map[compensator.State]map[string]float64)
+	waitingByState := make(map[compensator.State]map[string]float64)
 	for _, count := range counts {
 		if count.State.Terminal() && count.State != compensator.Dead {
 			continue
 		}
-		if waiting[count.State] == nil {
-			waiting[count.State] = make(map[string]float64)
+		if waitingByState[count.State] == nil {
+			waitingByState[count.State] = make(map[string]float64)
 		}
-		waiting[count.State][count.BusinessType] = float64(count.N)
+		waitingByState[count.State][count.BusinessType] = float64(count.N)
 	}
-	for state, ofTypes := range waiting {
-		found = append(found, g.byType(g.waiting, g.t.stored, ofTypes, sum, labels{state: state.String()})...)
+	for state, ofTypes := range waitingByState {
+		readings = append(readings, g.byType(g.waiting, g.t.storedTypes, ofTypes, sum, labels{state: state.String()})...)
 	}
-	return found
+	return readings
 }
 
 // byType returns one reading for each type that is reported under its name, and one reading for all other types.
-func (g *gauges) byType(gauge metric.Observable, types *names, values map[string]float64, join func(a, b float64) float64, of labels) (found []reading) {
-	told := make(map[string]float64)
+func (g *gauges) byType(gauge metric.Observable, types *names, values map[string]float64, joinTypes func(a, b float64) float64, labelsOf labels) (readings []reading) {
+	valuesByType := make(map[string]float64)
 	for businessType, value := range values {
-		name, _ := types.of(businessType)
-		told[name] = join(told[name], value)
+		name, _ := types.canonical(businessType)
+		valuesByType[name] = joinTypes(valuesByType[name], value)
 	}
-	for name, value := range told {
-		of.businessType = name
-		found = append(found, reading{gauge, value, of})
+	for name, value := range valuesByType {
+		labelsOf.businessType = name
+		readings = append(readings, reading{gauge, value, labelsOf})
 	}
-	return found
+	return readings
 }
 
 func sum(a, b float64) float64    { return a + b }
 func larger(a, b float64) float64 { return max(a, b) }
 
-func answers(err error) float64 {
+func answerValue(err error) float64 {
 	if err != nil {
 		return 0
 	}

@@ -5,24 +5,24 @@ import "sync"
 // names limits the values of an attribute. The first names up to the limit are kept, and later names are reported as
 // other.
 type names struct {
-	most int
+	maxNames int
 
 	mu    sync.RWMutex // guards known
 	known map[string]bool
 }
 
-func newNames(most int) *names { return &names{most: most, known: make(map[string]bool)} }
+func newNames(maxNames int) *names { return &names{maxNames: maxNames, known: make(map[string]bool)} }
 
-// The method of returns the argument name if it is among the first names, and the constant other if it is not. The
+// canonical returns the argument name if it is among the first names, and the constant other if it is not. The
 // result fresh says whether this call has added the name.
-func (n *names) of(name string) (value string, fresh bool) {
+func (n *names) canonical(name string) (value string, fresh bool) {
 	n.mu.RLock()
-	known, full := n.known[name], len(n.known) >= n.most
+	isKnown, isFull := n.known[name], len(n.known) >= n.maxNames
 	n.mu.RUnlock()
 	switch {
-	case known:
+	case isKnown:
 		return name, false
-	case full:
+	case isFull:
 		return other, false
 	}
 	n.mu.Lock()
@@ -30,35 +30,35 @@ func (n *names) of(name string) (value string, fresh bool) {
 	switch {
 	case n.known[name]:
 		return name, false
-	case len(n.known) >= n.most:
+	case len(n.known) >= n.maxNames:
 		return other, false
 	}
 	n.known[name] = true
 	return name, true
 }
 
-// kept caches one value for each key. Its callers limit the number of keys.
-type kept[K comparable, V any] struct {
-	mu   sync.RWMutex // guards made
-	made map[K]V
+// cache caches one value for each key. Its callers limit the number of keys.
+type cache[K comparable, V any] struct {
+	mu     sync.RWMutex // guards made
+	values map[K]V
 }
 
-func (k *kept[K, V]) of(key K, mk func(K) V) V {
+func (k *cache[K, V]) valueFor(key K, mk func(K) V) V {
 	k.mu.RLock()
-	v, found := k.made[key]
+	v, isFound := k.values[key]
 	k.mu.RUnlock()
-	if found {
+	if isFound {
 		return v
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if v, found = k.made[key]; found {
+	if v, isFound = k.values[key]; isFound {
 		return v
 	}
-	if k.made == nil {
-		k.made = make(map[K]V)
+	if k.values == nil {
+		k.values = make(map[K]V)
 	}
 	v = mk(key)
-	k.made[key] = v
+	k.values[key] = v
 	return v
 }

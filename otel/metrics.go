@@ -18,15 +18,15 @@ type instruments struct {
 	active                           metric.Int64UpDownCounter
 }
 
-func (m *instruments) open(meter metric.Meter) error {
+func (m *instruments) createInstruments(meter metric.Meter) error {
 	var problems []error
-	histogram := func(name, what string, buckets []float64) metric.Float64Histogram {
-		h, err := meter.Float64Histogram(name, metric.WithDescription(what), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(buckets...))
+	histogram := func(name, description string, buckets []float64) metric.Float64Histogram {
+		h, err := meter.Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(buckets...))
 		problems = append(problems, err)
 		return h
 	}
-	counter := func(name, unit, what string) metric.Int64Counter {
-		c, err := meter.Int64Counter(name, metric.WithDescription(what), metric.WithUnit(unit))
+	counter := func(name, unit, description string) metric.Int64Counter {
+		c, err := meter.Int64Counter(name, metric.WithDescription(description), metric.WithUnit(unit))
 		problems = append(problems, err)
 		return c
 	}
@@ -54,23 +54,23 @@ type options struct {
 	observe []metric.ObserveOption
 }
 
-func (t *Telemetry) options(of labels) options {
-	of.log = t.opts.Log
-	return t.labels.of(of, newOptions)
+func (t *Telemetry) options(set labels) options {
+	set.log = t.opts.Log
+	return t.labels.valueFor(set, newOptions)
 }
 
 func newOptions(l labels) options {
-	var told []attribute.KeyValue
+	var attributes []attribute.KeyValue
 	if l.operation != "" {
-		told = append(told, keySystem.String(system), keyOperation.String(l.operation))
+		attributes = append(attributes, keySystem.String(system), keyOperation.String(l.operation))
 	}
 	for key, value := range map[attribute.Key]string{keyLog: l.log, keyType: l.businessType, keyErrorType: l.errorType, keyState: l.state, keyEndedBy: l.endedBy, keyCurrency: l.currency} {
 		if value != "" {
-			told = append(told, key.String(value))
+			attributes = append(attributes, key.String(value))
 		}
 	}
-	with := metric.WithAttributeSet(attribute.NewSet(told...))
-	return options{add: []metric.AddOption{with}, record: []metric.RecordOption{with}, observe: []metric.ObserveOption{with}}
+	option := metric.WithAttributeSet(attribute.NewSet(attributes...))
+	return options{add: []metric.AddOption{option}, record: []metric.RecordOption{option}, observe: []metric.ObserveOption{option}}
 }
 
 // Observer returns an Observer that counts events. To combine it with your own, see observe.Observers.
@@ -82,12 +82,12 @@ func (t *Telemetry) Observer() observe.Observer {
 }
 
 func (t *Telemetry) countRecorded(e observe.RecordedEvent) {
-	businessType, _ := t.recorded.of(e.BusinessType)
+	businessType, _ := t.recordedTypes.canonical(e.BusinessType)
 	t.metrics.sent.Add(e.Context, 1, t.options(labels{operation: operationRecord, businessType: businessType}).add...)
 }
 
 func (t *Telemetry) countStarted(e observe.AttemptEvent) {
-	businessType, fresh := t.ran.of(e.BusinessType)
+	businessType, fresh := t.runTypes.canonical(e.BusinessType)
 	ofType := t.options(labels{businessType: businessType})
 	if fresh { // Start the series at 0, because a rate function ignores the first value of a new series.
 		t.metrics.dropped.Add(e.Context, 0, ofType.add...)
@@ -102,18 +102,18 @@ func (t *Telemetry) countStarted(e observe.AttemptEvent) {
 }
 
 func (t *Telemetry) countEnded(e observe.AttemptEvent) {
-	businessType, _ := t.ran.of(e.BusinessType)
+	businessType, _ := t.runTypes.canonical(e.BusinessType)
 	t.metrics.active.Add(e.Context, -1, t.options(labels{businessType: businessType}).add...)
 }
 
 func (t *Telemetry) countSettled(e observe.SettledEvent) {
-	businessType, _ := t.ran.of(e.BusinessType)
+	businessType, _ := t.runTypes.canonical(e.BusinessType)
 	t.metrics.settled.Add(e.Context, 1,
 		t.options(labels{businessType: businessType, state: e.State.String(), endedBy: string(e.EndedBy)}).add...)
 }
 
 func (t *Telemetry) countDropped(e observe.SettledEvent) {
-	businessType, _ := t.ran.of(e.BusinessType)
+	businessType, _ := t.runTypes.canonical(e.BusinessType)
 	t.metrics.dropped.Add(e.Context, 1, t.options(labels{businessType: businessType, endedBy: string(e.EndedBy)}).add...)
 }
 

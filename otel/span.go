@@ -18,10 +18,10 @@ import (
 func (t *Telemetry) Middleware(next compensator.HandlerFunc) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) (err error) {
 		a := t.begin(ctx, e)
-		returned := false
-		defer func() { t.end(a, returned, err) }() // This function also runs after a panic, which goes on after it.
+		hasReturned := false
+		defer func() { t.endAttempt(a, hasReturned, err) }() // This function also runs after a panic, which goes on after it.
 		err = next(a.ctx, e)
-		returned = true
+		hasReturned = true
 		return err
 	}
 }
@@ -35,20 +35,20 @@ func (t *Telemetry) BatchMiddleware(next compensator.BatchFunc) compensator.Batc
 			return next(ctx, entries)
 		}
 		a := t.beginBatch(ctx, entries)
-		returned := false
-		defer func() { t.end(a, returned, errs...) }()
+		hasReturned := false
+		defer func() { t.endAttempt(a, hasReturned, errs...) }()
 		errs = next(a.ctx, entries)
-		returned = true
+		hasReturned = true
 		return errs
 	}
 }
 
 // running is a running attempt or batch.
 type running struct {
-	ctx   context.Context // context of the handler
-	kind  spanKind
-	span  trace.Span // nil if no span was created
-	since time.Time
+	ctx       context.Context // context of the handler
+	kind      spanKind
+	span      trace.Span // nil if no span was created
+	startedAt time.Time
 }
 
 // spanKind holds the values that decide the start options of a span.
@@ -64,7 +64,7 @@ type spanStart struct {
 }
 
 func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running) {
-	a = running{ctx: ctx, kind: spanKind{operation: operationProcess, businessType: e.BusinessType}, since: time.Now()}
+	a = running{ctx: ctx, kind: spanKind{operation: operationProcess, businessType: e.BusinessType}, startedAt: time.Now()}
 	if e.State == compensator.Compensating {
 		a.kind.operation = operationCompensate
 	}
@@ -72,12 +72,12 @@ func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running)
 		return a
 	}
 	defer survive()
-	recordedIn, known := origin(ctx)
-	a.kind.root = !known || !t.opts.Child
-	if known && a.kind.root {
-		t.start(&a, trace.Link{SpanContext: recordedIn})
+	recordedIn, isKnown := origin(ctx)
+	a.kind.root = !isKnown || !t.opts.Child
+	if isKnown && a.kind.root {
+		t.startSpan(&a, trace.Link{SpanContext: recordedIn})
 	} else {
-		t.start(&a)
+		t.startSpan(&a)
 	}
 	if a.span.IsRecording() {
 		a.span.SetAttributes(ofEntry(e)...)
@@ -87,8 +87,8 @@ func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running)
 }
 
 // origin returns the span in which an entry was recorded. The Propagator puts this span into ctx as a remote span.
-// known is false if ctx has another span, which comes from the context that the caller passed to compensator.New.
-func origin(ctx context.Context) (sc trace.SpanContext, known bool) {
+// isKnown is false if ctx has another span, which comes from the context that the caller passed to compensator.New.
+func origin(ctx context.Context) (sc trace.SpanContext, isKnown bool) {
 	sc = trace.SpanContextFromContext(ctx)
 	return sc, sc.IsValid() && sc.IsRemote()
 }
@@ -96,32 +96,32 @@ func origin(ctx context.Context) (sc trace.SpanContext, known bool) {
 const maxLinks = 128
 
 func (t *Telemetry) beginBatch(ctx context.Context, entries []*compensator.Entry) (a running) {
-	a = running{ctx: ctx, kind: spanKind{operationProcess, entries[0].BusinessType, true}, since: time.Now()}
+	a = running{ctx: ctx, kind: spanKind{operationProcess, entries[0].BusinessType, true}, startedAt: time.Now()}
 	if t.silent {
 		return a
 	}
 	defer survive()
 	var links []trace.Link
 	for _, e := range entries {
-		recordedIn, known := origin(e.Context(ctx))
-		same := func(l trace.Link) bool { return l.SpanContext.Equal(recordedIn) } // Entries that were recorded in the same span need one link only.
-		if !known || slices.ContainsFunc(links, same) {
+		recordedIn, isKnown := origin(e.Context(ctx))
+		isSame := func(l trace.Link) bool { return l.SpanContext.Equal(recordedIn) } // Entries that were recorded in the same span need one link only.
+		if !isKnown || slices.ContainsFunc(links, isSame) {
 			continue
 		}
 		if links = append(links, trace.Link{SpanContext: recordedIn}); len(links) == maxLinks {
 			break
 		}
 	}
-	t.start(&a, links...)
+	t.startSpan(&a, links...)
 	if a.span.IsRecording() {
 		a.span.SetAttributes(keyMessageCount.Int(len(entries)))
 	}
 	return a
 }
 
-// The method start starts the span. It changes a.ctx only after the span exists.
-func (t *Telemetry) start(a *running, links ...trace.Link) {
-	begin := t.spans.of(a.kind, t.spanStart)
+// startSpan starts the span. It changes a.ctx only after the span exists.
+func (t *Telemetry) startSpan(a *running, links ...trace.Link) {
+	begin := t.spans.valueFor(a.kind, t.spanStart)
 	opts := begin.opts
 	if len(links) > 0 {
 		opts = append(slices.Clip(opts), trace.WithLinks(links...))
@@ -148,44 +148,44 @@ func (t *Telemetry) spanStart(kind spanKind) spanStart {
 
 // ofEntry returns all attributes that are reported about an entry.
 func ofEntry(e *compensator.Entry) []attribute.KeyValue {
-	told := []attribute.KeyValue{keyMessageID.String(e.ID.String()), keyAttempt.Int(e.Attempt()), keyEpoch.Int64(int64(e.Epoch))}
+	attributes := []attribute.KeyValue{keyMessageID.String(e.ID.String()), keyAttempt.Int(e.Attempt()), keyEpoch.Int64(int64(e.Epoch))}
 	if e.BatchID != "" {
-		told = append(told, keyBatchID.String(e.BatchID))
+		attributes = append(attributes, keyBatchID.String(e.BatchID))
 	}
-	return told
+	return attributes
 }
 
-// The method end ends the span and records the duration. The argument returned is false if the handler has panicked.
-func (t *Telemetry) end(a running, returned bool, errs ...error) {
-	word, err := typePanic, error(nil)
-	if returned {
-		word, err = t.firstFailure(a.ctx, errs)
+// endAttempt ends the span and records the duration. The argument hasReturned is false if the handler has panicked.
+func (t *Telemetry) endAttempt(a running, hasReturned bool, errs ...error) {
+	errorType, err := typePanic, error(nil)
+	if hasReturned {
+		errorType, err = t.firstFailure(a.ctx, errs)
 	}
-	t.endSpan(a.span, word, err)
+	t.endSpan(a.span, errorType, err)
 	defer survive()
-	businessType, _ := t.ran.of(a.kind.businessType)
-	t.metrics.duration.Record(a.ctx, time.Since(a.since).Seconds(),
-		t.options(labels{operation: a.kind.operation, businessType: businessType, errorType: word}).record...)
+	businessType, _ := t.runTypes.canonical(a.kind.businessType)
+	t.metrics.duration.Record(a.ctx, time.Since(a.startedAt).Seconds(),
+		t.options(labels{operation: a.kind.operation, businessType: businessType, errorType: errorType}).record...)
 }
 
 // firstFailure returns the first failure among the errors of a batch. For a handler of a single entry, errs holds one
 // error.
-func (t *Telemetry) firstFailure(ctx context.Context, errs []error) (word string, err error) {
+func (t *Telemetry) firstFailure(ctx context.Context, errs []error) (errorType string, err error) {
 	for _, err := range errs {
-		if word := t.errorType(ctx, err); word != "" {
-			return word, err
+		if errorType := t.errorType(ctx, err); errorType != "" {
+			return errorType, err
 		}
 	}
 	return "", nil
 }
 
-func (t *Telemetry) endSpan(span trace.Span, word string, err error) {
+func (t *Telemetry) endSpan(span trace.Span, errorType string, err error) {
 	if span == nil {
 		return
 	}
 	defer survive()
-	if word != "" && span.IsRecording() {
-		span.SetAttributes(keyErrorType.String(word))
+	if errorType != "" && span.IsRecording() {
+		span.SetAttributes(keyErrorType.String(errorType))
 		span.SetStatus(codes.Error, t.errorText(err))
 	}
 	span.End()

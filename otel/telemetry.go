@@ -53,10 +53,10 @@ type Telemetry struct {
 	meter   metric.Meter
 	metrics instruments
 
-	recorded, ran, stored  *names // business types in Record, in handlers and in the log; each has a separate limit
-	errorTypes, currencies *names
-	labels                 kept[labels, options]
-	spans                  kept[spanKind, spanStart]
+	recordedTypes, runTypes, storedTypes *names // business types in Record, in handlers and in the log; each has a separate limit
+	errorTypes, currencies               *names
+	labels                               cache[labels, options]
+	spans                                cache[spanKind, spanStart]
 }
 
 // Limits for the number of values of an attribute. They are needed because a metric keeps each of its series until the
@@ -79,12 +79,12 @@ func New(opts Options) (*Telemetry, error) {
 	_, silent := opts.TracerProvider.(noop.TracerProvider)
 	t := &Telemetry{
 		opts: opts, silent: silent,
-		tracer:   opts.TracerProvider.Tracer(scope, trace.WithSchemaURL(schemaURL)),
-		meter:    opts.MeterProvider.Meter(scope, metric.WithSchemaURL(schemaURL)),
-		recorded: newNames(maxTypes), ran: newNames(maxTypes), stored: newNames(maxTypes), errorTypes: newNames(maxErrorTypes),
+		tracer:        opts.TracerProvider.Tracer(scope, trace.WithSchemaURL(schemaURL)),
+		meter:         opts.MeterProvider.Meter(scope, metric.WithSchemaURL(schemaURL)),
+		recordedTypes: newNames(maxTypes), runTypes: newNames(maxTypes), storedTypes: newNames(maxTypes), errorTypes: newNames(maxErrorTypes),
 		currencies: newNames(maxCurrencies),
 	}
-	if err := t.metrics.open(t.meter); err != nil {
+	if err := t.metrics.createInstruments(t.meter); err != nil {
 		return nil, fmt.Errorf("compensator/otel: %w", err)
 	}
 	return t, nil

@@ -90,7 +90,7 @@ func WithRetry(ctx context.Context, c *compensator.Compensator, db *gorm.DB, pro
 	case do == nil:
 		return &compensator.FieldError{Field: "do", Reason: "is nil"}
 	}
-	if _, within := db.Statement.ConnPool.(gorm.TxCommitter); within {
+	if _, isInTransaction := db.Statement.ConnPool.(gorm.TxCommitter); isInTransaction {
 		return &compensator.FieldError{Field: "db", Reason: "is inside a transaction, and WithRetry can repeat only a whole one: pass the db on which it was begun"}
 	}
 	return c.WithRetry(ctx, proof, func(ctx context.Context) error {
@@ -100,9 +100,9 @@ func WithRetry(ctx context.Context, c *compensator.Compensator, db *gorm.DB, pro
 
 // pool implements gorm.Tx on a transaction of the library.
 type pool struct {
-	ctx  context.Context // context for Rollback, whose signature has no context
-	tx   *compensator.ScopedTx
-	over error // error that statements return after a rollback through GORM
+	ctx           context.Context // context for Rollback, whose signature has no context
+	tx            *compensator.ScopedTx
+	rolledBackErr error // error that statements return after a rollback through GORM
 }
 
 var _ gorm.Tx = (*pool)(nil)
@@ -111,15 +111,15 @@ var _ gorm.Tx = (*pool)(nil)
 func (p *pool) Scoped() *compensator.ScopedTx { return p.tx }
 
 func (p *pool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if p.over != nil {
-		return nil, p.over
+	if p.rolledBackErr != nil {
+		return nil, p.rolledBackErr
 	}
 	return p.tx.ExecContext(ctx, query, args...)
 }
 
 func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if p.over != nil {
-		return nil, p.over
+	if p.rolledBackErr != nil {
+		return nil, p.rolledBackErr
 	}
 	return p.tx.QueryContext(ctx, query, args...)
 }
@@ -143,10 +143,10 @@ func (p *pool) Commit() error { return ErrCommit }
 
 // Rollback ends the transaction on the server. The library notices this.
 func (p *pool) Rollback() error {
-	if p.over != nil {
-		return p.over
+	if p.rolledBackErr != nil {
+		return p.rolledBackErr
 	}
 	_, err := p.tx.ExecContext(p.ctx, "ROLLBACK")
-	p.over = fmt.Errorf("gormtx: rolled back through GORM: %w", compensator.ErrNoTransaction)
+	p.rolledBackErr = fmt.Errorf("gormtx: rolled back through GORM: %w", compensator.ErrNoTransaction)
 	return err
 }

@@ -235,15 +235,15 @@ return *$e, nil`,
 			name: "series-without-end", breaks: "G33",
 			what: "Each business type gets metric series of its own without a limit.",
 			edits: []edit{
-				{"names.of", `$known, $full := $nKnown[$name], len($nKnown) >= $most`, `$known := $nKnown[$name]`},
-				{"names.of",
+				{"names.canonical", `$known, $full := $nKnown[$name], len($nKnown) >= $most`, `$known := $nKnown[$name]`},
+				{"names.canonical",
 					`case $full:
 	return $other, false
 }
 $lock()`,
 					`}
 $lock()`},
-				{"names.of",
+				{"names.canonical",
 					`case len($known) >= $most:
 	return $other, false`,
 					``},

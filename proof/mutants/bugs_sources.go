@@ -51,7 +51,7 @@ if $settled($ctx, $raw, $d) {
 			name: "consumer-drops-the-refused", breaks: "G21",
 			what: "A message that the log refuses is acknowledged and lost.",
 			edits: []edit{
-				{"session.settled", `return $setAside($ctx, $raw, $d, $err)`, `return true`},
+				{"session.settleDelivery", `return $setAside($ctx, $raw, $d, $err)`, `return true`},
 			},
 			sees: tests("TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged", "TestMessageThatCannotBeSetAsideIsHeld"),
 		},
@@ -163,7 +163,7 @@ now = $read`},
 			name: "cron-skips-2104", breaks: "G23",
 			what: "A schedule that finds no slot within five years continues decades later.",
 			edits: []edit{
-				{"next",
+				{"nextWallTime",
 					`$shown = time.Date($year()+5, time.December, 31, 23, 59, 59, 0, time.UTC)`,
 					`$shown = time.Date($year()+50, time.December, 31, 23, 59, 59, 0, time.UTC)`},
 			},

@@ -23,48 +23,48 @@ var (
 // channelPool is a connection with its channels. Only one sender uses a channel at a time. So if the broker closes a
 // channel, a message of that sender is the reason.
 type channelPool struct {
-	link  *link
-	slots chan struct{} // holds one value for each active sender
-	dead  chan struct{} // closed when the connection has ended
+	link          *link
+	slots         chan struct{} // holds one value for each active sender
+	connectionEnd chan struct{} // closed when the connection has ended
 
-	mu   sync.Mutex // guards the fields below
-	idle []*channel
-	open chan struct{} // senders wait until this channel is closed. It is closed as long as the broker reads from this connection
+	mu           sync.Mutex // guards the fields below
+	idleChannels []*channel
+	unblocked    chan struct{} // senders wait until this channel is closed. It is closed as long as the broker reads from this connection
 }
 
 func newChannelPool(l *link, channels int) *channelPool {
 	channels = min(channels, int(l.Config.ChannelMax)) // The broker may allow fewer channels than Config.Channels.
-	open := make(chan struct{})
-	close(open)
-	return &channelPool{link: l, slots: make(chan struct{}, channels), dead: make(chan struct{}), open: open}
+	unblocked := make(chan struct{})
+	close(unblocked)
+	return &channelPool{link: l, slots: make(chan struct{}, channels), connectionEnd: make(chan struct{}), unblocked: unblocked}
 }
 
 // block records whether the broker has stopped reading from this connection. Only the supervisor calls it.
 func (l *channelPool) block(blocked bool) {
-	if blocked != l.reads() {
+	if blocked != l.isReadable() {
 		return // The broker has repeated its notification.
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if blocked {
-		l.open = make(chan struct{})
+		l.unblocked = make(chan struct{})
 	} else {
-		close(l.open)
+		close(l.unblocked)
 	}
 }
 
-// The method end wakes all waiting senders and closes the connection, which unblocks its writers.
-func (l *channelPool) end() {
-	close(l.dead)
+// endPool wakes all waiting senders and closes the connection, which unblocks its writers.
+func (l *channelPool) endPool() {
+	close(l.connectionEnd)
 	l.link.drop()
 }
 
-// reads reports whether the broker reads from this connection.
-func (l *channelPool) reads() bool {
+// isReadable reports whether the broker reads from this connection.
+func (l *channelPool) isReadable() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-l.open:
+	case <-l.unblocked:
 		return true
 	default:
 		return false
@@ -73,31 +73,31 @@ func (l *channelPool) reads() bool {
 
 // awaitOpen waits until the broker reads from this connection.
 func (l *channelPool) awaitOpen(ctx context.Context) error {
-	if l.reads() {
+	if l.isReadable() {
 		return nil
 	}
 	l.mu.Lock()
-	open := l.open
+	unblocked := l.unblocked
 	l.mu.Unlock()
 	select {
-	case <-open:
+	case <-unblocked:
 		return nil
-	case <-l.dead:
+	case <-l.connectionEnd:
 		return errGone
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", context.Cause(ctx), errBlocked)
 	}
 }
 
-// The method take takes a slot. The method deliver gives the slot back.
-func (l *channelPool) take(ctx context.Context) error {
+// takeSlot takes a slot. The method deliver gives the slot back.
+func (l *channelPool) takeSlot(ctx context.Context) error {
 	if err := l.awaitOpen(ctx); err != nil {
 		return err
 	}
 	select {
 	case l.slots <- struct{}{}:
 		return nil
-	case <-l.dead:
+	case <-l.connectionEnd:
 		return errGone
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", context.Cause(ctx), errBusy)
@@ -116,10 +116,10 @@ func (l *channelPool) channel() (*channel, error) {
 func (l *channelPool) takeIdle() *channel {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.idle) > 0 {
-		last := len(l.idle) - 1
-		ch := l.idle[last]
-		l.idle = l.idle[:last]
+	for len(l.idleChannels) > 0 {
+		last := len(l.idleChannels) - 1
+		ch := l.idleChannels[last]
+		l.idleChannels = l.idleChannels[:last]
 		if !ch.IsClosed() {
 			return ch
 		}
@@ -131,16 +131,16 @@ func (l *channelPool) takeIdle() *channel {
 func (l *channelPool) keepIdle(ch *channel) {
 	if !ch.IsClosed() {
 		l.mu.Lock()
-		l.idle = append(l.idle, ch)
+		l.idleChannels = append(l.idleChannels, ch)
 		l.mu.Unlock()
 	}
 }
 
-// guard does the same as link.guard, but it does not drop a connection that the broker blocks. The broker answers after
+// startGuard does the same as link.guard, but it does not drop a connection that the broker blocks. The broker answers after
 // it has unblocked the connection.
-func (l *channelPool) guard() (stop func() bool) {
+func (l *channelPool) startGuard() (stop func() bool) {
 	return time.AfterFunc(setUpLimit, func() {
-		if l.reads() {
+		if l.isReadable() {
 			l.link.drop()
 		}
 	}).Stop
@@ -149,21 +149,21 @@ func (l *channelPool) guard() (stop func() bool) {
 // channel is an AMQP channel in confirm mode.
 type channel struct {
 	*amqp091.Channel
-	returned chan amqp091.Return
-	closed   chan *amqp091.Error
+	returns  chan amqp091.Return
+	closeErr chan *amqp091.Error
 }
 
 func (l *channelPool) newChannel() (*channel, error) {
-	defer l.guard()()
+	defer l.startGuard()()
 	opened, err := l.link.Channel()
 	if err != nil {
-		return nil, failure("open a channel", err)
+		return nil, wrapError("open a channel", err)
 	}
-	ch := &channel{Channel: opened, returned: make(chan amqp091.Return, window), closed: make(chan *amqp091.Error, 1)}
-	ch.NotifyReturn(ch.returned)
-	ch.NotifyClose(ch.closed)
+	ch := &channel{Channel: opened, returns: make(chan amqp091.Return, window), closeErr: make(chan *amqp091.Error, 1)}
+	ch.NotifyReturn(ch.returns)
+	ch.NotifyClose(ch.closeErr)
 	if err := ch.Confirm(false); err != nil {
-		return nil, failure("ask for confirms", err)
+		return nil, wrapError("ask for confirms", err)
 	}
 	return ch, nil
 }

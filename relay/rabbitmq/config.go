@@ -50,7 +50,9 @@ func (cfg Config) withDefaults() Config {
 
 func (cfg Config) validate() error {
 	problems := urlProblems(cfg.URL)
-	refuse := func(bad bool, field, reason string) { problems = append(problems, fieldProblem(bad, field, reason)) }
+	refuse := func(isInvalid bool, field, reason string) {
+		problems = append(problems, fieldProblem(isInvalid, field, reason))
+	}
 	refuse(cfg.Channels < 1 || cfg.Channels > 2000, "Channels", fmt.Sprintf("%d: want 1 to 2,000", cfg.Channels))
 	refuse(cfg.Timeout < time.Millisecond, "Timeout", fmt.Sprintf("%v is less than 1 ms", cfg.Timeout))
 	return errors.Join(problems...)
@@ -63,8 +65,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-func fieldProblem(bad bool, field, reason string) error {
-	if !bad {
+func fieldProblem(isInvalid bool, field, reason string) error {
+	if !isInvalid {
 		return nil
 	}
 	return &compensator.FieldError{Field: field, Reason: reason}

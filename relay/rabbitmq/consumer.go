@@ -92,7 +92,9 @@ func (cfg ConsumerConfig) withDefaults() ConsumerConfig {
 
 func (cfg ConsumerConfig) validate() error {
 	problems := urlProblems(cfg.URL)
-	refuse := func(bad bool, field, reason string) { problems = append(problems, fieldProblem(bad, field, reason)) }
+	refuse := func(isInvalid bool, field, reason string) {
+		problems = append(problems, fieldProblem(isInvalid, field, reason))
+	}
 	refuse(cfg.Queue == "", "Queue", "is missing")
 	refuse(len(cfg.Queue) > maxShort, "Queue", fmt.Sprintf("%d bytes, at most %d", len(cfg.Queue), maxShort))
 	refuse(len(cfg.RefusedQueue) > maxShort, "RefusedQueue", fmt.Sprintf("%d bytes, at most %d", len(cfg.RefusedQueue), maxShort))
@@ -139,7 +141,7 @@ func Consume(ctx context.Context, c *compensator.Compensator, businessType strin
 	k := &Consumer{c: c, businessType: businessType, work: work, cfg: cfg, slots: make(chan struct{}, cfg.Prefetch),
 		moving: make(chan struct{}, 1), err: errConnecting, held: make(map[*Delivery]error)}
 	var err error
-	k.entries, err = compensator.Handle(ctx, c, businessType, k.again, &cfg.Type)
+	k.entries, err = compensator.Handle(ctx, c, businessType, k.recordAgain, &cfg.Type)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +176,7 @@ func (k *Consumer) release(d *Delivery) {
 	delete(k.held, d)
 }
 
-func (k *Consumer) set(err error) {
+func (k *Consumer) setState(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.err = err
@@ -186,8 +188,8 @@ func (k *Consumer) IdempotencyKey(d *Delivery) compensator.IdempotencyKey {
 	return idempotencyKey(k.businessType, d)
 }
 
-// The method again is the handler of entries that hold failed messages.
-func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) error {
+// recordAgain is the handler of entries that hold failed messages.
+func (k *Consumer) recordAgain(ctx context.Context, e *compensator.Entry, d Delivery) error {
 	d.Entry = e
 	if d.SetAside != "" && e.Epoch == 0 { // After a person has requeued the entry, Epoch is above 0 and Work runs.
 		return compensator.Permanent(errors.New(d.SetAside))
@@ -198,20 +200,20 @@ func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) 
 // call runs Work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error. If it
 // did not, a panic would end the process, and a runtime.Goexit would leave the message unacknowledged.
 func (k *Consumer) call(ctx context.Context, d *Delivery) error {
-	ended := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		err := error(new(compensator.PanicError)) // This error stays if Work calls runtime.Goexit.
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
 			}
-			ended <- err
+			result <- err
 		}()
 		if err = usererr.Safe(k.work(ctx, d)); errors.Is(err, compensator.ErrAlreadySucceeded) {
 			err = nil
 		}
 	}()
-	return <-ended
+	return <-result
 }
 
 // SetAside records a message for a person. Compensator.Run makes the entry dead without calling Work, or compensates it

@@ -50,7 +50,7 @@ type Delivery struct {
 func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 	d := new(Delivery)
 	if err := e.Decode(d); err != nil {
-		return nil, failure("read the message of entry "+e.ID.String(), err)
+		return nil, wrapError("read the message of entry "+e.ID.String(), err)
 	}
 	d.Entry = e
 	return d, nil
@@ -58,10 +58,10 @@ func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 
 // UnmarshalJSON decodes integers in headers without loss.
 func (d *Delivery) UnmarshalJSON(text []byte) error {
-	type plain Delivery
+	type plainDelivery Delivery
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
-	if err := decoder.Decode((*plain)(d)); err != nil {
+	if err := decoder.Decode((*plainDelivery)(d)); err != nil {
 		return err
 	}
 	if d.Headers != nil {
@@ -70,17 +70,17 @@ func (d *Delivery) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-func newDelivery(queue string, from *amqp091.Delivery) *Delivery {
+func newDelivery(queue string, source *amqp091.Delivery) *Delivery {
 	d := &Delivery{
-		Queue: queue, Exchange: from.Exchange, Key: from.RoutingKey, MessageID: from.MessageId, Type: from.Type,
-		ContentType: from.ContentType, ContentEncoding: from.ContentEncoding, CorrelationID: from.CorrelationId,
-		ReplyTo: from.ReplyTo, AppID: from.AppId, Timestamp: from.Timestamp.UTC(), Body: from.Body,
+		Queue: queue, Exchange: source.Exchange, Key: source.RoutingKey, MessageID: source.MessageId, Type: source.Type,
+		ContentType: source.ContentType, ContentEncoding: source.ContentEncoding, CorrelationID: source.CorrelationId,
+		ReplyTo: source.ReplyTo, AppID: source.AppId, Timestamp: source.Timestamp.UTC(), Body: source.Body,
 	}
-	if year := d.Timestamp.Year(); from.Timestamp.IsZero() || year < 0 || year > 9999 {
+	if year := d.Timestamp.Year(); source.Timestamp.IsZero() || year < 0 || year > 9999 {
 		d.Timestamp = time.Time{}
 	}
-	if len(from.Headers) > 0 {
-		d.Headers = inJSON(map[string]any(from.Headers), 0).(map[string]any)
+	if len(source.Headers) > 0 {
+		d.Headers = inJSON(map[string]any(source.Headers), 0).(map[string]any)
 	}
 	return d
 }

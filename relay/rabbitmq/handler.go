@@ -89,11 +89,11 @@ func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 
 // message calls the route and builds the message. Its error is the outcome of the attempt.
 func (p *Publisher) message(route Route, e *compensator.Entry) (*message, error) {
-	to, err := route(e)
+	destination, err := route(e)
 	if err != nil {
 		return nil, usererr.Safe(err)
 	}
-	m, err := newMessage(e, to)
+	m, err := newMessage(e, destination)
 	if err != nil {
 		return nil, compensator.Permanent(err)
 	}

@@ -20,15 +20,15 @@ const offsetArgument = "x-stream-offset"
 // Such a broker also accepts an invalid offset, which a stream would reject.
 func (s *session) refuseStream() error {
 	s.kindKnown = true
-	if taken, err := s.takesOffset("next"); !taken {
+	if isTaken, err := s.takesOffset("next"); !isTaken {
 		return err
 	}
-	taken, err := s.takesOffset("of no stream")
-	var refused *amqp091.Error
+	isTaken, err := s.takesOffset("of no stream")
+	var amqpErr *amqp091.Error
 	switch {
-	case taken:
+	case isTaken:
 		return nil
-	case err == nil || errors.As(err, &refused) && refused.Server:
+	case err == nil || errors.As(err, &amqpErr) && amqpErr.Server:
 		return fmt.Errorf("%w: %s", ErrStream, s.cfg.Queue)
 	}
 	return err
@@ -36,7 +36,7 @@ func (s *session) refuseStream() error {
 
 // takesOffset reports whether the broker accepts a consumer with that offset. It cancels the consumer at once.
 func (s *session) takesOffset(offset string) (bool, error) {
-	defer s.link.guard()()
+	defer s.link.startGuard()()
 	ch, err := s.link.Channel()
 	if err != nil {
 		return false, err
@@ -45,11 +45,11 @@ func (s *session) takesOffset(offset string) (bool, error) {
 		return false, err
 	}
 	_, err = ch.Consume(s.cfg.Queue, "", false, false, false, false, amqp091.Table{offsetArgument: offset})
-	var refused *amqp091.Error
+	var amqpErr *amqp091.Error
 	switch {
 	case err == nil:
 		return true, ch.Close()
-	case errors.As(err, &refused) && refused.Code == amqp091.PreconditionFailed && strings.Contains(refused.Reason, offsetArgument):
+	case errors.As(err, &amqpErr) && amqpErr.Code == amqp091.PreconditionFailed && strings.Contains(amqpErr.Reason, offsetArgument):
 		return false, nil
 	}
 	return false, err

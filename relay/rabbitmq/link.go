@@ -27,15 +27,15 @@ const (
 // cannot do this, because it waits for writers, and a writer may wait for a broker that has stopped reading.
 type link struct {
 	*amqp091.Connection
-	raw    net.Conn
-	closed chan *amqp091.Error // gets at most one value, then is closed
+	raw      net.Conn
+	closeErr chan *amqp091.Error // gets at most one value, then is closed
 }
 
 // connect dials the broker and completes the handshake. It gives up when ctx ends.
 func connect(ctx context.Context, url string, config amqp091.Config, name string) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, setUpLimit)
 	defer cancel()
-	l := &link{closed: make(chan *amqp091.Error, 1)}
+	l := &link{closeErr: make(chan *amqp091.Error, 1)}
 	dial := config.Dial
 	if dial == nil {
 		dial = func(network, addr string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, network, addr) }
@@ -68,19 +68,19 @@ func connect(ctx context.Context, url string, config amqp091.Config, name string
 	if !stop() { // ctx has ended, and the connection is being dropped.
 		return nil, context.Cause(ctx)
 	}
-	l.NotifyClose(l.closed)
+	l.NotifyClose(l.closeErr)
 	return l, nil
 }
 
 // withName returns a copy of properties with the connection name. amqp091 writes into the table that it gets, and two
 // connections may get the same table from the caller.
 func withName(properties amqp091.Table, name string) amqp091.Table {
-	named := amqp091.NewConnectionProperties()
-	named.SetClientConnectionName(name)
+	tableOfName := amqp091.NewConnectionProperties()
+	tableOfName.SetClientConnectionName(name)
 	for key, value := range properties {
-		named[key] = value
+		tableOfName[key] = value
 	}
-	return named
+	return tableOfName
 }
 
 // drop closes the connection at once. The broker requeues unacknowledged messages.
@@ -92,15 +92,15 @@ func (l *link) close() {
 	_ = l.Connection.Close()
 }
 
-// guard drops the connection unless stop is called within setUpLimit. Otherwise a call of amqp091 would wait forever
+// startGuard drops the connection unless stop is called within setUpLimit. Otherwise a call of amqp091 would wait forever
 // for a broker that does not answer.
-func (l *link) guard() (stop func() bool) { return time.AfterFunc(setUpLimit, l.drop).Stop }
+func (l *link) startGuard() (stop func() bool) { return time.AfterFunc(setUpLimit, l.drop).Stop }
 
 // pause waits for a random time that grows with failures, the number of failed connects in a row. The time has a
 // minimum above 0. pause returns false if ctx has ended.
 func pause(ctx context.Context, failures int) bool {
-	most := min(longestPause, firstPause<<min(failures, 10))
-	timer := time.NewTimer(firstPause + rand.N(most))
+	maxPause := min(longestPause, firstPause<<min(failures, 10))
+	timer := time.NewTimer(firstPause + rand.N(maxPause))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -110,5 +110,7 @@ func pause(ctx context.Context, failures int) bool {
 	}
 }
 
-// failure wraps err with the name of the failed operation. The text does not contain the URL, which holds a password.
-func failure(what string, err error) error { return fmt.Errorf("rabbitmq: %s: %w", what, err) }
+// wrapError wraps err with the name of the failed operation. The text does not contain the URL, which holds a password.
+func wrapError(operation string, err error) error {
+	return fmt.Errorf("rabbitmq: %s: %w", operation, err)
+}

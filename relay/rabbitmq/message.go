@@ -25,22 +25,22 @@ type message struct {
 }
 
 // newMessage builds the message of an entry.
-func newMessage(e *compensator.Entry, to Destination) (*message, error) {
-	setDefault(&to.ContentType, "application/json")
-	headers := make(amqp091.Table, len(e.Headers)+len(to.Headers)+1)
+func newMessage(e *compensator.Entry, destination Destination) (*message, error) {
+	setDefault(&destination.ContentType, "application/json")
+	headers := make(amqp091.Table, len(e.Headers)+len(destination.Headers)+1)
 	for name, value := range e.Headers {
 		headers[name] = value
 	}
-	for name, value := range to.Headers {
+	for name, value := range destination.Headers {
 		headers[name] = value
 	}
 	headers[KeyHeader] = e.CallKey()
-	m := &message{exchange: to.Exchange, key: to.Key, mandatory: !to.NotMandatory, publishing: amqp091.Publishing{
+	m := &message{exchange: destination.Exchange, key: destination.Key, mandatory: !destination.NotMandatory, publishing: amqp091.Publishing{
 		MessageId: messageID(e), Type: e.BusinessType, Timestamp: e.CreatedAt, DeliveryMode: amqp091.Persistent,
-		Headers: headers, ContentType: to.ContentType, Body: e.Content,
+		Headers: headers, ContentType: destination.ContentType, Body: e.Content,
 	}}
 	if problem := m.problem(); problem != "" {
-		return nil, m.refused(0, problem)
+		return nil, m.newRefusedError(0, problem)
 	}
 	return m, nil
 }
@@ -79,10 +79,10 @@ func (m *message) problem() string {
 	return ""
 }
 
-// The method beyond returns the reason why a connection with frames of at most limit bytes cannot carry the message. It
+// sizeProblem returns the reason why a connection with frames of at most limit bytes cannot carry the message. It
 // returns "" if the connection can carry it. A limit of 0 means no limit. The headers must fit one frame. If they did
 // not, the broker would close the connection, which affects all its senders.
-func (m *message) beyond(limit int) string {
+func (m *message) sizeProblem(limit int) string {
 	p := &m.publishing
 	size := frameEnds + 2 + 2 + 8 + 2 + // class, weight, body size, property flags
 		1 + len(p.ContentType) + tableSize(p.Headers) + 1 + 1 + len(p.MessageId) + 8 + 1 + len(p.Type)
@@ -113,14 +113,14 @@ func valueSize(value any) int {
 		return 1 + tableSize(v)
 	case []any:
 		size := 5
-		for _, one := range v {
-			size += valueSize(one)
+		for _, item := range v {
+			size += valueSize(item)
 		}
 		return size
 	}
 	return 9 // numbers and times take at most 9 bytes
 }
 
-func (m *message) refused(code int, reason string) *RefusedError {
+func (m *message) newRefusedError(code int, reason string) *RefusedError {
 	return &RefusedError{Exchange: m.exchange, Key: m.key, Code: code, Reason: reason}
 }

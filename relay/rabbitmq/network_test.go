@@ -26,13 +26,13 @@ type stalling struct {
 type stallingConn struct {
 	net.Conn
 	*stalling
-	once   sync.Once
-	closed chan struct{}
+	once     sync.Once
+	closeErr chan struct{}
 }
 
 func (s *stalling) dial(network, addr string) (net.Conn, error) {
 	conn, err := net.Dial(network, addr)
-	return &stallingConn{Conn: conn, stalling: s, closed: make(chan struct{})}, err
+	return &stallingConn{Conn: conn, stalling: s, closeErr: make(chan struct{})}, err
 }
 
 func (c *stallingConn) Write(p []byte) (int, error) {
@@ -40,7 +40,7 @@ func (c *stallingConn) Write(p []byte) (int, error) {
 		return 0, errTest
 	}
 	if c.stalled.Load() {
-		<-c.closed
+		<-c.closeErr
 		return 0, net.ErrClosed
 	}
 	return c.Conn.Write(p)
@@ -55,7 +55,7 @@ func (c *stallingConn) Read(p []byte) (int, error) {
 }
 
 func (c *stallingConn) Close() error {
-	c.once.Do(func() { close(c.closed) })
+	c.once.Do(func() { close(c.closeErr) })
 	return c.Conn.Close()
 }
 
@@ -175,7 +175,7 @@ func TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly(t *testing.T) {
 	orders := relay(t, c, p, To("", queue), false, compensator.HandlerConfig[harness.Order]{MaxAttempts: 1})
 	w.Run(c)
 	w.WaitState(w.Record(orders, 0, compensator.Options{IdempotencyKey: "before"}), compensator.Succeeded)
-	pool, err := p.await(t.Context())
+	pool, err := p.awaitPool(t.Context())
 	require.NoError(t, err)
 	sent := b.depth(queue)
 	proxy.SwallowReplies()
@@ -184,7 +184,7 @@ func TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly(t *testing.T) {
 	eventually(t, func() bool { return b.depth(queue) > sent && proxy.Swallowed() > before+8 }, "the confirm is lost")
 	proxy.Heal()
 	eventually(t, func() bool { return w.State(id) == compensator.Succeeded }, "the message is sent again")
-	now, err := p.await(t.Context())
+	now, err := p.awaitPool(t.Context())
 	require.NoError(t, err)
 	assert.Same(t, pool, now, "over the same connection")
 	assert.GreaterOrEqual(t, b.ids(queue)["m"], 2)

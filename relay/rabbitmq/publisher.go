@@ -13,15 +13,15 @@ import (
 // Publisher sends messages over one connection. While the Publisher is open it reconnects, with pauses of up to 3 s and
 // jitter. Its methods may be called concurrently.
 type Publisher struct {
-	cfg  Config
-	stop context.CancelFunc
-	done chan struct{} // closed when supervise has returned
+	cfg          Config
+	stop         context.CancelFunc
+	superviseEnd chan struct{} // closed when supervise has returned
 
-	mu      sync.Mutex    // guards the fields below
-	pool    *channelPool  // nil while not connected
-	err     error         // reason why pool is nil
-	changed chan struct{} // closed and replaced when pool changes
-	closed  bool
+	mu       sync.Mutex    // guards the fields below
+	pool     *channelPool  // nil while not connected
+	err      error         // reason why pool is nil
+	changed  chan struct{} // isClosed and replaced when pool changes
+	isClosed bool
 }
 
 // Open returns a Publisher and connects in the background. If the broker is unreachable, Open returns no error, and the
@@ -33,7 +33,7 @@ func Open(cfg Config) (*Publisher, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	p := &Publisher{cfg: cfg, stop: stop, done: make(chan struct{}), err: errConnecting, changed: make(chan struct{})}
+	p := &Publisher{cfg: cfg, stop: stop, superviseEnd: make(chan struct{}), err: errConnecting, changed: make(chan struct{})}
 	go p.supervise(ctx)
 	return p, nil
 }
@@ -42,7 +42,7 @@ func Open(cfg Config) (*Publisher, error) {
 // the Publisher after Run has returned.
 func (p *Publisher) Close() error {
 	p.stop()
-	<-p.done
+	<-p.superviseEnd
 	return nil
 }
 
@@ -56,7 +56,7 @@ func (p *Publisher) Err() error {
 
 // supervise keeps the Publisher connected until ctx ends.
 func (p *Publisher) supervise(ctx context.Context) {
-	defer close(p.done)
+	defer close(p.superviseEnd)
 	for failures := 0; ctx.Err() == nil; {
 		l, err := connect(ctx, p.cfg.URL, p.cfg.AMQP, "compensator publisher")
 		if err == nil {
@@ -67,20 +67,20 @@ func (p *Publisher) supervise(ctx context.Context) {
 			break
 		}
 		failures++
-		p.set(nil, failure("not connected", err))
+		p.setState(nil, wrapError("not connected", err))
 		if failures == 1 {
 			p.cfg.Logger.Warn("rabbitmq: publisher is not connected", "err", err)
 		}
 		pause(ctx, failures)
 	}
-	p.set(nil, ErrClosed)
+	p.setState(nil, ErrClosed)
 }
 
 // serve offers a connection to senders until it breaks, and returns why it broke.
 func (p *Publisher) serve(ctx context.Context, l *link) error {
 	pool := newChannelPool(l, p.cfg.Channels)
 	blockings := l.NotifyBlocked(make(chan amqp091.Blocking, 16))
-	p.set(pool, nil)
+	p.setState(pool, nil)
 	p.cfg.Logger.Info("rabbitmq: publisher is connected")
 	for {
 		select {
@@ -93,33 +93,33 @@ func (p *Publisher) serve(ctx context.Context, l *link) error {
 			if b.Active {
 				p.cfg.Logger.Warn("rabbitmq: the broker blocks the connection", "reason", b.Reason)
 			}
-		case err := <-l.closed:
-			pool.end()
-			return orClosed(err)
+		case err := <-l.closeErr:
+			pool.endPool()
+			return orConnectionLost(err)
 		case <-ctx.Done():
-			p.set(nil, ErrClosed)
-			if pool.reads() {
+			p.setState(nil, ErrClosed)
+			if pool.isReadable() {
 				l.close()
 			}
-			pool.end()
+			pool.endPool()
 			return ErrClosed
 		}
 	}
 }
 
-func (p *Publisher) set(l *channelPool, err error) {
+func (p *Publisher) setState(l *channelPool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pool, p.err, p.closed = l, err, err == ErrClosed
+	p.pool, p.err, p.isClosed = l, err, err == ErrClosed
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// await waits for a connection and returns it. If ctx ends first, await returns the reason why there is no connection.
-func (p *Publisher) await(ctx context.Context) (*channelPool, error) {
+// awaitPool waits for a connection and returns it. If ctx ends first, await returns the reason why there is no connection.
+func (p *Publisher) awaitPool(ctx context.Context) (*channelPool, error) {
 	for {
 		p.mu.Lock()
-		pool, err, closed, changed := p.pool, p.err, p.closed, p.changed
+		pool, err, closed, changed := p.pool, p.err, p.isClosed, p.changed
 		p.mu.Unlock()
 		switch {
 		case closed:
@@ -138,7 +138,7 @@ func (p *Publisher) await(ctx context.Context) (*channelPool, error) {
 
 var errConnecting = errors.New("rabbitmq: not connected yet")
 
-// timed limits the context of one message or batch to Config.Timeout.
-func (p *Publisher) timed(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout limits the context of one message or batch to Config.Timeout.
+func (p *Publisher) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, p.cfg.Timeout, fmt.Errorf("rabbitmq: gave up after %v", p.cfg.Timeout.Round(time.Millisecond)))
 }

@@ -117,7 +117,7 @@ func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 	each(t, func(t *testing.T, batch bool) {
 		w := harness.NewWorld(t)
 		c := w.New(w.QuickConfig())
-		to := map[string]Destination{
+		destination := map[string]Destination{
 			"unroutable":     {Key: "no such queue"},
 			"no exchange":    {Exchange: "nowhere", Key: "k"},
 			"access refused": {Exchange: "forbidden", Key: "k2"},
@@ -127,11 +127,11 @@ func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 			"many headers":   {Key: queue, Headers: amqp091.Table{"x": slices.Repeat([]any{int64(1)}, 30_000)}},
 			"too large":      {Key: queue}, "good": {Key: queue},
 		}
-		route := func(e *compensator.Entry) (Destination, error) { return to[e.BusinessID], nil }
+		route := func(e *compensator.Entry) (Destination, error) { return destination[e.BusinessID], nil }
 		orders := relay(t, c, open(t, Config{URL: url}), route, batch, compensator.HandlerConfig[harness.Order]{})
 		ids := make(map[string]compensator.EntryID)
 		w.InTx(w.DB, func(tx *sql.Tx) {
-			for name := range to {
+			for name := range destination {
 				note := ""
 				if name == "too large" {
 					note = strings.Repeat("x", 6000)
@@ -185,7 +185,7 @@ func TestHeadersFillAFrameToTheLastByteAndNoMore(t *testing.T) {
 		return m
 	}
 	room := 1
-	for filledBy("1", room+1).beyond(8192) == "" {
+	for filledBy("1", room+1).sizeProblem(8192) == "" {
 		room++
 	}
 	outcomes := p.send(t.Context(), []*message{filledBy("1", room), filledBy("2", room+1), filledBy("3", 1)})
@@ -194,7 +194,7 @@ func TestHeadersFillAFrameToTheLastByteAndNoMore(t *testing.T) {
 	require.ErrorContains(t, outcomes[1], "Headers: a frame of 8193 bytes, this connection allows at most 8192")
 	require.NoError(t, outcomes[2])
 	select {
-	case <-pool.dead:
+	case <-pool.connectionEnd:
 		t.Error("the connection has ended")
 	default:
 	}

@@ -25,17 +25,17 @@ var refusedPause = 30 * time.Second
 // setAside moves a message that the log refuses to ConsumerConfig.RefusedQueue. It reports whether the queue has the
 // message. If the move fails, setAside keeps the message unacknowledged and retries. It does not give the message back,
 // because a broker with a delivery limit drops messages that are given back too often.
-func (s *session) setAside(ctx context.Context, raw *amqp091.Delivery, d *Delivery, why error) bool {
+func (s *session) setAside(ctx context.Context, raw *amqp091.Delivery, d *Delivery, reason error) bool {
 	for {
-		err := s.moveRefused(ctx, raw, why)
+		err := s.moveRefused(ctx, raw, reason)
 		if err == nil {
 			s.cfg.Logger.Error("rabbitmq: message cannot be recorded, and is set aside for a person",
-				"queue", d.Queue, "refused_queue", s.cfg.RefusedQueue, "message_id", d.MessageID, "err", why)
+				"queue", d.Queue, "refused_queue", s.cfg.RefusedQueue, "message_id", d.MessageID, "err", reason)
 			return true
 		}
 		if ctx.Err() == nil {
 			s.cfg.Logger.Error("rabbitmq: message cannot be recorded, and is held until it can be set aside",
-				"queue", d.Queue, "refused_queue", s.cfg.RefusedQueue, "message_id", d.MessageID, "err", why, "set_aside", err)
+				"queue", d.Queue, "refused_queue", s.cfg.RefusedQueue, "message_id", d.MessageID, "err", reason, "set_aside", err)
 		}
 		if !s.awaitNextTry(ctx, raw) {
 			return false
@@ -62,7 +62,7 @@ func (s *session) awaitNextTry(ctx context.Context, raw *amqp091.Delivery) bool 
 // queue does not exist. It opens a separate connection, because a broker that is out of memory or disk space stops
 // reading from connections that publish. On a shared connection it would not read the acknowledgements of other
 // messages either.
-func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, why error) error {
+func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, reason error) error {
 	select {
 	case k.moving <- struct{}{}:
 		defer func() { <-k.moving }()
@@ -71,18 +71,18 @@ func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, why e
 	}
 	l, err := connect(ctx, k.cfg.URL, k.cfg.AMQP, "compensator consumer of "+k.cfg.Queue+": refused messages")
 	if err != nil {
-		return failure("connect", err)
+		return wrapError("connect", err)
 	}
 	defer l.close()
 	defer context.AfterFunc(ctx, l.drop)()
-	defer l.guard()() // guard also drops a connection that the broker blocks.
-	copied := k.refusedCopy(raw, why, l.Config.FrameSize)
+	defer l.startGuard()() // startGuard also drops a connection that the broker blocks.
+	copied := k.refusedCopy(raw, reason, l.Config.FrameSize)
 	routed, err := l.publishTo(k.cfg.RefusedQueue, copied)
 	if err != nil || routed {
 		return err
 	}
 	if err := l.declare(k.cfg.RefusedQueue); err != nil {
-		return failure("declare "+k.cfg.RefusedQueue, err)
+		return wrapError("declare "+k.cfg.RefusedQueue, err)
 	}
 	if routed, err = l.publishTo(k.cfg.RefusedQueue, copied); err == nil && !routed {
 		err = fmt.Errorf("rabbitmq: queue %s was deleted", k.cfg.RefusedQueue)
@@ -94,28 +94,28 @@ func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, why e
 func (l *link) publishTo(queue string, p amqp091.Publishing) (routed bool, err error) {
 	ch, err := l.Channel()
 	if err != nil {
-		return false, failure("open a channel", err)
+		return false, wrapError("open a channel", err)
 	}
 	defer ch.Close()
-	returned := ch.NotifyReturn(make(chan amqp091.Return, 1))
-	closed := ch.NotifyClose(make(chan *amqp091.Error, 1))
+	returns := ch.NotifyReturn(make(chan amqp091.Return, 1))
+	closeErr := ch.NotifyClose(make(chan *amqp091.Error, 1))
 	if err := ch.Confirm(false); err != nil {
-		return false, failure("ask for confirms", err)
+		return false, wrapError("ask for confirms", err)
 	}
 	confirm, err := ch.PublishWithDeferredConfirm("", queue, true, false, p)
 	if err != nil {
-		return false, failure("publish to "+queue, err)
+		return false, wrapError("publish to "+queue, err)
 	}
 	if !confirm.Wait() {
 		select {
-		case reason := <-closed:
-			return false, failure("publish to "+queue, orClosed(reason))
+		case reason := <-closeErr:
+			return false, wrapError("publish to "+queue, orConnectionLost(reason))
 		default:
 			return false, errNack
 		}
 	}
 	select {
-	case <-returned: // RabbitMQ returns an unroutable message before it confirms the message.
+	case <-returns: // RabbitMQ returns an unroutable message before it confirms the message.
 		return false, nil
 	default:
 		return true, nil
@@ -141,18 +141,18 @@ func (l *link) declare(queue string) error {
 //   - the user id, which this connection may not be allowed to use
 //   - CC and BCC, which make RabbitMQ send the message to other queues as well
 //   - the counts of earlier deliveries
-func (k *Consumer) refusedCopy(raw *amqp091.Delivery, why error, limit int) amqp091.Publishing {
-	own := maps.Clone(raw.Headers)
+func (k *Consumer) refusedCopy(raw *amqp091.Delivery, reason error, limit int) amqp091.Publishing {
+	copyHeaders := maps.Clone(raw.Headers)
 	for _, name := range []string{"CC", "BCC", "x-delivery-count", "x-acquired-count"} {
-		delete(own, name)
+		delete(copyHeaders, name)
 	}
 	headers := amqp091.Table{
-		RefusedHeader: processlog.FitError(why.Error()), RefusedQueueHeader: k.cfg.Queue,
+		RefusedHeader: processlog.FitError(reason.Error()), RefusedQueueHeader: k.cfg.Queue,
 		RefusedExchangeHeader: raw.Exchange, RefusedKeyHeader: raw.RoutingKey,
 	}
-	maps.Copy(headers, own)
+	maps.Copy(headers, copyHeaders)
 	if limit > 0 && tableSize(headers)+otherProperties > limit {
-		headers = own
+		headers = copyHeaders
 	}
 	return amqp091.Publishing{
 		Headers: headers, ContentType: raw.ContentType, ContentEncoding: raw.ContentEncoding, DeliveryMode: amqp091.Persistent,

@@ -21,11 +21,11 @@ func (e *undecidedError) Error() string { return "rabbitmq: no confirm: " + e.re
 // send publishes messages, awaits their confirms, and returns one handler result for each message. A nil result means
 // that a queue holds the message.
 func (p *Publisher) send(ctx context.Context, messages []*message) []error {
-	ctx, cancel := p.timed(ctx)
+	ctx, cancel := p.withTimeout(ctx)
 	defer cancel()
 	outcomes := make([]error, 0, len(messages))
-	for first := 0; first < len(messages); first += window {
-		part := messages[first:min(first+window, len(messages))]
+	for start := 0; start < len(messages); start += window {
+		part := messages[start:min(start+window, len(messages))]
 		verdicts := p.sendPart(ctx, part)
 		for i, m := range part {
 			verdict := verdicts[i]
@@ -43,14 +43,14 @@ func (p *Publisher) send(ctx context.Context, messages []*message) []error {
 // outcome converts the result for a message into a handler's error.
 func (p *Publisher) outcome(m *message, verdict error) error {
 	var undecided *undecidedError
-	var refused *RefusedError
+	var refusedErr *RefusedError
 	switch {
 	case verdict == nil:
 		return nil
-	case errors.As(verdict, &refused):
+	case errors.As(verdict, &refusedErr):
 		return compensator.Permanent(verdict)
 	case errors.As(verdict, &undecided) && refuses(undecided.reason.Code):
-		return compensator.Permanent(m.refused(undecided.reason.Code, undecided.reason.Reason))
+		return compensator.Permanent(m.newRefusedError(undecided.reason.Code, undecided.reason.Reason))
 	case p.cfg.CountUnavailable:
 		return verdict
 	}
@@ -65,34 +65,34 @@ func refuses(code int) bool {
 // sendPart sends at most window messages. It does not wait longer than ctx. If ctx ends first, the channel stays in use
 // until the broker has answered, so that a slow broker does not get more and more messages.
 func (p *Publisher) sendPart(ctx context.Context, messages []*message) []error {
-	pool, err := p.take(ctx)
+	pool, err := p.takePool(ctx)
 	if err != nil {
-		return all(messages, err)
+		return repeatError(messages, err)
 	}
-	answers := make(chan []error, 1)
-	go func() { answers <- pool.deliver(ctx, messages) }()
+	results := make(chan []error, 1)
+	go func() { results <- pool.deliver(ctx, messages) }()
 	select {
-	case verdicts := <-answers:
+	case verdicts := <-results:
 		return verdicts
 	case <-ctx.Done():
-		return all(messages, fmt.Errorf("rabbitmq: no confirm: %w", context.Cause(ctx)))
+		return repeatError(messages, fmt.Errorf("rabbitmq: no confirm: %w", context.Cause(ctx)))
 	}
 }
 
-// take waits for a connection that accepts messages, and takes one of its slots.
-func (p *Publisher) take(ctx context.Context) (*channelPool, error) {
+// takePool waits for a connection that accepts messages, and takes one of its slots.
+func (p *Publisher) takePool(ctx context.Context) (*channelPool, error) {
 	for {
-		pool, err := p.await(ctx)
+		pool, err := p.awaitPool(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if err = pool.take(ctx); err != errGone {
+		if err = pool.takeSlot(ctx); err != errGone {
 			return pool, err
 		}
 	}
 }
 
-func all(messages []*message, err error) []error {
+func repeatError(messages []*message, err error) []error {
 	verdicts := make([]error, len(messages))
 	for i := range verdicts {
 		verdicts[i] = err
@@ -101,16 +101,16 @@ func all(messages []*message, err error) []error {
 }
 
 // deliver publishes all messages on one channel and then waits for all confirms. It opens a channel if none is idle. At
-// the end it frees the slot that the method take has taken.
+// the end it frees the slot that takeSlot has taken.
 func (l *channelPool) deliver(ctx context.Context, messages []*message) []error {
 	defer func() { <-l.slots }()
 	ch, err := l.channel()
 	if err != nil {
-		return all(messages, err)
+		return repeatError(messages, err)
 	}
 	defer l.keepIdle(ch)
 	if ctx.Err() != nil { // The sender does not wait any more, so publish nothing.
-		return all(messages, context.Cause(ctx))
+		return repeatError(messages, context.Cause(ctx))
 	}
 	return l.publish(ctx, ch, messages)
 }
@@ -119,15 +119,15 @@ func (l *channelPool) publish(ctx context.Context, ch *channel, messages []*mess
 	confirms := make([]*amqp091.DeferredConfirmation, len(messages))
 	verdicts := make([]error, len(messages))
 	for i, m := range messages {
-		if problem := m.beyond(l.link.Config.FrameSize); problem != "" {
-			verdicts[i] = m.refused(0, problem)
+		if problem := m.sizeProblem(l.link.Config.FrameSize); problem != "" {
+			verdicts[i] = m.newRefusedError(0, problem)
 			continue
 		}
 		confirm, err := ch.PublishWithDeferredConfirm(m.exchange, m.key, m.mandatory, false, m.publishing)
 		if err != nil {
 			if !ch.IsClosed() { // Drop the connection, because amqp091 would keep a connection that accepts no writes.
 				l.link.drop()
-				<-l.dead
+				<-l.connectionEnd
 			}
 			break
 		}
@@ -138,13 +138,13 @@ func (l *channelPool) publish(ctx context.Context, ch *channel, messages []*mess
 			l.awaitConfirm(ctx, ch, confirm)
 		}
 	}
-	returned, unconfirmed := ch.takeReturned(), l.unconfirmed(ch)
+	returns, unconfirmed := ch.takeReturned(), l.unconfirmed(ch)
 	for i, m := range messages {
 		if verdicts[i] != nil {
 			continue
 		}
-		if why, unroutable := returned[m.publishing.MessageId]; unroutable {
-			verdicts[i] = m.refused(int(why.ReplyCode), "unroutable: no queue is bound for it ("+why.ReplyText+")")
+		if returned, unroutable := returns[m.publishing.MessageId]; unroutable {
+			verdicts[i] = m.newRefusedError(int(returned.ReplyCode), "unroutable: no queue is bound for it ("+returned.ReplyText+")")
 		} else if confirms[i] == nil || !confirms[i].Acked() {
 			verdicts[i] = unconfirmed
 		}
@@ -172,7 +172,7 @@ func (l *channelPool) awaitConfirm(ctx context.Context, ch *channel, confirm *am
 	case <-timer.C:
 	}
 	if l.awaitOpen(context.Background()) == nil { // Wait until the broker reads again, because a broker that blocks the connection does not read a close.
-		stop := l.guard()
+		stop := l.startGuard()
 		_ = ch.Close()
 		stop()
 	}
@@ -182,16 +182,16 @@ func (l *channelPool) awaitConfirm(ctx context.Context, ch *channel, confirm *am
 // takeReturned returns the messages that the broker has returned as unroutable, by message id. The broker returns a
 // message before it confirms the message.
 func (ch *channel) takeReturned() map[string]amqp091.Return {
-	returned := make(map[string]amqp091.Return)
+	returns := make(map[string]amqp091.Return)
 	for {
 		select {
-		case r, ok := <-ch.returned:
+		case r, ok := <-ch.returns:
 			if !ok {
-				return returned
+				return returns
 			}
-			returned[r.MessageId] = r
+			returns[r.MessageId] = r
 		default:
-			return returned
+			return returns
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (l *channelPool) unconfirmed(ch *channel) error {
 	case !ch.IsClosed():
 		return errNack
 	}
-	if reason := <-ch.closed; reason != nil {
+	if reason := <-ch.closeErr; reason != nil {
 		return &undecidedError{reason}
 	}
 	return errGone // This process has closed the channel.

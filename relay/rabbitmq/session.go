@@ -40,11 +40,11 @@ func (k *Consumer) Run(ctx context.Context) error {
 		return compensator.ErrRunning
 	}
 	defer k.running.Store(false)
-	known := false // whether an earlier session has checked the queue's kind
+	isKnown := false // whether an earlier session has checked the queue's kind
 	for failures := 0; ctx.Err() == nil; {
-		s, err := k.session(ctx, known)
+		s, err := k.session(ctx, isKnown)
 		if err == nil {
-			failures, known = 0, true
+			failures, isKnown = 0, true
 			if err = s.pump(ctx); err == nil {
 				return s.finish()
 			}
@@ -55,35 +55,35 @@ func (k *Consumer) Run(ctx context.Context) error {
 			break
 		}
 		if errors.Is(err, ErrStream) {
-			k.set(err)
-			return errors.Join(err, k.drain())
+			k.setState(err)
+			return errors.Join(err, k.drainQueue())
 		}
 		failures++
-		k.set(failure("not consuming "+k.cfg.Queue, err))
+		k.setState(wrapError("not consuming "+k.cfg.Queue, err))
 		if failures == 1 {
 			k.cfg.Logger.Warn("rabbitmq: consumer is not consuming", "queue", k.cfg.Queue, "err", err)
 		}
 		pause(ctx, failures)
 	}
-	k.set(compensator.ErrStopping)
-	return k.drain()
+	k.setState(compensator.ErrStopping)
+	return k.drainQueue()
 }
 
-// drain waits for functions after their contexts have ended, for at most StopTimeout.
-func (k *Consumer) drain() error {
+// drainQueue waits for functions after their contexts have ended, for at most StopTimeout.
+func (k *Consumer) drainQueue() error {
 	timer := time.NewTimer(k.cfg.StopTimeout)
 	defer timer.Stop()
-	taken := 0
+	count := 0
 	defer func() {
-		for range taken {
+		for range count {
 			<-k.slots
 		}
 	}()
-	for ; taken < cap(k.slots); taken++ {
+	for ; count < cap(k.slots); count++ {
 		select {
 		case k.slots <- struct{}{}:
 		case <-timer.C:
-			return fmt.Errorf("rabbitmq: %d functions of queue %s did not return, or wait to acknowledge", cap(k.slots)-taken, k.cfg.Queue)
+			return fmt.Errorf("rabbitmq: %d functions of queue %s did not return, or wait to acknowledge", cap(k.slots)-count, k.cfg.Queue)
 		}
 	}
 	return nil
@@ -95,18 +95,18 @@ type session struct {
 	link       *link
 	channel    *amqp091.Channel
 	deliveries <-chan amqp091.Delivery
-	closed     chan *amqp091.Error // receives the reason when the channel closes
+	closeErr   chan *amqp091.Error // receives the reason when the channel closes
 	ending     chan struct{}       // closed when Run takes no more messages
 	kindKnown  bool                // whether an earlier check has shown that the queue is no stream
 
-	works   context.Context // context that the functions get
+	workCtx context.Context // context that the functions get
 	lose    context.CancelCauseFunc
 	working sync.WaitGroup
 }
 
-// session waits until the log accepts entries, connects, and starts to consume. If known is false, it checks that the
+// session waits until the log accepts entries, connects, and starts to consume. If isKnown is false, it checks that the
 // queue is no stream. Only the first session checks this, because RabbitMQ logs an error for the check.
-func (k *Consumer) session(ctx context.Context, known bool) (*session, error) {
+func (k *Consumer) session(ctx context.Context, isKnown bool) (*session, error) {
 	if err := k.prove(ctx); err != nil {
 		return nil, fmt.Errorf("the log takes no entries: %w", err)
 	}
@@ -115,32 +115,32 @@ func (k *Consumer) session(ctx context.Context, known bool) (*session, error) {
 		return nil, err
 	}
 	s := &session{Consumer: k, link: l, ending: make(chan struct{})}
-	if err := s.subscribe(!known); err != nil {
+	if err := s.subscribe(!isKnown); err != nil {
 		l.close()
 		return nil, err
 	}
-	s.works, s.lose = context.WithCancelCause(context.WithoutCancel(ctx))
-	k.set(nil)
+	s.workCtx, s.lose = context.WithCancelCause(context.WithoutCancel(ctx))
+	k.setState(nil)
 	k.cfg.Logger.Info("rabbitmq: consuming", "queue", k.cfg.Queue)
 	return s, nil
 }
 
 // subscribe starts to consume. If the broker does not answer a request, guard drops the connection.
-func (s *session) subscribe(first bool) error {
+func (s *session) subscribe(isFirst bool) error {
 	if err := s.declare(); err != nil {
-		return failure("declare", err)
+		return wrapError("declare", err)
 	}
-	if first {
+	if isFirst {
 		if err := s.refuseStream(); err != nil {
 			return err
 		}
 	}
-	defer s.link.guard()()
+	defer s.link.startGuard()()
 	var err error
 	if s.channel, err = s.link.Channel(); err != nil {
 		return err
 	}
-	s.closed = s.channel.NotifyClose(make(chan *amqp091.Error, 1))
+	s.closeErr = s.channel.NotifyClose(make(chan *amqp091.Error, 1))
 	if err := s.channel.Qos(s.cfg.Prefetch, 0, false); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (s *session) declare() error {
 	if s.cfg.Declare == nil {
 		return nil
 	}
-	defer s.link.guard()()
+	defer s.link.startGuard()()
 	ch, err := s.link.Channel()
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (s *session) declare() error {
 func (s *session) pump(ctx context.Context) error {
 	probe := time.NewTicker(probeEvery)
 	defer probe.Stop()
-	quiet := true
+	isQuiet := true
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -175,19 +175,19 @@ func (s *session) pump(ctx context.Context) error {
 			if !ok {
 				return s.loss()
 			}
-			quiet = false
+			isQuiet = false
 			if err := s.admit(ctx, d); err != nil {
 				return err
 			}
 		case <-probe.C:
-			if quiet {
+			if isQuiet {
 				if err := s.probe(); err != nil {
-					return failure("probe", err)
+					return wrapError("probe", err)
 				}
 			}
-			quiet = true
-		case err := <-s.link.closed: // Check the connection too. While an acknowledgement waits to be written, amqp091 does not close the deliveries.
-			return orClosed(err)
+			isQuiet = true
+		case err := <-s.link.closeErr: // Check the connection too. While an acknowledgement waits to be written, amqp091 does not close the deliveries.
+			return orConnectionLost(err)
 		}
 	}
 	return nil
@@ -195,7 +195,7 @@ func (s *session) pump(ctx context.Context) error {
 
 var errCancelled = errors.New("the broker has ended the consumer: the queue was deleted, or is unavailable")
 
-func orClosed(err *amqp091.Error) error {
+func orConnectionLost(err *amqp091.Error) error {
 	if err == nil {
 		return amqp091.ErrClosed
 	}
@@ -206,8 +206,8 @@ func orClosed(err *amqp091.Error) error {
 // closes the deliveries.
 func (s *session) loss() error {
 	select {
-	case err := <-s.closed:
-		return orClosed(err)
+	case err := <-s.closeErr:
+		return orConnectionLost(err)
 	default:
 		return errCancelled
 	}
@@ -216,7 +216,7 @@ func (s *session) loss() error {
 // probe checks on a separate channel that the queue exists and has a consumer. If the queue has another consumer, probe
 // may not notice that this consumer is gone. In that case the other consumer processes the queue.
 func (s *session) probe() error {
-	defer s.link.guard()()
+	defer s.link.startGuard()()
 	ch, err := s.link.Channel()
 	switch {
 	case errors.Is(err, amqp091.ErrChannelMax):
@@ -225,9 +225,9 @@ func (s *session) probe() error {
 		return err
 	}
 	queue, err := ch.QueueDeclarePassive(s.cfg.Queue, false, false, false, false, nil)
-	var refused *amqp091.Error
+	var amqpErr *amqp091.Error
 	switch {
-	case errors.As(err, &refused) && refused.Code == amqp091.AccessRefused:
+	case errors.As(err, &amqpErr) && amqpErr.Code == amqp091.AccessRefused:
 		return nil // The user lacks the right for this check.
 	case err != nil:
 		return err
@@ -237,7 +237,7 @@ func (s *session) probe() error {
 	return ch.Close()
 }
 
-// admit passes a message to the method hand, unless the message comes from a stream. The queue may have been replaced
+// admit passes a message to the method handDelivery, unless the message comes from a stream. The queue may have been replaced
 // by a stream after the first session checked it. The stream header alone proves nothing, because a message that was
 // moved from a stream into a queue has it too. So admit checks the queue itself.
 func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
@@ -246,18 +246,18 @@ func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 			return err
 		}
 	}
-	return s.hand(ctx, d)
+	return s.handDelivery(ctx, d)
 }
 
-// The method hand starts a function for a message. If no slot is free, because functions of earlier connections still
+// handDelivery starts a function for a message. If no slot is free, because functions of earlier connections still
 // run, hand waits. It returns an error if this connection is lost during the wait.
-func (s *session) hand(ctx context.Context, d amqp091.Delivery) error {
+func (s *session) handDelivery(ctx context.Context, d amqp091.Delivery) error {
 	select {
 	case s.slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil
-	case err := <-s.link.closed:
-		return orClosed(err)
+	case err := <-s.link.closeErr:
+		return orConnectionLost(err)
 	}
 	s.working.Add(1)
 	go func() {
@@ -270,11 +270,11 @@ func (s *session) hand(ctx context.Context, d amqp091.Delivery) error {
 
 // handle processes a message and acknowledges it after the message is done or recorded.
 func (s *session) handle(raw *amqp091.Delivery) {
-	ctx, d := s.works, newDelivery(s.cfg.Queue, raw)
+	ctx, d := s.workCtx, newDelivery(s.cfg.Queue, raw)
 	if s.cfg.Propagator != nil {
 		ctx = s.extract(ctx, d)
 	}
-	if s.settled(ctx, raw, d) {
+	if s.settleDelivery(ctx, raw, d) {
 		_ = raw.Ack(false) // Ignore the error, because after it the deliveries end and pump returns.
 	}
 }
@@ -295,10 +295,10 @@ func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.C
 	return s.cfg.Propagator.Extract(ctx, headers)
 }
 
-// settled processes a message and reports whether it can be acknowledged. It records a redelivered message without a
+// settleDelivery processes a message and reports whether it can be acknowledged. It records a redelivered message without a
 // call of the function, because the message may have crashed a process. The log recognises a message that it already
 // has. If the log refuses the message, settled calls the function.
-func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Delivery) bool {
+func (s *session) settleDelivery(ctx context.Context, raw *amqp091.Delivery, d *Delivery) bool {
 	if raw.Redelivered {
 		if err := s.keep(ctx, d, 0); !isRefusal(err) {
 			return err == nil
@@ -308,19 +308,19 @@ func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Deliver
 	switch {
 	case err == nil:
 		return true
-	case s.works.Err() != nil:
+	case s.workCtx.Err() != nil:
 		return false // The function stopped because it was asked to, so this is no failure of the message.
 	}
-	err = s.keep(ctx, d, s.failed(d, err))
+	err = s.keep(ctx, d, s.noteFailure(d, err))
 	if isRefusal(err) {
 		return s.setAside(ctx, raw, d, err)
 	}
 	return err == nil
 }
 
-// failed returns the delay of the entry of a failed message. For a permanent error it also stores the reason to set the
+// noteFailure returns the delay of the entry of a failed message. For a permanent error it also stores the reason to set the
 // message aside. Both err and the schedule are user code and may panic.
-func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
+func (s *session) noteFailure(d *Delivery, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
 			delay = longestPause
@@ -373,8 +373,8 @@ func isRefusal(err error) bool {
 // refusedByTheLog reports whether the log will never accept a message, because an entry cannot hold it.
 func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
 	var field *compensator.FieldError
-	var other *compensator.OtherTypeError
-	return (errors.As(err, &field) || errors.As(err, &other)) && k.encodes(d)
+	var otherType *compensator.OtherTypeError
+	return (errors.As(err, &field) || errors.As(err, &otherType)) && k.encodes(d)
 }
 
 // enoughRefusals is how often in a row the log must refuse a message, and take another entry, until the message is set
@@ -408,25 +408,25 @@ func (k *Consumer) encodes(d *Delivery) (ok bool) {
 // after its context has ended.
 func (s *session) finish() error {
 	close(s.ending)
-	stop := s.link.guard()
+	stop := s.link.startGuard()
 	_ = s.channel.Cancel(consumerTag, false)
 	stop()
-	idle := make(chan struct{})
+	handlersDone := make(chan struct{})
 	go func() {
 		s.working.Wait()
-		close(idle)
+		close(handlersDone)
 	}()
 	timer := time.NewTimer(s.cfg.StopTimeout)
 	defer timer.Stop()
 	select {
-	case <-idle:
-	case <-s.link.closed:
+	case <-handlersDone:
+	case <-s.link.closeErr:
 		s.lose(ErrDeliveryLost)
 	case <-timer.C:
 	}
 	s.lose(compensator.ErrStopping)
-	s.set(compensator.ErrStopping)
-	err := s.drain()
+	s.setState(compensator.ErrStopping)
+	err := s.drainQueue()
 	s.link.close()
 	return err
 }

@@ -45,7 +45,7 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.Timeout, 10*time.Second)
 	setDefault(&cfg.Concurrency, 50)
 	if cfg.Judge == nil {
-		cfg.Judge = unavailable
+		cfg.Judge = isUnavailable
 	}
 	return cfg
 }
@@ -57,8 +57,8 @@ func (cfg Config) validate() error {
 	)
 }
 
-// unavailable is the default of Config.Judge.
-func unavailable(err error) error {
+// isUnavailable is the default of Config.Judge.
+func isUnavailable(err error) error {
 	if compensator.VerdictOf(err) != observe.Failure {
 		return err
 	}
@@ -72,8 +72,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-func fieldProblem(bad bool, field, reason string) error {
-	if !bad {
+func fieldProblem(isInvalid bool, field, reason string) error {
+	if !isInvalid {
 		return nil
 	}
 	return &compensator.FieldError{Field: field, Reason: reason}

@@ -109,7 +109,7 @@ func (cfg ConsumerConfig) withDefaults() ConsumerConfig {
 		cfg.MessageID = func(msg *message.Message) string { return msg.UUID }
 	}
 	if cfg.Redelivered == nil {
-		cfg.Redelivered = redelivered
+		cfg.Redelivered = isRedelivered
 	}
 	if cfg.Type.Codec == nil {
 		cfg.Type.Codec = compensator.JSON
@@ -167,7 +167,7 @@ func Consume(ctx context.Context, c *compensator.Compensator, businessType strin
 		k.work = cfg.Middlewares[i](k.work)
 	}
 	var err error
-	k.entries, err = compensator.Handle(ctx, c, businessType, k.again, &cfg.Type)
+	k.entries, err = compensator.Handle(ctx, c, businessType, k.recordAgain, &cfg.Type)
 	return k, err
 }
 
@@ -213,7 +213,7 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 		return err
 	}
 	ctx = k.extract(ctx, a.Metadata)
-	if a.again {
+	if a.isRecordedAgain {
 		err := k.keep(ctx, a, 0)
 		switch {
 		case !isRefusal(err):
@@ -224,24 +224,24 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	}
 	msg.SetContext(ctx)
 	err = k.call(msg)
-	if err == nil || interrupted(ctx, err) {
+	if err == nil || isInterrupted(ctx, err) {
 		return err
 	}
-	kept := k.keep(ctx, a, k.failed(a, err))
+	keepErr := k.keep(ctx, a, k.noteFailure(a, err))
 	switch {
-	case kept == nil:
+	case keepErr == nil:
 		return nil
-	case isRefusal(kept):
-		return k.setAside(ctx, a, errors.Join(kept, err))
+	case isRefusal(keepErr):
+		return k.setAside(ctx, a, errors.Join(keepErr, err))
 	}
-	return errors.Join(kept, err)
+	return errors.Join(keepErr, err)
 }
 
 // arrival is a message with the results of MessageID and Redelivered.
 type arrival struct {
 	*Delivery
-	id    compensator.IdempotencyKey
-	again bool // whether the message is recorded without a call of work
+	id              compensator.IdempotencyKey
+	isRecordedAgain bool // whether the message is recorded without a call of work
 }
 
 // arrive calls Redelivered and MessageID for a message. If MessageID panics, the message is set aside without an id.
@@ -256,18 +256,18 @@ func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (*arrival, 
 	case msg.Metadata.Get(offsetMetadata) != "" && msg.Metadata.Get(redeliveredMetadata) == "":
 		return nil, fmt.Errorf("%w: topic %q", ErrStream, topic)
 	}
-	a := &arrival{Delivery: newDelivery(topic, msg), again: true}
-	if err := recovered(func() { a.again = k.cfg.Redelivered(msg) }); err != nil {
+	a := &arrival{Delivery: newDelivery(topic, msg), isRecordedAgain: true}
+	if err := runRecovered(func() { a.isRecordedAgain = k.cfg.Redelivered(msg) }); err != nil {
 		k.cfg.Logger.Error("watermill: Redelivered panicked", "topic", topic, "uuid", msg.UUID, "err", err)
 	}
-	if err := recovered(func() { a.id = k.IdempotencyKey(topic, k.cfg.MessageID(msg)) }); err != nil {
-		a.again, a.SetAside = true, setAsideFor(fmt.Errorf("MessageID: %w", err))
+	if err := runRecovered(func() { a.id = k.IdempotencyKey(topic, k.cfg.MessageID(msg)) }); err != nil {
+		a.isRecordedAgain, a.SetAside = true, setAsideFor(fmt.Errorf("MessageID: %w", err))
 	}
 	return a, nil
 }
 
-// recovered calls work and returns its panic as an error.
-func recovered(work func()) (err error) {
+// runRecovered calls work and returns its panic as an error.
+func runRecovered(work func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
@@ -277,8 +277,8 @@ func recovered(work func()) (err error) {
 	return nil
 }
 
-// redelivered is the default of ConsumerConfig.Redelivered.
-func redelivered(msg *message.Message) bool {
+// isRedelivered is the default of ConsumerConfig.Redelivered.
+func isRedelivered(msg *message.Message) bool {
 	if msg.Metadata.Get(redeliveredMetadata) == "true" {
 		return true
 	}
@@ -312,18 +312,18 @@ func (k *Consumer) extract(ctx context.Context, metadata map[string]string) (ext
 // did not, work that always panics would get its message forever. After a runtime.Goexit, the goroutine of a router
 // would send neither an ack nor a nack.
 func (k *Consumer) call(msg *message.Message) error {
-	ended := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		err := error(new(compensator.PanicError)) // This error stays if work calls runtime.Goexit.
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
 			}
-			ended <- err
+			result <- err
 		}()
 		err = k.outcome(k.work(msg))
 	}()
-	return <-ended
+	return <-result
 }
 
 // outcome converts the results of work into one error.
@@ -338,16 +338,16 @@ func (k *Consumer) outcome(produced []*message.Message, err error) error {
 	return err
 }
 
-// interrupted reports whether work failed only because its message's context was cancelled. The subscriber cancels the
+// isInterrupted reports whether work failed only because its message's context was cancelled. The subscriber cancels the
 // context when it stops or gives the message up. It then delivers the message again. If a deadline ended the context,
 // work has failed.
-func interrupted(ctx context.Context, err error) bool {
+func isInterrupted(ctx context.Context, err error) bool {
 	return ctx.Err() == context.Canceled && errors.Is(err, context.Canceled)
 }
 
-// failed returns the delay of the entry of a failed message. For a permanent error it also stores the reason to set the
+// noteFailure returns the delay of the entry of a failed message. For a permanent error it also stores the reason to set the
 // message aside. Both err and the schedule are user code and may panic.
-func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
+func (k *Consumer) noteFailure(a *arrival, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
 			delay = longestPause
@@ -416,8 +416,8 @@ func isRefusal(err error) bool {
 // refusedByTheLog reports whether the log will never accept a message, because an entry cannot hold it.
 func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
 	var field *compensator.FieldError
-	var other *compensator.OtherTypeError
-	return (errors.As(err, &field) || errors.As(err, &other)) && k.encodes(d)
+	var otherType *compensator.OtherTypeError
+	return (errors.As(err, &field) || errors.As(err, &otherType)) && k.encodes(d)
 }
 
 // enoughRefusals is how often in a row the log must refuse a message, and take another entry, until the log counts as
@@ -458,7 +458,7 @@ func (k *Consumer) takesTrial(ctx context.Context) bool {
 
 func (k *Consumer) encodes(d *Delivery) bool {
 	var err error
-	panicked := recovered(func() { _, err = k.cfg.Type.Codec.Marshal(*d) })
+	panicked := runRecovered(func() { _, err = k.cfg.Type.Codec.Marshal(*d) })
 	return panicked == nil && err == nil
 }
 
@@ -467,16 +467,16 @@ const stillRefused = 100
 
 // setAside calls ConsumerConfig.Refused for a message that the log refuses. It repeats the call until Refused returns
 // nil or its reason. It returns that reason, which the router gets.
-func (k *Consumer) setAside(ctx context.Context, a *arrival, why error) error {
-	reason := fmt.Errorf("%w: %q of topic %q: %w", ErrRefused, a.UUID, a.Topic, why)
+func (k *Consumer) setAside(ctx context.Context, a *arrival, cause error) error {
+	reason := fmt.Errorf("%w: %q of topic %q: %w", ErrRefused, a.UUID, a.Topic, cause)
 	for failures := 1; ; failures++ {
-		err := k.refused(ctx, a, reason)
+		err := k.handleRefused(ctx, a, reason)
 		if err == nil || errors.Is(err, ErrRefused) {
 			return err
 		}
 		if failures%stillRefused == 1 {
 			k.cfg.Logger.Error("watermill: message is held, because the log refuses it and it cannot be set aside",
-				"topic", a.Topic, "uuid", a.UUID, "reason", why, "err", err)
+				"topic", a.Topic, "uuid", a.UUID, "reason", cause, "err", err)
 		}
 		if !pause(ctx, failures) {
 			return errors.Join(reason, err)
@@ -486,8 +486,8 @@ func (k *Consumer) setAside(ctx context.Context, a *arrival, why error) error {
 
 var errNoRefused = errors.New("ConsumerConfig.Refused is not set")
 
-// refused calls ConsumerConfig.Refused with a copy of the original message.
-func (k *Consumer) refused(ctx context.Context, a *arrival, reason error) (err error) {
+// handleRefused calls ConsumerConfig.Refused with a copy of the original message.
+func (k *Consumer) handleRefused(ctx context.Context, a *arrival, reason error) (err error) {
 	if k.cfg.Refused == nil {
 		return errNoRefused
 	}
@@ -497,14 +497,14 @@ func (k *Consumer) refused(ctx context.Context, a *arrival, reason error) (err e
 	msg.SetContext(ctx)
 	msg.Metadata.Set(RefusedMetadata, setAsideFor(reason))
 	msg.Metadata.Set(RefusedTopicMetadata, a.Topic)
-	if panicked := recovered(func() { err = k.cfg.Refused(ctx, msg, reason) }); panicked != nil {
+	if panicked := runRecovered(func() { err = k.cfg.Refused(ctx, msg, reason) }); panicked != nil {
 		return panicked
 	}
 	return usererr.Safe(err)
 }
 
-// The method again is the handler of entries that hold failed messages.
-func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) error {
+// recordAgain is the handler of entries that hold failed messages.
+func (k *Consumer) recordAgain(ctx context.Context, e *compensator.Entry, d Delivery) error {
 	if d.SetAside != "" && e.Epoch == 0 { // After a person has requeued the entry, Epoch is above 0 and the function work runs.
 		return compensator.Permanent(errors.New(d.SetAside))
 	}
@@ -526,8 +526,8 @@ var errNacked = errors.New("watermill: the function has nacked the message")
 // pause waits for a random time that grows with failures, the number of consecutive failures. The time has a minimum
 // above 0. pause returns false if ctx has ended.
 func pause(ctx context.Context, failures int) bool {
-	most := min(longestPause-firstPause, firstPause<<min(failures, 10))
-	timer := time.NewTimer(firstPause + rand.N(most))
+	maxPause := min(longestPause-firstPause, firstPause<<min(failures, 10))
+	timer := time.NewTimer(firstPause + rand.N(maxPause))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -281,11 +281,11 @@ func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	msg := message.NewMessage("one", nil)
 	msg.SetContext(ctx)
-	answer := make(chan error, 1)
-	go func() { answer <- k.Handle(msg) }()
+	result := make(chan error, 1)
+	go func() { result <- k.Handle(msg) }()
 	lines.Contains(w, "is held until it can be recorded")
 	cancel()
-	err := harness.Receive(t, answer)
+	err := harness.Receive(t, result)
 	require.ErrorContains(t, err, "cannot be recorded")
 	require.NotErrorIs(t, err, ErrRefused)
 }
@@ -350,11 +350,11 @@ func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	msg := large("large")
 	msg.SetContext(ctx)
-	answer := make(chan error, 1)
-	go func() { answer <- k.Handle(msg) }()
+	result := make(chan error, 1)
+	go func() { result <- k.Handle(msg) }()
 	lines.Contains(w, "the log refuses it", "ConsumerConfig.Refused is not set", "large", "content")
 	cancel()
-	require.ErrorIs(t, harness.Receive(t, answer), ErrRefused)
+	require.ErrorIs(t, harness.Receive(t, result), ErrRefused)
 }
 
 // In this test, the function ConsumerConfig.Refused returns the reason that it got. A user does so if the router has a
@@ -365,13 +365,13 @@ func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	w := harness.NewWorld(t)
 	k := consumer(t, smallLog(w), func(*message.Message) error { return errTest }, ConsumerConfig{
 		Refused: func(_ context.Context, _ *message.Message, reason error) error { return reason }})
-	kept := new(topics)
-	poison, err := middleware.PoisonQueueWithFilter(kept, "too_large", func(err error) bool { return errors.Is(err, ErrRefused) })
+	keepErr := new(topics)
+	poison, err := middleware.PoisonQueueWithFilter(keepErr, "too_large", func(err error) bool { return errors.Is(err, ErrRefused) })
 	require.NoError(t, err)
 	ch := routed(t, k, "orders", poison)
 	require.NoError(t, ch.Publish("orders", large("large"), message.NewMessage("small", nil)))
-	eventually(t, func() bool { return len(kept.of("too_large")) == 1 && w.Count("common_process_log") == 1 }, "other messages are processed")
-	assert.Contains(t, kept.of("too_large")[0].Metadata.Get(middleware.ReasonForPoisonedKey), "content")
+	eventually(t, func() bool { return len(keepErr.of("too_large")) == 1 && w.Count("common_process_log") == 1 }, "other messages are processed")
+	assert.Contains(t, keepErr.of("too_large")[0].Metadata.Get(middleware.ReasonForPoisonedKey), "content")
 }
 
 // pickyCodec cannot encode messages whose UUID begins with "refused".
@@ -468,11 +468,11 @@ func TestMessageOfAStreamIsRefused(t *testing.T) {
 func TestDeliveryCountsOfQuorumQueuesSayThatAMessageComesAgain(t *testing.T) {
 	for name, again := range map[string]bool{"x-delivery-count": true, "x-acquired-count": true, "x-death": false} {
 		msg := message.NewMessage("m", nil)
-		assert.False(t, redelivered(msg))
+		assert.False(t, isRedelivered(msg))
 		msg.Metadata.Set(name, "0")
-		assert.False(t, redelivered(msg), name)
+		assert.False(t, isRedelivered(msg), name)
 		msg.Metadata.Set(name, "2")
-		assert.Equal(t, again, redelivered(msg), name)
+		assert.Equal(t, again, isRedelivered(msg), name)
 	}
 }
 

@@ -24,12 +24,12 @@ func TestErrorWithoutAnEndIsAFailureAsAnyOther(t *testing.T) {
 	require.EqualError(t, err, "endless")
 	ended, end := context.WithCancel(t.Context())
 	end()
-	require.False(t, interrupted(ended, err))
+	require.False(t, isInterrupted(ended, err))
 	require.Equal(t, "endless", setAsideFor(new(endless)))
 
 	k.cfg.Refused = func(context.Context, *message.Message, error) error { return new(endless) }
 	k.cfg.RecordTimeout = 1
-	err = k.refused(t.Context(), &arrival{Delivery: newDelivery("orders", message.NewMessage("1", nil))}, context.Canceled)
+	err = k.handleRefused(t.Context(), &arrival{Delivery: newDelivery("orders", message.NewMessage("1", nil))}, context.Canceled)
 	require.NotErrorIs(t, err, ErrRefused)
 
 	p, err := NewPublisher(&topics{publish: func(string, *message.Message) error { return new(endless) }}, Config{})

@@ -53,7 +53,7 @@ func (p *Publisher) check(route Route) error {
 // have the message, and the next attempt sends it again with the same UUID.
 func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
-		ctx, cancel := p.timed(ctx)
+		ctx, cancel := p.withTimeout(ctx)
 		defer cancel()
 		topic, m, err := addressed(ctx, route, e)
 		if err != nil {
@@ -68,7 +68,7 @@ func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 // handler sends them again one by one.
 func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 	return func(ctx context.Context, entries []*compensator.Entry) []error {
-		ctx, cancel := p.timed(ctx)
+		ctx, cancel := p.withTimeout(ctx)
 		defer cancel()
 		outcomes := make([]error, len(entries))
 		var sending sync.WaitGroup
@@ -111,12 +111,12 @@ func parcels(ctx context.Context, route Route, entries []*compensator.Entry, out
 
 // addressed calls the route and builds the message. Its error is the outcome of the attempt.
 func addressed(ctx context.Context, route Route, e *compensator.Entry) (topic string, m *message.Message, err error) {
-	to, err := route(e)
+	destination, err := route(e)
 	if err != nil {
 		return "", nil, usererr.Safe(err)
 	}
-	if m, err = newMessage(ctx, e, to); err != nil {
+	if m, err = newMessage(ctx, e, destination); err != nil {
 		return "", nil, compensator.Permanent(err)
 	}
-	return to.Topic, m, nil
+	return destination.Topic, m, nil
 }

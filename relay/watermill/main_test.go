@@ -59,9 +59,9 @@ func (b *topics) ids(topic string) map[string]int {
 	return ids
 }
 
-func publisher(t *testing.T, to message.Publisher, cfg Config) *Publisher {
+func publisher(t *testing.T, sink message.Publisher, cfg Config) *Publisher {
 	t.Helper()
-	p, err := NewPublisher(to, cfg)
+	p, err := NewPublisher(sink, cfg)
 	require.NoError(t, err)
 	return p
 }

@@ -12,13 +12,13 @@ import (
 )
 
 // newMessage builds the message of an entry. The message's context is ctx, the context of the attempt.
-func newMessage(ctx context.Context, e *compensator.Entry, to Destination) (*message.Message, error) {
-	if err := to.problem(); err != nil {
+func newMessage(ctx context.Context, e *compensator.Entry, destination Destination) (*message.Message, error) {
+	if err := destination.problem(); err != nil {
 		return nil, err
 	}
 	m := message.NewMessage(string(e.IdempotencyKey), e.Content)
 	maps.Copy(m.Metadata, e.Headers)
-	maps.Copy(m.Metadata, to.Metadata)
+	maps.Copy(m.Metadata, destination.Metadata)
 	m.Metadata.Set(KeyMetadata, e.CallKey())
 	m.Metadata.Set(TypeMetadata, e.BusinessType)
 	m.Metadata.Set(CreatedMetadata, e.CreatedAt.Format(time.RFC3339Nano))
@@ -27,11 +27,11 @@ func newMessage(ctx context.Context, e *compensator.Entry, to Destination) (*mes
 }
 
 // problem returns the reason why no message can be sent to this destination, or nil if a message can be sent.
-func (to Destination) problem() error {
-	if to.Topic == "" {
+func (destination Destination) problem() error {
+	if destination.Topic == "" {
 		return &compensator.FieldError{Field: "Topic", Reason: "is empty"}
 	}
-	for name, value := range to.Metadata {
+	for name, value := range destination.Metadata {
 		if name == "" || !utf8.ValidString(name) || !utf8.ValidString(value) {
 			return &compensator.FieldError{Field: "Metadata", Reason: "names must not be empty, and names and values must be valid UTF-8"}
 		}

@@ -24,7 +24,7 @@ func (p *Publisher) Publishing(topic string, handler message.HandlerFunc) (messa
 		if err != nil || len(produced) == 0 {
 			return usererr.Safe(err)
 		}
-		ctx, cancel := p.timed(ctx)
+		ctx, cancel := p.withTimeout(ctx)
 		defer cancel()
 		return p.outcome(p.publish(ctx, topic, produced))
 	}, nil
@@ -38,7 +38,7 @@ func (p *Publisher) RefusedTo(topic string) (func(ctx context.Context, msg *mess
 		return nil, err
 	}
 	return func(ctx context.Context, msg *message.Message, _ error) error {
-		ctx, cancel := p.timed(ctx)
+		ctx, cancel := p.withTimeout(ctx)
 		defer cancel()
 		return p.publish(ctx, topic, []*message.Message{msg})
 	}, nil

@@ -25,7 +25,7 @@ var errUntried = errors.New("no slot for a call of Publish was free, or no time 
 // needs its synchronous publisher and acks from all replicas, and NATS needs JetStream. The methods of Publisher may be
 // called concurrently.
 type Publisher struct {
-	to    message.Publisher
+	sink  message.Publisher
 	cfg   Config
 	slots chan struct{} // holds one value for each active call of Publish
 }
@@ -33,16 +33,16 @@ type Publisher struct {
 // NewPublisher returns a Publisher that sends through `to`, a publisher of watermill. After Run has returned, the caller
 // closes that publisher. Do not pass a publisher that a watermill router uses, because a router closes the publishers
 // of its handlers when it ends.
-func NewPublisher(to message.Publisher, cfg Config) (*Publisher, error) {
+func NewPublisher(sink message.Publisher, cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
-	if err := errors.Join(fieldProblem(to == nil, "publisher", "is nil"), cfg.validate()); err != nil {
+	if err := errors.Join(fieldProblem(sink == nil, "publisher", "is nil"), cfg.validate()); err != nil {
 		return nil, err
 	}
-	return &Publisher{to: to, cfg: cfg, slots: make(chan struct{}, cfg.Concurrency)}, nil
+	return &Publisher{sink: sink, cfg: cfg, slots: make(chan struct{}, cfg.Concurrency)}, nil
 }
 
-// timed limits the context of one message or batch to Config.Timeout.
-func (p *Publisher) timed(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout limits the context of one message or batch to Config.Timeout.
+func (p *Publisher) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, p.cfg.Timeout, fmt.Errorf("gave up after %v", p.cfg.Timeout))
 }
 
@@ -89,21 +89,21 @@ func (p *Publisher) publish(ctx context.Context, topic string, messages []*messa
 	if ctx.Err() == nil {
 		select {
 		case p.slots <- struct{}{}:
-			return p.await(ctx, topic, messages)
+			return p.awaitSend(ctx, topic, messages)
 		case <-ctx.Done():
 		}
 	}
 	return fmt.Errorf("%w: topic %q: %w: %d of %d calls are running: %w", ErrNoAnswer, topic, errUntried, len(p.slots), cap(p.slots), context.Cause(ctx))
 }
 
-func (p *Publisher) await(ctx context.Context, topic string, messages []*message.Message) error {
-	answer := make(chan error, 1)
+func (p *Publisher) awaitSend(ctx context.Context, topic string, messages []*message.Message) error {
+	result := make(chan error, 1)
 	go func() {
 		defer func() { <-p.slots }()
-		answer <- p.call(topic, messages)
+		result <- p.call(topic, messages)
 	}()
 	select {
-	case err := <-answer:
+	case err := <-result:
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%w: topic %q: %w", ErrNoAnswer, topic, context.Cause(ctx))
@@ -120,5 +120,5 @@ func (p *Publisher) call(topic string, messages []*message.Message) (err error) 
 			err = fmt.Errorf("watermill: publish to topic %q: %w", topic, err)
 		}
 	}()
-	return usererr.Safe(p.to.Publish(topic, messages...))
+	return usererr.Safe(p.sink.Publish(topic, messages...))
 }

@@ -130,11 +130,11 @@ func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.QuickConfig())
 	release := make(chan struct{})
-	var underWay, most atomic.Int32
+	var underWay, maxPause atomic.Int32
 	b := &topics{publish: func(string, *message.Message) error {
 		n := underWay.Add(1)
 		defer underWay.Add(-1)
-		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+		for seen := maxPause.Load(); n > seen && !maxPause.CompareAndSwap(seen, n); seen = maxPause.Load() {
 		}
 		<-release
 		return nil
@@ -147,7 +147,7 @@ func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 		return w.Count("common_process_log WHERE last_error LIKE '%did not answer%gave up after 100ms%'") == n
 	}, "every handler returns")
 	assert.Zero(t, w.CountEnded(compensator.Dead, 1), "no attempt is counted")
-	assert.EqualValues(t, 3, most.Load(), "no more calls run than Concurrency allows")
+	assert.EqualValues(t, 3, maxPause.Load(), "no more calls run than Concurrency allows")
 	close(release)
 	w.WaitAllEnded()
 	assert.Equal(t, n, w.CountEnded(compensator.Succeeded, 0))
@@ -225,14 +225,14 @@ func TestEntryWithNoUsableDestinationWaitsForAPerson(t *testing.T) {
 	each(t, func(t *testing.T, batch bool) {
 		w := harness.NewWorld(t)
 		c := w.New(w.QuickConfig())
-		to := map[string]Destination{
+		destination := map[string]Destination{
 			"empty topic": {}, "nameless": {Topic: "t", Metadata: map[string]string{"": "x"}}, "no text": {Topic: "t", Metadata: map[string]string{"x": "\xff"}},
 		}
 		orders := relayed(t, c, publisher(t, new(topics), Config{}), func(e *compensator.Entry) (Destination, error) {
 			if e.BusinessID == "unknown" {
 				return Destination{}, compensator.Permanent(errTest)
 			}
-			return to[e.BusinessID], nil
+			return destination[e.BusinessID], nil
 		}, batch, compensator.HandlerConfig[harness.Order]{})
 		w.Run(c)
 		for name, words := range map[string]string{"empty topic": "Topic: is empty", "nameless": "Metadata:", "no text": "Metadata:", "unknown": errTest.Error()} {
@@ -316,7 +316,7 @@ func TestSilenceIsJudgedAndWhatWasNotTriedIsNot(t *testing.T) {
 			messages[i] = message.NewMessage(strconv.Itoa(i), nil)
 		}
 		send := func() []error {
-			ctx, cancel := p.timed(t.Context())
+			ctx, cancel := p.withTimeout(t.Context())
 			defer cancel()
 			return p.send(ctx, "orders", messages)
 		}
