@@ -150,24 +150,8 @@ func (t *Type) Admitted(attempts []*Attempt) (admitted, refused []*Attempt) {
 	return attempts, refused
 }
 
-// SharedCallBegins tells the admissions that one call begins for several attempts.
-func (t *Type) SharedCallBegins(batch []*Attempt) {
-	for _, a := range t.admissions {
-		a.SharedCallBegins(batch)
-	}
-}
-
-// AdmitAlone reports whether all admissions allow an attempt to run alone.
-func (t *Type) AdmitAlone(attempt *Attempt) bool {
-	return !slices.ContainsFunc(t.admissions, func(a *Admission) bool { return !a.AdmitAlone(attempt) })
-}
-
-// SharedCallEnded tells the admissions that a shared call has ended.
-func (t *Type) SharedCallEnded(batch []*Attempt, verdicts []error, whole bool, cause error) {
-	for _, a := range t.admissions {
-		a.SharedCallEnded(batch, verdicts, whole, cause)
-	}
-}
+// Admissions returns the admissions of the type. A Grouping calls their SharedCallBegins, AdmitAlone and SharedCallEnded.
+func (t *Type) Admissions() []*Admission { return t.admissions }
 
 // attemptEnded tells the admissions that an attempt has ended.
 func (t *Type) attemptEnded(attempt *Attempt, r Result) {
@@ -425,11 +409,30 @@ func (t *Type) callsOfRows(rows []processlog.Row) int {
 
 // countCalls returns how many calls n rows need. row returns the i-th one.
 func (t *Type) countCalls(n int, row func(i int) *processlog.Row) int {
-	var entries [sharingClasses]int
+	s := seating{t: t}
 	for i := range n {
-		entries[t.sharingClass(row(i).State, LostLeases(row(i)))]++
+		s.take(t.sharingClass(row(i).State, LostLeases(row(i))))
 	}
-	return entries[NotShared] + t.CallsFor(entries[SharedWithOthers]) + t.CallsFor(entries[SharedWithSuspects])
+	return s.calls
+}
+
+// seating counts the calls that entries need if they share calls as far as their classes allow.
+type seating struct {
+	t         *Type
+	calls     int                 // calls that have begun
+	seatsLeft [sharingClasses]int // free seats in the shared calls
+}
+
+// take gives an entry a seat, in a shared call or in a new call.
+func (s *seating) take(class SharingClass) {
+	if s.seatsLeft[class] > 0 {
+		s.seatsLeft[class]--
+		return
+	}
+	s.calls++
+	if class != NotShared {
+		s.seatsLeft[class] = s.t.Seats() - 1
+	}
 }
 
 // sharedSlot is the slot of a call that several attempts share.

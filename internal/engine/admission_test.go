@@ -82,7 +82,7 @@ func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
 	row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", DeliveryCount: 1, Token: processlog.Token{1}}
 	h := newHoldings()
 	claim := func(want processlog.Wanted, mine ...processlog.Row) {
-		p := picker{t: typ, holdings: h, wanted: []processlog.Wanted{want}, callsLeft: 1}
+		p := picker{seating: seating{t: typ}, holdings: h, wanted: []processlog.Wanted{want}, maxCalls: 1}
 		require.True(t, p.accept(&row))
 		p.reportUnclaimedSuspects(mine)
 	}

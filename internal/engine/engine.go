@@ -5,13 +5,12 @@
 //
 //   - Recorded (record.go): a service inserts the entry in its own transaction. Recording learns how that transaction ends.
 //     After the commit it hands the entry to the source. A Starter may claim the entry here instead.
-//   - Due (schedule.go): the claim schedule knows when a claim of each type is worthwhile. A source (record.go), for
-//     example a queue, reports due entries to it. Without a source the reconciler does.
-//   - Claimed (scan.go, claim.go): the scanner begins a claim when a type is due. The source or the database names the
-//     entries to claim. A claim leases rows in the database. While
-//     they are locked, the picker says which of them may run here. Package readahead keeps rows that were found due and not
-//     tried yet. Package releases gives back the leases of claims that ran nothing.
-//   - Run (attempt.go, run.go): each attempt runs in a goroutine. The holdings keep an attempt from before the handler is
+//   - Due (schedule.go): the claim schedule knows when a claim of each type is worthwhile, and starts it. A source
+//     (record.go), for example a queue, reports due entries to it. Without a source the reconciler does.
+//   - Claimed (claim.go): the source or the database names the entries to claim. A claim leases their rows in the database.
+//     While the rows are locked, the picker says which of them may run here. Package readahead keeps rows that were found
+//     due and not tried yet. Package releases gives back the leases of claims that ran nothing.
+//   - Run (run.go): each attempt runs in a goroutine. The holdings keep an attempt from before the handler is
 //     called until the outcome is stored. The renewer renews the leases of held attempts (lease.go).
 //   - Judged (outcome.go): package verdict reads what the error of the handler asks for. The outcome follows from this and the
 //     row: succeeded, due again, compensated, or dead.
@@ -30,6 +29,25 @@
 //   - A Source reports due entries (record.go).
 //
 // A business type is in type.go. The clients and settings that every part uses are in base.go.
+//
+// These special cases meet in claims. The right column names what sets and ends each of them.
+//
+//	held          this process has an attempt of the entry, so it does not claim it       holdings, admit to forget
+//	stuck         a handler runs on after its timeout; its entry is left to others        holdings.examine, until it returns
+//	suspect       the entry has lost leases, so few of its kind run at once               Row.DeliveryCount; Admission.SuspectDone
+//	counted only  the claim counts a lost lease and runs nothing                          picker.mayClaim, in one claim
+//	without call  the entry may run, but no slot was left for it                          picker.accept, in one claim
+//	blocked       another entry has to end first                                          Order
+//	more due      a claim took all it asked for, so the next one begins at once           typeSchedule.claimEnded
+//	lost race     other processes claimed all that this claim read, so the next one waits typeSchedule.scheduleNext
+//	lingering     the entry is due and waits for others to share its call                 typeSchedule, Grouping
+//	refused claim the database refused a claim of the type, so the type pauses            typeSchedule.scheduleNext
+//	refused row   the database refuses to change the entry, which is tried less often     package refusals
+//
+// A queue adds two of its own: its backlog, and its claims that came too late (package queue).
+//
+// Files have at most 400 lines where a stage allows it. The stages in admission.go, run.go, lease.go, schedule.go and settle.go are
+// longer, because each has one purpose whose parts are read together.
 //
 // Three rules hold everywhere. Each write is guarded by what was read of the row (G4, G8), so losing a race is a normal result. The
 // source is a hint (G10). Nothing blocks while it holds a mutex. Numbers such as G4 name the promises in docs/reference/guarantees.md.
@@ -244,6 +262,34 @@ func (e *Engine) Drain() error {
 	// last without a limit.
 	_ = awaitBatchers(graceTimer, e.batchersAtDrainEnd...)
 	return drainErr
+}
+
+// awaitHandlers waits for running handlers, at most for timeout. After two thirds of timeout it ends their contexts. Its
+// error names the handlers that have not returned.
+func (e *Engine) awaitHandlers(timeout time.Duration) error {
+	grace := time.NewTimer(timeout * 2 / 3)
+	defer grace.Stop()
+	select {
+	case <-e.holdings.whenIdle():
+	case <-grace.C:
+	}
+	e.endHandlersContext(processlog.ErrStopping) // No handler starts after this call.
+	deadline := time.NewTimer(timeout / 3)
+	defer deadline.Stop()
+	select {
+	case <-e.holdings.whenIdle():
+		return nil
+	case <-deadline.C:
+		return e.stuckError()
+	}
+}
+
+// stuckError returns an error with the handlers that have not returned, or nil if the last one has just returned.
+func (e *Engine) stuckError() error {
+	if running := e.holdings.runningAttempts(); len(running) > 0 {
+		return &processlog.StuckError{Stuck: running}
+	}
+	return nil
 }
 
 // stopGrace is how long a stop waits for outcomes to be stored, at least.

@@ -184,7 +184,7 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 	mail := inThrees(Type{Name: "mail", Concurrency: 2})
 	for _, lost := range [][]int{{0, 0, 0, 0, 0, 0, 0, 1}, {1, 0, 0, 0, 0}, {0, 1, 0, 0, 0, 1}, {1, 1, 0, 1, 0, 2}, {1, 1, 0, 1, 0, 0}} {
-		p := picker{t: mail, holdings: newHoldings(), callsLeft: 2}
+		p := picker{seating: seating{t: mail}, holdings: newHoldings(), maxCalls: 2}
 		var mine []processlog.Row
 		for i, n := range lost {
 			row := processlog.Row{ID: processlog.RowID(uint64(i + 1)), BusinessType: "mail", DeliveryCount: n}

@@ -141,7 +141,6 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 	n := min(len(overdue), t.MaxEntries(calls))
 	found, err := e.claim(t, wantedByID(overdue[:n]), calls)
 	failpoint.Reach(failpoint.OverdueClaimed)
-	e.FreeSlots(t, calls-t.callsOfRows(found.Mine))
 	if err != nil {
 		return 0
 	}

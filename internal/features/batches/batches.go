@@ -89,7 +89,9 @@ func (c *batchCalls) SharingClass(state processlog.State, lost int) engine.Shari
 
 // Start begins one call for several attempts.
 func (c *batchCalls) Start(batch []*engine.Attempt) {
-	c.t.SharedCallBegins(batch)
+	for _, admission := range c.t.Admissions() {
+		admission.SharedCallBegins(batch)
+	}
 	go c.runBatch(batch)
 }
 
@@ -105,7 +107,9 @@ func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 	// function handles all entries in these cases too.
 	defer func() {
 		timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout)
-		c.t.SharedCallEnded(batch, verdicts, complete, context.Cause(ctx))
+		for _, admission := range c.t.Admissions() {
+			admission.SharedCallEnded(batch, verdicts, complete, context.Cause(ctx))
+		}
 		cancel()
 		if complete {
 			engine.ShareSlot(batch, 1) // The first settled entry frees the slot of the call.
@@ -180,7 +184,7 @@ func (c *batchCalls) rerunAlone(a *engine.Attempt, timedOut bool) {
 		c.e.Finish(a, engine.Result{Err: cause, Cause: cause})
 		return
 	}
-	if !c.t.AdmitAlone(a) {
+	if slices.ContainsFunc(c.t.Admissions(), func(admission *engine.Admission) bool { return !admission.AdmitAlone(a) }) {
 		c.e.Finish(a, engine.Result{Err: verdict.RetrySoon(errNotAdmitted)}) // A handler was called under this lease, so settle the entry instead of giving it back (G4, one history).
 		return
 	}
