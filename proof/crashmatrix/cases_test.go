@@ -32,6 +32,7 @@ const (
 	adjusted  surroundings = "adjusted"   // The same as staffed and limited together, and a person changes the limit.
 	staffed   surroundings = "staffed"    // Config.Operations is set with Attempts, and people act through package admin.
 	counting  surroundings = "counting"   // Operations.Statistics is set, and old rows of statistics wait to be folded.
+	listed    surroundings = "listed"     // Operations.Instances is set, and victims close their Compensator.
 	recorders surroundings = "recorders"  // Victims only record. A healthy process runs beside them, and the queue is known to hold all entries.
 )
 
@@ -129,6 +130,7 @@ var matrix = []crash{
 	{point: failpoint.ResultsWritten, most: 6},
 	{point: failpoint.AttemptsWritten, most: 20, in: staffed},
 	{point: failpoint.StatsAdded, most: 2, in: counting},
+	{point: failpoint.InstanceEnds, most: 1, in: listed},
 	{point: failpoint.CaseOpened, most: 6, in: staffed},
 	{point: failpoint.AuditWritten, most: 3, in: staffed},
 	{point: failpoint.CaseClosed, most: 3, in: staffed},

@@ -35,6 +35,9 @@ func (w *world) check(in surroundings) {
 	if in == counting {
 		w.checkCounts()
 	}
+	if in == listed {
+		w.checkInstances()
+	}
 	if in.staffed() {
 		w.checkCases()
 		w.checkAttempts()
@@ -133,6 +136,23 @@ func (w *world) checkCounts() {
 		}
 	}
 	require.Equal(w.t, *kills*countedRows, w.counted())
+}
+
+// checkInstances requires that each victim has its row, and that it is gone after three minutes: it was killed before its end was
+// stored.
+func (w *world) checkInstances() {
+	w.t.Helper()
+	w.exec("UPDATE common_process_log_instance SET seen_at=seen_at-200000")
+	store, err := compensator.OpenStore(w.t.Context(), w.db, compensator.DefaultTable)
+	require.NoError(w.t, err)
+	defer func() { require.NoError(w.t, store.Close()) }()
+	found, err := store.(processlog.Operations).Instances(w.t.Context())
+	require.NoError(w.t, err)
+	require.Len(w.t, found, *kills)
+	for _, i := range found {
+		require.Equal(w.t, processlog.InstanceGone, i.State())
+		require.NotEmpty(w.t, i.Types)
+	}
 }
 
 // counted returns the sum of the counts that victims found.

@@ -56,6 +56,9 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	if in == counting {
 		config.Operations = &compensator.Operations{Statistics: true}
 	}
+	if in == listed {
+		config.Operations = &compensator.Operations{Instances: true}
+	}
 	if in == keeping {
 		config.Keep = time.Hour
 	}

@@ -80,10 +80,25 @@ func (l *victim) runProgram(ctx context.Context) error {
 	if l.In == inLine {
 		steps = append([]func(context.Context) error{l.recordOrdering}, steps...)
 	}
+	if l.In == listed {
+		return l.runAndClose(ctx, l.recordInTx, l.recordWatched, l.recordBatch)
+	}
 	problems := make(chan error, 2)
 	go func() { problems <- l.work(ctx) }()
 	go func() { problems <- l.serve(ctx, steps...) }()
 	return <-problems
+}
+
+// runAndClose makes the steps, and runs for a while. It then closes the Compensator, which must kill this process.
+func (l *victim) runAndClose(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	running, stop := context.WithTimeout(ctx, 200*time.Millisecond+rand.N(400*time.Millisecond))
+	defer stop()
+	return errors.Join(l.p.Run(running), l.p.Compensator.Close())
 }
 
 // work starts and stops Run again and again.

@@ -102,6 +102,30 @@ func operating() []mutant {
 			sees: tests("TestNoMinuteIsStoredTwiceIfTheDatabasesClockIsSetBack"),
 		},
 		{
+			name: "late-report-revives-a-process", breaks: "G44",
+			what: "A report that arrives after the end of its process makes the process live again.",
+			edits: []edit{
+				{"instanceWrite", `" ended_at=CASE WHEN {instance}.ended_at>0 THEN {instance}.ended_at ELSE {offered end} END"`, `" ended_at={offered end}"`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/EndedInstanceStaysEnded"),
+		},
+		{
+			name: "leases-do-not-name-their-process", breaks: "G44",
+			what: "The token of a claim does not begin with the mark of its process.",
+			edits: []edit{
+				{"Base.LeaseToken", `token = token.Mark(b.instance)`, `_ = b.instance`},
+			},
+			sees: tests("TestEachProcessSaysWhatItIs").and(simulation, "300"),
+		},
+		{
+			name: "closed-process-looks-killed", breaks: "G44",
+			what: "Close does not store that the process has ended.",
+			edits: []edit{
+				{"Reporter.Done", `r.writer.Add(report{ended: true})`, ``},
+			},
+			sees: tests("TestEachProcessSaysWhatItIs"),
+		},
+		{
 			name: "errors-of-attempts-survive-erasure", breaks: "G42",
 			what: "The errors of an entry's failed attempts stay when a person erases the entry.",
 			edits: []edit{

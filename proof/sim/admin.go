@@ -255,18 +255,6 @@ func (s *gatedStore) StatsClock(ctx context.Context) (time.Time, error) {
 	return s.store.StatsClock(ctx)
 }
 
-func (s *gatedStore) Instances(ctx context.Context) ([]processlog.Instance, error) {
-	return s.store.Instances(ctx)
-}
-
-func (s *gatedStore) ForgetInstances(ctx context.Context, age time.Duration) error {
-	return s.from.step(ctx, classWrite, "forget instances", "", func() error { return s.store.ForgetInstances(ctx, age) })
-}
-
-func (s *gatedStore) WriteInstance(ctx context.Context, i processlog.Instance, age time.Duration, ended bool) error {
-	return s.from.step(ctx, classWrite, "write instance", "", func() error { return s.store.WriteInstance(ctx, i, age, ended) })
-}
-
 func (s *gatedStore) FoldStats(ctx context.Context, fold processlog.StatFold, age time.Duration, limit int) (n int, err error) {
 	err = s.from.step(ctx, classWrite, "fold statistics", "", func() (err error) {
 		n, err = s.store.FoldStats(ctx, fold, age, limit)

@@ -35,6 +35,7 @@ type apart struct {
 	absent       bool          // whether no instance runs for most of Config.Keep (outlive)
 	admin        bool          // whether Operations is configured, with Attempts (drawAdmin)
 	counted      bool          // whether Operations has Statistics (drawStatistics)
+	listed       bool          // whether Operations has Instances (drawInstances)
 	visits       []visit
 	pausing      pausing                      // pause of a type through package admin (drawPauses)
 	ordering     ordering                     // entries with ordering keys (drawOrdering)
@@ -126,7 +127,7 @@ func (w *world) configOf(n *instance) compensator.Config {
 	cfg := w.plan.config
 	cfg.Propagator, cfg.Keep = courier{}, w.apart.keep
 	if w.apart.admin {
-		cfg.Operations = &compensator.Operations{Attempts: true, Statistics: w.apart.counted}
+		cfg.Operations = &compensator.Operations{Attempts: true, Statistics: w.apart.counted, Instances: w.apart.listed}
 	}
 	if leases := w.apart.leases; len(leases) > 0 {
 		cfg.Lease = leases[n.number%len(leases)]

@@ -35,6 +35,8 @@ type instance struct {
 	ranWell     atomic.Bool // Run has returned nil
 	mustEndWell atomic.Bool // whether Run must return nil, because no fault prevents an orderly stop
 
+	process processlog.InstanceID // row of the instance, guarded by oracle.mu
+
 	compared       time.Time      // time of the latest answer that says which rows the database still has; guarded by oracle.mu, like the fields below it
 	lossSeen       time.Time      // value of compared at the time when the instance noticed a loss and stopped
 	newest         processlog.Row // latest row that this instance knows it has claimed

@@ -41,10 +41,11 @@ type oracle struct {
 	working map[string]int  // number of entries that are not at rest, for each business type
 	crowded map[string]bool // types that at some time had more work than half of an instance's slots allow
 
-	counts map[string]*countedMinute // by instance and minute
-	losses []time.Time               // times at which the database went back
-	goOn   time.Time                 // last time at which a person accepted a loss
-	purged bool                      // whether a person has purged entries, which may have been young
+	counts   map[string]*countedMinute // by instance and minute
+	listings map[processlog.InstanceID]*listing
+	losses   []time.Time // times at which the database went back
+	goOn     time.Time   // last time at which a person accepted a loss
+	purged   bool        // whether a person has purged entries, which may have been young
 
 	pausedType string    // type that a person has paused, empty if none
 	pausedAt   time.Time // start of the pause

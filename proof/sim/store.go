@@ -226,6 +226,7 @@ func (s *gatedStore) claim(ctx context.Context, want []processlog.Wanted, token 
 	var done time.Time
 	err = s.from.step(ctx, classOnce, "claim", key, func() (err error) {
 		done = time.Now()
+		s.from.w.oracle.note(func(o *oracle) { o.markedLocked(s.from, token) })
 		s.from.w.oracle.claims(op)
 		found, err = send(func(row *processlog.Row) bool { return s.from.w.oracle.accepted(s.from, row, accept(row)) })
 		return err

@@ -61,6 +61,7 @@ const (
 	sawCases
 	sawFailedAttempts
 	sawCountedMinutes
+	sawReports
 	sawAdminActions
 	sawUncheckedActions
 	sawWaitedOut
@@ -113,6 +114,7 @@ var sightNames = [sights]string{
 	sawCases:            "cases that opened",
 	sawFailedAttempts:   "failed attempts that were kept",
 	sawCountedMinutes:   "minutes whose counts were stored",
+	sawReports:          "reports of processes about themselves",
 	sawAdminActions:     "entries changed through package admin",
 	sawUncheckedActions: "entries changed by a person who had not checked",
 	sawWaitedOut:        "waits that counted because MaxWait was over",

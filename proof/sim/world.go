@@ -119,6 +119,7 @@ func newWorld(seed uint64) *world {
 	w.drawBreakers()
 	w.drawAdmin()
 	w.drawStatistics()
+	w.drawInstances()
 	w.drawMaxWait()
 	w.drawMessages()
 	w.drawPauses()
@@ -312,6 +313,7 @@ func (w *world) script() {
 	w.outlive()
 	w.end()
 	w.everyCount()
+	w.everyProcess()
 	if !w.oracle.failed.Load() {
 		w.oracle.atRest()
 	}
