@@ -38,6 +38,15 @@ func claiming() []mutant {
 			sees: tests("TestTypeThatRedisLostIsRebuiltAlone", "TestRecordingNoticesThatRedisLostAType"),
 		},
 		{
+			name: "lasting-outage-unlogged", breaks: "G10",
+			what: "An outage of the queue that begins in the quiet time is never logged, and Health inside QueueUp waits for itself.",
+			edits: []edit{
+				{"health.recordResult", `!h.warned && time.Since`, `first && !h.warned && time.Since`},
+				{"newHealth", `= maxWaiting, 2,`, `= maxWaiting, 1,`},
+			},
+			sees: tests("TestOutageSoonAfterAnotherIsLoggedIfItLasts", "TestHealthInsideQueueUpSaysThatTheQueueAnswers"),
+		},
+		{
 			name: "redis-retries", breaks: "G10",
 			what: "The Redis client repeats a claim whose answer was lost, and so leases a second batch.",
 			edits: []edit{

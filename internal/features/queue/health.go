@@ -27,18 +27,21 @@ type health struct {
 	err       error
 	hasGaps   bool // whether some entries were not enqueued
 	// warned is true if the log says that the queue is down. The log must then also say when the queue is back.
-	warned bool
+	warned   bool
+	loggedAt time.Time // time at which the log last said that the queue is down; zero: never
 }
 
-// quietTime is the time after an outage was found in which no further outage is logged. A queue may fail again and
-// again.
+// quietTime is the time after a logged outage in which no further outage is logged, because a queue may fail again and
+// again. A further outage that lasts longer is logged at its first failed call after that time.
 const quietTime = 10 * time.Second
 
 func newHealth(q *Queue) *health {
 	h := &health{q: q}
-	h.questions.Max, h.questions.Workers, h.questions.Flush = maxWaiting, 1, h.askQueue
+	// One worker may be inside QueueUp or QueueDown, which may ask for Health. The other worker answers then.
+	h.questions.Max, h.questions.Workers, h.questions.Flush = maxWaiting, 2, h.askQueue
 	if q.Down { // New has logged the outage.
 		h.down, h.hasGaps, h.warned, h.downSince = true, true, true, time.Now()
+		h.loggedAt = h.downSince
 	}
 	return h
 }
@@ -78,11 +81,13 @@ func (h *health) recordResult(err error) {
 	h.lastTry = time.Now()
 	first := !h.down
 	h.down, h.err, h.hasGaps = true, err, true
-	warn := first && time.Since(h.downSince) > quietTime
 	if first {
 		h.downSince = time.Now()
 	}
-	h.warned = h.warned || warn
+	warn := !h.warned && time.Since(h.loggedAt) > quietTime
+	if warn {
+		h.warned, h.loggedAt = true, time.Now()
+	}
 	h.mu.Unlock()
 	if warn {
 		e.Log.Warn("compensator: the queue cannot be used; polling the database", "err", err)
