@@ -28,17 +28,17 @@ func (s *shop) routes() http.Handler {
 }
 
 func (s *shop) placeRequest(ctx context.Context, r *http.Request) (order, error) {
-	var want newOrder
-	if err := json.NewDecoder(r.Body).Decode(&want); err != nil {
+	var wanted newOrder
+	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
 		return order{}, fmt.Errorf("%w: %w", errBadOrder, err)
 	}
-	if want.Key == "" {
-		want.Key = rand.Text()
+	if wanted.Key == "" {
+		wanted.Key = rand.Text()
 	}
-	if err := want.validate(); err != nil {
+	if err := wanted.validate(); err != nil {
 		return order{}, err
 	}
-	return s.place(ctx, want)
+	return s.place(ctx, wanted)
 }
 
 func (s *shop) payRequest(ctx context.Context, r *http.Request) (order, error) {

@@ -50,8 +50,8 @@ func (c *child) start(ctx context.Context) error {
 	unwatch := context.AfterFunc(ctx, func() { _ = c.process.Process.Kill() })
 	defer unwatch()
 	line, err := bufio.NewReader(stdout).ReadString('\n')
-	address, found := strings.CutPrefix(strings.TrimSpace(line), greeting)
-	if !found {
+	address, isFound := strings.CutPrefix(strings.TrimSpace(line), greeting)
+	if !isFound {
 		return fmt.Errorf("the service did not start: %q: %w", line, errors.Join(err, c.kill()))
 	}
 	c.current.Store(address)

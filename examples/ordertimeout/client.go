@@ -30,11 +30,11 @@ func newClient(address func() string) *client {
 func (c *client) close() { c.http.CloseIdleConnections() }
 
 // place places an order and returns its id.
-func (c *client) place(ctx context.Context, want newOrder) (uint64, error) {
+func (c *client) place(ctx context.Context, wanted newOrder) (uint64, error) {
 	var got order
-	status, err := c.post(ctx, "/orders", want, &got)
+	status, err := c.post(ctx, "/orders", wanted, &got)
 	if err == nil && status != http.StatusCreated {
-		err = fmt.Errorf("order %s: HTTP status %d", want.Key, status)
+		err = fmt.Errorf("order %s: HTTP status %d", wanted.Key, status)
 	}
 	return got.ID, err
 }
@@ -52,13 +52,13 @@ func (c *client) pay(ctx context.Context, id uint64) (bool, error) {
 }
 
 // post sends a request until the status of the answer is below 500 or ctx ends.
-func (c *client) post(ctx context.Context, path string, body, into any) (int, error) {
+func (c *client) post(ctx context.Context, path string, body, target any) (int, error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		return 0, err
 	}
 	for {
-		status, err := c.try(ctx, path, encoded, into)
+		status, err := c.try(ctx, path, encoded, target)
 		if err == nil && status < http.StatusInternalServerError {
 			return status, nil
 		}
@@ -69,7 +69,7 @@ func (c *client) post(ctx context.Context, path string, body, into any) (int, er
 	}
 }
 
-func (c *client) try(ctx context.Context, path string, body []byte, into any) (int, error) {
+func (c *client) try(ctx context.Context, path string, body []byte, target any) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.address()+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, err
@@ -80,10 +80,10 @@ func (c *client) try(ctx context.Context, path string, body []byte, into any) (i
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
-	if err != nil || into == nil || response.StatusCode >= http.StatusBadRequest {
+	if err != nil || target == nil || response.StatusCode >= http.StatusBadRequest {
 		return response.StatusCode, err
 	}
-	return response.StatusCode, json.Unmarshal(answer, into)
+	return response.StatusCode, json.Unmarshal(answer, target)
 }
 
 // pause waits for d. It returns false if ctx ends first.

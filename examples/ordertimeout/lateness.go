@@ -51,10 +51,10 @@ func (l lateness) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "  p50 %d  p90 %d  p99 %d  p99.9 %d  max %d\n",
 		l.percentile(50), l.percentile(90), l.percentile(99), l.percentile(99.9), l[len(l)-1].ms)
-	counts, most := make([]int, len(steps)-1), 0
+	counts, maximum := make([]int, len(steps)-1), 0
 	for i := range counts {
 		counts[i] = l.within(steps[i], steps[i+1])
-		most = max(most, counts[i])
+		maximum = max(maximum, counts[i])
 	}
 	for i, n := range counts {
 		if n == 0 {
@@ -64,6 +64,6 @@ func (l lateness) print(w io.Writer) {
 		if i == 0 {
 			from = "early"
 		}
-		fmt.Fprintf(w, "  %-13s %7d  %s\n", from, n, strings.Repeat("#", (n*longestBar+most-1)/most))
+		fmt.Fprintf(w, "  %-13s %7d  %s\n", from, n, strings.Repeat("#", (n*longestBar+maximum-1)/maximum))
 	}
 }

@@ -135,11 +135,11 @@ func (l *load) place(ctx context.Context) (paid int, err error) {
 	var (
 		customers sync.WaitGroup
 		mu        sync.Mutex // guards paid and err
-		began     = time.Now()
+		startedAt = time.Now()
 	)
 	for i := range l.orders {
-		due := began.Add(time.Duration(float64(i) / l.rate * float64(time.Second)))
-		if !pause(ctx, time.Until(due)) {
+		dueAt := startedAt.Add(time.Duration(float64(i) / l.rate * float64(time.Second)))
+		if !pause(ctx, time.Until(dueAt)) {
 			break
 		}
 		customers.Go(func() {
@@ -193,14 +193,14 @@ func (l *load) kill(ctx context.Context) error {
 // the open orders.
 func (l *load) waitUntilNoneIsOpen(ctx context.Context) error {
 	for {
-		var open bool
-		err := l.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM orders WHERE state = 'open' AND order_key LIKE ?)`, l.run+"-%").Scan(&open)
+		var isOpen bool
+		err := l.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM orders WHERE state = 'open' AND order_key LIKE ?)`, l.run+"-%").Scan(&isOpen)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
 			return err
-		case !open:
+		case !isOpen:
 			return nil
 		}
 		pause(ctx, 200*time.Millisecond)

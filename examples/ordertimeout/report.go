@@ -24,12 +24,12 @@ func (l *load) report(ctx context.Context, acknowledged int) error {
 
 func (l *load) check(b *books, placed, acknowledged int) error {
 	wrong := false
-	expect := func(what string, got, want int) {
+	expect := func(subject string, got, wanted int) {
 		verdict := "ok   "
-		if got != want {
+		if got != wanted {
 			verdict, wrong = "WRONG", true
 		}
-		fmt.Fprintf(l.out, "  %s  %s: %d, want %d\n", verdict, what, got, want)
+		fmt.Fprintf(l.out, "  %s  %s: %d, want %d\n", verdict, subject, got, wanted)
 	}
 	initial := l.skus * l.stockEach()
 	expect("orders placed", placed, l.orders)

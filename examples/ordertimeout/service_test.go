@@ -78,27 +78,27 @@ func (w *world) get(id uint64, until func(order) bool) order {
 
 func TestSameKeyPlacesOneOrder(t *testing.T) {
 	w := newWorld(t)
-	want := newOrder{Key: "k1", SKU: "book", Quantity: 600, DeadlineMS: 60_000}
-	status, first := w.post("/orders", want)
+	wanted := newOrder{Key: "k1", SKU: "book", Quantity: 600, DeadlineMS: 60_000}
+	status, first := w.post("/orders", wanted)
 	require.Equal(t, http.StatusCreated, status)
-	status, second := w.post("/orders", want) // Only 400 pieces are left in the stock.
+	status, second := w.post("/orders", wanted) // Only 400 pieces are left in the stock.
 	require.Equal(t, http.StatusCreated, status)
 	require.Equal(t, first, second)
-	want.Key = "k2"
-	status, _ = w.post("/orders", want)
+	wanted.Key = "k2"
+	status, _ = w.post("/orders", wanted)
 	require.Equal(t, http.StatusConflict, status, "sold out")
 }
 
 func TestUnpaidOrderIsClosedAndGivesItsStockBack(t *testing.T) {
 	w := newWorld(t)
-	want := newOrder{SKU: "book", Quantity: 1000, DeadlineMS: 300}
-	status, first := w.post("/orders", want)
+	wanted := newOrder{SKU: "book", Quantity: 1000, DeadlineMS: 300}
+	status, first := w.post("/orders", wanted)
 	require.Equal(t, http.StatusCreated, status)
 	closed := w.get(first.ID, func(o order) bool { return o.State == stateClosed })
 	require.False(t, closed.ClosedAt.Before(closed.DueAt), "closed at %v, due at %v", closed.ClosedAt, closed.DueAt)
 	status, _ = w.post(fmt.Sprintf("/orders/%d/pay", first.ID), nil)
 	require.Equal(t, http.StatusConflict, status, "too late to pay")
-	status, _ = w.post("/orders", want)
+	status, _ = w.post("/orders", wanted)
 	require.Equal(t, http.StatusCreated, status, "all pieces are back")
 }
 

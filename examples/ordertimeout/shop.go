@@ -44,12 +44,12 @@ func closeKey(id uint64) compensator.IdempotencyKey {
 }
 
 // place creates an order, or returns the order that the client has already created with this key.
-func (s *shop) place(ctx context.Context, want newOrder) (order, error) {
-	id, err := s.insert(ctx, want)
+func (s *shop) place(ctx context.Context, wanted newOrder) (order, error) {
+	id, err := s.insert(ctx, wanted)
 	var refused *mysql.MySQLError
 	switch {
 	case errors.As(err, &refused) && refused.Number == duplicateKey:
-		return s.find(ctx, findByKey, want.Key)
+		return s.find(ctx, findByKey, wanted.Key)
 	case err != nil:
 		return order{}, err
 	}
@@ -63,13 +63,13 @@ const insertOrder = `INSERT INTO orders (order_key, sku, quantity, due_at)
 
 // insert stores the order and records its close entry. It updates the stock last, because other orders wait for the
 // lock on that row.
-func (s *shop) insert(ctx context.Context, want newOrder) (uint64, error) {
+func (s *shop) insert(ctx context.Context, wanted newOrder) (uint64, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, err
 	}
 	defer tx.Rollback() // Rollback does nothing after Commit.
-	res, err := tx.ExecContext(ctx, insertOrder, want.Key, want.SKU, want.Quantity, want.deadline().Microseconds())
+	res, err := tx.ExecContext(ctx, insertOrder, wanted.Key, wanted.SKU, wanted.Quantity, wanted.deadline().Microseconds())
 	if err != nil {
 		return 0, fmt.Errorf("insert order: %w", err)
 	}
@@ -78,12 +78,12 @@ func (s *shop) insert(ctx context.Context, want newOrder) (uint64, error) {
 		return 0, err
 	}
 	id := uint64(row)
-	_, err = s.closing.Record(ctx, tx, closing{Order: id, SKU: want.SKU, Quantity: want.Quantity},
-		compensator.Options{IdempotencyKey: closeKey(id), BusinessID: strconv.FormatUint(id, 10), Delay: want.deadline()})
+	_, err = s.closing.Record(ctx, tx, closing{Order: id, SKU: wanted.SKU, Quantity: wanted.Quantity},
+		compensator.Options{IdempotencyKey: closeKey(id), BusinessID: strconv.FormatUint(id, 10), Delay: wanted.deadline()})
 	if err != nil {
 		return 0, err
 	}
-	if err := takeStock(ctx, tx, want.SKU, want.Quantity); err != nil {
+	if err := takeStock(ctx, tx, wanted.SKU, wanted.Quantity); err != nil {
 		return 0, err // The order and its entry are rolled back, too.
 	}
 	return id, tx.Commit()
@@ -113,8 +113,8 @@ func (s *shop) pay(ctx context.Context, id uint64) (order, error) {
 		return s.explainUnpaid(ctx, tx, id)
 	}
 	_, err = s.closing.CancelTx(ctx, tx, closeKey(id))
-	var late *compensator.StateError
-	if errors.As(err, &late) { // For example, a person has settled it manually and now decides about the order.
+	var stateErr *compensator.StateError
+	if errors.As(err, &stateErr) { // For example, a person has settled it manually and now decides about the order.
 		err = fmt.Errorf("%w: %w", errClosed, err)
 	}
 	if err != nil {

@@ -134,8 +134,8 @@ func (h *manual) set(ctx context.Context, t shop.Ticket, status int) {
 // Run sets the stock in Redis, then consumes and scans until ctx ends.
 func (h *manual) Run(ctx context.Context) error {
 	h.Warm(ctx)
-	var both sync.WaitGroup
-	both.Go(func() {
+	var group sync.WaitGroup
+	group.Go(func() {
 		shop.EverySecond(ctx, func(ctx context.Context) {
 			h.sendLate(ctx)
 			h.CloseUnpaid(ctx)
@@ -147,7 +147,7 @@ func (h *manual) Run(ctx context.Context) error {
 		}
 		faults.Pause(ctx, 200*time.Millisecond)
 	}
-	both.Wait()
+	group.Wait()
 	return nil
 }
 
@@ -158,7 +158,7 @@ func (h *manual) serve(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	in, err := conn.Channel()
+	channel, err := conn.Channel()
 	if err != nil {
 		return err
 	}
@@ -166,10 +166,10 @@ func (h *manual) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(servers.Declare(h.queue)(in), in.Qos(h.workers, 0, false)); err != nil {
+	if err := errors.Join(servers.Declare(h.queue)(channel), channel.Qos(h.workers, 0, false)); err != nil {
 		return err
 	}
-	messages, err := in.ConsumeWithContext(ctx, h.queue, "", false, false, false, false, nil)
+	messages, err := channel.ConsumeWithContext(ctx, h.queue, "", false, false, false, false, nil)
 	if err != nil {
 		return err
 	}

@@ -46,10 +46,10 @@ var quick = settings{
 
 func (s scene) books(t *testing.T) *books {
 	t.Helper()
-	var told bytes.Buffer
-	s.Out = &told
+	var answers bytes.Buffer
+	s.Out = &answers
 	b, err := s.run(t.Context())
-	t.Log("\n" + told.String())
+	t.Log("\n" + answers.String())
 	require.NoError(t, err)
 	return b
 }

@@ -99,7 +99,7 @@ func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 2 })
 	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
-	for body, want := range map[string]crowd.Answered{
+	for body, wanted := range map[string]crowd.Answered{
 		``:                                {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"ben"`:                  {Status: http.StatusBadRequest, Code: "bad_request"},
 		`[1]`:                             {Status: http.StatusBadRequest, Code: "bad_request"},
@@ -111,7 +111,7 @@ func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 		`{"buyer":"ben","goods":"` + strings.Repeat("x", shop.MostBytes) + `"}`: {Status: http.StatusRequestEntityTooLarge, Code: "too_large"},
 		`{"buyer":"ben","goods":"moon"}`:                                        {Status: http.StatusNotFound, Code: "no_such_goods"},
 	} {
-		require.Equal(t, want, w.Ask(http.MethodPost, "/seckill", body), "%.60s", body)
+		require.Equal(t, wanted, w.Ask(http.MethodPost, "/seckill", body), "%.60s", body)
 	}
 	w.Refused(w.Ask(http.MethodPost, "/orders/99/pay", ""), http.StatusNotFound, "no_such_order")
 	w.Refused(w.Ask(http.MethodPost, "/orders/x/pay", ""), http.StatusNotFound, "no_such_order")
@@ -173,9 +173,9 @@ func TestTicketThatBecomesNoOrderIsUndoneInBothPlaces(t *testing.T) {
 func TestMessageThatComesTwiceOrTooLateMakesNoSecondOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 1 })
-	got := w.Buy("ann")
+	answer := w.Buy("ann")
 	w.Await("ann", shop.StateOpen)
-	sold := shop.Ticket{ID: got.Ticket, Goods: "phone", Buyer: "ann"}
+	sold := shop.Ticket{ID: answer.Ticket, Goods: "phone", Buyer: "ann"}
 	require.ErrorIs(t, w.other.create(t.Context(), sold), compensator.ErrAlreadySucceeded)
 	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_orders`))
 }
@@ -253,8 +253,8 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 		t.Setenv("REDIS_ADDR", c.redis)
 		t.Setenv("AMQP_URL", c.amqp)
 		err := runService(t.Context(), append(c.arguments, "-addr", "127.0.0.1:0", "-name", on.Name), io.Discard)
-		for _, want := range c.want {
-			require.ErrorContains(t, err, want)
+		for _, wanted := range c.want {
+			require.ErrorContains(t, err, wanted)
 		}
 		require.NotContains(t, err.Error(), "secret")
 	}
@@ -347,8 +347,8 @@ func TestCounterThatIsLostIsFilledFromTheDatabase(t *testing.T) {
 	w.awaitStock(1)
 	require.NoError(t, w.service.Forget(t.Context()))
 	w.awaitStock(1)
-	got := w.Ask(http.MethodPost, "/goods/phone/rebuild", "")
-	require.Equal(t, http.StatusOK, got.Status)
+	answer := w.Ask(http.MethodPost, "/goods/phone/rebuild", "")
+	require.Equal(t, http.StatusOK, answer.Status)
 }
 
 // Redis returns to an older state: it has too many pieces and does not know a buyer. The database must not sell pieces
@@ -372,12 +372,12 @@ func TestWrongCounterIsFoundByThePurchaseThatItAccepts(t *testing.T) {
 func TestTicketOfAnEarlierEditionIsNotSold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 2 })
-	before := w.take("ann")
+	previous := w.take("ann")
 	require.NoError(t, w.service.Forget(t.Context()))
 	w.awaitStock(2)
-	require.ErrorIs(t, w.other.sell(t.Context(), before), shop.ErrStale)
+	require.ErrorIs(t, w.other.sell(t.Context(), previous), shop.ErrStale)
 	w.awaitStock(2)
-	require.NoError(t, w.other.counter.GiveBack(t.Context(), before))
+	require.NoError(t, w.other.counter.GiveBack(t.Context(), previous))
 	w.awaitStock(2)
 }
 

@@ -121,9 +121,9 @@ func measure(b *testing.B, ours *sale, arms []*arm) {
 		goods := rand.Text()
 		require.NoError(b, tables.PutOnSale(b.Context(), ours.DB, goods, speedPieces))
 		require.NoError(b, ours.Rebuild(b.Context(), goods, ""))
-		began := time.Now()
+		startedAt := time.Now()
 		p := sendRequests(b, a.address, goods, speedPieces, http.StatusAccepted)
-		p.orders = speedPieces / awaitOrders(b, ours, goods).Sub(began).Seconds()
+		p.orders = speedPieces / awaitOrders(b, ours, goods).Sub(startedAt).Seconds()
 		a.paces = append(a.paces, p)
 		b.Logf("%-60s %5.0f/s, p99 %5.1f ms, orders %5.0f/s", a.name, p.perSecond, milliseconds(p.p99), p.orders)
 		awaitRest(b, ours)
@@ -156,10 +156,10 @@ func beside(a, other *arm) string {
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1])
 }
 
-func median(paces []pace, of func(pace) float64) float64 {
+func median(paces []pace, valueOf func(pace) float64) float64 {
 	values := make([]float64, len(paces))
 	for i, p := range paces {
-		values[i] = of(p)
+		values[i] = valueOf(p)
 	}
 	slices.Sort(values)
 	return values[len(values)/2]
@@ -175,11 +175,11 @@ func sendRequests(b *testing.B, address, goods string, buyers, status int) pace 
 	client := &http.Client{Transport: transport}
 	var next atomic.Int64
 	var others atomic.Int64
-	var all sync.WaitGroup
+	var group sync.WaitGroup
 	took := make([][]time.Duration, speedBuyers)
-	began := time.Now()
+	startedAt := time.Now()
 	for i := range speedBuyers {
-		all.Go(func() {
+		group.Go(func() {
 			for n := next.Add(1); n <= int64(buyers); n = next.Add(1) {
 				body, _ := json.Marshal(shop.Purchase{Buyer: fmt.Sprintf("b%d", n), Goods: goods})
 				asked := time.Now()
@@ -197,8 +197,8 @@ func sendRequests(b *testing.B, address, goods string, buyers, status int) pace 
 			}
 		})
 	}
-	all.Wait()
-	span := time.Since(began)
+	group.Wait()
+	span := time.Since(startedAt)
 	require.Zero(b, others.Load(), "answers that were not %d", status)
 	return pace{perSecond: float64(buyers) / span.Seconds(), p99: crowd.Percentile(slices.Concat(took...), 0.99)}
 }
@@ -213,12 +213,12 @@ func awaitRest(b *testing.B, s *sale) {
 	awaitCount(b, s, 0, `SELECT COUNT(*) FROM seckill_log WHERE business_type = ? AND state IN (?, ?)`, createType, compensator.Pending, compensator.Retrying)
 }
 
-func awaitCount(b *testing.B, s *sale, want int, query string, args ...any) time.Time {
+func awaitCount(b *testing.B, s *sale, wanted int, query string, args ...any) time.Time {
 	b.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); faults.Pause(b.Context(), 10*time.Millisecond) {
 		var n int
 		require.NoError(b, s.DB.QueryRow(query, args...).Scan(&n))
-		if n == want {
+		if n == wanted {
 			return time.Now()
 		}
 	}

@@ -17,13 +17,13 @@ import (
 // plain is the service without the log: ticket, stock and order in one transaction, and nothing else.
 type plain struct{ *sale }
 
-func (p plain) Sell(ctx context.Context, want shop.Purchase) (shop.Ticket, error) {
-	return p.sellBare(ctx, want, func(tx *sql.Tx, t shop.Ticket) error { return p.InsertOrder(ctx, tx, t, p.Window) })
+func (p plain) Sell(ctx context.Context, wanted shop.Purchase) (shop.Ticket, error) {
+	return p.sellBare(ctx, wanted, func(tx *sql.Tx, t shop.Ticket) error { return p.InsertOrder(ctx, tx, t, p.Window) })
 }
 
 // sellBare sells a ticket in one transaction. The function more adds statements to the transaction.
-func (s *sale) sellBare(ctx context.Context, want shop.Purchase, more func(*sql.Tx, shop.Ticket) error) (shop.Ticket, error) {
-	t := shop.NewTicket(want)
+func (s *sale) sellBare(ctx context.Context, wanted shop.Purchase, more func(*sql.Tx, shop.Ticket) error) (shop.Ticket, error) {
+	t := shop.NewTicket(wanted)
 	if err := s.counter.take(ctx, &t); err != nil {
 		return t, err
 	}
@@ -58,8 +58,8 @@ type unlogged struct {
 	queue string
 }
 
-func (u unlogged) Sell(ctx context.Context, want shop.Purchase) (shop.Ticket, error) {
-	t, err := u.sellBare(ctx, want, func(*sql.Tx, shop.Ticket) error { return nil })
+func (u unlogged) Sell(ctx context.Context, wanted shop.Purchase) (shop.Ticket, error) {
+	t, err := u.sellBare(ctx, wanted, func(*sql.Tx, shop.Ticket) error { return nil })
 	if err != nil {
 		return t, err
 	}
@@ -83,13 +83,13 @@ func openUnlogged(b *testing.B, on servers.Servers, ours *sale) unlogged {
 	conn, err := amqp091.Dial(on.AMQP)
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = conn.Close() })
-	out, in := channelOf(b, conn), channelOf(b, conn)
+	out, channel := channelOf(b, conn), channelOf(b, conn)
 	queue := rand.Text()
-	require.NoError(b, servers.Declare(queue)(in))
-	b.Cleanup(func() { _, err := in.QueueDelete(queue, false, false, false); require.NoError(b, err) })
+	require.NoError(b, servers.Declare(queue)(channel))
+	b.Cleanup(func() { _, err := channel.QueueDelete(queue, false, false, false); require.NoError(b, err) })
 	require.NoError(b, out.Confirm(false))
-	require.NoError(b, in.Qos(speedWorkers, 0, false))
-	messages, err := in.Consume(queue, "", false, false, false, false, nil)
+	require.NoError(b, channel.Qos(speedWorkers, 0, false))
+	messages, err := channel.Consume(queue, "", false, false, false, false, nil)
 	require.NoError(b, err)
 	for range speedWorkers {
 		go func() {

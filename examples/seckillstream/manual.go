@@ -77,8 +77,8 @@ func (h *manual) pending(ctx context.Context) {
 	}
 }
 
-// The method next reads one message and makes its order. The result none is true if there was no message.
-func (h *manual) next(ctx context.Context, from string) (none bool, err error) {
+// The method next reads one message and makes its order. The result isEmpty is true if there was no message.
+func (h *manual) next(ctx context.Context, from string) (isEmpty bool, err error) {
 	streams, err := h.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: handGroup, Consumer: handConsumer, Streams: []string{h.stream(h.Goods), from}, Count: 1, Block: 500 * time.Millisecond,
 	}).Result()
@@ -137,7 +137,7 @@ func (h *manual) insert(ctx context.Context, t shop.Ticket) error {
 func (h *manual) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) {
 	o, err := shop.FindOrder(ctx, h.DB, p, h.SQL(`SELECT ticket, id, state, due_at FROM shop_orders WHERE goods = ? AND buyer = ? ORDER BY id DESC LIMIT 1`))
 	if errors.Is(err, shop.ErrNotFound) {
-		if known, asked := h.Redis.SIsMember(ctx, h.Key("buyers", p.Goods), p.Buyer).Result(); asked == nil && known {
+		if isKnown, asked := h.Redis.SIsMember(ctx, h.Key("buyers", p.Goods), p.Buyer).Result(); asked == nil && isKnown {
 			o.State, err = "accepted", nil
 		}
 	}

@@ -77,7 +77,7 @@ func (s *scene) emptied(ctx context.Context) error {
 	if _, err := tx.ExecContext(ctx, s.SQL(`SELECT stock FROM shop_goods WHERE goods = ? FOR UPDATE`), s.Goods); err != nil {
 		return err
 	}
-	for soon := time.Now().Add(s.Span / 10); time.Now().Before(soon) && faults.Pause(ctx, 5*time.Millisecond); {
+	for deadline := time.Now().Add(s.Span / 10); time.Now().Before(deadline) && faults.Pause(ctx, 5*time.Millisecond); {
 		if unread, err := s.unread(ctx); err != nil || unread > 0 {
 			break
 		}

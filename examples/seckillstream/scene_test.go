@@ -42,10 +42,10 @@ var quick = shop.Settings{Goods: "phone", Stock: 40, Window: 2 * time.Second, Re
 
 func (s *scene) books(t *testing.T) *books {
 	t.Helper()
-	var told bytes.Buffer
-	s.Out = &told
+	var answers bytes.Buffer
+	s.Out = &answers
 	b, err := s.run(t.Context())
-	t.Log("\n" + told.String())
+	t.Log("\n" + answers.String())
 	require.NoError(t, err)
 	return b
 }

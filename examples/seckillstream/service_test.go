@@ -106,7 +106,7 @@ func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
 	w.Exec(`INSERT INTO seckillstream_goods (goods, initial, stock) VALUES ('lamp', 1, 1)`)
-	for body, want := range map[string]crowd.Answered{
+	for body, wanted := range map[string]crowd.Answered{
 		``:                               {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":7,"goods":"phone"}`:    {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"","goods":"phone"}`:   {Status: http.StatusBadRequest, Code: "bad_request"},
@@ -114,7 +114,7 @@ func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 		`{"buyer":"ben","goods":"lamp"}`: {Status: http.StatusNotFound, Code: "no_such_goods"}, // Another service reads the stream of the product "lamp".
 		`{"buyer":"ben","goods":"` + strings.Repeat("x", shop.MostBytes) + `"}`: {Status: http.StatusRequestEntityTooLarge, Code: "too_large"},
 	} {
-		require.Equal(t, want, w.Ask(http.MethodPost, "/seckill", body), "%.60s", body)
+		require.Equal(t, wanted, w.Ask(http.MethodPost, "/seckill", body), "%.60s", body)
 	}
 	w.Refused(w.Ask(http.MethodPost, "/orders/99/pay", ""), http.StatusNotFound, "no_such_order")
 	w.Refused(w.Ask(http.MethodPost, "/goods/moon/rebuild", ""), http.StatusNotFound, "no_such_goods")
@@ -323,8 +323,8 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 		t.Setenv("MYSQL_DSN", c.dsn)
 		t.Setenv("REDIS_ADDR", c.redis)
 		err := runService(t.Context(), append(c.arguments, "-addr", "127.0.0.1:0", "-name", rdb.Prefix(t)), io.Discard)
-		for _, want := range c.want {
-			require.ErrorContains(t, err, want)
+		for _, wanted := range c.want {
+			require.ErrorContains(t, err, wanted)
 		}
 		require.NotContains(t, err.Error(), "secret")
 	}

@@ -165,8 +165,8 @@ func operatorPages(log *compensator.Compensator) (http.Handler, error) {
 // identify stands for your company's login.
 func identify(r *http.Request) (name string, ok bool) {
 	name, password, _ := r.BasicAuth()
-	want := cmp.Or(os.Getenv("OPERATOR_PASSWORD"), "try")
-	return name, name != "" && subtle.ConstantTimeCompare([]byte(password), []byte(want)) == 1
+	wanted := cmp.Or(os.Getenv("OPERATOR_PASSWORD"), "try")
+	return name, name != "" && subtle.ConstantTimeCompare([]byte(password), []byte(wanted)) == 1
 }
 
 // serveAll works until ctx ends or an address cannot be opened. It stops the public server first, so that nothing is
@@ -185,11 +185,11 @@ func serveAll(ctx context.Context, log *compensator.Compensator, public, operato
 
 // listen opens an address and logs it. With port 0 the system chooses the port, and the log shows which one. With a
 // fixed port serve.Run could open the address instead.
-func listen(what, addr string, handler http.Handler) (serve.Server, error) {
+func listen(subject, addr string, handler http.Handler) (serve.Server, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		return serve.Server{}, fmt.Errorf("%s: %w", what, err)
+		return serve.Server{}, fmt.Errorf("%s: %w", subject, err)
 	}
-	slog.Info("open", "what", what, "addr", listener.Addr())
+	slog.Info("open", "what", subject, "addr", listener.Addr())
 	return serve.Server{Server: &http.Server{Handler: handler, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}, Listener: listener}, nil
 }

@@ -73,9 +73,9 @@ func TestServiceIsAskedAndStopsInGoodOrder(t *testing.T) {
 	}
 	refused := ask(t, "PUT", orders+"/orders/"+strings.Repeat("x", 200), "")
 	assert.Equal(t, 400, refused.StatusCode)
-	why, err := io.ReadAll(refused.Body)
+	reason, err := io.ReadAll(refused.Body)
 	require.NoError(t, err)
-	assert.Contains(t, string(why), "order id: 206 characters")
+	assert.Contains(t, string(reason), "order id: 206 characters")
 
 	nobody := ask(t, "GET", operators+"/log/", "")
 	assert.Equal(t, 401, nobody.StatusCode)

@@ -62,8 +62,8 @@ func (s *syncer) progressRequest(ctx context.Context, r *http.Request) (any, err
 }
 
 func (s *syncer) repairRequest(ctx context.Context, r *http.Request) (any, error) {
-	who := repair{Batch: r.PathValue("batch"), User: r.PathValue("user"), Email: r.FormValue("email"), Operator: r.FormValue("operator")}
-	return who, s.repair(ctx, who)
+	actor := repair{Batch: r.PathValue("batch"), User: r.PathValue("user"), Email: r.FormValue("email"), Operator: r.FormValue("operator")}
+	return actor, s.repair(ctx, actor)
 }
 
 // answer turns a function that serves a request into an HTTP handler.

@@ -145,7 +145,7 @@ func places(header []string) (map[string]int, error) {
 		place[column] = i
 	}
 	for _, column := range columns {
-		if _, found := place[column]; !found {
+		if _, isFound := place[column]; !isFound {
 			return nil, refuse(column, "this column is missing")
 		}
 	}

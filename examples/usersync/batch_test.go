@@ -22,15 +22,15 @@ func read(text string) (upload, error) {
 
 func TestUploadIsReadInAnyOrderOfItsColumns(t *testing.T) {
 	t.Parallel()
-	want, err := read(goodCSV)
+	wanted, err := read(goodCSV)
 	require.NoError(t, err)
 	got, err := read("\ufeffemail, user,name\nann@example.org,u1,Ann\nben@example.org, u2,Ben\n")
 	require.NoError(t, err)
-	require.Equal(t, want, got)
-	require.Equal(t, want.digest(), got.digest())
-	again, err := readUsers(strings.NewReader(string(writeUsers(want.Users))))
+	require.Equal(t, wanted, got)
+	require.Equal(t, wanted.digest(), got.digest())
+	again, err := readUsers(strings.NewReader(string(writeUsers(wanted.Users))))
 	require.NoError(t, err)
-	require.Equal(t, want.Users, again)
+	require.Equal(t, wanted.Users, again)
 }
 
 func TestBadUploadIsRefusedByTheNameOfItsField(t *testing.T) {
@@ -88,9 +88,9 @@ func TestFateIsDecidedBySeedAndUser(t *testing.T) {
 	for _, u := range sample("b", 5000, 1) {
 		f := fateOf(u, 1)
 		require.Equal(t, f, fateOf(u, 1))
-		for kind, is := range map[string]bool{"slow": f.slow >= 50_000_000, "lost": f.vanishes(0), "forgotten": f.slips(f.lost), "hangs": f.hangs == 1,
+		for kind, ok := range map[string]bool{"slow": f.slow >= 50_000_000, "lost": f.vanishes(0), "forgotten": f.slips(f.lost), "hangs": f.hangs == 1,
 			"fails": f.fails > 0, "hopeless": f.hopeless(), "refused": f.refused} {
-			if is {
+			if ok {
 				kinds[kind]++
 			}
 		}

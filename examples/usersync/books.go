@@ -97,9 +97,9 @@ func (s *scene) readLog(ctx context.Context, b *books) error {
 	}
 	return eachRow(ctx, s.db, query, func(scan func(...any) error) error {
 		var m message
-		var said, failed bool
-		err := scan(&m.Batch, &m.User, &said, &failed)
-		b.said[m], b.failed[m] = said, failed
+		var isReported, isFailed bool
+		err := scan(&m.Batch, &m.User, &isReported, &isFailed)
+		b.said[m], b.failed[m] = isReported, isFailed
 		return err
 	})
 }
@@ -157,13 +157,13 @@ func (b *books) handed() int {
 
 // report prints every check and returns how many are WRONG.
 func (b *books) report(out io.Writer) (wrong int) {
-	expect := func(what string, got, want int) {
+	expect := func(subject string, got, wanted int) {
 		verdict := "ok   "
-		if got != want {
+		if got != wanted {
 			verdict = "WRONG"
 			wrong++
 		}
-		fmt.Fprintf(out, "  %s  %s: %d, want %d\n", verdict, what, got, want)
+		fmt.Fprintf(out, "  %s  %s: %d, want %d\n", verdict, subject, got, wanted)
 	}
 	all, hopeless := len(b.uploaded), b.hopeless()
 	expect("users acknowledged", b.acknowledged, all)
@@ -196,8 +196,8 @@ func (b *books) wait(p float64) time.Duration {
 // compare prints the results of the library and of the hand-written version in one table.
 func compare(out io.Writer, ours, manual *books) {
 	fmt.Fprint(out, "| | library | hand-written |\n|---|---|---|\n")
-	row := func(what string, of func(*books) any) {
-		fmt.Fprintf(out, "| %s | %v | %v |\n", what, of(ours), of(manual))
+	row := func(subject string, valueOf func(*books) any) {
+		fmt.Fprintf(out, "| %s | %v | %v |\n", subject, valueOf(ours), valueOf(manual))
 	}
 	row("users uploaded", func(b *books) any { return len(b.uploaded) })
 	row("of these hopeless", func(b *books) any { return b.hopeless() })

@@ -13,8 +13,8 @@ func (s *scene) strike(ctx context.Context, span time.Duration) error {
 	for i, one := range s.instances {
 		processes[i] = one
 	}
-	return faults.Strike(ctx, faults.Plan(s.kills, processes, s.faults), span, func(ctx context.Context, what string) error {
-		_, err := s.db.ExecContext(ctx, `INSERT INTO usersync_faults (what, struck_at) VALUES (?, UTC_TIMESTAMP(3))`, what)
+	return faults.Strike(ctx, faults.Plan(s.kills, processes, s.faults), span, func(ctx context.Context, subject string) error {
+		_, err := s.db.ExecContext(ctx, `INSERT INTO usersync_faults (what, struck_at) VALUES (?, UTC_TIMESTAMP(3))`, subject)
 		return err
 	})
 }

@@ -104,15 +104,15 @@ func (h *manual) send(ctx context.Context, m message, sending int, trace string)
 
 // run consumes and scans until ctx ends.
 func (h *manual) run(ctx context.Context) error {
-	var both sync.WaitGroup
-	both.Go(func() { h.scan(ctx) })
+	var group sync.WaitGroup
+	group.Go(func() { h.scan(ctx) })
 	for ctx.Err() == nil {
 		if err := h.serve(ctx); err != nil && ctx.Err() == nil {
 			slog.Warn("manual: connection lost", "err", err)
 		}
 		pause(ctx, 200*time.Millisecond)
 	}
-	both.Wait()
+	group.Wait()
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (h *manual) serve(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	in, err := conn.Channel()
+	channel, err := conn.Channel()
 	if err != nil {
 		return err
 	}
@@ -133,10 +133,10 @@ func (h *manual) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(h.declare(in), in.Qos(h.workers, 0, false)); err != nil {
+	if err := errors.Join(h.declare(channel), channel.Qos(h.workers, 0, false)); err != nil {
 		return err
 	}
-	messages, err := in.ConsumeWithContext(ctx, h.queue(), "", false, false, false, false, nil)
+	messages, err := channel.ConsumeWithContext(ctx, h.queue(), "", false, false, false, false, nil)
 	if err != nil {
 		return err
 	}

@@ -129,12 +129,12 @@ func (s *scene) day(ctx context.Context) (*books, error) {
 		return b, nil
 	}
 	for _, name := range s.batches {
-		told, err := s.client.progress(ctx, name)
+		answers, err := s.client.progress(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		b.toldSynced += told.Synced
-		b.toldPerson += told.Person
+		b.toldSynced += answers.Synced
+		b.toldPerson += answers.Person
 	}
 	return b, nil
 }
@@ -149,10 +149,10 @@ func (s *scene) upload(ctx context.Context) (acknowledged int, err error) {
 	var operators sync.WaitGroup
 	var mu sync.Mutex // guards acknowledged and err
 	s.uploaded, s.batches = make(map[message]user), nil
-	began := time.Now()
+	startedAt := time.Now()
 	for first := 0; first < s.users; first += s.perBatch {
-		due := began.Add(time.Duration(float64(first) / s.rate * float64(time.Second)))
-		if !pause(ctx, time.Until(due)) {
+		dueAt := startedAt.Add(time.Duration(float64(first) / s.rate * float64(time.Second)))
+		if !pause(ctx, time.Until(dueAt)) {
 			break
 		}
 		name := fmt.Sprintf("b%03d", first/s.perBatch+1)
@@ -162,10 +162,10 @@ func (s *scene) upload(ctx context.Context) (acknowledged int, err error) {
 			s.uploaded[message{Batch: name, User: one.ID}] = one
 		}
 		operators.Go(func() {
-			told, failed := s.client.upload(ctx, name, operatorOfLoad, "trace-"+name, writeUsers(users))
+			answers, failed := s.client.upload(ctx, name, operatorOfLoad, "trace-"+name, writeUsers(users))
 			mu.Lock()
 			defer mu.Unlock()
-			acknowledged += told.Users
+			acknowledged += answers.Users
 			err = errors.Join(err, failed)
 		})
 	}
@@ -175,16 +175,16 @@ func (s *scene) upload(ctx context.Context) (acknowledged int, err error) {
 
 // awaitRest returns when the log has nothing to do, the queue is empty, and no user was synced for a while.
 func (s *scene) awaitRest(ctx context.Context) error {
-	before, since := -1, time.Now()
+	previous, startedAt := -1, time.Now()
 	for pause(ctx, 100*time.Millisecond) {
 		moving, err := s.moving(ctx)
 		if err != nil {
 			continue // for example because the broker is restarting
 		}
-		if moving.left > 0 || moving.synced != before {
-			before, since = moving.synced, time.Now()
+		if moving.left > 0 || moving.synced != previous {
+			previous, startedAt = moving.synced, time.Now()
 		}
-		if time.Since(since) > s.limit {
+		if time.Since(startedAt) > s.limit {
 			return nil
 		}
 	}

@@ -171,8 +171,8 @@ func (s *scene) place(t *testing.T) servers {
 	return on
 }
 
-func (s *scene) addFault(what string, strike func(context.Context) error) {
-	s.faults = append(s.faults, faults.Fault{What: what, Strike: strike})
+func (s *scene) addFault(subject string, strike func(context.Context) error) {
+	s.faults = append(s.faults, faults.Fault{What: subject, Strike: strike})
 }
 
 // flush empties a Redis.

@@ -67,8 +67,8 @@ func Until(condition string) chromedp.Action {
 }
 
 // Text waits until the first element that the selector matches has exactly the text of the second argument.
-func Text(selector, is string) chromedp.Action {
-	return Until(fmt.Sprintf(`document.querySelector(%q)?.textContent === %q`, selector, is))
+func Text(selector, text string) chromedp.Action {
+	return Until(fmt.Sprintf(`document.querySelector(%q)?.textContent === %q`, selector, text))
 }
 
 // Photograph writes the whole page to a PNG file.

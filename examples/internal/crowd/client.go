@@ -53,37 +53,37 @@ func (c *Client) Ask(ctx context.Context, method, path string, body any, try fun
 	if err != nil {
 		return Answered{}, err
 	}
-	for most := firstPause; ; most = min(2*most, longestPause) {
-		began := time.Now()
-		got, err := c.once(ctx, method, path, encoded)
-		try(got, time.Since(began))
-		if err == nil && got.Status < http.StatusInternalServerError {
-			return got, nil
+	for maxPause := firstPause; ; maxPause = min(2*maxPause, longestPause) {
+		startedAt := time.Now()
+		answer, err := c.once(ctx, method, path, encoded)
+		try(answer, time.Since(startedAt))
+		if err == nil && answer.Status < http.StatusInternalServerError {
+			return answer, nil
 		}
-		if !faults.Pause(ctx, most/2+rand.N(most)) {
-			return got, fmt.Errorf("%s %s: %w, last: %d %v", method, path, context.Cause(ctx), got.Status, err)
+		if !faults.Pause(ctx, maxPause/2+rand.N(maxPause)) {
+			return answer, fmt.Errorf("%s %s: %w, last: %d %v", method, path, context.Cause(ctx), answer.Status, err)
 		}
 	}
 }
 
-func (c *Client) once(ctx context.Context, method, path string, body []byte) (got Answered, err error) {
+func (c *Client) once(ctx context.Context, method, path string, body []byte) (answer Answered, err error) {
 	address := c.addresses[c.asked.Add(1)%uint64(len(c.addresses))]()
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(body))
 	if err != nil {
-		return got, err
+		return answer, err
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return got, err
+		return answer, err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err == nil {
-		err = json.Unmarshal(text, &got)
+		err = json.Unmarshal(text, &answer)
 	}
 	if err != nil {
 		return Answered{}, err // An incomplete answer counts as none.
 	}
-	got.Status = response.StatusCode
-	return got, nil
+	answer.Status = response.StatusCode
+	return answer, nil
 }

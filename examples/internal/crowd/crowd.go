@@ -63,11 +63,11 @@ const (
 func (c *Crowd) Run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.Span)
 	defer cancel()
-	var all sync.WaitGroup
+	var group sync.WaitGroup
 	for i := range c.Buyers {
-		all.Go(func() { c.buyer(ctx, i) })
+		group.Go(func() { c.buyer(ctx, i) })
 	}
-	all.Wait()
+	group.Wait()
 }
 
 func (c *Crowd) buyer(ctx context.Context, i int) {
@@ -75,12 +75,12 @@ func (c *Crowd) buyer(ctx context.Context, i int) {
 	mood := rand.New(rand.NewPCG(c.Seed, uint64(i)))
 	closing := time.Now().Add(c.Span)
 	for look := 1; ; look++ {
-		got, err := c.buy(ctx, p)
+		answer, err := c.buy(ctx, p)
 		switch {
 		case err != nil:
 			c.count(func(h *Answers) { h.LeftBusy++ })
 			return
-		case got.Code == "sold_out":
+		case answer.Code == "sold_out":
 		case !c.hold(ctx, p, mood): // The buyer has paid, or leaves the order unpaid on purpose.
 			return
 		}
@@ -99,15 +99,15 @@ func (c *Crowd) hold(ctx context.Context, p purchase, mood *rand.Rand) bool {
 		_, _ = c.buy(ctx, p) // The final check shows what this request caused.
 	}
 	for faults.Pause(ctx, 300*time.Millisecond+time.Duration(mood.IntN(300))*time.Millisecond) {
-		got, err := c.Client.Ask(ctx, http.MethodGet, "/seckill/"+p.Goods+"/"+p.Buyer, nil, func(Answered, time.Duration) {})
+		answer, err := c.Client.Ask(ctx, http.MethodGet, "/seckill/"+p.Goods+"/"+p.Buyer, nil, func(Answered, time.Duration) {})
 		switch {
 		case err != nil:
 			return false
-		case got.State == stateOpen && pays:
-			return c.pay(ctx, got.Order)
-		case got.State == stateOpen, got.State == stateClosed, got.State == statePaid:
+		case answer.State == stateOpen && pays:
+			return c.pay(ctx, answer.Order)
+		case answer.State == stateOpen, answer.State == stateClosed, answer.State == statePaid:
 			return false
-		case got.State == "given back", got.Status == http.StatusNotFound:
+		case answer.State == "given back", answer.Status == http.StatusNotFound:
 			return true
 		}
 	}
@@ -115,8 +115,8 @@ func (c *Crowd) hold(ctx context.Context, p purchase, mood *rand.Rand) bool {
 }
 
 func (c *Crowd) pay(ctx context.Context, order uint64) bool {
-	got, err := c.Client.Ask(ctx, http.MethodPost, fmt.Sprintf("/orders/%d/pay", order), nil, func(Answered, time.Duration) {})
-	if err == nil && got.Status == http.StatusOK {
+	answer, err := c.Client.Ask(ctx, http.MethodPost, fmt.Sprintf("/orders/%d/pay", order), nil, func(Answered, time.Duration) {})
+	if err == nil && answer.Status == http.StatusOK {
 		c.count(func(h *Answers) { h.Paid++ })
 	}
 	return false
@@ -124,21 +124,21 @@ func (c *Crowd) pay(ctx context.Context, order uint64) bool {
 
 // buy sends a purchase request until it is answered, and counts every answer.
 func (c *Crowd) buy(ctx context.Context, p purchase) (Answered, error) {
-	return c.Client.Ask(ctx, http.MethodPost, "/seckill", p, func(got Answered, took time.Duration) {
+	return c.Client.Ask(ctx, http.MethodPost, "/seckill", p, func(answer Answered, took time.Duration) {
 		c.count(func(h *Answers) {
 			h.Asked++
 			switch {
-			case got.Status == 0:
+			case answer.Status == 0:
 				h.Unanswered++
 				return
-			case got.Status == http.StatusAccepted:
+			case answer.Status == http.StatusAccepted:
 				h.Accepted++
-				h.Tickets = append(h.Tickets, got.Ticket)
-			case got.Code == "sold_out":
+				h.Tickets = append(h.Tickets, answer.Ticket)
+			case answer.Code == "sold_out":
 				h.SoldOut++
-			case got.Code == "bought_already":
+			case answer.Code == "bought_already":
 				h.Again++
-			case got.Status >= http.StatusInternalServerError:
+			case answer.Status >= http.StatusInternalServerError:
 				h.Busy++
 			default:
 				h.RefusedOtherwise++
@@ -148,10 +148,10 @@ func (c *Crowd) buy(ctx context.Context, p purchase) (Answered, error) {
 	})
 }
 
-func (c *Crowd) count(how func(*Answers)) {
+func (c *Crowd) count(update func(*Answers)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	how(&c.Answers)
+	update(&c.Answers)
 }
 
 // Percentile returns the duration that a share p of the times does not exceed.

@@ -219,13 +219,13 @@ type Sheet struct {
 }
 
 // Expect prints one check.
-func (s *Sheet) Expect(what string, got, want int) {
+func (s *Sheet) Expect(subject string, got, wanted int) {
 	verdict := "ok   "
-	if got != want {
+	if got != wanted {
 		verdict = "WRONG"
 		s.Wrong++
 	}
-	fmt.Fprintf(s.Out, "  %s  %s: %d, want %d\n", verdict, what, got, want)
+	fmt.Fprintf(s.Out, "  %s  %s: %d, want %d\n", verdict, subject, got, wanted)
 }
 
 // Check makes the checks that both sales share. withPerson is the number of pieces whose entries wait for a person.
@@ -255,8 +255,8 @@ type Row struct {
 // Compare prints the results of the library and of the hand-written version in one table.
 func Compare(out io.Writer, ours, manual *Books, besides ...Row) {
 	fmt.Fprint(out, "| | library | hand-written |\n|---|---|---|\n")
-	row := func(what string, of func(*Books) any) {
-		fmt.Fprintf(out, "| %s | %v | %v |\n", what, of(ours), of(manual))
+	row := func(subject string, valueOf func(*Books) any) {
+		fmt.Fprintf(out, "| %s | %v | %v |\n", subject, valueOf(ours), valueOf(manual))
 	}
 	row("pieces", func(b *Books) any { return b.Stock })
 	row("requests to buy", func(b *Books) any { return b.Asked })

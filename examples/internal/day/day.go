@@ -143,18 +143,18 @@ func (d *Day) pass(ctx context.Context) (*Books, error) {
 	b := &Books{Settings: d.Settings, Manual: d.Manual}
 	looking, stopLooking := context.WithCancel(ctx)
 	var striking error
-	var beside sync.WaitGroup
-	beside.Go(func() { striking = faults.Strike(ctx, d.plan(), d.Span, d.tell) })
-	beside.Go(func() { c.Run(ctx) })
-	var looks sync.WaitGroup
-	looks.Go(func() { b.Moments = d.lookAtMoments(looking) })
+	var group sync.WaitGroup
+	group.Go(func() { striking = faults.Strike(ctx, d.plan(), d.Span, d.tell) })
+	group.Go(func() { c.Run(ctx) })
+	var watchers sync.WaitGroup
+	watchers.Go(func() { b.Moments = d.lookAtMoments(looking) })
 	if d.Watch != nil {
 		d.Watch(addresses[len(addresses)-1]()) // Watch the instance that is killed last.
 	}
-	beside.Wait()
+	group.Wait()
 	resting := d.awaitRest(ctx)
 	stopLooking()
-	looks.Wait()
+	watchers.Wait()
 	b.Answers = c.Answers
 	return b, errors.Join(striking, resting)
 }
@@ -170,37 +170,37 @@ func (d *Day) plan() []faults.Fault {
 
 // The method tell records a fault, so that the page shows it. It first waits until pieces are in stock, so that the
 // fault hits purchases. It waits at most a tenth of Span.
-func (d *Day) tell(ctx context.Context, what string) error {
-	soon := time.Now().Add(d.Span / 10)
-	for left := 0; left < d.Stock/50 && time.Now().Before(soon) && faults.Pause(ctx, 5*time.Millisecond); {
+func (d *Day) tell(ctx context.Context, subject string) error {
+	deadline := time.Now().Add(d.Span / 10)
+	for left := 0; left < d.Stock/50 && time.Now().Before(deadline) && faults.Pause(ctx, 5*time.Millisecond); {
 		if err := d.DB.QueryRowContext(ctx, d.SQL(`SELECT stock FROM shop_goods WHERE goods = ?`), d.Goods).Scan(&left); err != nil {
 			return err
 		}
 	}
-	return d.Note(ctx, what)
+	return d.Note(ctx, subject)
 }
 
 // Note records an event, so that the page shows it.
-func (d *Day) Note(ctx context.Context, what string) error {
-	fmt.Fprintf(d.Out, "  %s\n", what)
-	_, err := d.DB.ExecContext(ctx, d.SQL(`INSERT INTO shop_faults (what, struck_at) VALUES (?, UTC_TIMESTAMP(3))`), what)
+func (d *Day) Note(ctx context.Context, subject string) error {
+	fmt.Fprintf(d.Out, "  %s\n", subject)
+	_, err := d.DB.ExecContext(ctx, d.SQL(`INSERT INTO shop_faults (what, struck_at) VALUES (?, UTC_TIMESTAMP(3))`), subject)
 	return err
 }
 
 // awaitRest returns when the sale has been at rest for the duration Rest. At rest, no entry is left to run, no message
 // waits, no order is open, and nobody buys.
 func (d *Day) awaitRest(ctx context.Context) error {
-	var before, now moving
+	var previous, now moving
 	var err error
-	since := time.Now()
+	startedAt := time.Now()
 	for faults.Pause(ctx, 200*time.Millisecond) {
 		if now, err = d.moving(ctx); err != nil {
 			continue // A server is restarting, for example.
 		}
-		if now.left > 0 || now != before {
-			before, since = now, time.Now()
+		if now.left > 0 || now != previous {
+			previous, startedAt = now, time.Now()
 		}
-		if time.Since(since) > d.Rest {
+		if time.Since(startedAt) > d.Rest {
 			return nil
 		}
 	}
@@ -215,10 +215,10 @@ func (d *Day) moving(ctx context.Context) (m moving, err error) {
 	if err != nil {
 		return m, err
 	}
-	under := []any{compensator.Pending, compensator.Retrying, compensator.Compensating}
+	states := []any{compensator.Pending, compensator.Retrying, compensator.Compensating}
 	var open int
 	err = errors.Join(
-		d.DB.QueryRowContext(ctx, d.SQL(`SELECT COUNT(*) FROM shop_log WHERE state IN (?, ?, ?)`), under...).Scan(&m.left),
+		d.DB.QueryRowContext(ctx, d.SQL(`SELECT COUNT(*) FROM shop_log WHERE state IN (?, ?, ?)`), states...).Scan(&m.left),
 		d.DB.QueryRowContext(ctx, d.SQL(`SELECT COUNT(*) FROM shop_orders WHERE state = 'open'`)).Scan(&open),
 		d.DB.QueryRowContext(ctx, d.SQL(`SELECT COUNT(*) FROM shop_tickets`)).Scan(&m.tickets),
 		d.DB.QueryRowContext(ctx, d.SQL(`SELECT COUNT(*) FROM shop_orders`)).Scan(&m.orders))

@@ -10,8 +10,8 @@ import (
 )
 
 // AddFault adds a fault of a server.
-func (d *Day) AddFault(what string, strike func(context.Context) error) {
-	d.Faults = append(d.Faults, faults.Fault{What: what, Strike: strike})
+func (d *Day) AddFault(subject string, strike func(context.Context) error) {
+	d.Faults = append(d.Faults, faults.Fault{What: subject, Strike: strike})
 }
 
 // PlaceRedis starts a Redis for the day unless one was given. It reports whether it started one.

@@ -45,16 +45,16 @@ func Plan(kills int, processes []Process, others []Fault) (all []Fault) {
 	return append(all, others...)
 }
 
-// Strike spreads the faults evenly over a span. Before each fault it calls the function tell, which may delay the
+// Strike spreads the faults evenly over a span. Before each fault it calls the function report, which may delay the
 // fault.
-func Strike(ctx context.Context, all []Fault, span time.Duration, tell func(context.Context, string) error) error {
-	began := time.Now()
+func Strike(ctx context.Context, all []Fault, span time.Duration, report func(context.Context, string) error) error {
+	startedAt := time.Now()
 	for i, b := range all {
-		due := began.Add(span * time.Duration(2*i+1) / time.Duration(2*len(all)))
-		if !Pause(ctx, time.Until(due)) {
+		dueAt := startedAt.Add(span * time.Duration(2*i+1) / time.Duration(2*len(all)))
+		if !Pause(ctx, time.Until(dueAt)) {
 			return context.Cause(ctx)
 		}
-		if err := tell(ctx, b.What); err != nil {
+		if err := report(ctx, b.What); err != nil {
 			return err
 		}
 		if err := b.Strike(ctx); err != nil {

@@ -60,8 +60,8 @@ func (i *Instance) Start(ctx context.Context) error {
 	unwatch := context.AfterFunc(ctx, func() { _ = i.process.Process.Kill() })
 	defer unwatch()
 	line, err := bufio.NewReader(stdout).ReadString('\n')
-	address, found := strings.CutPrefix(strings.TrimSpace(line), Greeting)
-	if !found {
+	address, isFound := strings.CutPrefix(strings.TrimSpace(line), Greeting)
+	if !isFound {
 		return fmt.Errorf("the service did not start: %q: %w", line, errors.Join(err, i.Kill()))
 	}
 	i.current.Store(address)

@@ -20,22 +20,22 @@ const sendTime = 30 * time.Second
 //
 // Stream returns when the client disconnects or the channel stopping is closed. A service closes it when it stops,
 // because otherwise an open page would prevent the stop.
-func Stream(w http.ResponseWriter, r *http.Request, every time.Duration, stopping <-chan struct{}, render func(context.Context) ([]byte, error)) {
+func Stream(w http.ResponseWriter, r *http.Request, interval time.Duration, stopping <-chan struct{}, render func(context.Context) ([]byte, error)) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
-	control, ticks := http.NewResponseController(w), time.NewTicker(every)
+	control, ticks := http.NewResponseController(w), time.NewTicker(interval)
 	defer ticks.Stop()
 	_ = control.SetReadDeadline(time.Time{}) // The read timeout of the server would end a long stream.
-	var last []byte
+	var previous []byte
 	for {
-		_ = control.SetWriteDeadline(time.Now().Add(every + sendTime))
+		_ = control.SetWriteDeadline(time.Now().Add(interval + sendTime))
 		html, err := render(r.Context())
-		if err == nil && !bytes.Equal(html, last) {
+		if err == nil && !bytes.Equal(html, previous) {
 			line, _ := json.Marshal(string(html)) // The JSON is one line. A string always encodes.
 			if _, err := fmt.Fprintf(w, "data: %s\n\n", line); err != nil {
 				return
 			}
-			last = html
+			previous = html
 		}
 		if control.Flush() != nil {
 			return

@@ -108,7 +108,7 @@ func (s Servers) Keys(ctx context.Context) (found []string, err error) {
 }
 
 // Queue returns the full name of a queue.
-func (s Servers) Queue(what string) string { return s.Name + "." + what }
+func (s Servers) Queue(subject string) string { return s.Name + "." + subject }
 
 // Declare declares a queue that survives a restart of the broker.
 func Declare(queue string) func(*amqp091.Channel) error {

@@ -56,11 +56,11 @@ type answers struct {
 
 func newAnswers() *answers { return &answers{instance: strings.ToLower(rand.Text()[:8])} }
 
-func (a *answers) timed(next http.HandlerFunc) http.HandlerFunc {
+func (a *answers) timed(handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
-		next(w, r)
-		took := time.Since(began)
+		startedAt := time.Now()
+		handler(w, r)
+		took := time.Since(startedAt)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.second.add(took)

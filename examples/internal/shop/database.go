@@ -110,7 +110,7 @@ func (n Tables) SetClosed(ctx context.Context, tx compensator.Tx, t Ticket) (boo
 }
 
 // timeLeft returns the time until the ticket's order may be closed, and whether the order is open.
-func (n Tables) timeLeft(ctx context.Context, tx *compensator.ScopedTx, t Ticket) (left time.Duration, open bool, err error) {
+func (n Tables) timeLeft(ctx context.Context, tx *compensator.ScopedTx, t Ticket) (left time.Duration, isOpen bool, err error) {
 	var micros int64
 	err = tx.QueryRowContext(ctx, n.SQL(`SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(3), due_at) FROM shop_orders
 		WHERE ticket = ? AND state = 'open'`), t.ID).Scan(&micros)

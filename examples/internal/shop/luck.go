@@ -29,8 +29,8 @@ func (l Luck) Of(t Ticket, try uint64) error {
 	return nil
 }
 
-func (l Luck) draw(what string) float64 {
+func (l Luck) draw(subject string) float64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(strconv.FormatUint(l.Seed, 10) + what)) // Write of a hash never fails.
+	_, _ = h.Write([]byte(strconv.FormatUint(l.Seed, 10) + subject)) // Write of a hash never fails.
 	return rand.New(rand.NewPCG(h.Sum64(), l.Seed)).Float64()
 }

@@ -20,7 +20,7 @@ type Manual struct {
 }
 
 // Key returns a key in Redis.
-func (h *Manual) Key(what, goods string) string { return h.Name + ":hand:" + what + ":" + goods }
+func (h *Manual) Key(subject, goods string) string { return h.Name + ":hand:" + subject + ":" + goods }
 
 // Warm sets the stock in Redis unless it is set.
 func (h *Manual) Warm(ctx context.Context) { h.Redis.SetNX(ctx, h.Key("stock", h.Goods), h.Stock, 0) }

@@ -86,18 +86,18 @@ func (p *page) render(ctx context.Context, part string, w Words) ([]byte, error)
 
 // crowdRequest starts a crowd unless one is already there.
 func (p *page) crowdRequest(_ context.Context, r *http.Request) (any, error) {
-	var want struct {
+	var wanted struct {
 		Buyers int `json:"buyers"`
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, MostBytes)).Decode(&want); err != nil {
+	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, MostBytes)).Decode(&wanted); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBad, err)
 	}
-	if want.Buyers < 1 || want.Buyers > mostInCrowd {
-		return nil, fmt.Errorf("%w: buyers %d: want 1 to %d", ErrBad, want.Buyers, mostInCrowd)
+	if wanted.Buyers < 1 || wanted.Buyers > mostInCrowd {
+		return nil, fmt.Errorf("%w: buyers %d: want 1 to %d", ErrBad, wanted.Buyers, mostInCrowd)
 	}
 	select {
-	case p.wanted <- want.Buyers:
-		return want, nil
+	case p.wanted <- wanted.Buyers:
+		return wanted, nil
 	default:
 		return nil, ErrCrowded
 	}

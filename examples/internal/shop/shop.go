@@ -69,8 +69,8 @@ func (s *Shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensat
 	if closed {
 		return s.PutBack(ctx, tx, t)
 	}
-	left, open, err := s.timeLeft(ctx, tx, t)
-	if open { // The delay of this entry began before the time to pay, because the entry was recorded before the order.
+	left, isOpen, err := s.timeLeft(ctx, tx, t)
+	if isOpen { // The delay of this entry began before the time to pay, because the entry was recorded before the order.
 		return compensator.Snooze(max(left, time.Millisecond))
 	}
 	return err // The order is paid.

@@ -32,13 +32,13 @@ func (v *Visit) StopAmidBuyers(n int) (tickets []string) {
 				if err != nil {
 					return // The service no longer listens.
 				}
-				var got crowd.Answered
-				err = json.NewDecoder(response.Body).Decode(&got)
+				var answer crowd.Answered
+				err = json.NewDecoder(response.Body).Decode(&answer)
 				_ = response.Body.Close()
 				assert.NoError(v.T, err, "an answer is complete")
 				if response.StatusCode == http.StatusAccepted {
 					mu.Lock()
-					tickets = append(tickets, got.Ticket)
+					tickets = append(tickets, answer.Ticket)
 					mu.Unlock()
 					begin()
 				}

@@ -74,10 +74,10 @@ func (v *Visit) Ask(method, path, body string) crowd.Answered {
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(v.T, err)
 	defer response.Body.Close()
-	var got crowd.Answered
-	require.NoError(v.T, json.NewDecoder(response.Body).Decode(&got))
-	got.Status = response.StatusCode
-	return got
+	var answer crowd.Answered
+	require.NoError(v.T, json.NewDecoder(response.Body).Decode(&answer))
+	answer.Status = response.StatusCode
+	return answer
 }
 
 // Buy requests a phone.
@@ -95,13 +95,13 @@ func (v *Visit) State(buyer string) crowd.Answered {
 // Await asks until the purchase has the given state.
 func (v *Visit) Await(buyer, state string) crowd.Answered {
 	v.T.Helper()
-	var got crowd.Answered
-	require.Eventually(v.T, func() bool { got = v.State(buyer); return got.State == state }, time.Minute, 20*time.Millisecond, "%s is %s", buyer, state)
-	return got
+	var answer crowd.Answered
+	require.Eventually(v.T, func() bool { answer = v.State(buyer); return answer.State == state }, time.Minute, 20*time.Millisecond, "%s is %s", buyer, state)
+	return answer
 }
 
 // Refused requires that the answer has this status and code, and nothing else.
-func (v *Visit) Refused(got crowd.Answered, status int, code string) {
+func (v *Visit) Refused(answer crowd.Answered, status int, code string) {
 	v.T.Helper()
-	require.Equal(v.T, crowd.Answered{Status: status, Code: code}, got)
+	require.Equal(v.T, crowd.Answered{Status: status, Code: code}, answer)
 }
