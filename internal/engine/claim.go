@@ -289,7 +289,8 @@ func (p *picker) accept(row *processlog.Row) bool {
 //     process that has a success to store and cannot reach the database.
 //   - An entry that has lost more leases is claimed to be dead-lettered.
 func (p *picker) mayClaim(row *processlog.Row) bool {
-	heldAttempt, stuck := p.holdings.attemptOf(row)
+	attempt, held := p.holdings.HeldAttempt(row)
+	stuck := attempt.Stuck
 	switch {
 	// countStuck claims without a slot, because a stuck entry does not run. The handler has returned meanwhile, so this
 	// entry would run.
@@ -297,7 +298,7 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 		return false
 	// The entry runs here already, or its success waits to be stored (G8, G16). A stuck entry is left to other processes
 	// for one lease time. That time runs from the end of its lease or from its due time, whichever is later.
-	case heldAttempt != nil && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
+	case held && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
 		return false
 	// The claim dead-letters this entry without running it, so it needs no place in quarantine.
 	case row.DeliveryCount > crashBudget:

@@ -316,32 +316,19 @@ type Batcher interface {
 	Quiet() bool
 }
 
-// isDone waits until a batcher is empty. It returns false if the timer fires first. The timer of an earlier wait may have
-// fired already. A batcher that is empty by then still counts as empty.
-func isDone(b Batcher, timer *time.Timer) bool {
-	empty := b.Done()
-	select {
-	case <-empty:
-		return true
-	default:
-	}
-	select {
-	case <-empty:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
 // awaitBatchers waits until all batchers are empty. They may add work to each other. It returns false if the timer fires first.
+// The timer of an earlier wait may have fired already. Batchers that are empty by then still count as empty.
 func awaitBatchers(timer *time.Timer, batchers ...Batcher) bool {
+	isBusy := func(b Batcher) bool { return !b.Quiet() }
 	for {
 		for _, b := range batchers {
-			if !isDone(b, timer) {
-				return false
+			select {
+			case <-b.Done():
+			case <-timer.C:
+				return !slices.ContainsFunc(batchers, isBusy) // Both cases may be ready.
 			}
 		}
-		if !slices.ContainsFunc(batchers, func(b Batcher) bool { return !b.Quiet() }) {
+		if !slices.ContainsFunc(batchers, isBusy) {
 			return true
 		}
 	}

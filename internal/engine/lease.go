@@ -99,15 +99,6 @@ func (h *holdings) isEmpty() bool {
 	return len(h.held) == 0
 }
 
-// attemptOf returns the attempt that holds the row's entry in the row's epoch, and whether its handler is stuck. It returns
-// nil if this process does not hold the entry.
-func (h *holdings) attemptOf(row *processlog.Row) (a *Attempt, stuck bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	a = h.held[holdingKey{row.ID, row.Epoch}]
-	return a, a != nil && a.isStuckLocked()
-}
-
 // HeldAttempt describes an attempt that this process holds.
 type HeldAttempt struct {
 	StartedAt time.Time // when the attempt began; zero if this process does not hold the entry

@@ -184,8 +184,8 @@ func (e *Engine) withoutWithdrawn(batch []settlement) []settlement {
 		if !s.deadLetters {
 			return false
 		}
-		heldAttempt, stuck := e.holdings.attemptOf(&s.attempt.Row)
-		return heldAttempt != nil && !stuck
+		attempt, held := e.holdings.HeldAttempt(&s.attempt.Row)
+		return held && !attempt.Stuck
 	})
 }
 

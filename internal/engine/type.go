@@ -105,10 +105,11 @@ func (ts *types) addType(t *Type) error {
 }
 
 // TypeNames returns the names of the registered types, sorted.
-func (ts *types) TypeNames() []string {
-	ts.mu.RLock()
-	defer ts.mu.RUnlock()
-	return slices.Sorted(maps.Keys(ts.byName))
+func (ts *types) TypeNames() (names []string) {
+	for _, t := range ts.Types() {
+		names = append(names, t.Name)
+	}
+	return names
 }
 
 // Types returns the registered types, sorted by name.
@@ -120,9 +121,7 @@ func (ts *types) Types() []*Type {
 
 // notifyRunBegins notifies the admissions of all types that Run begins.
 func (ts *types) notifyRunBegins() {
-	ts.mu.RLock()
-	defer ts.mu.RUnlock()
-	for _, t := range ts.byName {
+	for _, t := range ts.Types() {
 		for _, a := range t.admissions {
 			a.RunBegins()
 		}
