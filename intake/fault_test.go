@@ -620,6 +620,7 @@ func TestConditionOfAServerThatWorkMeetsIsNoMessagesFault(t *testing.T) {
 		{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"},
 		{Number: 1040, Message: "Too many connections"},
 		{Number: 1114, Message: "The table 'ledger' is full"},
+		{Number: 3, Message: "Error writing file '/tmp/MLfd=25' (OS errno 28 - No space left on device)"},
 	} {
 		for _, messages := range []int{1, 20} {
 			t.Run(fmt.Sprintf("%d, %d messages", answer.Number, messages), func(t *testing.T) {

@@ -25,7 +25,8 @@ type condition struct {
 	reason string
 }
 
-// conditions lists, by number, the errors that were considered. An error that is not listed is a Statement error.
+// conditions lists, by number, the errors that were considered. An error from 1000 on that is not listed is a Statement error.
+// Numbers below 1000 are not in the message lists, see firstOfMessageList.
 //
 // The list was made from the complete message lists of MariaDB 10.11 and MySQL 9.7 (perror), and from the error pages
 // of TiDB. From 1900 on, a number has different meanings on MariaDB and MySQL. Such an error is at most Doubtful.
@@ -39,6 +40,8 @@ var conditions = map[uint16]condition{
 	1005: {Doubtful, "cannot create a table, a temporary one too"},
 	1015: {Doubtful, "cannot lock a file"},
 	1016: {Doubtful, "cannot open a file"},
+	1017: {Doubtful, "cannot find a file"},
+	1018: {Doubtful, "cannot read a directory"},
 	1021: {Server, "disk full"},
 	1023: {Doubtful, "error on close of a file"},
 	1024: {Doubtful, "error reading a file"},
@@ -55,6 +58,8 @@ var conditions = map[uint16]condition{
 
 	// These are errors about data that a person must repair. Nobody knows when, so these errors must count in the end:
 	// the entry becomes dead, and a person sees it too.
+	1032: {Doubtful, "an index names a record that is missing"},
+	1033: {Doubtful, "wrong information in a file (MariaDB)"},
 	1034: {Doubtful, "index corrupt"},
 	1035: {Doubtful, "old key file"},
 	1036: {Doubtful, "table is read only"},
@@ -65,6 +70,8 @@ var conditions = map[uint16]condition{
 	1814: {Doubtful, "tablespace discarded, for example during an import"},
 	1817: {Doubtful, "index corrupt"},
 	1877: {Doubtful, "table corrupt"},
+	1932: {Doubtful, "table missing in its engine (MariaDB)"},
+	3185: {Doubtful, "no master key in the keyring (MySQL)"},
 
 	// Memory and threads: a statement may ask for more memory than the server ever has.
 	1037: {Doubtful, "out of memory"},
@@ -115,6 +122,10 @@ var conditions = map[uint16]condition{
 
 	// COMMIT and its replication.
 	1180: {Doubtful, "error during COMMIT"},
+	1534: {Doubtful, "cannot write a row to the binary log"},
+	1598: {Doubtful, "the binary log cannot be written, and the server aborts (MySQL); a wrong format (MariaDB)"},
+	1950: {Doubtful, "a GTID out of order, after a switchover (MariaDB)"},
+	3801: {Doubtful, "cannot encrypt the binary log"},
 	1181: {Doubtful, "error during ROLLBACK"},
 	1964: {Doubtful, "an earlier commit failed (MariaDB)"},
 	3100: {Doubtful, "a replication hook refused (Group Replication)"},
@@ -123,6 +134,8 @@ var conditions = map[uint16]condition{
 	3781: {Server, "held while a new primary catches up (Group Replication)"},
 	3782: {Server, "held while a new primary catches up (Group Replication)"},
 	3783: {Server, "held while a new primary catches up (Group Replication)"},
+	3796: {Server, "the member is recovering (Group Replication)"},
+	3799: {Server, "Group Replication is stopping"},
 	3797: {Server, "waiting for the group's transactions (Group Replication)"},
 	3798: {Server, "waiting for the group's transactions (Group Replication)"},
 	4060: {Doubtful, "the transaction was rolled back (MyRocks)"},
@@ -220,10 +233,13 @@ func Blames(err error) Blame {
 		return Statement
 	}
 	blame := conditions[serverErr.Number].blame
+	if serverErr.Number > 0 && serverErr.Number < firstOfMessageList {
+		blame = Doubtful
+	}
 	switch {
 	case preventsWrites(serverErr):
 		return Server
-	case serverErr.Number == tableFull && strings.Contains(serverErr.Message, "#sql"):
+	case serverErr.Number == tableFull && (strings.Contains(serverErr.Message, "#sql") || strings.Contains(serverErr.Message, "'(temporary)'")):
 		return Doubtful // The missing table is a temporary table of the statement itself.
 	case blame == Doubtful && serverErr.Number <= lastOfFiles && outOfSystem(serverErr.Message):
 		return Server
@@ -232,6 +248,11 @@ func Blames(err error) Blame {
 }
 
 const (
+	// The servers' message lists begin at 1000. The libraries mysys (1 to 50) and handler (from 120) have smaller numbers,
+	// and so has the operating system. Servers send these numbers unchanged, for example 3 if the directory of temporary
+	// files is full. All of them are about files and memory.
+	firstOfMessageList = 1000
+
 	tableFull   = 1114
 	lastOfFiles = 1199 // the last number of the file and engine errors, whose texts name the operating system's error
 )

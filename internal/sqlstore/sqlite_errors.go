@@ -78,6 +78,8 @@ var sqliteMessages = []struct {
 	{"UNIQUE constraint failed", sqliteUnique},
 	{"database is locked", sqliteBusy},
 	{"table is locked", sqliteLocked},
+	{"database schema is locked", sqliteLocked},
+	{"access permission denied", 3},
 	{"attempt to write a readonly database", sqliteReadOnly},
 	{"interrupted", sqliteInterrupt},
 	{"disk I/O error", sqliteIO},
@@ -89,6 +91,7 @@ var sqliteMessages = []struct {
 	{"file is not a database", sqliteNotADatabase},
 	{"query aborted", sqliteAbort},
 	{"out of memory", sqliteNoMemory},
+	{"large file support is disabled", 22},
 }
 
 // sqliteBlame says whether SQLite or the statement caused an error. The statement may also be a user's. sqliteBlame

@@ -39,6 +39,7 @@ func TestSQLiteErrorsAreKnownByCodeAndByMessage(t *testing.T) {
 		{errors.New("UNIQUE constraint failed: common_process_log.idempotent_id"), faultDuplicate},
 		{errors.New("database is locked"), faultBusy},
 		{errors.New("sqlite3: database table is locked: common_process_log"), faultBusy},
+		{errors.New("database schema is locked: main"), faultBusy},
 		{errors.New("interrupted"), faultAborted},
 		{errors.New("database or disk is full"), faultAborted},
 		{errors.New("no such table: common_process_log"), faultNoTable},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -177,4 +179,46 @@ func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 			require.NoError(t, holder.Rollback())
 		})
 	}
+}
+
+// Somebody removes the server's directory of temporary files during one attempt. No statement that sorts on disk works then.
+// MariaDB and MySQL report this with the error number 1 of their library mysys.
+// Failure: F74
+func TestServerWithoutItsTemporaryFilesSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "tmp")
+	require.NoError(t, os.Mkdir(dir, 0o777))
+	w := harness.WorldAt(t, testservers.NewSQL(t, "--tmpdir="+dir).Database(t))
+	w.Exec("CREATE TABLE payments (id INT AUTO_INCREMENT PRIMARY KEY, note VARCHAR(500))")
+	w.Exec("INSERT INTO payments (note) VALUES (REPEAT('x',400)),(REPEAT('y',400))")
+	for range 11 {
+		w.Exec("INSERT INTO payments (note) SELECT CONCAT(SUBSTR(note,1,350),RAND()) FROM payments")
+	}
+	c := w.New(w.QuickConfig())
+	var attempts atomic.Int64
+	orders, err := compensator.HandleTx(t.Context(), c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
+		if attempts.Add(1) == 1 {
+			if err := os.Rename(dir, dir+".removed"); err != nil {
+				return err
+			}
+			defer os.Rename(dir+".removed", dir)
+		}
+		if _, err := tx.ExecContext(ctx, "SET sort_buffer_size=32768"); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, "SELECT note FROM payments ORDER BY note, id DESC LIMIT 3000, 4000")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+		}
+		return rows.Err()
+	}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, Retry: compensator.Fixed(0)})
+	require.NoError(t, err)
+	w.Run(c)
+	id := w.Record(orders, 1, compensator.Options{})
+	w.Eventually(func() bool { return w.State(id).Terminal() }, "the entry has ended")
+	require.Equal(t, compensator.Succeeded, w.Entry(c, id).State, w.Entry(c, id).LastError)
+	require.EqualValues(t, 2, attempts.Load(), "the first attempt has met the fault")
 }

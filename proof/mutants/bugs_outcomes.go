@@ -168,6 +168,14 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			inModel: "m:exhaust-early",
 		},
 		{
+			name: "file-error-is-the-statements-fault", breaks: "G7",
+			what: "An error number below 1000, for example of a full directory of temporary files, costs an attempt.",
+			edits: []edit{
+				{"mysqlerr.Blames", `$err.Number > 0 && $err.Number < firstOfMessageList`, `$err.Number > firstOfMessageList && $err.Number < firstOfMessageList`},
+			},
+			sees: tests("TestServerWithoutItsTemporaryFilesSpendsNoAttempt"),
+		},
+		{
 			name: "server-fault-counts", breaks: "G7",
 			what: "A lock timeout or a full disk costs a transactional handler an attempt.",
 			edits: []edit{
