@@ -31,8 +31,8 @@ func main() {
 	c, err := compensator.New(ctx, compensator.Config{DB: db, Redis: rdb})
 	check(err)
 	send, err := compensator.Handle(ctx, c, "send_parcel", func(ctx context.Context, e *compensator.Entry, p Parcel) error {
-		defer stop() // stop after one parcel
-		fmt.Println("sending parcel", p.ID, "with key", e.CallKey())
+		defer stop()                                                 // stop after one parcel
+		fmt.Println("sending parcel", p.ID, "with key", e.CallKey()) // call the warehouse here, with this key
 		return nil
 	}, &compensator.HandlerConfig[Parcel]{Compensate: func(ctx context.Context, e *compensator.Entry, p Parcel) error {
 		fmt.Println("parcel", p.ID, "is not sent:", e.LastError) // runs when all attempts have failed: undo here
