@@ -179,6 +179,9 @@ func (rq *request) ReadOnly() bool { return rq.s.admin.ReadOnly() }
 // KeepsStatistics reports whether the pages show counts over time.
 func (rq *request) KeepsStatistics() bool { return rq.s.admin.KeepsStatistics() }
 
+// KeepsInstances reports whether the pages show all processes.
+func (rq *request) KeepsInstances() bool { return rq.s.admin.KeepsInstances() }
+
 // Theme returns the chosen theme, or an empty string.
 func (rq *request) Theme() string {
 	if cookie, err := rq.r.Cookie(themeCookie); err == nil && slices.Contains(themes, cookie.Value) {

@@ -43,6 +43,7 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 		{"trail", "trail"},
 		{"settings", "settings"},
 		{"stats", "stats?over=24h"},
+		{"instances", "instances"},
 		{"error", "nothing"},
 	}
 	b := openTab(t, w, "alice")

@@ -49,7 +49,7 @@ func Operations() *compensator.Operations {
 		err := e.Decode(&m)
 		return compensator.Amount{Minor: m.Minor, Currency: m.Currency}, err
 	}, Due: 4 * time.Hour}
-	return &compensator.Operations{Attempts: true, Statistics: true, Types: map[string]compensator.CaseConfig{"refund": worth, "transfer": worth, "ship_parcel": worth}}
+	return &compensator.Operations{Attempts: true, Statistics: true, Instances: true, InstanceName: "api-1", Types: map[string]compensator.CaseConfig{"refund": worth, "transfer": worth, "ship_parcel": worth}}
 }
 
 // Views returns what the pages show of the shop's contents. Cards and addresses stay masked.

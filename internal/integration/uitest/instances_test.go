@@ -1,0 +1,65 @@
+package uitest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
+)
+
+// TestProcessesAreListedOnAPage lists a live process, a gone one with a stuck handler, and one that has ended. The page must be
+// readable without script, in both languages and schemes, on a desktop and on a phone.
+func TestProcessesAreListedOnAPage(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, configure)
+	w := worldOf(t, c, "/ops/")
+	for _, row := range []string{
+		"X'0102030405060708', 'api-9', 'v0.0.1', 'v7', seen_at-86400000, seen_at-240000, 0, 1, 'down', '[{\"name\":\"refund\",\"slots\":50,\"running\":12,\"stuck\":2},{\"name\":\"salary\",\"slots\":5,\"running\":0,\"stuck\":0}]'",
+		"X'0202030405060708', 'api-8-with-a-long-name.prod.eu-central.example.com:4711', 'v0.0.2', 'v8', seen_at-7200000, seen_at, 0, 1, 'reached', '[{\"name\":\"refund\",\"slots\":50,\"running\":3,\"stuck\":0}]'",
+		"X'0302030405060708', 'api-7', 'v0.0.1', 'v6', seen_at-7200000, seen_at-3600000, seen_at-3600000, 0, '', '[]'",
+	} {
+		_, err := db.Exec("INSERT INTO common_process_log_instance (id, name, library, build, started_at, seen_at, ended_at, running, queue, types) SELECT " + row + " FROM common_process_log_instance WHERE name='api-1'")
+		require.NoError(t, err)
+	}
+	text := w.client("alice").get("instances").text
+	_, table, isFound := strings.Cut(text, "<tbody")
+	require.True(t, isFound)
+	last := -1
+	for _, want := range []string{"<bdi>api-9</bdi>", "gone", "seen 4 min ago", "queue does not answer", "12 of 55", "2 stuck", "<bdi>refund</bdi> 12 of 50",
+		"<bdi>api-1</bdi>", "<bdi>api-8-with-a-long-name", "queue answers", "<bdi>api-7</bdi>", "ended"} {
+		at := strings.Index(table, want)
+		assert.Greater(t, at, last, "%s comes in its place", want)
+		last = at
+	}
+	has(t, text, "different versions of the service:")
+	has(t, text, `<a href="/ops/instances" aria-current="page">Processes</a>`)
+	w.allow(func(_ context.Context, a admin.Actor, _ admin.Right, on admin.Subject) bool {
+		return on.Type == "refund" || on.Type == "" && a.ID == "bob"
+	})
+	lacks(t, w.client("bob").get("instances").text, "<bdi>salary</bdi>")
+	lacks(t, w.client("carol").get("instances").text, "api-9")
+	w.allow(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
+
+	b := openTab(t, w, "alice")
+	for _, lang := range []string{"en", "zh-CN"} {
+		b.look(lang, "light", 1280)
+		b.open("instances")
+		b.arm()
+		for _, scheme := range []string{"light", "dark"} {
+			for _, width := range []int64{1280, 360} {
+				shot := fmt.Sprintf("processes-%s-%s-%d", lang, scheme, width)
+				b.look(lang, scheme, width)
+				b.photograph(shot)
+				b.accessible(shot, wcag)
+				assert.True(t, b.holds(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width)), "%s scrolls sideways", shot)
+			}
+		}
+		b.quiet("processes-" + lang)
+	}
+}

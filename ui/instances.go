@@ -1,0 +1,81 @@
+package ui
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/admin"
+)
+
+// instancesData is the data of the page of processes.
+type instancesData struct {
+	Rows      []instanceRow
+	Builds    string // versions of the service in live processes; empty if they have the same
+	Libraries string // versions of the library in live processes; empty if they have the same
+}
+
+// instanceRow is a process as the page shows it.
+type instanceRow struct {
+	Name, Build, Library string
+	State                admin.InstanceState
+	Badge                string // kind of its badge
+	Seen                 string // time since it was last seen
+	Started              time.Time
+	Running              bool
+	Queue                string // name of the text about its queue; empty: it has none
+	Handlers, Slots      int
+	Stuck                int
+	Types                []admin.InstanceType
+}
+
+// instanceStates are the states in the order in which the page shows the processes, and their badges.
+var instanceStates = []struct {
+	state admin.InstanceState
+	badge string
+}{{admin.InstanceGone, "dead"}, {admin.InstanceLive, "succeeded"}, {admin.InstanceEnded, "cancelled"}}
+
+// showInstances shows the processes: first those that are gone, then those that live.
+func (s *server) showInstances(rq *request) {
+	found, err := s.admin.Instances(rq.ctx, rq.Actor)
+	if err != nil {
+		rq.showFailure(err)
+		return
+	}
+	var data instancesData
+	if len(found.Builds) > 1 {
+		data.Builds = strings.Join(found.Builds, ", ")
+	}
+	if len(found.Libraries) > 1 {
+		data.Libraries = strings.Join(found.Libraries, ", ")
+	}
+	for _, of := range instanceStates {
+		for _, i := range found.List {
+			if i.State() != of.state {
+				continue
+			}
+			row, err := rq.newInstanceRow(i, of.badge)
+			if err != nil {
+				rq.showFailure(err)
+				return
+			}
+			data.Rows = append(data.Rows, row)
+		}
+	}
+	if !rq.unchanged("instances", data) {
+		rq.showPage(http.StatusOK, "instances", data)
+	}
+}
+
+func (rq *request) newInstanceRow(i admin.Instance, badge string) (row instanceRow, err error) {
+	row = instanceRow{Name: i.Name, Build: i.Build, Library: i.Library, State: i.State(), Badge: badge, Started: i.StartedAt, Running: i.Running, Types: slices.Clone(i.Types)}
+	if i.Queue != "" {
+		row.Queue = "instances.queue." + string(i.Queue)
+	}
+	for _, t := range i.Types {
+		row.Handlers, row.Slots, row.Stuck = row.Handlers+t.Running, row.Slots+t.Slots, row.Stuck+t.Stuck
+	}
+	row.Seen, err = rq.Span(i.Unseen)
+	return row, err
+}
