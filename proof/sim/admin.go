@@ -86,7 +86,7 @@ func (w *world) visit(v visit) {
 			continue
 		}
 		seen = append(seen, admin.Seen{ID: e.ID, Version: e.Version})
-		w.oracle.asksFor(adminAction[v.action], v.action == admin.Compensate, e.ID)
+		w.oracle.noteRequest(adminAction[v.action], v.action == admin.Compensate, e.ID)
 	}
 	select {
 	case <-time.After(v.thinks):
@@ -117,7 +117,7 @@ func (s *gatedStore) casesOpened(outcomes []processlog.Outcome, answers []proces
 		if err != nil || len(found) != 1 || !found[0].ClosedAt.IsZero() || found[0].Epoch != o.Epoch {
 			s.from.w.oracle.fail("G31: entry %s died in epoch %d, but its case is %+v", o.ID, o.Epoch, found)
 		}
-		s.from.w.oracle.note(func(or *oracle) { or.sights[sawCases]++ })
+		s.from.w.oracle.readCounts(func(or *oracle) { or.sights[sawCases]++ })
 	}
 }
 
@@ -128,7 +128,7 @@ func (s *gatedStore) ChangeAll(ctx context.Context, seen []processlog.Version, c
 	for _, v := range seen {
 		op.seen[v.ID] = v.Number
 	}
-	s.from.w.oracle.operation(change.Token, op)
+	s.from.w.oracle.noteOperation(change.Token, op)
 	err = s.from.step(ctx, classOnce, "changeall", string(change.Action)+" "+idsOf(seen, func(v processlog.Version) compensator.EntryID { return v.ID }), func() (err error) {
 		if answers, err = s.store.ChangeAll(ctx, seen, change); err == nil {
 			s.changedAll(ctx, seen, answers)
@@ -157,18 +157,18 @@ func (s *gatedStore) changedAll(ctx context.Context, seen []processlog.Version, 
 		if ctx.Value(unchecked{}) != nil {
 			before := answers[i].Before
 			if len(found) > 0 && found[0].Kind == processlog.CaseUnknown && found[0].Epoch == before.Epoch || before.EndedBy == processlog.EndedByCrash ||
-				s.from.w.oracle.doubted(before) {
+				s.from.w.oracle.isDoubted(before) {
 				s.from.w.oracle.fail("G32: a person who had not checked changed entry %s, whose outcome was unknown", v.ID)
 			}
-			s.from.w.oracle.note(func(o *oracle) { o.sights[sawUncheckedActions]++ })
+			s.from.w.oracle.readCounts(func(o *oracle) { o.sights[sawUncheckedActions]++ })
 		}
-		s.from.w.oracle.note(func(o *oracle) { o.sights[sawAdminActions]++ })
+		s.from.w.oracle.readCounts(func(o *oracle) { o.sights[sawAdminActions]++ })
 	}
 }
 
-// everyCase asserts the rest of G31 (each dead entry has a case). At the end each dead entry has an open case, and no
+// checkCases asserts the rest of G31 (each dead entry has a case). At the end each dead entry has an open case, and no
 // other entry has one.
-func (w *world) everyCase() {
+func (w *world) checkCases() {
 	if !w.apart.admin || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
 	}
@@ -319,7 +319,7 @@ func (s *gatedStore) PutLimit(ctx context.Context, limit processlog.StoredLimit,
 	return s.from.step(ctx, classOnce, "putlimit", limit.Name, func() error {
 		err := s.store.PutLimit(ctx, limit, ops...)
 		if err == nil {
-			s.from.w.oracle.limitPut(limit)
+			s.from.w.oracle.noteLimitChange(limit)
 		}
 		return err
 	})
@@ -343,7 +343,7 @@ func (s *gatedStore) PutSetting(ctx context.Context, setting processlog.Setting,
 	return s.from.step(ctx, classOnce, "putsetting", setting.Name, func() error {
 		err := s.store.PutSetting(ctx, setting, op)
 		if err == nil {
-			s.from.w.oracle.settingPut(setting)
+			s.from.w.oracle.noteSetting(setting)
 		}
 		return err
 	})

@@ -103,7 +103,7 @@ func (w *world) wake() {
 	defer cancel()
 	for _, row := range w.store.Rows() {
 		if n := w.alive(0); n != nil && !row.State.Terminal() && row.DueIn > longWait {
-			w.oracle.asksFor(processlog.ActionReschedule, false, row.ID)
+			w.oracle.noteRequest(processlog.ActionReschedule, false, row.ID)
 			_ = n.c.Reschedule(ctx, row.ID, 0) // If this fails, wake calls it again later.
 		}
 	}

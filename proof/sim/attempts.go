@@ -7,9 +7,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// everyAttempt asserts G42 (failed attempts are stored with their outcomes). At the end it compares the failed attempts of
+// checkAttempts asserts G42 (failed attempts are stored with their outcomes). At the end it compares the failed attempts of
 // each entry with the history of its row.
-func (w *world) everyAttempt() {
+func (w *world) checkAttempts() {
 	if !w.apart.admin || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
 	}
@@ -19,12 +19,12 @@ func (w *world) everyAttempt() {
 			w.oracle.fail("G42: the attempts of entry %s cannot be read: %v", row.ID, err)
 			return
 		}
-		w.oracle.note(func(o *oracle) { o.attemptsLocked(o.lives[row.ID], row, listed) })
+		w.oracle.readCounts(func(o *oracle) { o.checkAttemptsLocked(o.lives[row.ID], row, listed) })
 	}
 }
 
-// attemptsLocked compares the listed attempts of an entry with the outcomes that were stored.
-func (o *oracle) attemptsLocked(l *life, now processlog.Row, listed []processlog.FailedAttempt) {
+// checkAttemptsLocked compares the listed attempts of an entry with the outcomes that were stored.
+func (o *oracle) checkAttemptsLocked(l *life, now processlog.Row, listed []processlog.FailedAttempt) {
 	if l == nil {
 		return
 	}

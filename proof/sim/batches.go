@@ -58,17 +58,17 @@ func following(cfg compensator.HandlerConfig[content]) compensator.HandlerConfig
 	return cfg
 }
 
-// follows asserts that an entry that runs after a batch starts only when each entry of the batch has ended once. A
+// checkFollows asserts that an entry that runs after a batch starts only when each entry of the batch has ended once. A
 // person may have requeued an entry of the batch after that end. If the database has gone back, follows asserts
 // nothing, because the end of an entry may be lost.
-func (o *oracle) follows(n *instance, e *compensator.Entry) {
+func (o *oracle) checkFollows(n *instance, e *compensator.Entry) {
 	if e.BusinessID == "" || e.State == compensator.Compensating {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sights[sawFollowed]++
-	o.calledAfterLocked(n, e)
+	o.checkBreakerCallLocked(n, e)
 	if len(o.losses) > 0 {
 		return
 	}
@@ -104,8 +104,8 @@ func (w *world) atOnce(businessType string) int {
 	return w.plan.types.Concurrency
 }
 
-// lingers returns how long entries of a type may wait for others to share their batch.
-func (o *oracle) lingers(businessType string) time.Duration {
+// maxLinger returns how long entries of a type may wait for others to share their batch.
+func (o *oracle) maxLinger(businessType string) time.Duration {
 	if businessType == batchType {
 		return o.w.apart.batchWait
 	}
@@ -127,7 +127,7 @@ func (n *instance) enter(entries int) (leave func()) {
 	if calls := n.batches.Add(1); int(calls) > cfg.Concurrency {
 		o.fail("%d batches run at once on instance %d, but Concurrency is %d", calls, n.number, cfg.Concurrency)
 	}
-	o.note(func(o *oracle) {
+	o.readCounts(func(o *oracle) {
 		o.sights[sawBatches]++
 		if n.w.apart.batchWait > 0 {
 			o.sights[sawLingered]++

@@ -75,8 +75,8 @@ type opening struct {
 	probes int
 }
 
-// openedLocked records that an instance reported an open breaker.
-func (o *oracle) openedLocked(n *instance, open observe.OpenBreaker) {
+// noteBreakerOpenedLocked records that an instance reported an open breaker.
+func (o *oracle) noteBreakerOpenedLocked(n *instance, open observe.OpenBreaker) {
 	o.sights[sawBreakerOpen]++
 	o.sights[sawProbe] += min(1, open.Probes)
 	if o.opened == nil {
@@ -85,7 +85,7 @@ func (o *oracle) openedLocked(n *instance, open observe.OpenBreaker) {
 	o.opened[breakerOn{n, open.BusinessType}] = &opening{OpenBreaker: open, said: time.Now()}
 }
 
-func (o *oracle) closedLocked(n *instance, open observe.OpenBreaker) {
+func (o *oracle) noteBreakerClosedLocked(n *instance, open observe.OpenBreaker) {
 	o.sights[sawBreakerClosed]++
 	if was := o.opened[breakerOn{n, open.BusinessType}]; was == nil || was.probes == 0 {
 		o.failLocked("G25: the breaker of type %s on instance %d closes without a successful probe", open.BusinessType, n.number)
@@ -99,9 +99,9 @@ type lookedAt struct {
 	id compensator.EntryID
 }
 
-// letInLocked asserts G25 (breakers): as long as a type's breaker is open, only one call begins after each pause. An
+// noteCallAdmittedLocked asserts G25 (breakers): as long as a type's breaker is open, only one call begins after each pause. An
 // entry that must wait for an unfinished batch makes no call. It does not count, so the next entry may make the call.
-func (o *oracle) letInLocked(n *instance, e observe.AttemptEvent) {
+func (o *oracle) noteCallAdmittedLocked(n *instance, e observe.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if open != nil && open.said.Equal(time.Now()) { // The instance admitted this call just before, at the same nanosecond.
 		open = nil
@@ -112,22 +112,22 @@ func (o *oracle) letInLocked(n *instance, e observe.AttemptEvent) {
 		}
 		o.looks[lookedAt{n, e.ID}] = open
 		if open == nil || !time.Now().Before(open.ProbeAt) {
-			return // calledAfterLocked counts this call.
+			return // checkBreakerCallLocked counts this call.
 		}
 	}
-	o.probesLocked(n, e.ID, open)
+	o.checkProbeLocked(n, e.ID, open)
 }
 
-// calledAfterLocked counts the call for an entry that runs after a batch. It must be called when the batch has ended,
+// checkBreakerCallLocked counts the call for an entry that runs after a batch. It must be called when the batch has ended,
 // just before the handler runs.
-func (o *oracle) calledAfterLocked(n *instance, e *compensator.Entry) {
+func (o *oracle) checkBreakerCallLocked(n *instance, e *compensator.Entry) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if let := o.looks[lookedAt{n, e.ID}]; let == open { // If the two differ, the attempt was admitted before this breaker opened.
-		o.probesLocked(n, e.ID, open)
+		o.checkProbeLocked(n, e.ID, open)
 	}
 }
 
-func (o *oracle) probesLocked(n *instance, id compensator.EntryID, open *opening) {
+func (o *oracle) checkProbeLocked(n *instance, id compensator.EntryID, open *opening) {
 	if open == nil {
 		return
 	}
@@ -137,8 +137,8 @@ func (o *oracle) probesLocked(n *instance, id compensator.EntryID, open *opening
 	}
 }
 
-// paused returns how long open breakers may delay entries that only one instance handles. It includes a second probe.
-func (o *oracle) paused() (longest time.Duration) {
+// maxBreakerPause returns how long open breakers may delay entries that only one instance handles. It includes a second probe.
+func (o *oracle) maxBreakerPause() (longest time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for on, open := range o.opened {
@@ -149,8 +149,8 @@ func (o *oracle) paused() (longest time.Duration) {
 	return longest
 }
 
-// openOn returns the open breaker that an instance last reported for a type, or nil if the breaker is closed.
-func (o *oracle) openOn(n *instance, kind string) *opening {
+// openBreakerOf returns the open breaker that an instance last reported for a type, or nil if the breaker is closed.
+func (o *oracle) openBreakerOf(n *instance, kind string) *opening {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.opened[breakerOn{n, kind}]
@@ -160,11 +160,11 @@ func (o *oracle) openOn(n *instance, kind string) *opening {
 // pause.
 func (w *world) resume(last *instance) {
 	for _, t := range handledTypes {
-		open := w.oracle.openOn(last, t)
+		open := w.oracle.openBreakerOf(last, t)
 		if open == nil {
 			continue
 		}
-		w.oracle.note(func(o *oracle) { o.sights[sawResumed]++ })
+		w.oracle.readCounts(func(o *oracle) { o.sights[sawResumed]++ })
 		key := fmt.Sprint("resume-", t)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		err := last.plainTransaction(ctx, order{way: enqueued, entries: []compensator.NewEntry{{BusinessType: t, Content: []byte(`0`),
@@ -175,7 +175,7 @@ func (w *world) resume(last *instance) {
 			return
 		}
 		most := max(0, time.Until(open.ProbeAt)) + w.plan.types.Timeout + inFlight
-		if !w.await(most, func() bool { return w.oracle.openOn(last, t) == nil }) {
+		if !w.await(most, func() bool { return w.oracle.openBreakerOf(last, t) == nil }) {
 			w.oracle.fail("G25: the breaker of type %s is still open %v after all faults ended and an entry was recorded", t, most)
 		}
 	}

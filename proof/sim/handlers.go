@@ -163,7 +163,7 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 
 // attempt is the plain handler, and also Compensate.
 func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
-	n.w.oracle.called(n, e)
+	n.w.oracle.checkCall(n, e)
 	a, err := n.begin(ctx, e)
 	if err != nil {
 		return err
@@ -174,8 +174,8 @@ func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 
 // attemptTx is the transactional handler, and also CompensateTx. Its effect is part of the transaction.
 func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
-	n.w.oracle.called(n, e)
-	n.w.oracle.follows(n, e)
+	n.w.oracle.checkCall(n, e)
+	n.w.oracle.checkFollows(n, e)
 	a, err := n.begin(ctx, e)
 	if err != nil {
 		return err
@@ -200,14 +200,14 @@ func (n *instance) writeTx(ctx context.Context, tx *compensator.ScopedTx, e *com
 
 // attemptBatch is the batch handler.
 func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[json.RawMessage]) []error {
-	n.w.oracle.called(n, items[0].Entry)
+	n.w.oracle.checkCall(n, items[0].Entry)
 	defer n.enter(len(items))()
 	if name := ctx.Value(orderName{}); name != nil {
 		n.w.oracle.fail("a batch of %d entries runs with the context values of %q", len(items), name)
 	}
 	attempts := make([]*attempt, len(items))
 	for i, item := range items {
-		n.w.oracle.handles(batchType, item.Entry)
+		n.w.oracle.checkHandled(batchType, item.Entry)
 		a, err := n.begin(item.Context(), item.Entry)
 		if err != nil {
 			return make([]error, len(items)+1)
@@ -231,7 +231,7 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 			b = n.w.behaviour(items[i].Entry, a.start)
 		}
 		if len(items) > 1 && (b.manner == panicked || b.manner == goexited) {
-			n.w.oracle.broke(n)
+			n.w.oracle.noteBrokenTx(n)
 			for _, other := range attempts {
 				other.void()
 			}
@@ -260,7 +260,7 @@ func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) 
 		return errDead
 	}
 	if b.jams {
-		n.w.oracle.note(func(o *oracle) { o.sights[sawJammed]++ })
+		n.w.oracle.readCounts(func(o *oracle) { o.sights[sawJammed]++ })
 		select {
 		case <-n.w.problem.Done():
 			return nil
@@ -305,7 +305,7 @@ func (n *instance) begin(ctx context.Context, e *compensator.Entry) (*attempt, e
 	if v := n.w.gate.pass(&request{from: n, class: classOwn, op: "run", args: string(key)}); v.dead {
 		return nil, errDead
 	}
-	return n.w.oracle.began(ctx, n, e), nil
+	return n.w.oracle.noteAttemptStart(ctx, n, e), nil
 }
 
 // attemptEnd is the result that a handler has decided on.
@@ -318,7 +318,7 @@ type attemptEnd struct {
 
 // decide is the step in which the handler decides on its result. cut is the error that interrupted the handler, if any.
 func (n *instance) decide(a *attempt, b behaviour, cut error) attemptEnd {
-	n.w.oracle.attemptEnd(a)
+	n.w.oracle.checkAttemptEnd(a)
 	key := make(args, 0, 16).id(a.id).num(a.version)
 	v := n.w.gate.pass(&request{from: n, class: classOwn, op: "end", args: string(key)})
 	how := b.manner
@@ -333,7 +333,7 @@ func (n *instance) conclude(a *attempt, end attemptEnd) error {
 	if end.dead {
 		return errDead
 	}
-	n.w.oracle.concluded(a, end.manner, end.after)
+	n.w.oracle.noteResult(a, end.manner, end.after)
 	switch end.manner {
 	case interrupted:
 		return end.cut

@@ -83,7 +83,7 @@ func (w *world) launch(runs bool) *instance {
 	}
 	n.c, n.opening = c, false
 	if runs && !n.handlesAll() {
-		w.oracle.note(func(o *oracle) { o.sights[sawFormer]++ })
+		w.oracle.readCounts(func(o *oracle) { o.sights[sawFormer]++ })
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stop = cancel
@@ -107,7 +107,7 @@ func (n *instance) life(ctx context.Context) {
 		n.w.oracle.fail("G15: Close of instance %d failed: %v", n.number, err)
 	}
 	if n.ranWell.Load() && !n.dead.Load() {
-		n.w.oracle.closed(n)
+		n.w.oracle.checkClosed(n)
 	}
 }
 
@@ -117,7 +117,7 @@ func (n *instance) afterRun() {
 	case n.dead.Load():
 	case n.runErr == nil:
 		n.ranWell.Store(true)
-		n.w.oracle.ranToItsEnd(n)
+		n.w.oracle.checkStoppedRun(n)
 	case n.mustEndWell.Load():
 		n.w.oracle.fail("G15: Run of instance %d returned %v, although no fault prevented an orderly stop", n.number, n.runErr)
 	}

@@ -25,7 +25,7 @@ type listing struct {
 
 // WriteInstance asserts that an instance writes its own row only (G44).
 func (s *gatedStore) WriteInstance(ctx context.Context, i processlog.Instance, age time.Duration, ended bool) error {
-	s.from.w.oracle.note(func(o *oracle) {
+	s.from.w.oracle.readCounts(func(o *oracle) {
 		if s.from.process == (processlog.InstanceID{}) {
 			s.from.process = i.ID
 		}
@@ -49,7 +49,7 @@ func (s *gatedStore) WriteInstance(ctx context.Context, i processlog.Instance, a
 	}
 	err := s.from.step(ctx, classWrite, "write instance", "", write)
 	if err == nil {
-		s.from.w.oracle.note(func(o *oracle) {
+		s.from.w.oracle.readCounts(func(o *oracle) {
 			o.listings[i.ID].stored, o.listings[i.ID].endStored = true, ended
 			o.sights[sawReports]++
 		})
@@ -65,8 +65,8 @@ func (s *gatedStore) ForgetInstances(ctx context.Context, age time.Duration) err
 	return s.from.step(ctx, classWrite, "forget instances", "", func() error { return s.store.ForgetInstances(ctx, age) })
 }
 
-// markedLocked asserts G44: the token of a claim names its process.
-func (o *oracle) markedLocked(n *instance, token processlog.Token) {
+// checkProcessMarkLocked asserts G44: the token of a claim names its process.
+func (o *oracle) checkProcessMarkLocked(n *instance, token processlog.Token) {
 	if o.w.apart.listed && !token.MarkedBy(n.process) {
 		o.failLocked("G44: a claim of instance %d has the token %x, without the mark of its process", n.number, token)
 	}
@@ -84,7 +84,7 @@ func (w *world) everyProcess() {
 		w.oracle.fail("G44: the processes cannot be read: %v", err)
 		return
 	}
-	w.oracle.note(func(o *oracle) {
+	w.oracle.readCounts(func(o *oracle) {
 		rows := make(map[processlog.InstanceID]processlog.Instance, len(found))
 		for _, i := range found {
 			rows[i.ID] = i

@@ -42,9 +42,9 @@ func (w *world) launchWorker() {
 // keptStates lists the states to which Keep applies. It repeats the library's rule independently.
 var keptStates = states(compensator.Succeeded, compensator.Compensated, compensator.Cancelled)
 
-// keptLocked asserts G24 (purge): the library purges only entries that have ended in one of keptStates and are old
+// checkKeptLocked asserts G24 (purge): the library purges only entries that have ended in one of keptStates and are old
 // enough.
-func (o *oracle) keptLocked(row processlog.Row) {
+func (o *oracle) checkKeptLocked(row processlog.Row) {
 	if !o.keeping {
 		return
 	}

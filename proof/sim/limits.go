@@ -62,9 +62,9 @@ type grant struct {
 // limitKey identifies one key of one limit.
 type limitKey struct{ limit, key string }
 
-// granted checks a claim under a limit right after the database has made it. It asserts G41 (limits): no window has
+// checkGrants checks a claim under a limit right after the database has made it. It asserts G41 (limits): no window has
 // more starts than the rate and the burst allow, and no more entries than Concurrent hold a lease.
-func (o *oracle) granted(limit *processlog.StartLimit, found processlog.Claimed, err error) {
+func (o *oracle) checkGrants(limit *processlog.StartLimit, found processlog.Claimed, err error) {
 	if err != nil {
 		return
 	}
@@ -82,7 +82,7 @@ func (o *oracle) granted(limit *processlog.StartLimit, found processlog.Claimed,
 			if limit.Concurrent == 0 {
 				continue
 			}
-			o.note(func(o *oracle) {
+			o.readCounts(func(o *oracle) {
 				if o.permits == nil {
 					o.permits = make(map[limitKey]map[processlog.Held]bool)
 				}
@@ -94,14 +94,14 @@ func (o *oracle) granted(limit *processlog.StartLimit, found processlog.Claimed,
 			})
 		}
 	}
-	o.note(func(o *oracle) { o.sights[sawLimited] += len(found.Limited) })
+	o.readCounts(func(o *oracle) { o.sights[sawLimited] += len(found.Limited) })
 	o.countStarts(limit, starts, found.Rooms)
 	o.countPermits(limit, starts)
 }
 
-// returned subtracts returned starts from the grant of the claim that took them. The database must ignore starts that
+// noteReturnedStarts subtracts returned starts from the grant of the claim that took them. The database must ignore starts that
 // are not from the last claim.
-func (o *oracle) returned(limit *processlog.StartLimit, unused map[string]processlog.Unused, err error) {
+func (o *oracle) noteReturnedStarts(limit *processlog.StartLimit, unused map[string]processlog.Unused, err error) {
 	if err != nil {
 		return
 	}
@@ -115,8 +115,8 @@ func (o *oracle) returned(limit *processlog.StartLimit, unused map[string]proces
 	}
 }
 
-// limitPut notes that a person has changed a limit. Windows that begin before the change are no longer checked.
-func (o *oracle) limitPut(limit processlog.StoredLimit) {
+// noteLimitChange notes that a person has changed a limit. Windows that begin before the change are no longer checked.
+func (o *oracle) noteLimitChange(limit processlog.StoredLimit) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sights[sawLimitChanged]++
@@ -205,9 +205,9 @@ func (o *oracle) countPermits(limit *processlog.StartLimit, starts map[string]in
 	}
 }
 
-// fencedLocked reports whether a write took away the permit of an entry whose lease had ended. Such a write changes
+// isFencedLocked reports whether a write took away the permit of an entry whose lease had ended. Such a write changes
 // only the version of the entry and UpdatedAt.
-func (o *oracle) fencedLocked(l *life, before, after processlog.Row) bool {
+func (o *oracle) isFencedLocked(l *life, before, after processlog.Row) bool {
 	if o.w.apart.limits[l.kind].Concurrent == 0 && !o.w.apart.changesLimit || before.LeaseLeft > 0 || before.DeliveryCount == 0 {
 		return false
 	}

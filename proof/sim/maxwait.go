@@ -25,9 +25,9 @@ func (a *attempt) askedToWait() bool { return a.manner == snoozed || a.manner ==
 // age returns the time from recording the entry until this version of its row, by the store's clock.
 func age(row processlog.Row) time.Duration { return row.NextAt.Sub(row.CreatedAt) - row.DueIn }
 
-// waitCountedLocked asserts G7 (no false exhaustion) for a handler that asked to wait, if the row counts this as a
+// checkCountedWaitLocked asserts G7 (no false exhaustion) for a handler that asked to wait, if the row counts this as a
 // failure. MaxWait must then be set, and the entry must be at least that old.
-func (o *oracle) waitCountedLocked(before, after processlog.Row, a *attempt) {
+func (o *oracle) checkCountedWaitLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawWaitedOut]++
 	most := o.w.plan.types.MaxWait
 	if most == 0 || age(before) < most && o.w.storeShift == 0 {
@@ -35,9 +35,9 @@ func (o *oracle) waitCountedLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// waitFreeLocked asserts G7 (no false exhaustion) for a handler that asked to wait, if the row counts no failure. The
+// checkFreeWaitLocked asserts G7 (no false exhaustion) for a handler that asked to wait, if the row counts no failure. The
 // entry must then have been younger than MaxWait when it was claimed.
-func (o *oracle) waitFreeLocked(l *life, after processlog.Row, a *attempt) {
+func (o *oracle) checkFreeWaitLocked(l *life, after processlog.Row, a *attempt) {
 	most := o.w.plan.types.MaxWait
 	if most > 0 && age(l.steps[a.version].row) >= most && o.w.storeShift == 0 {
 		o.failLocked("G7: a wait counts as no failure of entry %s, but its age is %v and MaxWait is %v, attempt %+v", after.ID, age(l.steps[a.version].row), most, *a)

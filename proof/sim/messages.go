@@ -66,13 +66,13 @@ func (n *instance) take(ctx context.Context, o order) error {
 	key := o.entries[0].IdempotencyKey
 	err := n.c.WithRetry(ctx, key, do)
 	if err == nil && !n.dead.Load() {
-		n.w.oracle.retried(key, runs)
+		n.w.oracle.checkRetried(key, runs)
 	}
 	return err
 }
 
-// retried asserts G36 (WithRetry): when WithRetry returns nil, an entry of the message has succeeded.
-func (o *oracle) retried(key compensator.IdempotencyKey, runs int) {
+// checkRetried asserts G36 (WithRetry): when WithRetry returns nil, an entry of the message has succeeded.
+func (o *oracle) checkRetried(key compensator.IdempotencyKey, runs int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if runs > 1 {
@@ -96,8 +96,8 @@ func (o *oracle) hasSucceededLocked(key compensator.IdempotencyKey) bool {
 func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) error {
 	message := o.entries[0]
 	key := message.IdempotencyKey
-	n.w.oracle.wishes(n, wish{NewEntry: message, done: true, carried: carriedBy(ctx)})
-	n.w.oracle.asksFor(processlog.ActionComplete, false, key)
+	n.w.oracle.noteRecordings(n, wish{NewEntry: message, done: true, carried: carriedBy(ctx)})
+	n.w.oracle.noteRequest(processlog.ActionComplete, false, key)
 	first, err := n.messages.Once(ctx, tx, key, message.Content)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) erro
 		inner.consumed = append(inner.consumed, key)
 		inner.lost = o.lost
 	} else {
-		n.w.oracle.doneBefore(key)
+		n.w.oracle.checkDoneBefore(key)
 	}
 	return n.think(o)
 }
@@ -118,9 +118,9 @@ type done struct {
 	epoch uint32
 }
 
-// consumed records the messages whose work a committed transaction has done. It asserts G35 (a message is processed
+// noteConsumed records the messages whose work a committed transaction has done. It asserts G35 (a message is processed
 // once): no other transaction did the work in the same epoch of the entry.
-func (o *oracle) consumed(keys []compensator.IdempotencyKey) {
+func (o *oracle) noteConsumed(keys []compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, key := range keys {
@@ -140,9 +140,9 @@ func (o *oracle) consumed(keys []compensator.IdempotencyKey) {
 	}
 }
 
-// doneBefore asserts that an entry of the message has succeeded or was purged. It is called when Once reports to a
+// checkDoneBefore asserts that an entry of the message has succeeded or was purged. It is called when Once reports to a
 // consumer that the message was processed before.
-func (o *oracle) doneBefore(key compensator.IdempotencyKey) {
+func (o *oracle) checkDoneBefore(key compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sights[sawDoneBefore]++
@@ -151,9 +151,9 @@ func (o *oracle) doneBefore(key compensator.IdempotencyKey) {
 	}
 }
 
-// doneAsToldLocked asserts G35 (a message is processed once): if an entry is inserted as done, a consumer has done its
+// checkDoneAsReportedLocked asserts G35 (a message is processed once): if an entry is inserted as done, a consumer has done its
 // work.
-func (o *oracle) doneAsToldLocked(l *life) {
+func (o *oracle) checkDoneAsReportedLocked(l *life) {
 	if l.steps[0].row.State.Terminal() && o.done[done{l.id, 0}] != 1 {
 		o.failLocked("G35: entry %s is inserted as done, but the work of its message was done %d times", l.id, o.done[done{l.id, 0}])
 	}

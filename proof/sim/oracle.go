@@ -190,26 +190,26 @@ func (o *oracle) failLocked(format string, values ...any) {
 	}
 }
 
-func (o *oracle) note(count func(*oracle)) {
+func (o *oracle) readCounts(count func(*oracle)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	count(o)
 }
 
-// operation records a write before it is sent.
-func (o *oracle) operation(token processlog.Token, op *operation) {
+// noteOperation records a write before it is sent.
+func (o *oracle) noteOperation(token processlog.Token, op *operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if first := o.ops[token]; first != nil && first.kind == opSettle {
-		o.offeredAgainLocked(first, op)
+		o.checkSameOfferLocked(first, op)
 	}
 	o.ops[token] = op
 }
 
-// offeredAgainLocked adds the outcomes of an earlier Settle to a later one with the same token. An instance offers
+// checkSameOfferLocked adds the outcomes of an earlier Settle to a later one with the same token. An instance offers
 // outcomes again that the database did not store, because a row was locked or a trigger refused the change. The
 // outcomes offered again must equal the earlier ones.
-func (o *oracle) offeredAgainLocked(first, again *operation) {
+func (o *oracle) checkSameOfferLocked(first, again *operation) {
 	if again.kind != opSettle || again.from != first.from {
 		o.failLocked("G4: a write of instance %d carries the token of outcomes from instance %d", again.from.number, first.from.number)
 		return
@@ -225,8 +225,8 @@ func (o *oracle) offeredAgainLocked(first, again *operation) {
 	}
 }
 
-// claims gives the next number to a claim that the database has made.
-func (o *oracle) claims(op *operation) {
+// numberClaim gives the next number to a claim that the database has made.
+func (o *oracle) numberClaim(op *operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.claimed++
@@ -243,9 +243,9 @@ func (o *oracle) claimOf(token processlog.Token) int {
 	return 0
 }
 
-// effects records the effects of a committed transaction. It asserts G5 (exactly once in this database): each effect
+// checkEffects records the effects of a committed transaction. It asserts G5 (exactly once in this database): each effect
 // happens at most once.
-func (o *oracle) effects(list []effect) {
+func (o *oracle) checkEffects(list []effect) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, e := range list {
@@ -255,8 +255,8 @@ func (o *oracle) effects(list []effect) {
 	}
 }
 
-// read records the rows that the store returned to an instance.
-func (o *oracle) read(n *instance, rows []processlog.Row) {
+// noteRows records the rows that the store returned to an instance.
+func (o *oracle) noteRows(n *instance, rows []processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, row := range rows {
@@ -266,24 +266,24 @@ func (o *oracle) read(n *instance, rows []processlog.Row) {
 	}
 }
 
-// saw is the function that the store's Watch calls for each transition. It runs while the store is locked.
-func (o *oracle) saw(before, after processlog.Row) {
+// checkTransition is the function that the store's Watch calls for each transition. It runs while the store is locked.
+func (o *oracle) checkTransition(before, after processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case len(o.losses) > 0:
-		o.afterLossLocked(before, after)
-		o.mayRestLocked() // After a loss the numbers of open entries are not kept, so let the script check after each transition.
+		o.checkAfterLossLocked(before, after)
+		o.wakeScriptLocked() // After a loss the numbers of open entries are not kept, so let the script check after each transition.
 	case before.ID.IsZero():
-		o.insertedLocked(after)
+		o.checkInsertLocked(after)
 	case after.ID.IsZero():
-		o.purgedLocked(before)
+		o.checkPurgeLocked(before)
 	default:
-		o.changedLocked(before, after)
+		o.checkChangeLocked(before, after)
 	}
 }
 
-func (o *oracle) insertedLocked(row processlog.Row) {
+func (o *oracle) checkInsertLocked(row processlog.Row) {
 	op := o.ops[row.Token]
 	if op == nil || op.kind != opInsert {
 		o.failLocked("G2: entry %s exists, but no transaction recorded it", row.ID)
@@ -301,32 +301,32 @@ func (o *oracle) insertedLocked(row processlog.Row) {
 	l := &life{id: row.ID, key: string(row.IdempotencyKey), kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
 	l.steps = append(l.steps, transition{op: op, row: row, at: time.Now()})
 	o.lives[row.ID], o.keys[string(row.IdempotencyKey)] = l, l
-	o.asWishedLocked(row, op)
+	o.checkRecordedLocked(row, op)
 	fate := o.fateLocked(string(row.IdempotencyKey))
 	fate.rows++
 	fate.kinds[row.BusinessType] = true
-	o.slotLocked(row, fate)
+	o.checkSlotLocked(row, fate)
 	if row.DeliveryCount == 1 {
-		o.unpausedLocked(l, op.from)
+		o.checkNotPausedLocked(l, op.from)
 	}
 	if !row.State.Terminal() {
 		o.countLocked(l.kind, 1)
 	}
 }
 
-func (o *oracle) purgedLocked(row processlog.Row) {
+func (o *oracle) checkPurgeLocked(row processlog.Row) {
 	o.sights[sawPurged]++
 	l := o.lives[row.ID]
 	if !row.State.Terminal() {
 		o.failLocked("G1: entry %s was purged while it was %s", row.ID, row.State)
 		return
 	}
-	o.keptLocked(row)
+	o.checkKeptLocked(row)
 	delete(o.keys, l.key)
 	l.steps = append(l.steps, transition{op: &operation{kind: opPurge}, row: row})
 }
 
-func (o *oracle) changedLocked(before, after processlog.Row) {
+func (o *oracle) checkChangeLocked(before, after processlog.Row) {
 	l := o.lives[after.ID]
 	op := o.ops[after.Token]
 	if after.Token == before.Token {
@@ -342,13 +342,13 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 	erases := op.kind == opChange && op.change.Action == processlog.ActionErase
 	if erases {
 		l.content = nil
-		o.erasedLocked(before, after)
+		o.checkErasureLocked(before, after)
 	}
 	if !bytes.Equal(after.Content, l.content) || after.BusinessType != l.kind || string(after.IdempotencyKey) != l.key {
 		o.failLocked("G11: the recorded fields of entry %s have changed", after.ID)
 	}
 	if before.State.Terminal() && (op.kind != opChange || after.Epoch != before.Epoch+1) {
-		o.endedAnewLocked(l, op, before, after)
+		o.checkEndedAgainLocked(l, op, before, after)
 	}
 	if l.kind == strayType && op.kind != opChange {
 		o.failLocked("G18: entry %s was changed, but its type has no handler", after.ID)
@@ -359,17 +359,17 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 	t := transition{op: op, row: after, at: time.Now()}
 	switch op.kind {
 	case opClaim:
-		o.claimedLocked(l, before, after, &t)
+		o.checkClaimLocked(l, before, after, &t)
 	case opRelease:
-		o.releasedLocked(l, before, after)
+		o.checkReleaseLocked(l, before, after)
 	case opSettle:
-		o.settledLocked(l, before, after, &t)
+		o.checkSettleLocked(l, before, after, &t)
 	case opChange:
-		o.actedLocked(before, after, op)
+		o.checkActionLocked(before, after, op)
 	default:
 		o.failLocked("G4: entry %s was changed by an insert", after.ID)
 	}
-	o.resultLocked(l, &t, before)
+	o.checkResultLocked(l, &t, before)
 	l.steps = append(l.steps, t)
 	switch {
 	case after.State.Terminal() && !before.State.Terminal():
@@ -385,14 +385,14 @@ func (o *oracle) countLocked(kind string, change int) {
 		return
 	}
 	if o.open += change; o.open == 0 {
-		o.mayRestLocked()
+		o.wakeScriptLocked()
 	}
 	o.working[kind] += change
 	o.crowded[kind] = o.crowded[kind] || o.working[kind] > spareSlots
 }
 
-// mayRestLocked wakes the script, which then checks whether every entry is at rest.
-func (o *oracle) mayRestLocked() {
+// wakeScriptLocked wakes the script, which then checks whether every entry is at rest.
+func (o *oracle) wakeScriptLocked() {
 	select {
 	case o.resting <- struct{}{}:
 	default:
@@ -401,9 +401,9 @@ func (o *oracle) mayRestLocked() {
 
 func (l *life) last() *transition { return &l.steps[len(l.steps)-1] }
 
-// claimedLocked asserts G9 (nothing starts early): the claim is not early and does not take over a valid lease of
+// checkClaimLocked asserts G9 (nothing starts early): the claim is not early and does not take over a valid lease of
 // another process. It also asserts that the claim counts the delivery.
-func (o *oracle) claimedLocked(l *life, before, after processlog.Row, t *transition) {
+func (o *oracle) checkClaimLocked(l *life, before, after processlog.Row, t *transition) {
 	inserted := l.last().op
 	own := before.Version == 0 && before.DeliveryCount == 1 && inserted.kind == opInsert && inserted.from == t.op.from && t.op.wants(after.ID, before.Token)
 	deliveries := before.DeliveryCount + 1
@@ -423,19 +423,19 @@ func (o *oracle) claimedLocked(l *life, before, after processlog.Row, t *transit
 	if before.DeliveryCount > 0 && !own {
 		o.sights[sawExpired]++
 	}
-	o.renewedLocked(l, before)
-	o.unheldLocked(l, t.op, before)
+	o.checkRenewalLocked(l, before)
+	o.checkUnheldLocked(l, t.op, before)
 	t.counts = l.unsettled(t.op.from, before.Epoch)
-	o.promptlyClaimedLocked(l, before)
-	o.unpausedLocked(l, t.op.from)
+	o.checkPromptClaimLocked(l, before)
+	o.checkNotPausedLocked(l, t.op.from)
 }
 
-func (o *oracle) releasedLocked(l *life, before, after processlog.Row) {
+func (o *oracle) checkReleaseLocked(l *life, before, after processlog.Row) {
 	if after.DeliveryCount == before.DeliveryCount {
-		o.wokenLocked(l, before, after)
+		o.checkWakeLocked(l, before, after)
 		return
 	}
-	o.blockedLocked(l, before, after)
+	o.checkBlockLocked(l, before, after)
 	if after.DeliveryCount != before.DeliveryCount-1 || after.LeaseLeft > 0 || after.State != before.State || after.Epoch != before.Epoch {
 		o.failLocked("G4: a release changed entry %s from %+v to %+v", after.ID, before, after)
 	}

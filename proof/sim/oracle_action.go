@@ -32,8 +32,8 @@ type deedOn struct {
 	compensate bool
 }
 
-// asksFor records a requested action before the library gets the request.
-func (o *oracle) asksFor(action processlog.Action, compensate bool, refs ...compensator.Ref) {
+// noteRequest records a requested action before the library gets the request.
+func (o *oracle) noteRequest(action processlog.Action, compensate bool, refs ...compensator.Ref) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, ref := range refs {
@@ -41,10 +41,10 @@ func (o *oracle) asksFor(action processlog.Action, compensate bool, refs ...comp
 	}
 }
 
-// askedLocked asserts G3 (a terminal state is left only on request). Each action was requested for this entry, by its
-// id or its key, and has the documented effect. askedLocked compares the row with the request alone, not with the
+// checkRequestedLocked asserts G3 (a terminal state is left only on request). Each action was requested for this entry, by its
+// id or its key, and has the documented effect. checkRequestedLocked compares the row with the request alone, not with the
 // library's own view of the action.
-func (o *oracle) askedLocked(before, after processlog.Row, change processlog.Change) {
+func (o *oracle) checkRequestedLocked(before, after processlog.Row, change processlog.Change) {
 	byID, byKey := deedOn{after.ID, change.Action, change.Compensate}, deedOn{after.IdempotencyKey, change.Action, change.Compensate}
 	if !o.asked[byID] && !o.asked[byKey] {
 		o.failLocked("G3: %s of entry %s, %q, was not requested (compensate: %v)", change.Action, after.ID, after.IdempotencyKey, change.Compensate)
@@ -69,8 +69,8 @@ func states(list ...compensator.State) map[compensator.State]bool {
 	return set
 }
 
-// erasedLocked asserts that all personal fields are empty and that the history of the entry is unchanged.
-func (o *oracle) erasedLocked(before, after processlog.Row) {
+// checkErasureLocked asserts that all personal fields are empty and that the history of the entry is unchanged.
+func (o *oracle) checkErasureLocked(before, after processlog.Row) {
 	o.sights[sawErased]++
 	kept := after.State == before.State && after.EndedBy == before.EndedBy && after.NextAt.Equal(before.NextAt) && after.ProcessCount == before.ProcessCount
 	if !kept || !after.Erased || len(after.Content)+len(after.Headers)+len(after.LastError)+len(after.UserName) > 0 {
@@ -78,13 +78,13 @@ func (o *oracle) erasedLocked(before, after processlog.Row) {
 	}
 }
 
-func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
+func (o *oracle) checkActionLocked(before, after processlog.Row, op *operation) {
 	change, rule := op.change, actions[op.change.Action]
 	o.sights[sawActions]++
 	if !rule.from[before.State] || after.Epoch != before.Epoch+rule.epoch {
 		o.failLocked("G3: %s changed entry %s from %s, epoch %d, to %s, epoch %d", change.Action, after.ID, before.State, before.Epoch, after.State, after.Epoch)
 	}
-	o.askedLocked(before, after, change)
+	o.checkRequestedLocked(before, after, change)
 	if after.DeliveryCount > before.DeliveryCount || change.Action != processlog.ActionReschedule && after.DeliveryCount != 0 {
 		o.failLocked("G4: %s of entry %s leaves a delivery count of %d, which was %d", change.Action, after.ID, after.DeliveryCount, before.DeliveryCount)
 	}
@@ -102,10 +102,10 @@ func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
 	}
 }
 
-// endedAnewLocked asserts G3 (a terminal state is left only on request): a service may complete or cancel an ended
-// entry only if it is dead. No compensation of its epoch may have begun. endedAnewLocked finds compensations in the
+// checkEndedAgainLocked asserts G3 (a terminal state is left only on request): a service may complete or cancel an ended
+// entry only if it is dead. No compensation of its epoch may have begun. checkEndedAgainLocked finds compensations in the
 // oracle's own attempts, because the row may be wrong.
-func (o *oracle) endedAnewLocked(l *life, op *operation, before, after processlog.Row) {
+func (o *oracle) checkEndedAgainLocked(l *life, op *operation, before, after processlog.Row) {
 	ends := op.kind == opChange && (op.change.Action == processlog.ActionComplete || op.change.Action == processlog.ActionCancel)
 	if !ends || before.State != compensator.Dead || after.Epoch != before.Epoch || !after.State.Terminal() {
 		o.failLocked("G3: entry %s changed from %s to %s, but no person requested this", after.ID, before.State, after.State)

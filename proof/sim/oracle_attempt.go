@@ -11,9 +11,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// began records the start of an attempt. It asserts G2 (nothing uncommitted runs): the entry is committed, and this
-// instance has read it. claimedLocked has already checked that the entry was due.
-func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *attempt {
+// noteAttemptStart records the start of an attempt. It asserts G2 (nothing uncommitted runs): the entry is committed, and this
+// instance has read it. checkClaimLocked has already checked that the entry was due.
+func (o *oracle) noteAttemptStart(ctx context.Context, n *instance, e *compensator.Entry) *attempt {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sights[sawAttempts]++
@@ -23,23 +23,23 @@ func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *
 		o.failLocked("G2: entry %s runs on instance %d, but was never committed", e.ID, n.number)
 		return a
 	}
-	o.foundedLocked(l, n, e)
+	o.checkFoundationLocked(l, n, e)
 	if carried, _ := ctx.Value(orderName{}).(string); carried != e.Headers["order"] {
 		o.failLocked("entry %s runs with the context values of %q, but was recorded with those of %q", e.ID, carried, e.Headers["order"])
 	}
 	if n.ranWell.Load() {
 		o.failLocked("G15: entry %s starts on instance %d, but its Run has returned", e.ID, n.number)
 	}
-	o.unrepeatedLocked(l, a)
-	o.besideNothingLocked(l, a)
-	o.inOrderLocked(l, a)
+	o.checkNotRepeatedLocked(l, a)
+	o.checkRunsAloneLocked(l, a)
+	o.checkOrderLocked(l, a)
 	a.start = len(l.attempts)
 	l.attempts = append(l.attempts, a)
 	return a
 }
 
-// foundedLocked asserts that this instance made the claim, and that the handler gets the stored content.
-func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
+// checkFoundationLocked asserts that this instance made the claim, and that the handler gets the stored content.
+func (o *oracle) checkFoundationLocked(l *life, n *instance, e *compensator.Entry) {
 	if e.Version >= uint64(len(l.steps)) {
 		o.failLocked("G2: entry %s runs as version %d, but its newest version is %d", e.ID, e.Version, len(l.steps))
 		return
@@ -62,7 +62,7 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 	case l.kind == strayType:
 		o.failLocked("G18: entry %s runs, but its type has no handler", e.ID)
 	}
-	o.promptlyStartedLocked(l, s)
+	o.checkPromptStartLocked(l, s)
 	if e.State == compensator.Compensating { // Assert G12 (compensation): the compensation was decided, and the epoch has no success.
 		for _, t := range l.steps[:e.Version] {
 			if t.row.Epoch == e.Epoch && t.row.State == compensator.Succeeded {
@@ -72,9 +72,9 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 	}
 }
 
-// unrepeatedLocked asserts G16 (repetitions are counted): a claim has one attempt. It may have two if the first attempt
+// checkNotRepeatedLocked asserts G16 (repetitions are counted): a claim has one attempt. It may have two if the first attempt
 // was in a batch without a result.
-func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
+func (o *oracle) checkNotRepeatedLocked(l *life, a *attempt) {
 	most := 0
 	if a.kind == batchType && !a.compensate {
 		most = 1
@@ -90,8 +90,8 @@ func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
 	}
 }
 
-// concluded records the result of an attempt.
-func (o *oracle) concluded(a *attempt, how manner, after time.Duration) {
+// noteResult records the result of an attempt.
+func (o *oracle) noteResult(a *attempt, how manner, after time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	a.manner, a.asked, a.ended, a.endedAt = how, after, true, time.Now()
@@ -100,9 +100,9 @@ func (o *oracle) concluded(a *attempt, how manner, after time.Duration) {
 	}
 }
 
-// answered records the database's answers to outcomes. It asserts G8 (a success is stored): the database refuses a
+// checkAnswers records the database's answers to outcomes. It asserts G8 (a success is stored): the database refuses a
 // success only if the entry has changed since.
-func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []processlog.Settled) {
+func (o *oracle) checkAnswers(n *instance, outcomes []processlog.Outcome, answers []processlog.Settled) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, out := range outcomes {
@@ -112,7 +112,7 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 		l := o.lives[out.ID]
 		if answers[i].Refused != nil {
 			o.sights[sawTrigger]++ // The instance keeps the outcome and offers it again.
-			o.rowRefusedLocked(l, n, out.Version)
+			o.checkRefusedRowLocked(l, n, out.Version)
 			continue
 		}
 		if l == nil {
@@ -129,9 +129,9 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 	}
 }
 
-// rowRefusedLocked records that the database refuses to change the row of an attempt. The handler has returned, so this
+// checkRefusedRowLocked records that the database refuses to change the row of an attempt. The handler has returned, so this
 // attempt cannot kill its process any more.
-func (o *oracle) rowRefusedLocked(l *life, n *instance, version uint64) {
+func (o *oracle) checkRefusedRowLocked(l *life, n *instance, version uint64) {
 	if l == nil {
 		return
 	}
@@ -169,22 +169,22 @@ func (a *attempt) void() {
 func (o *oracle) observer(n *instance) observe.Observer {
 	living := func(count func(*oracle)) {
 		if !n.dead.Load() {
-			o.note(count)
+			o.readCounts(count)
 		}
 	}
 	return observe.Observer{
-		HistoryLost:   func(loss *processlog.LossError) { living(func(o *oracle) { o.noticedLocked(n, loss) }) },
-		BreakerOpened: func(open observe.OpenBreaker) { living(func(o *oracle) { o.openedLocked(n, open) }) },
-		BreakerClosed: func(open observe.OpenBreaker) { living(func(o *oracle) { o.closedLocked(n, open) }) },
+		HistoryLost:   func(loss *processlog.LossError) { living(func(o *oracle) { o.checkLossNoticedLocked(n, loss) }) },
+		BreakerOpened: func(open observe.OpenBreaker) { living(func(o *oracle) { o.noteBreakerOpenedLocked(n, open) }) },
+		BreakerClosed: func(open observe.OpenBreaker) { living(func(o *oracle) { o.noteBreakerClosedLocked(n, open) }) },
 		AttemptStarted: func(e observe.AttemptEvent) {
 			living(func(o *oracle) {
-				o.startedLocked(n, e)
-				o.letInLocked(n, e)
+				o.noteStartLocked(n, e)
+				o.noteCallAdmittedLocked(n, e)
 			})
 		},
 		OutcomeDropped: func(observe.SettledEvent) { living(func(o *oracle) { o.sights[sawDropped]++ }) },
-		Settled:        func(e observe.SettledEvent) { living(func(o *oracle) { o.durableLocked(e) }) },
-		EntryMissing:   func(e observe.MissingEvent) { living(func(o *oracle) { o.missingLocked(e) }) },
+		Settled:        func(e observe.SettledEvent) { living(func(o *oracle) { o.checkDurableLocked(e) }) },
+		EntryMissing:   func(e observe.MissingEvent) { living(func(o *oracle) { o.checkMissingLocked(e) }) },
 		Reconciled: func(e observe.ReconciledEvent) {
 			living(func(o *oracle) {
 				o.sights[sawEnqueued] += e.Enqueued
@@ -198,17 +198,17 @@ func (o *oracle) observer(n *instance) observe.Observer {
 	}
 }
 
-// missingLocked asserts that an entry reported as missing does not exist, and that no other entry has its id.
-func (o *oracle) missingLocked(e observe.MissingEvent) {
+// checkMissingLocked asserts that an entry reported as missing does not exist, and that no other entry has its id.
+func (o *oracle) checkMissingLocked(e observe.MissingEvent) {
 	o.sights[sawMissing]++
 	if l := o.lives[e.ID]; l != nil && o.keys[l.key] == l {
 		o.failLocked("G1: entry %s is reported as missing, but exists", e.ID)
 	}
 }
 
-// durableLocked asserts that an entry which is reported as settled has this outcome in its history, or the completion
+// checkDurableLocked asserts that an entry which is reported as settled has this outcome in its history, or the completion
 // that the event names.
-func (o *oracle) durableLocked(e observe.SettledEvent) {
+func (o *oracle) checkDurableLocked(e observe.SettledEvent) {
 	l := o.lives[e.ID]
 	if l == nil {
 		o.failLocked("G2: entry %s is reported as settled, but was never committed", e.ID)

@@ -24,11 +24,11 @@ func (o *oracle) fateLocked(key string) *keyFate {
 	return o.orders[key]
 }
 
-// orderEnded records the result that a producer got for its transaction.
-func (o *oracle) orderEnded(order order, err error) {
+// noteOrderResult records the result that a producer got for its transaction.
+func (o *oracle) noteOrderResult(order order, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.refusedLocked(order, err)
+	o.checkRefusedOrderLocked(order, err)
 	for _, e := range order.entries {
 		fate := o.fateLocked(string(e.IdempotencyKey))
 		switch {
@@ -50,9 +50,9 @@ func (o *oracle) orderEnded(order order, err error) {
 	}
 }
 
-// refusedLocked asserts G11 (one entry for each key): if a key is refused because of its type, the key was recorded
+// checkRefusedOrderLocked asserts G11 (one entry for each key): if a key is refused because of its type, the key was recorded
 // with another type.
-func (o *oracle) refusedLocked(order order, err error) {
+func (o *oracle) checkRefusedOrderLocked(order order, err error) {
 	var other *compensator.OtherTypeError
 	if !errors.As(err, &other) {
 		return
@@ -66,15 +66,15 @@ func (o *oracle) refusedLocked(order order, err error) {
 	}
 }
 
-// The method under returns the row that the database has under an idempotency key, or nil.
-func (o *oracle) under(key compensator.IdempotencyKey) *life {
+// lifeOfKey returns the row that the database has under an idempotency key, or nil.
+func (o *oracle) lifeOfKey(key compensator.IdempotencyKey) *life {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.keys[string(key)]
 }
 
-// resolved checks the answer of Resolve for an idempotency key. before is the row at the time of the call.
-func (o *oracle) resolved(key compensator.IdempotencyKey, before *life, happened bool) {
+// checkResolved checks the answer of Resolve for an idempotency key. before is the row at the time of the call.
+func (o *oracle) checkResolved(key compensator.IdempotencyKey, before *life, happened bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if fate := o.fateLocked(string(key)); happened && fate.rows == 0 {
@@ -85,8 +85,8 @@ func (o *oracle) resolved(key compensator.IdempotencyKey, before *life, happened
 	}
 }
 
-// ranToItsEnd asserts G15 (stopping loses nothing): no handler of an instance runs after its Run has returned nil.
-func (o *oracle) ranToItsEnd(n *instance) {
+// checkStoppedRun asserts G15 (stopping loses nothing): no handler of an instance runs after its Run has returned nil.
+func (o *oracle) checkStoppedRun(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range o.lives {
@@ -101,39 +101,39 @@ func (o *oracle) ranToItsEnd(n *instance) {
 	}
 }
 
-// closed asserts G15 (stopping loses nothing). Once Run has returned nil and Close has returned, the instance has no
+// checkClosed asserts G15 (stopping loses nothing). Once Run has returned nil and Close has returned, the instance has no
 // claim left whose handler it did not start.
 //
-// A claim whose release the database refused is an exception. closed is called after Close, because a release may still
+// A claim whose release the database refused is an exception. checkClosed is called after Close, because a release may still
 // hang when Run returns, and Close waits for it.
-func (o *oracle) closed(n *instance) {
+func (o *oracle) checkClosed(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, id := range o.idsLocked() {
-		if l := o.lives[id]; o.unstartedLocked(n, l) {
+		if l := o.lives[id]; o.hasUnstartedLocked(n, l) {
 			o.failLocked("G15: instance %d has stopped in order, but did not release entry %s, which it claimed and did not start", n.number, l.id)
 		}
 	}
 }
 
-// unstartedLocked reports whether an instance has a valid claim of an entry that it neither started nor released. Two
+// hasUnstartedLocked reports whether an instance has a valid claim of an entry that it neither started nor released. Two
 // kinds of claims do not count: a claim that dead-lettered the entry after repeated crashes, and a claim that only
 // counted a lost lease.
-func (o *oracle) unstartedLocked(n *instance, l *life) bool {
+func (o *oracle) hasUnstartedLocked(n *instance, l *life) bool {
 	last := l.last()
 	told := last.op.kind == opClaim && last.op.from == n && n.claims[l.id].row.Version == last.row.Version
 	return told && !last.counts && !last.op.back[l.id] && last.row.DeliveryCount <= crashBudget && l.attemptOf(last.row.Version, n) == nil
 }
 
-// atRest checks the final state.
-func (o *oracle) atRest() {
+// checkAtRest checks the final state.
+func (o *oracle) checkAtRest() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, id := range o.idsLocked() {
 		l := o.lives[id]
-		o.nothingLostLocked(l)
-		o.exactlyOnceLocked(l)
-		o.doneAsToldLocked(l)
+		o.checkNothingLostLocked(l)
+		o.checkExactlyOnceLocked(l)
+		o.checkDoneAsReportedLocked(l)
 	}
 	for _, op := range o.ops {
 		for _, w := range op.want {
@@ -158,9 +158,9 @@ func (o *oracle) idsLocked() []compensator.EntryID {
 	return ids
 }
 
-// nothingLostLocked asserts G8 (a success is stored): the outcome of each attempt has reached the database, unless the
+// checkNothingLostLocked asserts G8 (a success is stored): the outcome of each attempt has reached the database, unless the
 // process died. A process may drop an outcome that a trigger refused, if a person has requeued the entry since.
-func (o *oracle) nothingLostLocked(l *life) {
+func (o *oracle) checkNothingLostLocked(l *life) {
 	for _, a := range l.attempts {
 		gone := a.from.dead.Load() || a.from.failedToStop()
 		inTx := transactional(l.kind) && a.manner == fine
@@ -171,9 +171,9 @@ func (o *oracle) nothingLostLocked(l *life) {
 	}
 }
 
-// exactlyOnceLocked asserts G5 (exactly once in this database): in each epoch, a transactional handler has one effect
+// checkExactlyOnceLocked asserts G5 (exactly once in this database): in each epoch, a transactional handler has one effect
 // if the entry succeeded, and none otherwise. The same holds for a transactional compensation.
-func (o *oracle) exactlyOnceLocked(l *life) {
+func (o *oracle) checkExactlyOnceLocked(l *life) {
 	if !transactional(l.kind) {
 		return
 	}
@@ -203,8 +203,8 @@ func (n *instance) failedToStop() bool {
 	}
 }
 
-// notAtRest describes an entry that is not at rest.
-func (o *oracle) notAtRest() string {
+// describeNotAtRest describes an entry that is not at rest.
+func (o *oracle) describeNotAtRest() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, id := range o.idsLocked() {
@@ -215,8 +215,8 @@ func (o *oracle) notAtRest() string {
 	return "none"
 }
 
-// idle reports whether no handler runs on a living instance.
-func (o *oracle) idle() bool {
+// isIdle reports whether no handler runs on a living instance.
+func (o *oracle) isIdle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range o.lives {
@@ -229,9 +229,9 @@ func (o *oracle) idle() bool {
 	return true
 }
 
-// restless returns the number of entries of handled types that are not at rest.
-func (o *oracle) restless() int {
-	if n, back := o.restlessAfterLoss(); back {
+// countNotAtRest returns the number of entries of handled types that are not at rest.
+func (o *oracle) countNotAtRest() int {
+	if n, back := o.countNotAtRestAfterLoss(); back {
 		return n
 	}
 	o.mu.Lock()

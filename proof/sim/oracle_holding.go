@@ -9,9 +9,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// called checks the call of a handler. It asserts G15 (stopping loses nothing): no handler is called after Run's
+// checkCall checks the call of a handler. It asserts G15 (stopping loses nothing): no handler is called after Run's
 // context has ended. It also calls checkLoss, which asserts G19 (a loss is noticed).
-func (o *oracle) called(n *instance, e *compensator.Entry) {
+func (o *oracle) checkCall(n *instance, e *compensator.Entry) {
 	stopped := n.stoppedAt.Load()
 	if stopped != 0 && time.Now().UnixNano() > stopped && !n.dead.Load() {
 		o.fail("G15: the handler of entry %s is called on instance %d, but the context of its Run ended %v ago", e.ID, n.number, time.Since(time.Unix(0, stopped)))
@@ -19,19 +19,19 @@ func (o *oracle) called(n *instance, e *compensator.Entry) {
 	o.checkLoss(n, e)
 }
 
-// handles asserts G10 (the queue is only a hint): a type's handler gets only entries of its own type, whatever the
+// checkHandled asserts G10 (the queue is only a hint): a type's handler gets only entries of its own type, whatever the
 // queue holds under the type's key.
-func (o *oracle) handles(businessType string, e *compensator.Entry) {
+func (o *oracle) checkHandled(businessType string, e *compensator.Entry) {
 	if e.BusinessType != businessType {
 		o.fail("G10: entry %s of type %s runs in the handler of type %s", e.ID, e.BusinessType, businessType)
 	}
 }
 
-// broke records that a batch ended without a result after the context of its Run had ended. No entry of the batch may run again
+// noteBrokenTx records that a batch ended without a result after the context of its Run had ended. No entry of the batch may run again
 // on this instance.
-func (o *oracle) broke(n *instance) {
+func (o *oracle) noteBrokenTx(n *instance) {
 	if n.stoppedAt.Load() != 0 && !n.dead.Load() {
-		o.note(func(o *oracle) { o.sights[sawBroken]++ })
+		o.readCounts(func(o *oracle) { o.sights[sawBroken]++ })
 	}
 }
 
@@ -54,12 +54,12 @@ func (a *attempt) over() bool {
 	return a.from.dead.Load() || a.repeated || a.stored || a.ended && inItsTransaction
 }
 
-// unheldLocked asserts G16 (repetitions are counted). Within an epoch, an instance does not claim an entry that it
+// checkUnheldLocked asserts G16 (repetitions are counted). Within an epoch, an instance does not claim an entry that it
 // still runs, or whose outcome it still has to store.
 //
 // There is one exception. If a handler has run for too long, its instance may claim the entry to count a lost lease.
 // Before that, the entry must have been free for the other instances to claim for as long as one lease.
-func (o *oracle) unheldLocked(l *life, op *operation, before processlog.Row) {
+func (o *oracle) checkUnheldLocked(l *life, op *operation, before processlog.Row) {
 	for _, a := range l.attempts {
 		if a.from != op.from || a.epoch != before.Epoch || a.over() {
 			continue
@@ -89,8 +89,8 @@ func (l *life) begins(n *instance, epoch uint32) bool {
 	})
 }
 
-// startedLocked notes that an instance has started an attempt of the entry that it last claimed.
-func (o *oracle) startedLocked(n *instance, e observe.AttemptEvent) {
+// noteStartLocked notes that an instance has started an attempt of the entry that it last claimed.
+func (o *oracle) noteStartLocked(n *instance, e observe.AttemptEvent) {
 	l := o.lives[e.ID]
 	if l == nil {
 		return
@@ -110,11 +110,11 @@ func (l *life) answeredLocked(n *instance, version uint64) {
 	}
 }
 
-// accepted returns accepts, which says whether an instance accepts a row that it could claim. If the instance refuses the
+// noteAccept returns accepts, which says whether an instance accepts a row that it could claim. If the instance refuses the
 // row because it still holds the entry, accepted counts the refusal.
-func (o *oracle) accepted(n *instance, row *processlog.Row, accepts bool) bool {
+func (o *oracle) noteAccept(n *instance, row *processlog.Row, accepts bool) bool {
 	if !accepts {
-		o.note(func(o *oracle) {
+		o.readCounts(func(o *oracle) {
 			for _, a := range o.lives[row.ID].attempts {
 				if a.from == n && a.epoch == row.Epoch && !a.over() {
 					o.sights[sawKept]++
@@ -125,9 +125,9 @@ func (o *oracle) accepted(n *instance, row *processlog.Row, accepts bool) bool {
 	return accepts
 }
 
-// besideNothingLocked asserts G16 (repetitions are counted): no two attempts of one epoch run at the same time on one
+// checkRunsAloneLocked asserts G16 (repetitions are counted): no two attempts of one epoch run at the same time on one
 // instance.
-func (o *oracle) besideNothingLocked(l *life, a *attempt) {
+func (o *oracle) checkRunsAloneLocked(l *life, a *attempt) {
 	for _, other := range l.attempts {
 		if other.from == a.from && other.epoch == a.epoch && other.version != a.version && !other.over() {
 			o.failLocked("G16: entry %s starts as version %d on instance %d, but the instance still holds version %d (ended: %v)", l.id, a.version, a.from.number, other.version, other.ended)
@@ -135,17 +135,17 @@ func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 	}
 	if a.lost > 0 {
 		o.sights[sawSuspects]++
-		o.quarantinedLocked(a)
+		o.checkQuarantineLocked(a)
 	}
 }
 
-// quarantinedLocked asserts the limits for entries that have lost leases, because their processes may have crashed:
+// checkQuarantineLocked asserts the limits for entries that have lost leases, because their processes may have crashed:
 //   - At most √Concurrency (rounded up) entries of one type with one lost lease run at the same time on an instance. For
 //     a batch type the limit counts the entries in all its calls together.
 //   - An entry with two lost leases runs beside no other entry that has lost a lease.
 //
 // An attempt stops counting when its outcome is stored, or when a trigger has refused its outcome.
-func (o *oracle) quarantinedLocked(a *attempt) {
+func (o *oracle) checkQuarantineLocked(a *attempt) {
 	few := 1
 	for _, id := range o.idsLocked() {
 		for _, other := range o.lives[id].attempts {

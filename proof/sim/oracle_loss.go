@@ -47,7 +47,7 @@ func (w *world) drawLoss() {
 func (w *world) goBack() {
 	w.store.Restore(w.lagging)
 	living, forgotten := w.living(), w.forgotten()
-	w.oracle.note(func(o *oracle) {
+	w.oracle.readCounts(func(o *oracle) {
 		o.losses = append(o.losses, time.Now())
 		for _, n := range living {
 			if n.runs && !o.mustStopLocked(n) && forgotten(n.newest) {
@@ -74,8 +74,8 @@ func (w *world) forgotten() func(processlog.Row) bool {
 	}
 }
 
-// The method told records a claim whose answer reached the instance.
-func (o *oracle) told(n *instance, mine []processlog.Row, at time.Time) {
+// noteClaimAnswer records a claim whose answer reached the instance.
+func (o *oracle) noteClaimAnswer(n *instance, mine []processlog.Row, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, row := range mine {
@@ -83,11 +83,11 @@ func (o *oracle) told(n *instance, mine []processlog.Row, at time.Time) {
 	}
 }
 
-// noticedLocked asserts that an instance reports a loss only after a loss.
+// checkLossNoticedLocked asserts that an instance reports a loss only after a loss.
 //
 // An instance may also report a loss if the database's clock has jumped and young entries were purged. It then cannot
 // know whether the note of the purge is younger than the entries.
-func (o *oracle) noticedLocked(n *instance, loss *processlog.LossError) {
+func (o *oracle) checkLossNoticedLocked(n *instance, loss *processlog.LossError) {
 	switch {
 	case len(o.losses) > 0:
 	case o.w.plan.active[storeJump] && o.sights[sawPurged] > 0:
@@ -109,9 +109,9 @@ func (o *oracle) noticedLocked(n *instance, loss *processlog.LossError) {
 	n.lossSeen, n.pendingRelease, n.lost = n.compared, processlog.Row{}, processlog.Row{}
 }
 
-// noted records an action of a person on the whole log.
-func (o *oracle) noted(action processlog.Action) {
-	o.note(func(o *oracle) {
+// noteLogAction records an action of a person on the whole log.
+func (o *oracle) noteLogAction(action processlog.Action) {
+	o.readCounts(func(o *oracle) {
 		switch action {
 		case processlog.ActionAcceptLoss:
 			o.goOn = time.Now()
@@ -127,8 +127,8 @@ func (o *oracle) mustStopLocked(n *instance) bool {
 	return o.w.plan.config.StopOnLoss && slices.ContainsFunc(o.losses, func(at time.Time) bool { return at.After(o.goOn) && !at.After(n.lossSeen) })
 }
 
-// goesOn asserts G19 (a loss is noticed): a stopped instance continues only after a person has accepted the loss.
-func (o *oracle) goesOn(n *instance, does string) {
+// checkContinues asserts G19 (a loss is noticed): a stopped instance continues only after a person has accepted the loss.
+func (o *oracle) checkContinues(n *instance, does string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !n.dead.Load() && o.mustStopLocked(n) {
@@ -136,9 +136,9 @@ func (o *oracle) goesOn(n *instance, does string) {
 	}
 }
 
-// afterLossLocked checks a transition after a loss. An outcome may be written only to its own entry. Only a person may
+// checkAfterLossLocked checks a transition after a loss. An outcome may be written only to its own entry. Only a person may
 // change an entry from a terminal state to another state.
-func (o *oracle) afterLossLocked(before, after processlog.Row) {
+func (o *oracle) checkAfterLossLocked(before, after processlog.Row) {
 	if before.ID.IsZero() {
 		o.lives[after.ID] = &life{id: after.ID, key: string(after.IdempotencyKey), kind: after.BusinessType, content: after.Content,
 			readBy: make(map[*instance]uint64), steps: []transition{{op: &operation{kind: opInsert}, row: after, at: time.Now()}}}
@@ -158,8 +158,8 @@ func (o *oracle) afterLossLocked(before, after processlog.Row) {
 	}
 }
 
-// restlessAfterLoss counts, after a loss, the entries that are not at rest. It reads the database's rows.
-func (o *oracle) restlessAfterLoss() (n int, back bool) {
+// countNotAtRestAfterLoss counts, after a loss, the entries that are not at rest. It reads the database's rows.
+func (o *oracle) countNotAtRestAfterLoss() (n int, back bool) {
 	o.mu.Lock()
 	back = len(o.losses) > 0
 	o.mu.Unlock()
@@ -186,7 +186,7 @@ func (w *world) accept() {
 		return
 	}
 	var unaware *instance
-	if !w.await(6*w.plan.config.ReconcileInterval+time.Minute, func() bool { unaware = o.unaware(); return unaware == nil }) {
+	if !w.await(6*w.plan.config.ReconcileInterval+time.Minute, func() bool { unaware = o.instanceUnawareOfLoss(); return unaware == nil }) {
 		o.fail("G19: instance %d has claimed entry %s, version %d; the database has lost this version, and the instance did not notice", unaware.number,
 			unaware.pendingRelease.ID, unaware.pendingRelease.Version)
 	}
@@ -228,9 +228,9 @@ func (w *world) reporting() *instance {
 	return nil
 }
 
-// unaware returns a living instance that claimed a lost version and has not noticed the loss. It returns nil once a
+// instanceUnawareOfLoss returns a living instance that claimed a lost version and has not noticed the loss. It returns nil once a
 // person has accepted a loss. It also returns nil if young entries were purged, because a purge looks the same as a loss.
-func (o *oracle) unaware() *instance {
+func (o *oracle) instanceUnawareOfLoss() *instance {
 	living, forgotten := o.w.living(), o.w.forgotten()
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -32,12 +32,12 @@ func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 			w := &world{}
 			w.oracle = newOracle(w)
 			token, from := processlog.NewToken(), &instance{w: w, number: 1}
-			w.oracle.operation(token, &operation{kind: opSettle, from: from, outcomes: []processlog.Outcome{outcome(locked, 1), outcome(refused, 1)}})
+			w.oracle.noteOperation(token, &operation{kind: opSettle, from: from, outcomes: []processlog.Outcome{outcome(locked, 1), outcome(refused, 1)}})
 			if c.other {
 				from = &instance{w: w, number: 2}
 			}
 
-			w.oracle.operation(token, &operation{kind: opSettle, from: from, outcomes: []processlog.Outcome{c.again}})
+			w.oracle.noteOperation(token, &operation{kind: opSettle, from: from, outcomes: []processlog.Outcome{c.again}})
 
 			assert.Equal(t, c.verdict, w.oracle.verdict)
 			if c.verdict == "" {
@@ -80,16 +80,16 @@ func TestOracleKnowsAttemptsWhoseTransactionHasNotBegun(t *testing.T) {
 				}
 				claim(processlog.Row{ID: id, Version: 1, DeliveryCount: 1})
 				if !c.unstarted {
-					w.oracle.startedLocked(n, observe.AttemptEvent{ID: id})
+					w.oracle.noteStartLocked(n, observe.AttemptEvent{ID: id})
 				}
 				if c.answered {
-					w.oracle.answered(n, []processlog.Outcome{{ID: id, Version: 1}}, []processlog.Settled{{State: compensator.Pending}})
+					w.oracle.checkAnswers(n, []processlog.Outcome{{ID: id, Version: 1}}, []processlog.Settled{{State: compensator.Pending}})
 				}
 				counts := l.unsettled(n, c.epoch)
 
 				claim(processlog.Row{ID: id, Version: 2, DeliveryCount: 2, Epoch: c.epoch}).counts = counts
 
-				assert.Equal(t, c.forgotten, w.oracle.unstartedLocked(n, l))
+				assert.Equal(t, c.forgotten, w.oracle.hasUnstartedLocked(n, l))
 			})
 		})
 	}

@@ -11,8 +11,8 @@ import (
 // crashBudget is the number of consecutive leases that an entry may lose.
 const crashBudget = 3
 
-// settledLocked asserts that the new row matches the result of an attempt of the same epoch.
-func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transition) {
+// checkSettleLocked asserts that the new row matches the result of an attempt of the same epoch.
+func (o *oracle) checkSettleLocked(l *life, before, after processlog.Row, t *transition) {
 	out, named := t.op.outcome(after.ID)
 	if !named {
 		o.failLocked("G4: entry %s was settled by a write that has no outcome for it", after.ID)
@@ -37,36 +37,36 @@ func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transit
 	}
 	switch {
 	case a != nil && a.manner == serverDowned && out.EndedBy != compensator.EndedByCrash:
-		o.serverDownedLocked(before, after, a)
+		o.checkServerDownLocked(before, after, a)
 	case a != nil && (a.manner == serverFaulted || l.refused(before, after, a)) && out.EndedBy != compensator.EndedByCrash:
-		o.serverFaultedLocked(l, before, after, a)
+		o.checkServerFaultLocked(l, before, after, a)
 	case after.State == compensator.Succeeded:
-		o.succeededLocked(l, before, after, a)
+		o.checkSuccessLocked(l, before, after, a)
 	case after.State == compensator.Compensated:
-		o.compensatedLocked(before, after, a)
+		o.checkCompensationLocked(before, after, a)
 	case after.EndedBy == compensator.EndedByCrash,
 		after.State == compensator.Compensating && before.State != compensator.Compensating && after.ProcessCount == before.ProcessCount:
-		o.crashedLocked(before, after)
+		o.checkCrashLocked(before, after)
 	case after.State == before.State && after.ProcessCount == before.ProcessCount && after.CompensateCount == before.CompensateCount:
-		o.spentNothingLocked(l, after, a)
+		o.checkNothingSpentLocked(l, after, a)
 	default:
-		o.spentLocked(l, before, after, a)
+		o.checkSpentLocked(l, before, after, a)
 	}
-	o.waitsLocked(before, after, a)
-	o.endedByLocked(after, a)
+	o.checkWaitLocked(before, after, a)
+	o.checkEndedByLocked(after, a)
 	o.doubtLocked(before, after, out, a)
 }
 
-// endedByLocked asserts G7 (no false exhaustion): EndedBy names the real reason of an end, and is empty while the entry
+// checkEndedByLocked asserts G7 (no false exhaustion): EndedBy names the real reason of an end, and is empty while the entry
 // has not ended.
-func (o *oracle) endedByLocked(after processlog.Row, a *attempt) {
+func (o *oracle) checkEndedByLocked(after processlog.Row, a *attempt) {
 	var want compensator.EndedBy
 	switch {
 	case after.State == compensator.Succeeded, after.State == compensator.Compensated:
 		want = compensator.EndedByHandler
 	case after.State != compensator.Dead:
 	case after.EndedBy == compensator.EndedByCrash:
-		return // crashedLocked checks this end.
+		return // checkCrashLocked checks this end.
 	case a != nil && a.manner == permanently:
 		want = compensator.EndedByPermanent
 	default:
@@ -88,9 +88,9 @@ func (l *life) attemptOf(version uint64, from *instance) *attempt {
 	return nil
 }
 
-// succeededLocked asserts G6 (no false success): an attempt of this epoch returned nil. It also asserts G12
+// checkSuccessLocked asserts G6 (no false success): an attempt of this epoch returned nil. It also asserts G12
 // (compensation): no compensation was decided before.
-func (o *oracle) succeededLocked(l *life, before, after processlog.Row, a *attempt) {
+func (o *oracle) checkSuccessLocked(l *life, before, after processlog.Row, a *attempt) {
 	if a == nil || a.manner != fine || a.compensate {
 		o.failLocked("G6: entry %s succeeded, but its attempt is %+v", after.ID, a)
 	}
@@ -102,9 +102,9 @@ func (o *oracle) succeededLocked(l *life, before, after processlog.Row, a *attem
 	}
 }
 
-// compensatedLocked asserts G12 (compensation): a compensation of this epoch returned nil, and no other outcome was
+// checkCompensationLocked asserts G12 (compensation): a compensation of this epoch returned nil, and no other outcome was
 // stored before.
-func (o *oracle) compensatedLocked(before, after processlog.Row, a *attempt) {
+func (o *oracle) checkCompensationLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawCompensated]++
 	if a == nil || a.manner != fine || !a.compensate || before.State != compensator.Compensating {
 		o.failLocked("G12: entry %s is compensated, but its attempt is %+v and its state was %s", after.ID, a, before.State)
@@ -115,9 +115,9 @@ func (o *oracle) compensatedLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// crashedLocked asserts G7 (no false exhaustion): an entry is dead-lettered for crashes only after enough consecutive
+// checkCrashLocked asserts G7 (no false exhaustion): an entry is dead-lettered for crashes only after enough consecutive
 // lost leases.
-func (o *oracle) crashedLocked(before, after processlog.Row) {
+func (o *oracle) checkCrashLocked(before, after processlog.Row) {
 	o.sights[sawQuarantined]++
 	lost := before.DeliveryCount - 1 // Do not count the claim that dead-lettered the entry.
 	if lost <= crashBudget {         // One more lost lease is allowed, because a success may still wait to be stored.
@@ -136,9 +136,9 @@ func (o *oracle) crashedLocked(before, after processlog.Row) {
 	}
 }
 
-// spentNothingLocked checks an outcome that spends no attempt: Snooze, Unavailable or an interruption. It asserts that
+// checkNothingSpentLocked checks an outcome that spends no attempt: Snooze, Unavailable or an interruption. It asserts that
 // no failure is stored in this way.
-func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
+func (o *oracle) checkNothingSpentLocked(l *life, after processlog.Row, a *attempt) {
 	switch {
 	case a != nil && a.voidable(): // The batch of the attempt may have had no result, and another instance may have claimed its entries after that.
 	case a == nil:
@@ -149,20 +149,20 @@ func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 		a.manner == fine && !transactional(l.kind):
 		o.failLocked("G4: attempt %+v of entry %s failed, but the entry counts no failure", *a, after.ID)
 	case a.askedToWait():
-		o.waitFreeLocked(l, after, a)
+		o.checkFreeWaitLocked(l, after, a)
 	}
 }
 
-// spentLocked asserts G4 (one history): the outcome adds one failure. It also asserts G7 (no false exhaustion): the
+// checkSpentLocked asserts G4 (one history): the outcome adds one failure. It also asserts G7 (no false exhaustion): the
 // attempt did fail, and only the last allowed failure ends the entry as exhausted.
-func (o *oracle) spentLocked(l *life, before, after processlog.Row, a *attempt) {
+func (o *oracle) checkSpentLocked(l *life, before, after processlog.Row, a *attempt) {
 	late := a != nil && (a.manner == fine || a.manner == called) && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	if a == nil || !a.ended || (a.manner == fine || a.manner == called) && !late && !l.refused(before, after, a) {
 		o.failLocked("G7: entry %s counts a failure from version %d to %d, but its attempt is %+v", after.ID, before.Version, after.Version, a)
 		return
 	}
 	if a.askedToWait() {
-		o.waitCountedLocked(before, after, a)
+		o.checkCountedWaitLocked(before, after, a)
 	}
 	count, most := after.ProcessCount, o.w.plan.types.MaxAttempts
 	if before.MaxAttempts > 0 {

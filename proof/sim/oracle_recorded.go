@@ -18,19 +18,19 @@ type wish struct {
 	done    bool   // whether the recording transaction does the work itself
 }
 
-// wishes records entries before the library gets them.
-func (o *oracle) wishes(n *instance, wishes ...wish) {
+// noteRecordings records entries before the library gets them.
+func (o *oracle) noteRecordings(n *instance, noteRecordings ...wish) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, w := range wishes {
+	for _, w := range noteRecordings {
 		w.on = n
 		o.wished[string(w.IdempotencyKey)] = append(o.wished[string(w.IdempotencyKey)], w)
 	}
 }
 
-// asWishedLocked asserts G9 (nothing starts early) and G11 (one entry for each key): a producer asked this instance for
+// checkRecordedLocked asserts G9 (nothing starts early) and G11 (one entry for each key): a producer asked this instance for
 // each committed entry. Entries of slots are an exception, because the library makes them.
-func (o *oracle) asWishedLocked(row processlog.Row, op *operation) {
+func (o *oracle) checkRecordedLocked(row processlog.Row, op *operation) {
 	if strings.HasPrefix(string(row.IdempotencyKey), plainType+"@") {
 		return
 	}

@@ -25,10 +25,10 @@ const ranBeyond = time.Second
 // entries of such a transaction may start this much later.
 const polledWithin = time.Second
 
-// hastyLocked reports whether the entry must not be late. The seed must be calm, and the type must have free slots. The
+// mustBePromptLocked reports whether the entry must not be late. The seed must be calm, and the type must have free slots. The
 // commit must be reported to the library, or the library must poll for it. The type whose handlers hang is excluded. It
 // must not delay other types (G17, no type holds up another). Types with a limit are excluded: their entries wait for it.
-func (o *oracle) hastyLocked(l *life) bool {
+func (o *oracle) mustBePromptLocked(l *life) bool {
 	p := &o.w.plan
 	_, limited := o.w.apart.limits[l.kind]
 	if !p.calm || limited || l.kind == p.hog || l.kind == strayType || o.crowded[l.kind] {
@@ -47,9 +47,9 @@ func (o *oracle) hastyLocked(l *life) bool {
 	return last.kind == opSettle
 }
 
-// promptlyClaimedLocked asserts G17 (no type holds up another): an entry that is due and known is claimed at once.
-func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
-	if !o.hastyLocked(l) {
+// checkPromptClaimLocked asserts G17 (no type holds up another): an entry that is due and known is claimed at once.
+func (o *oracle) checkPromptClaimLocked(l *life, before processlog.Row) {
+	if !o.mustBePromptLocked(l) {
 		return
 	}
 	late := min(-before.DueIn, time.Since(l.last().at))
@@ -60,7 +60,7 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 		}
 	}
 	o.sights[sawPrompt]++
-	allowed := promptness + o.lingers(l.kind)
+	allowed := promptness + o.maxLinger(l.kind)
 	if o.w.plan.untold[l.key] > 0 {
 		o.sights[sawPolledCommit]++
 		allowed += polledWithin
@@ -81,8 +81,8 @@ func (l *life) held(epoch uint32, free time.Time) bool {
 	})
 }
 
-// promptlyStartedLocked asserts G17 (no type holds up another): a claimed entry starts at once.
-func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
+// checkPromptStartLocked asserts G17 (no type holds up another): a claimed entry starts at once.
+func (o *oracle) checkPromptStartLocked(l *life, claim transition) {
 	again := func(a *attempt) bool { return a.version == claim.row.Version } // An entry of a failed batch runs again alone.
 	if !o.w.plan.calm || l.kind == o.w.plan.hog || slices.ContainsFunc(l.attempts, again) {
 		return
@@ -92,9 +92,9 @@ func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
 	}
 }
 
-// waitsLocked asserts G9 (nothing starts early): an entry is due after the delay that its handler asked for, neither
+// checkWaitLocked asserts G9 (nothing starts early): an entry is due after the delay that its handler asked for, neither
 // earlier nor later.
-func (o *oracle) waitsLocked(before, after processlog.Row, a *attempt) {
+func (o *oracle) checkWaitLocked(before, after processlog.Row, a *attempt) {
 	again := after.State == compensator.Retrying || after.State == before.State
 	if a == nil || !again || a.voidable() || a.manner != snoozed && a.manner != laterOn {
 		return
@@ -108,9 +108,9 @@ func (o *oracle) waitsLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// renewedLocked asserts G16 (repetitions are counted): without faults an attempt keeps its lease until ranBeyond after
+// checkRenewalLocked asserts G16 (repetitions are counted): without faults an attempt keeps its lease until ranBeyond after
 // its timeout.
-func (o *oracle) renewedLocked(l *life, before processlog.Row) {
+func (o *oracle) checkRenewalLocked(l *life, before processlog.Row) {
 	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // An insert of the same key locks the row, so renewals fail.
 		return
 	}
@@ -121,13 +121,13 @@ func (o *oracle) renewedLocked(l *life, before processlog.Row) {
 	}
 }
 
-// The method lost records the leases that an instance could not renew, when the instance learns of this.
-func (o *oracle) lost(n *instance, held []processlog.Held, lost []compensator.EntryID) {
+// noteLostLeases records the leases that an instance could not renew, when the instance learns of this.
+func (o *oracle) noteLostLeases(n *instance, held []processlog.Held, noteLostLeases []compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, h := range held {
 		l := o.lives[h.ID]
-		if l == nil || !slices.Contains(lost, h.ID) || l.holdsLocked(h.Version) { // The answer names entries only, so it may be about another version.
+		if l == nil || !slices.Contains(noteLostLeases, h.ID) || l.holdsLocked(h.Version) { // The answer names entries only, so it may be about another version.
 			continue
 		}
 		for _, a := range l.attempts {
@@ -144,9 +144,9 @@ func (l *life) holdsLocked(version uint64) bool {
 	return l.last().row.Version == version && !l.last().row.State.Terminal()
 }
 
-// attemptEnd judges the end of a handler. It asserts G16 (repetitions are counted): the handler's context reports a
+// checkAttemptEnd judges the end of a handler. It asserts G16 (repetitions are counted): the handler's context reports a
 // lost lease, and only a lost one. A batch is not interrupted, because its other entries still have their leases.
-func (o *oracle) attemptEnd(a *attempt) {
+func (o *oracle) checkAttemptEnd(a *attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	unaware := a.ctx.Err() == nil && !a.lostAt.IsZero() && time.Since(a.lostAt) > time.Millisecond
@@ -155,13 +155,13 @@ func (o *oracle) attemptEnd(a *attempt) {
 	}
 	a.told = toldToStop(a)
 	l, told := o.lives[a.id], errors.Is(context.Cause(a.ctx), compensator.ErrLeaseLost)
-	if told && l != nil && l.holdsLocked(a.version) && o.w.plan.calm && o.w.plan.ordered[l.key] <= 1 { // This is the same condition as in renewedLocked.
+	if told && l != nil && l.holdsLocked(a.version) && o.w.plan.calm && o.w.plan.ordered[l.key] <= 1 { // This is the same condition as in checkRenewalLocked.
 		o.failLocked("G16: the context of the handler of entry %s, version %d, reported a lost lease, but the lease was not lost", a.id, a.version)
 	}
 }
 
-// givenBack records a release, even if it fails.
-func (o *oracle) givenBack(token processlog.Token, ids ...compensator.EntryID) {
+// noteRelease records a release, even if it fails.
+func (o *oracle) noteRelease(token processlog.Token, ids ...compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	op := o.ops[token]
@@ -176,9 +176,9 @@ func (o *oracle) givenBack(token processlog.Token, ids ...compensator.EntryID) {
 	}
 }
 
-// removes asserts that an instance removes an entry from the queue only if the entry is blocked, or is at rest in the
+// checkQueueOutcomes asserts that an instance removes an entry from the queue only if the entry is blocked, or is at rest in the
 // database.
-func (o *oracle) removes(businessType string, items []processlog.QueueOutcome) {
+func (o *oracle) checkQueueOutcomes(businessType string, items []processlog.QueueOutcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, item := range items {

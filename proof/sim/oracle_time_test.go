@@ -32,7 +32,7 @@ func TestEntryThatItsOwnInstanceStillHoldsIsNotLate(t *testing.T) {
 				l := &life{kind: batchType, steps: []transition{{op: rescheduled, at: time.Now().Add(-2 * time.Second)}}}
 				l.attempts = []*attempt{{from: &instance{w: w}, epoch: 1 - c.before, ended: c.endedAgo > 0, endedAt: time.Now().Add(-c.endedAgo)}}
 
-				w.oracle.promptlyClaimedLocked(l, processlog.Row{Epoch: 1, DueIn: -time.Second, LeaseLeft: -300 * time.Millisecond})
+				w.oracle.checkPromptClaimLocked(l, processlog.Row{Epoch: 1, DueIn: -time.Second, LeaseLeft: -300 * time.Millisecond})
 
 				assert.Equal(t, c.late, w.oracle.verdict != "", w.oracle.verdict)
 			})

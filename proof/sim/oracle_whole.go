@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// rebuilds records when a rebuild begins.
-func (o *oracle) rebuilds(token processlog.Token) {
+// noteRebuild records when a rebuild begins.
+func (o *oracle) noteRebuild(token processlog.Token) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.rebuilding[token].IsZero() {
@@ -17,12 +17,12 @@ func (o *oracle) rebuilds(token processlog.Token) {
 	}
 }
 
-// whole checks the report that the queue holds all entries of some types. It looks at entries that were there when the
+// checkRebuilt checks the report that the queue holds all entries of some types. It looks at entries that were there when the
 // rebuild began. The queue must hold each of them that comes due within the horizon.
 //
 // whole asserts nothing if the queue goes back in time or the database's clock jumps, because the horizon is then
 // unknown.
-func (o *oracle) whole(types []string, token processlog.Token) {
+func (o *oracle) checkRebuilt(types []string, token processlog.Token) {
 	if o.w.plan.active[queueBack] || o.w.plan.active[storeJump] {
 		return
 	}

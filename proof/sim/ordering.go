@@ -105,13 +105,13 @@ func (n *instance) ordered(kind string) (cfg compensator.TypeConfig) {
 	return cfg
 }
 
-// inOrderLocked asserts G30 (order of a key). No attempt begins while an attempt with a valid lease runs under the same
+// checkOrderLocked asserts G30 (order of a key). No attempt begins while an attempt with a valid lease runs under the same
 // key. No attempt begins while an earlier entry of the key is open, if that entry was already earlier at the time of
 // the claim.
-func (o *oracle) inOrderLocked(l *life, a *attempt) {
+func (o *oracle) checkOrderLocked(l *life, a *attempt) {
 	lines := &o.w.apart.ordering
 	key := lines.key(l.kind, l.key)
-	if key == "" || !o.leasedLocked(l, a) {
+	if key == "" || !o.isLeasedLocked(l, a) {
 		return
 	}
 	claimed := l.steps[a.version].at
@@ -124,23 +124,23 @@ func (o *oracle) inOrderLocked(l *life, a *attempt) {
 			o.sights[sawOrdering]++
 		}
 		for _, b := range other.attempts {
-			if !b.ended && !b.from.dead.Load() && o.leasedLocked(other, b) {
+			if !b.ended && !b.from.dead.Load() && o.isLeasedLocked(other, b) {
 				o.failLocked("G30: entry %s starts on instance %d while entry %s of its key runs on instance %d", l.id, a.from.number, other.id, b.from.number)
 			}
 		}
-		if o.inFrontLocked(other, l) && o.stoodLocked(other, claimed) {
+		if o.isInFrontLocked(other, l) && o.wasCountingLocked(other, claimed) {
 			o.failLocked("G30: entry %s starts before entry %s, which precedes it under its key", l.id, other.id)
 		}
 	}
 }
 
-// inFrontLocked reports whether other certainly comes before l under their key. The positions of the entries of one
+// isInFrontLocked reports whether other certainly comes before l under their key. The positions of the entries of one
 // call are the ids of these entries, assigned in the order in which the call recorded them. If the position of an entry
 // was written again, the position is the entry's own id.
-func (o *oracle) inFrontLocked(other, l *life) bool {
+func (o *oracle) isInFrontLocked(other, l *life) bool {
 	for _, a := range []compensator.EntryID{other.id, o.orderIDLocked(other)} {
 		for _, b := range []compensator.EntryID{l.id, o.orderIDLocked(l)} {
-			if moved := a != o.orderIDLocked(other) || b != o.orderIDLocked(l); moved && !o.renotedLocked(other) && !o.renotedLocked(l) {
+			if moved := a != o.orderIDLocked(other) || b != o.orderIDLocked(l); moved && !o.mayBeRenotedLocked(other) && !o.mayBeRenotedLocked(l) {
 				continue
 			}
 			if a.Compare(b) >= 0 {
@@ -151,8 +151,8 @@ func (o *oracle) inFrontLocked(other, l *life) bool {
 	return true
 }
 
-// renotedLocked reports whether an entry may have lost its position and got a new one.
-func (o *oracle) renotedLocked(l *life) bool {
+// mayBeRenotedLocked reports whether an entry may have lost its position and got a new one.
+func (o *oracle) mayBeRenotedLocked(l *life) bool {
 	return slices.ContainsFunc(l.steps, func(s transition) bool { return s.row.State.Terminal() }) || l.steps[0].op.from == nil
 }
 
@@ -195,9 +195,9 @@ func (o *oracle) anyLocked(is func(*life) bool) bool {
 	return false
 }
 
-// toldBlocked records the entries that an instance does not run because they are blocked. It asserts for each of them
+// noteBlocked records the entries that an instance does not run because they are blocked. It asserts for each of them
 // that another entry has a position under its key.
-func (o *oracle) toldBlocked(ids []compensator.EntryID) {
+func (o *oracle) noteBlocked(ids []compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	lines := &o.w.apart.ordering
@@ -217,16 +217,16 @@ func (o *oracle) toldBlocked(ids []compensator.EntryID) {
 	}
 }
 
-// leasedLocked reports whether the row still has an attempt's claim, and the first lease of that claim has certainly
+// isLeasedLocked reports whether the row still has an attempt's claim, and the first lease of that claim has certainly
 // not ended.
-func (o *oracle) leasedLocked(l *life, a *attempt) bool {
+func (o *oracle) isLeasedLocked(l *life, a *attempt) bool {
 	return l.holdsLocked(a.version) && time.Since(l.steps[a.version].at) < o.w.configOf(a.from).Lease && !o.w.plan.active[storeJump]
 }
 
-// stoodLocked reports whether an entry had a known position under its key before the given time. The position is known
+// wasCountingLocked reports whether an entry had a known position under its key before the given time. The position is known
 // from the insert if the recording instance knew the type as serial. Otherwise it is known from the entry's first
 // attempt.
-func (o *oracle) stoodLocked(l *life, before time.Time) bool {
+func (o *oracle) wasCountingLocked(l *life, before time.Time) bool {
 	lines := &o.w.apart.ordering
 	stands, known := false, false
 	for i, s := range l.steps {
@@ -242,8 +242,8 @@ func (o *oracle) stoodLocked(l *life, before time.Time) bool {
 	return stands && known
 }
 
-// blockedLocked checks a released claim. If the release sets a new due time, the entry must have an ordering key.
-func (o *oracle) blockedLocked(l *life, before, after processlog.Row) {
+// checkBlockLocked checks a released claim. If the release sets a new due time, the entry must have an ordering key.
+func (o *oracle) checkBlockLocked(l *life, before, after processlog.Row) {
 	if after.NextAt.Equal(before.NextAt) {
 		return
 	}
@@ -253,9 +253,9 @@ func (o *oracle) blockedLocked(l *life, before, after processlog.Row) {
 	}
 }
 
-// wokenLocked asserts G9 (nothing starts early): an entry is made due only if it was due when it was blocked.
-func (o *oracle) wokenLocked(l *life, before, after processlog.Row) {
-	if o.fencedLocked(l, before, after) {
+// checkWakeLocked asserts G9 (nothing starts early): an entry is made due only if it was due when it was blocked.
+func (o *oracle) checkWakeLocked(l *life, before, after processlog.Row) {
+	if o.isFencedLocked(l, before, after) {
 		return
 	}
 	o.sights[sawWoken]++
@@ -276,7 +276,7 @@ func (w *world) letPass() {
 	defer cancel()
 	for _, row := range w.store.Rows() {
 		if n := w.alive(0); n != nil && row.State == compensator.Dead && l.key(row.BusinessType, string(row.IdempotencyKey)) != "" {
-			w.oracle.asksFor(processlog.ActionSettleManually, false, row.ID)
+			w.oracle.noteRequest(processlog.ActionSettleManually, false, row.ID)
 			_ = admin.Of(n.c).SettleManually(ctx, row.ID, admin.AuditInfo{Actor: "ann", Reason: "others wait"}) // If this fails, letPass calls it again later.
 		}
 	}

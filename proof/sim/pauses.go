@@ -92,8 +92,8 @@ func (w *world) throughAdmin(try func(context.Context, *admin.Admin, admin.Actor
 // hearing returns the time that a process may need to read the pause and to finish claims that it has already sent.
 func (w *world) hearing() time.Duration { return w.plan.config.ReconcileInterval*6/5 + inFlight }
 
-// settingPut records the begin or the end of a pause.
-func (o *oracle) settingPut(s processlog.Setting) {
+// noteSetting records the begin or the end of a pause.
+func (o *oracle) noteSetting(s processlog.Setting) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if kind, is := processlog.PausedType(s); is {
@@ -104,10 +104,10 @@ func (o *oracle) settingPut(s processlog.Setting) {
 	}
 }
 
-// unpausedLocked asserts that no entry of a paused type is claimed or inserted with a lease. The check begins when
-// every process has had time to read the pause. During the faults unpausedLocked asserts nothing, because nobody knows
+// checkNotPausedLocked asserts that no entry of a paused type is claimed or inserted with a lease. The check begins when
+// every process has had time to read the pause. During the faults checkNotPausedLocked asserts nothing, because nobody knows
 // how long that takes.
-func (o *oracle) unpausedLocked(l *life, n *instance) {
+func (o *oracle) checkNotPausedLocked(l *life, n *instance) {
 	if l.kind != o.pausedType || o.calmSince.IsZero() {
 		return
 	}

@@ -79,7 +79,7 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 	by := admin.AuditInfo{Actor: "somebody", Reason: "because"}
 	switch d.what {
 	case 0, 1, 2:
-		n.w.oracle.asksFor(serviceDeeds[d.what], false, ref)
+		n.w.oracle.noteRequest(serviceDeeds[d.what], false, ref)
 		if d.inTx {
 			n.deedInTx(ctx, d, ref)
 			return
@@ -97,24 +97,24 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 			n.requeueAll(ctx, d, admin.RequeueOptions{AuditInfo: by})
 			return
 		}
-		n.w.oracle.asksFor(processlog.ActionRequeue, false, ref)
+		n.w.oracle.noteRequest(processlog.ActionRequeue, false, ref)
 		_ = admin.Of(n.c).Requeue(ctx, ref, admin.RequeueOptions{AuditInfo: by, Delay: d.delay})
 	case 4:
 		row, err := n.ask(ctx, ref)
 		undoes := err == nil && (row.BusinessType == undoType || row.BusinessType == undoTxType)
 		if undoes {
-			n.w.oracle.asksFor(processlog.ActionRequeue, true, ref)
+			n.w.oracle.noteRequest(processlog.ActionRequeue, true, ref)
 			_ = admin.Of(n.c).Requeue(ctx, ref, admin.RequeueOptions{AuditInfo: by, Compensate: true})
 		}
 	case 5:
 		if d.inTx && d.fails { // These actions have no variant that fails in a transaction.
-			n.w.oracle.asksFor(processlog.ActionErase, false, ref)
+			n.w.oracle.noteRequest(processlog.ActionErase, false, ref)
 			_, _ = admin.Of(n.c).Erase(ctx, ref, by)
-			n.w.oracle.asksFor(processlog.ActionRequeue, false, ref)
+			n.w.oracle.noteRequest(processlog.ActionRequeue, false, ref)
 			_ = admin.Of(n.c).Requeue(ctx, ref, admin.RequeueOptions{AuditInfo: by})
 			return
 		}
-		n.w.oracle.asksFor(processlog.ActionSettleManually, false, ref)
+		n.w.oracle.noteRequest(processlog.ActionSettleManually, false, ref)
 		_ = admin.Of(n.c).SettleManually(ctx, ref, by)
 	case purgeDeed:
 		_, _ = admin.Of(n.c).Purge(ctx, purgeAge)
@@ -132,7 +132,7 @@ func (n *instance) requeueAll(ctx context.Context, d deed, opts admin.RequeueOpt
 	case <-n.died:
 	}
 	for _, e := range page.Entries {
-		n.w.oracle.asksFor(processlog.ActionRequeue, false, e.ID)
+		n.w.oracle.noteRequest(processlog.ActionRequeue, false, e.ID)
 	}
 	_, _ = admin.Of(n.c).RequeueAll(ctx, page.Entries, opts)
 }

@@ -52,8 +52,8 @@ func (n *instance) periodic(c *compensator.Compensator) error {
 	return compensator.Periodic(context.Background(), t, n.w.apart.slots, &compensator.PeriodicConfig{CatchUp: processlog.MaxRows})
 }
 
-// slotLocked asserts G23 (periodic slots): no slot is recorded before its time, or again after its entry was purged.
-func (o *oracle) slotLocked(row processlog.Row, fate *keyFate) {
+// checkSlotLocked asserts G23 (periodic slots): no slot is recorded before its time, or again after its entry was purged.
+func (o *oracle) checkSlotLocked(row processlog.Row, fate *keyFate) {
 	name, at, found := strings.Cut(string(row.IdempotencyKey), "@")
 	if !found || name != plainType {
 		return
@@ -70,8 +70,8 @@ func (o *oracle) slotLocked(row processlog.Row, fate *keyFate) {
 	}
 }
 
-// everySlot asserts the rest of G23 (periodic slots): each slot up to the present time of the database has an entry.
-func (w *world) everySlot() {
+// checkSlots asserts the rest of G23 (periodic slots): each slot up to the present time of the database has an entry.
+func (w *world) checkSlots() {
 	if w.apart.slots.every == 0 {
 		return
 	}

@@ -129,7 +129,7 @@ func (w *world) produce(o order) {
 	if n.dead.Load() {
 		err = errDead // The producer died and got no result.
 	}
-	w.oracle.orderEnded(o, err)
+	w.oracle.noteOrderResult(o, err)
 	if err != nil && errors.Is(err, compensator.ErrCommitUnknown) {
 		n.resolve(ctx, o)
 	}
@@ -182,7 +182,7 @@ func (n *instance) think(o order) error {
 // record records entries with the values that ctx carries.
 func (n *instance) record(ctx context.Context, tx compensator.Tx, entries ...compensator.NewEntry) (*compensator.Receipt, error) {
 	for _, e := range entries {
-		n.w.oracle.wishes(n, wish{NewEntry: e, carried: carriedBy(ctx)})
+		n.w.oracle.noteRecordings(n, wish{NewEntry: e, carried: carriedBy(ctx)})
 	}
 	return n.c.Record(ctx, tx, entries...)
 }
@@ -222,10 +222,10 @@ func (n *instance) resolve(ctx context.Context, o order) {
 // ask looks up an entry. It judges the answer if ref is an idempotency key.
 func (n *instance) ask(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
 	key, named := ref.(compensator.IdempotencyKey)
-	before := n.w.oracle.under(key)
+	before := n.w.oracle.lifeOfKey(key)
 	e, err := n.c.Resolve(ctx, ref)
 	if named && (err == nil || errors.Is(err, compensator.ErrNotFound)) {
-		n.w.oracle.resolved(key, before, err == nil)
+		n.w.oracle.checkResolved(key, before, err == nil)
 	}
 	return e, err
 }

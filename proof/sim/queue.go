@@ -59,7 +59,7 @@ func (q *gatedQueue) Claim(ctx context.Context, businessType string, limit int, 
 
 func (q *gatedQueue) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
 	key := idsOf(items, func(o processlog.QueueOutcome) compensator.EntryID { return o.ID })
-	q.from.w.oracle.removes(businessType, items)
+	q.from.w.oracle.checkQueueOutcomes(businessType, items)
 	return q.step(ctx, "q.settle", businessType+" "+key, func() error { return q.queue.Settle(ctx, businessType, items) })
 }
 
@@ -76,7 +76,7 @@ func (q *gatedQueue) Peek(ctx context.Context, businessTypes []string) (waits []
 
 func (q *gatedQueue) Rebuild(ctx context.Context, businessTypes []string, token processlog.Token, period time.Duration) (mine []string, err error) {
 	err = q.step(ctx, "q.rebuild", namesOf(businessTypes), func() (err error) {
-		q.from.w.oracle.rebuilds(token)
+		q.from.w.oracle.noteRebuild(token)
 		mine, err = q.queue.Rebuild(ctx, businessTypes, token, period)
 		return err
 	})
@@ -89,7 +89,7 @@ func (q *gatedQueue) Rebuild(ctx context.Context, businessTypes []string, token 
 func (q *gatedQueue) Rebuilt(ctx context.Context, businessTypes []string, token processlog.Token) (whole []string, err error) {
 	err = q.step(ctx, "q.rebuilt", namesOf(businessTypes), func() (err error) {
 		whole, err = q.queue.Rebuilt(ctx, businessTypes, token)
-		q.from.w.oracle.whole(whole, token)
+		q.from.w.oracle.checkRebuilt(whole, token)
 		return err
 	})
 	if err != nil {

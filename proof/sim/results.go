@@ -64,7 +64,7 @@ type resultType = compensator.ResultType[content, *answer]
 // handle registers the plain handler of a type. In some seeds it returns results.
 func (n *instance) handle(c *compensator.Compensator, kind string, cfg *compensator.HandlerConfig[content]) (*compensator.Type[content], error) {
 	run := func(ctx context.Context, e *compensator.Entry, _ content) (*answer, error) {
-		n.w.oracle.handles(kind, e)
+		n.w.oracle.checkHandled(kind, e)
 		return &answer{Text: answerOf(e.ID, e.Version)}, n.attempt(ctx, e)
 	}
 	if !n.w.apart.returning[kind] {
@@ -81,14 +81,14 @@ func (n *instance) handle(c *compensator.Compensator, kind string, cfg *compensa
 func (n *instance) handleTx(c *compensator.Compensator, kind string, cfg *compensator.HandlerConfig[content]) (*compensator.Type[content], error) {
 	if !n.w.apart.returning[kind] {
 		return compensator.HandleTx(context.Background(), c, kind, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
-			n.w.oracle.handles(kind, e)
+			n.w.oracle.checkHandled(kind, e)
 			return n.attemptTx(ctx, tx, e)
 		}, cfg)
 	}
 	calls := *cfg
 	calls.Middleware = []compensator.Middleware{n.endCall}
 	return n.returning(compensator.HandleCall(context.Background(), c, kind, func(ctx context.Context, e *compensator.Entry, _ content) (*answer, error) {
-		n.w.oracle.handles(kind, e)
+		n.w.oracle.checkHandled(kind, e)
 		return n.call(ctx, e)
 	}, n.then, &calls))
 }
@@ -107,8 +107,8 @@ func (n *instance) returning(t *resultType, err error) (*compensator.Type[conten
 // call is the first part of a handler of HandleCall. Some attempts fail in it, and others in the second part. An error
 // from a temporary condition of the database comes in the second part, because the first part has no transaction.
 func (n *instance) call(ctx context.Context, e *compensator.Entry) (*answer, error) {
-	n.w.oracle.called(n, e)
-	n.w.oracle.follows(n, e)
+	n.w.oracle.checkCall(n, e)
+	n.w.oracle.checkFollows(n, e)
 	a, err := n.begin(ctx, e)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (n *instance) call(ctx context.Context, e *compensator.Entry) (*answer, err
 	if err != nil || r.b.manner != fine && !serverFault && a.start%2 == 0 {
 		return nil, n.conclude(a, n.decide(a, r.b, err))
 	}
-	n.w.oracle.returnedCall(a)
+	n.w.oracle.noteCallReturned(a)
 	return r, nil
 }
 
@@ -131,7 +131,7 @@ func (r *answer) worksLate() bool { return r.a.start%3 == 2 }
 
 // The method then is the second part of a handler of HandleCall.
 func (n *instance) then(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content, r *answer) error {
-	n.w.oracle.goesOnAfterCall(r.a, e)
+	n.w.oracle.checkContinuesAfterCall(r.a, e)
 	var err error
 	if r.worksLate() {
 		err = n.work(ctx, e, r.b)
@@ -142,8 +142,8 @@ func (n *instance) then(ctx context.Context, tx *compensator.ScopedTx, e *compen
 	return n.conclude(r.a, n.decide(r.a, r.b, err))
 }
 
-// returnedCall notes that the first part of an attempt has returned nil.
-func (o *oracle) returnedCall(a *attempt) {
+// noteCallReturned notes that the first part of an attempt has returned nil.
+func (o *oracle) noteCallReturned(a *attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	a.manner = called
@@ -154,7 +154,7 @@ func (o *oracle) returnedCall(a *attempt) {
 // second part did not run.
 func (n *instance) endCall(next compensator.HandlerFunc) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
-		defer n.w.oracle.note(func(o *oracle) {
+		defer n.w.oracle.readCounts(func(o *oracle) {
 			if l := o.lives[e.ID]; l != nil {
 				if a := l.attemptOf(e.Version, n); a != nil && a.manner == called {
 					a.ended, a.endedAt = true, time.Now()
@@ -165,9 +165,9 @@ func (n *instance) endCall(next compensator.HandlerFunc) compensator.HandlerFunc
 	}
 }
 
-// goesOnAfterCall asserts a part of G40 (what follows a call): the second part runs after the first part of the same
+// checkContinuesAfterCall asserts a part of G40 (what follows a call): the second part runs after the first part of the same
 // attempt has returned nil.
-func (o *oracle) goesOnAfterCall(a *attempt, e *compensator.Entry) {
+func (o *oracle) checkContinuesAfterCall(a *attempt, e *compensator.Entry) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if a.manner != called || a.id != e.ID || a.version != e.Version {
@@ -176,9 +176,9 @@ func (o *oracle) goesOnAfterCall(a *attempt, e *compensator.Entry) {
 	a.manner = unfinished
 }
 
-// resultLocked asserts G38 (success and result): an entry has a result if, and only if, a success of its handler was
+// checkResultLocked asserts G38 (success and result): an entry has a result if, and only if, a success of its handler was
 // stored in this epoch. The result is the one that the successful attempt returned. An erasure deletes it.
-func (o *oracle) resultLocked(l *life, t *transition, before processlog.Row) {
+func (o *oracle) checkResultLocked(l *life, t *transition, before processlog.Row) {
 	var want []byte
 	after := t.row
 	switch {
@@ -205,17 +205,17 @@ func (w *world) wait(c wait) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 	defer cancel()
 	key := c.entry.IdempotencyKey
-	before := w.oracle.under(key)
+	before := w.oracle.lifeOfKey(key)
 	e, r, err := n.results[c.entry.BusinessType].Wait(ctx, key)
 	if !n.dead.Load() {
-		w.oracle.waited(key, before, c.entry.BusinessType, e, r, err)
+		w.oracle.checkWaitResult(key, before, c.entry.BusinessType, e, r, err)
 	}
 }
 
-// waited asserts G39 (a wait ends with its entry) for one call of Wait. The entry that Wait returned must have been
+// checkWaitResult asserts G39 (a wait ends with its entry) for one call of Wait. The entry that Wait returned must have been
 // stored in this state at some time. If Wait returned a result, it must be the result of a stored success. The
 // parameter before is the entry that had the key when the call began, or nil.
-func (o *oracle) waited(key compensator.IdempotencyKey, before *life, kind string, e *compensator.Entry, r *answer, err error) {
+func (o *oracle) checkWaitResult(key compensator.IdempotencyKey, before *life, kind string, e *compensator.Entry, r *answer, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var ended *compensator.StateError
@@ -227,19 +227,19 @@ func (o *oracle) waited(key compensator.IdempotencyKey, before *life, kind strin
 			o.failLocked("G39: a wait did not find entry %s, which existed all the time", before.id)
 		}
 	case errors.As(err, &ended):
-		o.passedLocked(e, func(row processlog.Row) bool { return row.State == ended.State && row.State != compensator.Succeeded })
+		o.checkPassedLocked(e, func(row processlog.Row) bool { return row.State == ended.State && row.State != compensator.Succeeded })
 	case errors.Is(err, compensator.ErrNoResult):
-		o.passedLocked(e, func(row processlog.Row) bool { return row.State == compensator.Succeeded && row.Result == nil })
+		o.checkPassedLocked(e, func(row processlog.Row) bool { return row.State == compensator.Succeeded && row.Result == nil })
 	case err == nil:
 		o.sights[sawWaits]++
 		want, _ := json.Marshal(r)
-		o.passedLocked(e, func(row processlog.Row) bool { return row.BusinessType == kind && bytes.Equal(row.Result, want) })
+		o.checkPassedLocked(e, func(row processlog.Row) bool { return row.BusinessType == kind && bytes.Equal(row.Result, want) })
 	}
 }
 
-// passedLocked asserts that the database stored the returned version of the entry, in a terminal state, with a row for
+// checkPassedLocked asserts that the database stored the returned version of the entry, in a terminal state, with a row for
 // which fits returns true.
-func (o *oracle) passedLocked(e *compensator.Entry, fits func(row processlog.Row) bool) {
+func (o *oracle) checkPassedLocked(e *compensator.Entry, fits func(row processlog.Row) bool) {
 	l := o.lives[e.ID]
 	if l == nil || !slices.ContainsFunc(l.steps, func(t transition) bool {
 		return t.row.Version == e.Version && t.row.State == e.State && e.State.Terminal() && fits(t.row)
@@ -248,9 +248,9 @@ func (o *oracle) passedLocked(e *compensator.Entry, fits func(row processlog.Row
 	}
 }
 
-// everyResult waits for each entry once all have come to rest. It asserts that each wait ends, and that it returns the
+// checkResults waits for each entry once all have come to rest. It asserts that each wait ends, and that it returns the
 // result if there is one.
-func (w *world) everyResult() {
+func (w *world) checkResults() {
 	n := w.worker()
 	if n == nil || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
@@ -267,6 +267,6 @@ func (w *world) everyResult() {
 			w.oracle.fail("G39: a wait for entry %s, which is %s, returned %v", row.ID, row.State, err)
 			return
 		}
-		w.oracle.waited(row.IdempotencyKey, w.oracle.under(row.IdempotencyKey), row.BusinessType, e, r, err)
+		w.oracle.checkWaitResult(row.IdempotencyKey, w.oracle.lifeOfKey(row.IdempotencyKey), row.BusinessType, e, r, err)
 	}
 }

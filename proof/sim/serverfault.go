@@ -34,9 +34,9 @@ func (w *world) drawServerFaults() {
 	w.apart.wholeServer = rand.New(rand.NewPCG(w.seed, wholeServerStream)).IntN(2) == 0
 }
 
-// serverDownedLocked asserts G7 (no false exhaustion): a condition of the whole server spends no attempt, and the row's
+// checkServerDownLocked asserts G7 (no false exhaustion): a condition of the whole server spends no attempt, and the row's
 // error names the condition.
-func (o *oracle) serverDownedLocked(before, after processlog.Row, a *attempt) {
+func (o *oracle) checkServerDownLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawServerDown]++
 	if context.Cause(a.ctx) != nil {
 		return // If the context has ended, it decides the outcome instead.
@@ -47,10 +47,10 @@ func (o *oracle) serverDownedLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// serverFaultedLocked asserts G7 (no false exhaustion). The first errors of the database in a row spend no attempt, up
+// checkServerFaultLocked asserts G7 (no false exhaustion). The first errors of the database in a row spend no attempt, up
 // to as many as the entry may have attempts. Each further one spends an attempt. The row's error holds the number of
 // errors in a row.
-func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *attempt) {
+func (o *oracle) checkServerFaultLocked(l *life, before, after processlog.Row, a *attempt) {
 	o.sights[sawServerFault]++
 	most := o.w.plan.types.MaxAttempts
 	if before.MaxAttempts > 0 {
@@ -68,7 +68,7 @@ func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *a
 		o.failLocked("G7: entry %s had the database's error %d times in a row, of %d allowed times; counted as a failure: %v, %q", after.ID, row, most, spent, after.LastError)
 	}
 	if spent {
-		o.spentLocked(l, before, after, a)
+		o.checkSpentLocked(l, before, after, a)
 	}
 }
 
@@ -109,9 +109,9 @@ func toldToStop(a *attempt) bool {
 	return errors.Is(cause, compensator.ErrStopping) || errors.Is(cause, compensator.ErrLeaseLost) || errors.Is(cause, compensator.ErrCancelled)
 }
 
-// doubted reports whether the row remembers that the outcome of an attempt is unknown. It reads the oracle's own
+// isDoubted reports whether the row remembers that the outcome of an attempt is unknown. It reads the oracle's own
 // history, because Change returns rows without Faults.
-func (o *oracle) doubted(row processlog.Row) bool {
+func (o *oracle) isDoubted(row processlog.Row) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l := o.lives[row.ID]

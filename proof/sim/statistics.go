@@ -29,7 +29,7 @@ type countedMinute struct {
 // WriteStats asserts that the counts of a minute are the same at each try (G43).
 func (s *gatedStore) WriteStats(ctx context.Context, instance string, at time.Time, stats []processlog.Stat) error {
 	key := fmt.Sprint(instance, at.UnixMilli())
-	s.from.w.oracle.note(func(o *oracle) {
+	s.from.w.oracle.readCounts(func(o *oracle) {
 		if before := o.counts[key]; before != nil && !slices.Equal(before.stats, stats) {
 			o.failLocked("G43: instance %d has counted %v in the minute %v, and now %v", s.from.number, before.stats, at, stats)
 		}
@@ -42,7 +42,7 @@ func (s *gatedStore) WriteStats(ctx context.Context, instance string, at time.Ti
 	})
 	err := s.from.step(ctx, classWrite, "write statistics", "", func() error { return s.store.WriteStats(ctx, instance, at, stats) })
 	if err == nil {
-		s.from.w.oracle.note(func(o *oracle) {
+		s.from.w.oracle.readCounts(func(o *oracle) {
 			o.counts[key].stored = true
 			o.sights[sawCountedMinutes]++
 		})
@@ -50,9 +50,9 @@ func (s *gatedStore) WriteStats(ctx context.Context, instance string, at time.Ti
 	return err
 }
 
-// everyCount asserts G43 (each count is stored once). The table has the counts that instances know to be stored, however often they were folded.
+// checkCounts asserts G43 (each count is stored once). The table has the counts that instances know to be stored, however often they were folded.
 // The table has nothing that no instance wanted to store, and no more ends of entries than the rows have had.
-func (w *world) everyCount() {
+func (w *world) checkCounts() {
 	if !w.apart.counted || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
 	}
@@ -61,7 +61,7 @@ func (w *world) everyCount() {
 		w.oracle.fail("G43: the statistics cannot be read: %v", err)
 		return
 	}
-	w.oracle.note(func(o *oracle) { o.countsLocked(stats) })
+	w.oracle.readCounts(func(o *oracle) { o.countsLocked(stats) })
 }
 
 func (o *oracle) countsLocked(stats []processlog.Stat) {

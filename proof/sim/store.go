@@ -91,7 +91,7 @@ func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []pro
 		key = key.text(string(d.IdempotencyKey))
 	}
 	op := &operation{kind: opInsert, from: s.from, drafts: drafts}
-	s.from.w.oracle.operation(drafts[0].Token, op)
+	s.from.w.oracle.noteOperation(drafts[0].Token, op)
 	if tx := gatedOf(tx); tx != nil {
 		tx.inserts = append(tx.inserts, op)
 	}
@@ -135,7 +135,7 @@ func (s *gatedStore) Load(ctx context.Context, ids []compensator.EntryID) (rows 
 	if err != nil {
 		return nil, err
 	}
-	s.from.w.oracle.read(s.from, rows)
+	s.from.w.oracle.noteRows(s.from, rows)
 	return rows, nil
 }
 
@@ -150,7 +150,7 @@ func (s *gatedStore) Ends(ctx context.Context, ids []compensator.EntryID) (rows 
 func (s *gatedStore) Versions(ctx context.Context, ids []compensator.EntryID) (versions []processlog.Version, err error) {
 	err = s.from.step(ctx, classRead, "versions", string(make(args, 0, 32).ids(ids)), func() (err error) {
 		versions, err = s.store.Versions(ctx, ids)
-		s.from.w.oracle.note(func(*oracle) { s.from.compared = time.Now() })
+		s.from.w.oracle.readCounts(func(*oracle) { s.from.compared = time.Now() })
 		return err
 	})
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *gatedStore) Versions(ctx context.Context, ids []compensator.EntryID) (v
 
 func (s *gatedStore) Note(ctx context.Context, action processlog.Action, by admin.AuditInfo) error {
 	return s.from.step(ctx, classWrite, "note", string(action), func() error {
-		s.from.w.oracle.noted(action)
+		s.from.w.oracle.noteLogAction(action)
 		return s.store.Note(ctx, action, by)
 	})
 }
@@ -193,7 +193,7 @@ func (s *gatedStore) Claim(ctx context.Context, want []processlog.Wanted, token 
 func (s *gatedStore) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	return s.claim(ctx, want, token, accept, func(accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 		found, err := s.store.ClaimLimited(ctx, want, token, lease, limit, accept)
-		s.from.w.oracle.granted(&limit, found, err)
+		s.from.w.oracle.checkGrants(&limit, found, err)
 		return found, err
 	})
 }
@@ -201,7 +201,7 @@ func (s *gatedStore) ClaimLimited(ctx context.Context, want []processlog.Wanted,
 func (s *gatedStore) ReturnStarts(ctx context.Context, limit processlog.StartLimit, unused map[string]processlog.Unused) error {
 	return s.from.step(ctx, classOnce, "return-starts", limit.Name, func() error {
 		err := s.store.ReturnStarts(ctx, limit, unused)
-		s.from.w.oracle.returned(&limit, unused, err)
+		s.from.w.oracle.noteReturnedStarts(&limit, unused, err)
 		return err
 	})
 }
@@ -209,7 +209,7 @@ func (s *gatedStore) ReturnStarts(ctx context.Context, limit processlog.StartLim
 func (s *gatedStore) PurgeLimitKeys(ctx context.Context, idle time.Duration) (deleted int, err error) {
 	err = s.from.step(ctx, classOnce, "purge-limit-keys", "", func() error {
 		deleted, err = s.store.PurgeLimitKeys(ctx, idle)
-		s.from.w.oracle.note(func(o *oracle) { o.sights[sawLimitKeys] += deleted })
+		s.from.w.oracle.readCounts(func(o *oracle) { o.sights[sawLimitKeys] += deleted })
 		return err
 	})
 	return deleted, err
@@ -219,29 +219,29 @@ func (s *gatedStore) CheckLimits(ctx context.Context) error { return s.store.Che
 
 // claim sends a statement that claims entries.
 func (s *gatedStore) claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, accept func(*processlog.Row) bool, send func(accept func(*processlog.Row) bool) (processlog.Claimed, error)) (found processlog.Claimed, err error) {
-	s.from.w.oracle.goesOn(s.from, "claims")
+	s.from.w.oracle.checkContinues(s.from, "claims")
 	key := idsOf(want, func(w processlog.Wanted) compensator.EntryID { return w.ID })
 	op := &operation{kind: opClaim, from: s.from, want: slices.Clone(want)}
-	s.from.w.oracle.operation(token, op)
+	s.from.w.oracle.noteOperation(token, op)
 	var done time.Time
 	err = s.from.step(ctx, classOnce, "claim", key, func() (err error) {
 		done = time.Now()
-		s.from.w.oracle.note(func(o *oracle) { o.markedLocked(s.from, token) })
-		s.from.w.oracle.claims(op)
-		found, err = send(func(row *processlog.Row) bool { return s.from.w.oracle.accepted(s.from, row, accept(row)) })
+		s.from.w.oracle.readCounts(func(o *oracle) { o.checkProcessMarkLocked(s.from, token) })
+		s.from.w.oracle.numberClaim(op)
+		found, err = send(func(row *processlog.Row) bool { return s.from.w.oracle.noteAccept(s.from, row, accept(row)) })
 		return err
 	})
 	if err != nil {
-		s.from.w.oracle.note(func(*oracle) { op.failed = true })
+		s.from.w.oracle.readCounts(func(*oracle) { op.failed = true })
 		return processlog.Claimed{}, err
 	}
-	s.from.w.oracle.read(s.from, found.Mine)
-	s.from.w.oracle.told(s.from, found.Mine, done)
+	s.from.w.oracle.noteRows(s.from, found.Mine)
+	s.from.w.oracle.noteClaimAnswer(s.from, found.Mine, done)
 	return found, nil
 }
 
 func (s *gatedStore) Release(ctx context.Context, ids []compensator.EntryID, token processlog.Token) (left processlog.Unreleased, err error) {
-	s.from.w.oracle.givenBack(token, ids...)
+	s.from.w.oracle.noteRelease(token, ids...)
 	err = s.from.stepUnder(ctx, token, classWrite, "release", string(make(args, 0, 32).ids(ids)), func() (err error) {
 		left, err = s.store.Release(ctx, ids, token)
 		return err
@@ -272,13 +272,13 @@ func (s *gatedStore) Renew(ctx context.Context, held []processlog.Held, lease ti
 	if err != nil {
 		return processlog.Unrenewed{}, err
 	}
-	s.from.w.oracle.lost(s.from, held, left.Lost)
+	s.from.w.oracle.noteLostLeases(s.from, held, left.Lost)
 	return left, nil
 }
 
 func (s *gatedStore) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) (answers []processlog.Settled, err error) {
 	key := idsOf(outcomes, func(o processlog.Outcome) compensator.EntryID { return o.ID })
-	s.from.w.oracle.operation(token, &operation{kind: opSettle, from: s.from, outcomes: slices.Clone(outcomes)})
+	s.from.w.oracle.noteOperation(token, &operation{kind: opSettle, from: s.from, outcomes: slices.Clone(outcomes)})
 	err = s.from.step(ctx, classWrite, "settle", key, func() (err error) {
 		if answers, err = s.store.Settle(ctx, token, outcomes); err == nil {
 			s.casesOpened(outcomes, answers)
@@ -288,19 +288,19 @@ func (s *gatedStore) Settle(ctx context.Context, token processlog.Token, outcome
 	if err != nil {
 		return nil, err
 	}
-	s.from.w.oracle.answered(s.from, outcomes, answers)
+	s.from.w.oracle.checkAnswers(s.from, outcomes, answers)
 	return answers, nil
 }
 
 func (s *gatedStore) SettleTx(ctx context.Context, tx compensator.Tx, token processlog.Token, outcome processlog.Outcome) error {
-	s.from.w.oracle.operation(token, &operation{kind: opSettle, from: s.from, outcomes: []processlog.Outcome{outcome}})
+	s.from.w.oracle.noteOperation(token, &operation{kind: opSettle, from: s.from, outcomes: []processlog.Outcome{outcome}})
 	return s.from.stepIn(ctx, tx, "settletx", make(args, 0, 16).id(outcome.ID).num(outcome.Version), func() error {
 		return s.store.SettleTx(ctx, tx, token, outcome)
 	})
 }
 
 func (s *gatedStore) Change(ctx context.Context, tx compensator.Tx, proven bool, change processlog.Change) (before processlog.Row, err error) {
-	s.from.w.oracle.operation(change.Token, &operation{kind: opChange, from: s.from, change: change, inTx: tx != nil})
+	s.from.w.oracle.noteOperation(change.Token, &operation{kind: opChange, from: s.from, change: change, inTx: tx != nil})
 	do := func() (err error) {
 		before, err = s.store.Change(ctx, tx, proven, change)
 		return err
@@ -325,7 +325,7 @@ func (s *gatedStore) RequeueAll(ctx context.Context, seen []processlog.Version, 
 	for _, v := range seen {
 		op.seen[v.ID] = v.Number
 	}
-	s.from.w.oracle.operation(change.Token, op)
+	s.from.w.oracle.noteOperation(change.Token, op)
 	err = s.from.step(ctx, classOnce, "requeue", idsOf(seen, func(v processlog.Version) compensator.EntryID { return v.ID }), func() (err error) {
 		answers, err = s.store.RequeueAll(ctx, seen, change)
 		return err
@@ -385,7 +385,7 @@ func (s *gatedStore) History(ctx context.Context, id compensator.EntryID) (histo
 
 func (s *gatedStore) Purge(ctx context.Context, businessType string, state compensator.State, age time.Duration, limit int) (n int, err error) {
 	err = s.from.step(ctx, classWrite, "purge", businessType+state.String(), func() (err error) {
-		s.from.w.oracle.note(func(o *oracle) { o.keeping = businessType != "" })
+		s.from.w.oracle.readCounts(func(o *oracle) { o.keeping = businessType != "" })
 		n, err = s.store.Purge(ctx, businessType, state, age, limit)
 		return err
 	})

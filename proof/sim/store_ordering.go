@@ -34,7 +34,7 @@ func (s *gatedStore) KeyStates(ctx context.Context, businessType string, positio
 
 func (s *gatedStore) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
 	for _, p := range blocked {
-		s.from.w.oracle.givenBack(token, p.ID)
+		s.from.w.oracle.noteRelease(token, p.ID)
 	}
 	return s.from.stepUnder(ctx, token, classWrite, "park", idsOf(blocked, func(p processlog.BlockedEntry) compensator.EntryID { return p.ID }), func() error {
 		return s.store.Block(ctx, blocked, token)
@@ -47,7 +47,7 @@ func (s *gatedStore) Blocked(ctx context.Context, businessType string, ids []pro
 	}
 	err = s.from.step(ctx, classRead, "blocked", idsOf(ids, func(id processlog.ID) compensator.EntryID { return id }), func() (err error) {
 		blocked, err = s.store.Blocked(ctx, businessType, ids, dead)
-		s.from.w.oracle.toldBlocked(blocked)
+		s.from.w.oracle.noteBlocked(blocked)
 		return err
 	})
 	if err != nil {

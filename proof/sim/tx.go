@@ -78,13 +78,13 @@ func (tx *gatedTx) Commit() error {
 		open := w.store.Probe(context.Background(), tx.Tx) == nil // Check this before the COMMIT, because a server accepts the COMMIT of a transaction that it has rolled back.
 		err := tx.Tx.Commit()
 		if applied = err == nil && open; applied {
-			w.oracle.effects(tx.effects)
-			w.oracle.consumed(tx.consumed)
+			w.oracle.checkEffects(tx.effects)
+			w.oracle.noteConsumed(tx.consumed)
 		}
 		return err
 	})
 	if err == errBroken {
-		w.oracle.note(func(o *oracle) {
+		w.oracle.readCounts(func(o *oracle) {
 			for _, op := range tx.inserts {
 				op.unknown = true
 			}

@@ -100,7 +100,7 @@ func newWorld(seed uint64) *world {
 	w.outages.Store(1)
 	w.problem, w.calmed = context.WithCancel(context.Background())
 	w.oracle = newOracle(w)
-	w.store.Watch(w.oracle.saw)
+	w.store.Watch(w.oracle.checkTransition)
 	jitter.Seed(seed)
 	groupcommit.Yield = yieldToAll
 	w.drawPlan()
@@ -300,22 +300,22 @@ func (w *world) script() {
 	w.actors.Wait()
 	w.await(2*time.Minute, w.unhindered)
 	w.accept()
-	w.everySlot()
+	w.checkSlots()
 	w.rest()
 	w.acceptLate()
-	w.await(3*w.plan.types.Timeout, w.oracle.idle) // Wait for handlers that ignore their context. Other instances may have claimed their entries by now.
+	w.await(3*w.plan.types.Timeout, w.oracle.isIdle) // Wait for handlers that ignore their context. Other instances may have claimed their entries by now.
 	if !w.oracle.failed.Load() {
 		w.fillEverySlot()
 	}
-	w.everyCase()
-	w.everyAttempt()
-	w.everyResult()
+	w.checkCases()
+	w.checkAttempts()
+	w.checkResults()
 	w.outlive()
 	w.end()
-	w.everyCount()
+	w.checkCounts()
 	w.everyProcess()
 	if !w.oracle.failed.Load() {
-		w.oracle.atRest()
+		w.oracle.checkAtRest()
 	}
 }
 
@@ -355,7 +355,7 @@ func (w *world) awaitRest(most time.Duration) bool {
 			return false
 		}
 	}
-	return w.oracle.restless() == 0
+	return w.oracle.countNotAtRest() == 0
 }
 
 // lookForRest checks whether every entry is at rest. It checks at once. Then it checks at the first tick after a change
@@ -366,7 +366,7 @@ func (w *world) lookForRest(span time.Duration) bool {
 	end := time.NewTimer(span)
 	defer end.Stop()
 	for time.Since(began) < span {
-		if w.oracle.restless() == 0 {
+		if w.oracle.countNotAtRest() == 0 {
 			return true
 		}
 		select {
@@ -409,7 +409,7 @@ func (w *world) heal() {
 	})
 	<-ready
 	time.Sleep(time.Until(answered) + 1) // Wait one nanosecond more, because the runtime chooses the order of timers that fire at the same instant.
-	w.oracle.note(func(o *oracle) { o.calmSince = time.Now() })
+	w.oracle.readCounts(func(o *oracle) { o.calmSince = time.Now() })
 }
 
 // unhindered reports whether no step from before the end of the faults still hangs, and no person's action still runs.
@@ -477,7 +477,7 @@ func (w *world) waitTimeout() time.Duration {
 		}
 	}
 	attempt := cfg.Lease + 2*types.Timeout + 5*time.Second
-	return due + w.oracle.paused() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second + w.orderingTimeout() + w.limitTimeout()
+	return due + w.oracle.maxBreakerPause() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second + w.orderingTimeout() + w.limitTimeout()
 }
 
 // inFlight is how long a statement or a call of the queue may take after the healing.
@@ -488,7 +488,7 @@ const inFlight = 15 * time.Second
 func (w *world) rest() {
 	waitTimeout := w.waitTimeout()
 	if !w.awaitRest(waitTimeout) {
-		w.oracle.fail("G1: entry %[2]s is not at rest %[1]v after all faults ended", waitTimeout, w.oracle.notAtRest())
+		w.oracle.fail("G1: entry %[2]s is not at rest %[1]v after all faults ended", waitTimeout, w.oracle.describeNotAtRest())
 		return
 	}
 	if !w.plan.sharedQueue {
@@ -577,7 +577,7 @@ func (w *world) fillEverySlot() {
 			return
 		}
 	}
-	if !w.await(2*time.Minute, func() bool { return w.oracle.restless() == 0 && w.barrier.full() }) {
+	if !w.await(2*time.Minute, func() bool { return w.oracle.countNotAtRest() == 0 && w.barrier.full() }) {
 		w.oracle.fail("slots leaked: each type may run %v calls at once, but the types ran only %v", w.barrier.slots, w.barrier.most())
 	}
 }
