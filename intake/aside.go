@@ -43,7 +43,7 @@ func (in *Intake) setAside(m *Message, reason string) *item {
 	return in.aside(m, aside, reason)
 }
 
-// encode sets the content of an item that is set aside. If the codec fails, for example because its keys are
+// encode sets the content of an item that is set aside. If the codec encodes no message, for example because its keys are
 // unavailable, the Intake keeps the message and tries again.
 func (in *Intake) encode(it *item) (err error) {
 	if it.kind == meant || it.entry.Content != nil {

@@ -125,34 +125,52 @@ const failuresUntilSuspect = 4
 
 // suspect records parts of the batch in separate transactions, to find a message that the log cannot store. It sets a
 // message aside if that message fails, but the log accepts other entries right before and right after it. This shows
-// that the database is not the cause. suspect reports whether it has settled the items.
+// that the database is not the cause. suspect reports whether it has dealt with the items.
 func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	it := items[0]
-	switch {
-	case len(items) > 1:
+	if len(items) > 1 {
 		b.halve(ctx, items)
 		return true
-	case it.kind != meant || !b.proved(ctx):
-		return false
 	}
-	switch err := b.recordItems(ctx, items); {
+	err, proved := b.failsAlone(ctx, it)
+	switch {
 	case err == nil:
 		return true
-	case serverDown(err) || !b.proved(ctx):
+	case !proved:
 		return false
+	case it.kind != meant:
+		b.condemn(ctx, it, err)
+		return true
 	}
 	set := b.aside(it.message, failed, "")
-	err := b.recordItems(ctx, []*item{set})
-	if isRefusal(err) {
+	err, proved = b.failsAlone(ctx, set)
+	if err != nil && proved {
 		set.condense()
-		err = b.recordItems(ctx, []*item{set})
+		err, proved = b.failsAlone(ctx, set)
 	}
-	if err != nil {
+	switch {
+	case err != nil && proved:
+		b.condemn(ctx, set, err)
+		return true
+	case err != nil:
 		return false
 	}
 	*it = *set
-	b.cfg.Logger.Warn("intake: message is set aside, because it breaks a working connection", "source", b.name, "message", it.message.ID)
+	b.cfg.Logger.Warn("intake: message is set aside, because the log refuses its entry", "source", b.name, "message", it.message.ID)
 	return true
+}
+
+// failsAlone records an item in a transaction of its own. proved is true if the item fails, but the log accepts other
+// entries right before and right after it.
+func (b *batch) failsAlone(ctx context.Context, it *item) (err error, proved bool) {
+	if err := b.trial(ctx); !errors.Is(err, errProof) {
+		return err, false
+	}
+	if err = b.recordItems(ctx, []*item{it}); err == nil || serverDown(err) {
+		return err, false
+	}
+	// A codec that encodes no message at all says nothing about this one.
+	return err, b.proved(ctx) && b.encode(b.aside(new(Message), failed, "")) == nil
 }
 
 // isRefusal reports whether err says that Record will never accept an entry.

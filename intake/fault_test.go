@@ -559,6 +559,57 @@ func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	assert.EqualValues(t, 1, stats.Refused)
 }
 
+// pickyCodec cannot encode messages that contain the word refused.
+type pickyCodec struct{ compensator.Codec }
+
+func (c pickyCodec) Marshal(v any) ([]byte, error) {
+	if m, ok := v.(Message); ok && strings.Contains(fmt.Sprint(m.Fields), "refused") {
+		return nil, errTest
+	}
+	return c.Codec.Marshal(v)
+}
+
+// TestMessageWhoseRowIsRefusedIsInNobodysWay has a message that the log takes in no form. A trigger refuses each row with
+// its content, or the codec cannot encode the message. The message must be reported, and must not stop other messages.
+// Failure: F101
+func TestMessageWhoseRowIsRefusedIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	for name, try := range map[string]struct {
+		content string
+		codec   compensator.Codec
+	}{
+		"a trigger refuses its row":      {`{"n":11,"note":"refused"}`, nil},
+		"the codec cannot encode it":     {`refused`, pickyCodec{compensator.JSON}},
+		"a trigger refuses it set aside": {`refused`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			if try.codec == nil {
+				r.Exec("CREATE TRIGGER refuses BEFORE INSERT ON common_process_log FOR EACH ROW " +
+					"BEGIN IF NEW.content LIKE '%refused%' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='not this one'; END IF; END")
+			}
+			cfg := testConfig()
+			cfg.Aside.Codec = try.codec
+			r.add(1, 10)
+			refused := r.addRaw("order", try.content)
+			r.add(12, 10)
+			in := r.open(r.New(r.QuickConfig()), r.spec(), cfg)
+			r.start(in)
+			r.Eventually(func() bool { return r.Count("effects") == 20 }, "the other messages are processed")
+			r.Eventually(func() bool {
+				pending, err := r.rdb.XPending(t.Context(), r.stream, "shop").Result()
+				return err == nil && pending.Count == 1 && pending.Lower == refused
+			}, "only this message is not acknowledged")
+			r.add(22, 10)
+			r.Eventually(func() bool { return r.Count("effects") == 30 }, "other messages are processed")
+			stats, err := in.Stats(t.Context())
+			require.NoError(t, err)
+			assert.EqualValues(t, 1, stats.Refused)
+		})
+	}
+}
+
 // TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt fills messages with characters that take six bytes in JSON. The
 // error text may contain the whole message once more.
 // Failure: F101

@@ -115,6 +115,14 @@ $settle($works, $items)`},
 			sees: tests("TestMessageThatFailsForAWhileIsDoneByTheLog", "TestPoisonIsSetAsideAsItCameAndHoldsUpNobody", "TestNoSeedLosesOrDoublesAMessage").and(crash, "aside-settled,streamed"),
 		},
 		{
+			name: "intake-waits-for-a-refused-row", breaks: "G22",
+			what: "The intake tries a message whose row a trigger refuses without end, and takes no other message.",
+			edits: []edit{
+				{"batch.failsAlone", `return $err, $proved($ctx) && $x`, `return $err, false && $proved($ctx)`},
+			},
+			sees: tests("TestMessageWhoseRowIsRefusedIsInNobodysWay"),
+		},
+		{
 			name: "intake-doubt-is-commit", breaks: "G22",
 			what: "A COMMIT whose answer was lost counts as done, and its messages are acknowledged.",
 			edits: []edit{
