@@ -27,9 +27,9 @@ type TypeConfig struct {
 	// snoozed, is being compensated, or is not due yet. A dead entry also blocks them, unless PassDead is true.
 	//
 	// Serial gets the fields that were recorded, but no headers. Record and each attempt call Serial, concurrently.
-	// Record refuses an entry for which Serial panics. Serial must return the same key each time. The key must hold no
-	// personal data. Declare the type in each process that records it. G30 (order of a key) in
-	// docs/reference/guarantees.md is the exact promise.
+	// Record refuses an entry for which Serial panics. Serial must return the same key each time, and must not block: Run
+	// and Close wait for a call that does not return. The key must hold no personal data. Declare the type in each
+	// process that records it. G30 (order of a key) in docs/reference/guarantees.md is the exact promise.
 	Serial func(e *Entry) string
 
 	PassDead bool // PassDead lets later entries of a key run although an earlier one is dead. PassDead needs Serial
@@ -268,7 +268,7 @@ type Limit struct {
 	// Key returns the key of an entry, for example a tenant or a partner. Each key has the whole limit for itself. An
 	// entry with the key "" is not limited. If Key is nil, all entries share the limit. Key gets the fields that were
 	// recorded, but no headers. Key is called concurrently. Key must return the same value for an entry each time, and
-	// must not block. The key must hold no personal data.
+	// must not block: Run and Close wait for a call that does not return. The key must hold no personal data.
 	Key func(e *Entry) string
 
 	// Of is the name of the limit. Types with the same Of share the limit. Default: the name of the type.

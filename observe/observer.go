@@ -7,9 +7,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Observer has callbacks for metrics and traces. Any field may be nil. Callbacks are called concurrently. The library
-// calls a callback in the goroutine that does the work, so a callback must not block. If a callback panics, the library
-// recovers and logs the panic. Later versions may add fields, so use field names in literals. For tracing you need
+// Observer has callbacks for metrics and traces. Any field may be nil. Callbacks are called concurrently. The work
+// waits for a callback, so a callback must not block. If a callback panics or ends its goroutine, the library logs this,
+// and the work goes on. Later versions may add fields, so use field names in literals. For tracing you need
 // these callbacks and a middleware that creates a span around the handler.
 type Observer struct {
 	// Recorded is called for each new entry after Record has written it. It is not called for a Duplicate. It runs in

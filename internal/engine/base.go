@@ -122,14 +122,22 @@ func (r connectionReports) Reported(what string, err error) {
 	r.NoteResult(what, err)
 }
 
-// NotifyObserver calls one of the observer's functions.
+// NotifyObserver calls one of the observer's functions. The function cannot end a goroutine of the engine, because
+// NotifyObserver calls it in a separate goroutine.
 func NotifyObserver[E any](b *Base, observe func(E), event E) {
 	if observe == nil {
 		return
 	}
+	if problem := usererr.Contain(func() { observe(event) }); problem != "" {
+		b.Log.Error("compensator: a function of the observer has not returned", "err", problem)
+	}
+}
+
+// notifyHere calls one of the observer's functions in the goroutine of a caller of the library.
+func notifyHere[E any](b *Base, observe func(E), event E) {
 	defer func() {
 		if p := recover(); p != nil {
-			b.Log.Error("observer panicked", "panic", usererr.PanicText(p))
+			b.Log.Error("compensator: a function of the observer has not returned", "err", "it panicked: "+usererr.PanicText(p))
 		}
 	}()
 	observe(event)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -194,9 +195,19 @@ func (t *Type) maxFailures(row *processlog.Row) int {
 }
 
 // OutcomeOf returns the outcome of an attempt. err is the handler's error. cause is why the handler's context ended, or
-// nil. OutcomeOf calls code of the user: the methods of the error and the type's Retry. If that code panics, the attempt
-// has failed.
+// nil. OutcomeOf calls code of the user: the methods of the error and the type's Retry. If that code panics or ends its
+// goroutine, the attempt has failed.
 func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Outcome) {
+	if err == nil { // A success calls no code of the user.
+		return t.outcomeOf(row, nil, cause)
+	}
+	if problem := usererr.Contain(func() { o = t.recoveredOutcome(row, err, cause) }); problem != "" {
+		o = t.outcomeOf(row, verdict.RetryAfter(unavailablePause, errGoexit), cause)
+	}
+	return o
+}
+
+func (t *Type) recoveredOutcome(row *processlog.Row, err, cause error) (o processlog.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			o = t.outcomeOf(row, verdict.RetryAfter(unavailablePause, panicked(p)), cause)

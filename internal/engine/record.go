@@ -81,7 +81,7 @@ func (r *Recording) NotifyRecorded(ctx context.Context) {
 	}
 	for i := range r.Drafts {
 		if d := &r.Drafts[i]; !r.Inserted[i].Duplicate {
-			NotifyObserver(b, b.Observer.Recorded, observe.RecordedEvent{
+			notifyHere(b, b.Observer.Recorded, observe.RecordedEvent{
 				Context: ctx, ID: r.Inserted[i].ID, IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BusinessID: d.BusinessID})
 		}
 	}

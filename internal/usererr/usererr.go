@@ -77,6 +77,24 @@ func unreadable(err error, p any) string {
 	return fmt.Sprintf("an error of type %T, whose Error method panicked: %s", err, PanicText(p))
 }
 
+// Contain calls code of a user in a separate goroutine, and waits for it. So the code cannot end the caller's goroutine
+// with a panic or with runtime.Goexit, as FailNow of a test does. If the code has not returned, problem says why.
+func Contain(call func()) (problem string) {
+	ended := make(chan string, 1)
+	go func() {
+		problem := "it has ended its goroutine with runtime.Goexit"
+		defer func() {
+			if p := recover(); p != nil {
+				problem = "it panicked: " + PanicText(p)
+			}
+			ended <- problem
+		}()
+		call()
+		problem = ""
+	}()
+	return <-ended
+}
+
 // PanicText returns a panic's value as package fmt prints it. Package fmt recovers from a panic of String or Error,
 // unless the value of that panic has a method that panics again.
 func PanicText(p any) (text string) {

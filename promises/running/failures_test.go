@@ -3,7 +3,8 @@
 //
 // # Handlers
 //
-// F63: A handler, logger, schedule, observer or the text of an error panics, or a handler calls `Goexit`.
+// F63: A handler, logger, schedule, observer, key function or the text of an error panics, or one of these functions
+// calls `Goexit`.
 // Result: At most the attempt fails, and its slot is free again. An observer that blocks does block the library.
 // Action: Read the stack in `LastError`.
 //

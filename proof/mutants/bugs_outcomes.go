@@ -4,6 +4,14 @@ package main
 func ending() []mutant {
 	return []mutant{
 		{
+			name: "goexit-ends-the-engine", breaks: "G7",
+			what: "A function of the observer or a Retry that calls runtime.Goexit ends a goroutine of the engine.",
+			edits: []edit{
+				{"usererr.Contain", `go func() {`, `func() {`},
+			},
+			sees: tests("TestFunctionThatEndsItsGoroutineStopsNothing"),
+		},
+		{
 			name: "undone-is-cancelled", breaks: "G3",
 			what: "A service may cancel or complete a dead entry whose compensation has begun.",
 			edits: []edit{

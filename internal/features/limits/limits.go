@@ -19,6 +19,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -205,14 +206,11 @@ func (s *Settings) KeyOf(row *processlog.Row) (key string, isLimited bool, err e
 
 // callKey calls a user's key function. A key that is too long is replaced by its hash.
 func callKey(key func(row *processlog.Row) string, row *processlog.Row) (text string, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %s", usererr.PanicText(p))
-		}
-	}()
 	draft := row.Draft()
 	recorded := draft.Row() // The function gets what was recorded and nothing else, so that it returns the same key each time.
-	text = key(&recorded)
+	if problem := usererr.Contain(func() { text = key(&recorded) }); problem != "" {
+		return "", errors.New(problem)
+	}
 	if len(text) >= processlog.MaxOrderingKey {
 		sum := sha256.Sum256([]byte(text)) // also of a key that would just fit, which could be the hash of another key
 		text = hex.EncodeToString(sum[:])

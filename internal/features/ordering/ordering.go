@@ -157,17 +157,15 @@ func (o *Ordering) Ordered(businessType string) bool {
 }
 
 // position returns the position of an entry. Its Key is empty if the entry has no ordering key. A key that is too long
-// is replaced by its hash. position returns a *FieldError if the user's function panics.
+// is replaced by its hash. position returns a *FieldError if the user's function panics or ends its goroutine.
 func position(s Serial, row *processlog.Row) (p processlog.Position, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = &processlog.FieldError{Field: "Serial", Reason: "panicked: " + usererr.PanicText(r)}
-		}
-	}()
 	// Pass only what was recorded to the user's function, so that it returns the same key each time.
 	draft := row.Draft()
 	recorded := draft.Row()
-	key := s.Key(&recorded)
+	var key string
+	if problem := usererr.Contain(func() { key = s.Key(&recorded) }); problem != "" {
+		return p, &processlog.FieldError{Field: "Serial", Reason: problem}
+	}
 	if len(key) >= processlog.MaxOrderingKey {
 		// Hash even a key that would just fit, because it could be the hash of another key.
 		sum := sha256.Sum256([]byte(key))

@@ -152,7 +152,10 @@ func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.D
 //
 // doSlots returns the time until the period's next slot, and whether this process did any slots.
 func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time.Time) (untilNext time.Duration, worked bool, err error) {
-	found, err := p.slotsSince(ctx, mark, now)
+	var found dueSlots
+	if problem := usererr.Contain(func() { found, err = p.slotsSince(ctx, mark, now) }); problem != "" {
+		err = &processlog.FieldError{Field: "schedule", Reason: problem}
+	}
 	if err != nil {
 		return c.e.PollInterval, false, err
 	}
