@@ -43,7 +43,7 @@ type Instances struct {
 	At   time.Time  `json:"at"`   // when the processes were read, by the clock of this process
 	List []Instance `json:"list"` // sorted by name, and then by ID
 
-	// Libraries and Builds are the versions of the live processes, sorted. More than one says that an update is under way, or
+	// Libraries and Builds are the known versions of the live processes, sorted. More than one says that an update is under way, or
 	// that it has left a process out.
 	Libraries []string `json:"libraries"`
 	Builds    []string `json:"builds"` // see Libraries
@@ -74,7 +74,9 @@ func (d *Admin) Instances(ctx context.Context, a Actor) (Instances, error) {
 	}
 	slices.Sort(found.Libraries)
 	slices.Sort(found.Builds)
-	found.Libraries, found.Builds = slices.Compact(found.Libraries), slices.Compact(found.Builds)
+	isUnknown := func(version string) bool { return version == "" }
+	found.Libraries = slices.DeleteFunc(slices.Compact(found.Libraries), isUnknown)
+	found.Builds = slices.DeleteFunc(slices.Compact(found.Builds), isUnknown)
 	return found, nil
 }
 

@@ -126,17 +126,19 @@ func TestInstancesAreShownByRights(t *testing.T) {
 	require.NoError(t, store.WriteInstance(t.Context(), processlog.Instance{ID: processlog.NewInstanceID(), Name: "api-2", Library: "v9", Build: "v2",
 		Types: []processlog.InstanceType{{Name: "mail"}, {Name: "refund"}}}, time.Hour, false))
 	require.NoError(t, store.WriteInstance(t.Context(), processlog.Instance{ID: processlog.NewInstanceID(), Name: "api-3", Library: "v8", Build: "v1"}, time.Hour, true))
+	require.NoError(t, store.WriteInstance(t.Context(), processlog.Instance{ID: processlog.NewInstanceID(), Name: "api-4"}, time.Hour, false))
 	d, err := admin.New(c, admin.Options{Access: admin.AccessFunc(func(_ context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 		return right == admin.SeeOverview && (on.Type == "mail" || on.Type == "" && a == mei)
 	})})
 	require.NoError(t, err)
 	found, err := d.Instances(t.Context(), mei)
 	require.NoError(t, err)
-	require.Len(t, found.List, 3)
+	require.Len(t, found.List, 4)
 	assert.Equal(t, []admin.InstanceType{{Name: "mail"}}, found.List[1].Types)
 	assert.Contains(t, found.Libraries, "v9")
 	assert.NotContains(t, found.Libraries, "v8", "versions of processes that have ended do not matter")
 	assert.Contains(t, found.Builds, "v2")
+	assert.NotContains(t, append(found.Builds, found.Libraries...), "", "an unknown version differs from none")
 	_, err = d.Instances(t.Context(), admin.Actor{ID: "li"})
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }

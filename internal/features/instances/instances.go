@@ -7,6 +7,7 @@ package instances
 import (
 	"context"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,6 +59,9 @@ func Attach(e *engine.Engine, store Store, name string, queue func() processlog.
 // library is the module path of the library.
 const library = "github.com/compensator-go/compensator"
 
+// development is the version of a module that was built from a directory. It does not distinguish two builds.
+const development = "(devel)"
+
 // versions returns the versions of the library and of the service. The version of a service that was built from a working tree
 // is its commit.
 func versions(info *debug.BuildInfo, known bool) (lib, build string) {
@@ -75,7 +79,8 @@ func versions(info *debug.BuildInfo, known bool) (lib, build string) {
 			}
 		}
 	}
-	if build = info.Main.Version; build != "" && build != "(devel)" {
+	lib, build = strings.TrimPrefix(lib, development), strings.TrimPrefix(info.Main.Version, development)
+	if build != "" {
 		return lib, build
 	}
 	for _, s := range info.Settings {

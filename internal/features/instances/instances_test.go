@@ -146,6 +146,8 @@ func TestVersionsComeFromTheBuild(t *testing.T) {
 		{of("v1.4.2", "v0.1.0", false, commit), "v0.1.0", "v1.4.2"},
 		{of("(devel)", "v0.1.0", false, commit), "v0.1.0", "0123456789ab"},
 		{of("", "v0.1.0", true), "", ""},
+		{of("(devel)", "v0.1.0", false), "v0.1.0", ""},
+		{&debug.BuildInfo{Main: debug.Module{Path: library, Version: "(devel)"}}, "", ""},
 		{&debug.BuildInfo{Main: debug.Module{Path: library, Version: "v0.2.0"}}, "v0.2.0", "v0.2.0"},
 	} {
 		lib, build := versions(c.info, true)
