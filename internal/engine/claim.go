@@ -54,10 +54,12 @@ func (e *Engine) startClaims(claims *sync.WaitGroup) time.Duration {
 		// New attempts would only wait to store their outcomes, and their leases would end meanwhile (G8).
 		return behindPause
 	}
-	// Claim no more of a type if the database refuses many of its outcomes. More outcomes could not be stored either.
-	storable := func(t *Type) bool { return e.Refusals.Outcomes(t.Name) < maxRefusedOutcomes }
-	return e.claimSchedule.start(claims, storable, e.claimDue)
+	return e.claimSchedule.start(claims, e)
 }
+
+// mayClaim reports whether a type may be claimed. If the database refuses many outcomes of the type, it may not: more
+// outcomes could not be stored either.
+func (e *Engine) mayClaim(t *Type) bool { return e.Refusals.Outcomes(t.Name) < maxRefusedOutcomes }
 
 // claimDue claims and starts entries of a type for the given number of calls. The caller has taken their slots.
 //
@@ -179,10 +181,11 @@ type ClaimedRows struct {
 }
 
 // claim leases wanted entries of a type in the database. It takes as many as fit into the given number of calls. The
-// caller has taken their slots, and claim frees those that the leased rows do not need. The caller starts the rows.
+// caller has taken their slots, and claim releases those that the leased rows do not need. The caller starts the rows, and
+// then wakes the scanner.
 func (e *Engine) claim(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
 	found, err := e.claimRows(t, wanted, calls, false)
-	e.FreeSlots(t, calls-t.callsOfRows(found.Mine))
+	t.slots.Release(calls - t.callsOfRows(found.Mine))
 	return found, err
 }
 
@@ -357,6 +360,7 @@ func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 // WithoutCall.
 func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
 	found, err := e.claim(t, wanted, calls)
+	e.slotFreed(t)
 	if err != nil {
 		return found, err
 	}

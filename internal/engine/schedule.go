@@ -47,17 +47,22 @@ func (c *claimSchedule) prepare() {
 	}
 }
 
-// start starts every claim and look that is worthwhile now, in goroutines of running. It returns how long the scanner
-// may sleep until the next one. claimable reports whether a type may be claimed. The function claim makes one claim, for a number
-// of calls whose slots it takes over.
-func (c *claimSchedule) start(running *sync.WaitGroup, claimable func(t *Type) bool, claim func(t *Type, calls int) ClaimResult) time.Duration {
+// claimer makes the claims that the schedule starts. Engine implements it.
+type claimer interface {
+	mayClaim(t *Type) bool                   // whether a type may be claimed now
+	claimDue(t *Type, calls int) ClaimResult // makes one claim, for a number of calls whose slots it takes over
+}
+
+// start starts every claim and look that is worthwhile now, in goroutines of running. It returns how long the scanner may
+// sleep until the next one.
+func (c *claimSchedule) start(running *sync.WaitGroup, e claimer) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	next := now.Add(peekInterval)
 	for _, name := range c.names {
 		t, s := c.types.TypeNamed(name), c.byType[name]
-		for s.shouldClaim(t, now) && claimable(t) {
+		for s.shouldClaim(t, now) && e.mayClaim(t) {
 			// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that counts
 			// as lost (G16).
 			calls := t.slots.Take(t.CallsFor(processlog.MaxRows))
@@ -65,7 +70,7 @@ func (c *claimSchedule) start(running *sync.WaitGroup, claimable func(t *Type) b
 				break
 			}
 			fullClaims := s.claimBegins(now)
-			running.Go(func() { c.claimEnded(t, claim(t, calls), fullClaims) })
+			running.Go(func() { c.claimEnded(t, e.claimDue(t, calls), fullClaims) })
 		}
 		if at := c.lookLocked(t, s, now, running); now.Before(at) && at.Before(next) {
 			next = at

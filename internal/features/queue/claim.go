@@ -176,7 +176,7 @@ func (q *Queue) Notified(businessType string) {
 // claims holds what the claims of each type have found.
 type claims struct {
 	mu     sync.Mutex // guards byType
-	byType map[string]typeClaims
+	byType map[string]*typeClaims
 }
 
 // typeClaims is what the claims of one type have found.
@@ -221,22 +221,28 @@ func (c typeClaims) raceDelay() time.Duration {
 func (c *claims) of(businessType string) typeClaims {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.byType[businessType]
+	if t := c.byType[businessType]; t != nil {
+		return *t
+	}
+	return typeClaims{}
 }
 
 func (c *claims) change(businessType string, change func(t *typeClaims)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.byType[businessType]
-	change(&t)
-	c.byType[businessType] = t
+	if t == nil {
+		t = new(typeClaims)
+		c.byType[businessType] = t
+	}
+	change(t)
 }
 
 // reset forgets everything.
 func (c *claims) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byType = make(map[string]typeClaims)
+	c.byType = make(map[string]*typeClaims)
 }
 
 func (c *claims) noteBacklog(businessType string) {
