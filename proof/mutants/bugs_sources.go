@@ -86,6 +86,14 @@ return nil`},
 			sees: tests("TestMessageThatTheLogMayTakeLaterIsHeld"),
 		},
 		{
+			name: "deadline-ends-the-hold", breaks: "G21",
+			what: "A deadline in watermill's router nacks a message while the database is unavailable.",
+			edits: []edit{
+				{"relay.untilCancelled", `$ctx.Err() == context.Canceled`, `$ctx.Err() != nil`},
+			},
+			sees: tests("TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue"),
+		},
+		{
 			name: "intake-acks-before-commit", breaks: "G22",
 			what: "The intake acknowledges messages before their entries are committed.",
 			edits: []edit{

@@ -182,19 +182,21 @@ func (k *Consumer) IdempotencyKey(topic, messageID string) compensator.Idempoten
 // entry has committed. An error says that the message must be delivered again.
 //
 // As long as the log is unavailable, Handle does not return. It retries, with pauses of at most 3 s, until the message
-// is recorded or its context ends. So a database outage does not use up the deliveries that a broker allows. If the log
-// refuses the message, Handle may wait, too: see ConsumerConfig.Refused.
+// is recorded, its context is cancelled, or the Compensator is closed. A deadline of the context bounds work, but does not
+// end this wait. So a database outage does not use up the deliveries that a broker allows. If the log refuses the message,
+// Handle may wait, too: see ConsumerConfig.Refused.
 //
 // Handle returns an error in these cases:
 //
-//   - The message's context ended before the message was recorded.
+//   - The message's context was cancelled, or the Compensator was closed, before the message was recorded.
 //   - ConsumerConfig.Refused returned its reason.
 //   - The message has no topic.
 //   - The message comes from a stream (ErrStream).
 //
 // In the last three cases Handle pauses for at most 3 s before it returns.
 func (k *Consumer) Handle(msg *message.Message) error {
-	ctx := msg.Context() // A middleware may have replaced the message's context with a context that has ended.
+	ctx, release := untilCancelled(msg.Context())
+	defer release()
 	err := k.settle(ctx, msg)
 	switch {
 	case err == nil:
@@ -205,14 +207,29 @@ func (k *Consumer) Handle(msg *message.Message) error {
 	return err
 }
 
+// untilCancelled returns a context that ends when ctx is cancelled, as a subscriber does when it stops. A deadline of ctx,
+// for example of watermill's middleware.Timeout, does not end it. If a deadline ended the wait for the log, each return of
+// Handle would use up a delivery, and some brokers drop a message after a number of deliveries.
+func untilCancelled(ctx context.Context) (held context.Context, release func()) {
+	held, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if ctx.Err() == context.Canceled {
+			cancel()
+		}
+	})
+	return held, func() { stop(); cancel() }
+}
+
 // settle returns nil when the message can be acknowledged. It records a redelivered message without a call of work,
-// because the message may have crashed a process. If the log refuses that message, settle calls work.
+// because the message may have crashed a process. If the log refuses that message, settle calls work. The message's own
+// context bounds work. ctx bounds the wait for the log.
 func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	a, err := k.arrive(ctx, msg)
 	if err != nil {
 		return err
 	}
 	ctx = k.extract(ctx, a.Metadata)
+	msg.SetContext(k.extract(msg.Context(), a.Metadata))
 	if a.isRecordedAgain {
 		err := k.keep(ctx, a, 0)
 		switch {
@@ -222,9 +239,8 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 			return k.setAside(ctx, a, err)
 		}
 	}
-	msg.SetContext(ctx)
 	err = k.call(msg)
-	if err == nil || isInterrupted(ctx, err) {
+	if err == nil || isInterrupted(msg.Context(), err) {
 		return err
 	}
 	keepErr := k.keep(ctx, a, k.noteFailure(a, err))
@@ -361,7 +377,8 @@ func (k *Consumer) noteFailure(a *arrival, err error) (delay time.Duration) {
 }
 
 // keep records a message and retries until the log answers. Until the log answers, the message stays unacknowledged.
-// keep returns a *refusal if the log refuses the message. It returns any other error only after ctx has ended.
+// keep returns a *refusal if the log refuses the message. It returns any other error only after ctx has ended or the
+// Compensator is closed.
 func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) error {
 	refusals := 0 // number of consecutive attempts in which the log refused this message and took another entry
 	for failures := 1; ; failures++ {
@@ -374,6 +391,9 @@ func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) er
 		}
 		if k.refusedByTheLog(a.Delivery, err) || refusals == enoughRefusals {
 			return &refusal{err}
+		}
+		if errors.Is(err, compensator.ErrClosed) {
+			return err
 		}
 		if failures == 1 && ctx.Err() == nil {
 			k.cfg.Logger.Warn("watermill: message is held until it can be recorded", "topic", a.Topic, "uuid", a.UUID, "err", err)

@@ -172,12 +172,19 @@ func TestMessagesComeAgainUntilTheDatabaseIsBack(t *testing.T) {
 // Failure: F92
 func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 	t.Parallel()
-	for name, plain := range map[string]bool{"watermill-amqp's marshaler": true, "the README's marshaler": false} {
+	for name, setting := range map[string]struct {
+		isPlain  bool
+		deadline time.Duration
+	}{
+		"watermill-amqp's marshaler":                  {isPlain: true},
+		"the README's marshaler":                      {},
+		"a deadline that ends each message's context": {deadline: time.Second},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newRabbit(t, false, plug{QueueType: "quorum", DeliveryLimit: 1, Plain: plain})
+			b := newRabbit(t, false, plug{QueueType: "quorum", DeliveryLimit: 1, Plain: setting.isPlain})
 			w := harness.NewWorld(t)
-			start(w, service{Plug: b.plug(), Consume: true, Fails: "x"})
+			start(w, service{Plug: b.plug(), Consume: true, Fails: "x", Deadline: setting.deadline})
 			w.Exec("RENAME TABLE common_process_log TO hidden")
 			b.send("0x", "1x", "2x", "3x", "4x", "5x", "6x", "7x", "8x", "9x")
 			eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 0 }, "one fails")

@@ -53,6 +53,8 @@ type service struct {
 	Consume bool   // consume the topic as type order_received
 	Fails   string // messages whose UUID has this suffix fail when they come from the topic
 	Gate    bool   // whether the function waits for the effect "go"
+
+	Deadline time.Duration // the deadline of each message in the router; none if it is 0
 }
 
 func runService(text string) {
@@ -144,6 +146,16 @@ func (s *service) consume(c *compensator.Compensator, db *sql.DB) error {
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	if err != nil {
 		return err
+	}
+	if s.Deadline > 0 {
+		router.AddMiddleware(func(next message.HandlerFunc) message.HandlerFunc { // as watermill's middleware.Timeout does
+			return func(msg *message.Message) ([]*message.Message, error) {
+				ctx, cancel := context.WithTimeout(msg.Context(), s.Deadline)
+				defer cancel()
+				msg.SetContext(ctx)
+				return next(msg)
+			}
+		})
 	}
 	router.AddConsumerHandler("orders", s.Plug.Topic, from, func(msg *message.Message) error {
 		err := consumer.Handle(msg)
