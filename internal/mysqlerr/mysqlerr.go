@@ -35,6 +35,8 @@ const (
 	Interrupted        = 1317 // KILL QUERY
 	StatementTime      = 1969 // MariaDB: max_statement_time
 	ExecutionTime      = 3024 // MySQL: max_execution_time
+	ConnectionKilled   = 1927 // MariaDB: KILL
+	SessionKilled      = 3169 // MySQL: KILL
 )
 
 // answer returns the server's answer in the tree of err, or nil if there is none.

@@ -6,9 +6,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -18,14 +20,41 @@ import (
 //
 // All trials use rows under random keys that are never committed. So instances that start at the same time do not meet
 // each other's rows. The trials need only the rights of normal operation. They use up a few ids.
+//
+// If a connection is lost during the trials, their results mean nothing. checkInstruments then forgets them and begins
+// again.
 func checkInstruments(ctx context.Context, s *Store) []error {
-	p := &proof{s: s, key: "compensator-check-" + rand.Text()}
-	for _, try := range []func(ctx context.Context) error{p.inOneSession, p.acrossSessions} {
-		if err := try(ctx); err != nil {
+	d, notes, schema := *s.d, slices.Clip(s.notes), s.schema
+	for try := 1; ; try++ {
+		p := &proof{s: s, key: "compensator-check-" + rand.Text()}
+		err := p.run(ctx)
+		switch {
+		case err == nil:
+			return p.problems
+		case !lostConnection(err):
 			return append(p.problems, fmt.Errorf("compensator: try the server's locks and transactions: %w", err))
 		}
+		*s.d, s.notes, s.schema = d, notes, schema
+		if try == proofTries || ctx.Err() != nil {
+			return []error{fmt.Errorf("compensator: try the server's locks and transactions: the connection was lost: %w", err)}
+		}
 	}
-	return p.problems
+}
+
+// proofTries is how often checkInstruments begins before it gives up because connections are lost.
+const proofTries = 3
+
+func (p *proof) run(ctx context.Context) error {
+	if err := p.inOneSession(ctx); err != nil {
+		return err
+	}
+	return p.acrossSessions(ctx)
+}
+
+// lostConnection reports whether an error says that the connection is gone, or that somebody has ended the session.
+func lostConnection(err error) bool {
+	number := mysqlerr.Number(err)
+	return mysqlerr.IsBroken(err) || errors.Is(err, sql.ErrConnDone) || number == mysqlerr.ConnectionKilled || number == mysqlerr.SessionKilled
 }
 
 // proof is the state of one checkInstruments call. Its methods return an error only if they could not make a trial.
@@ -76,6 +105,15 @@ func (p *proof) inOneSession(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
+	err = p.tryIn(ctx, conn)
+	// A trial may take a lost connection for the server's answer, so ask whether the session is still there.
+	if _, lost := conn.ExecContext(ctx, "DO 0"); lostConnection(lost) {
+		return lost
+	}
+	return err
+}
+
+func (p *proof) tryIn(ctx context.Context, conn *sql.Conn) error {
 	outside := p.probes(ctx, conn, processlog.ErrNoTransaction)
 	guarded := p.guardRefuses(ctx, conn)
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})

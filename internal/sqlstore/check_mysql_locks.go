@@ -27,6 +27,16 @@ func (p *proof) acrossSessions(ctx context.Context) error {
 		return err
 	}
 	defer p.leave()
+	err = p.lookAt(ctx, id)
+	// Without its session, the row is not held. A trial may take that for a lock that does not work.
+	if _, lost := queryIDs(ctx, holder, p.s.sql(tryRead, "id", id.String())); lostConnection(lost) {
+		return lost
+	}
+	return err
+}
+
+// lookAt makes the trials that look at the held row.
+func (p *proof) lookAt(ctx context.Context, id processlog.ID) error {
 	for _, try := range []func(ctx context.Context, id processlog.ID) error{p.locks, p.hides, p.skips, p.isolation} {
 		if err := try(ctx, id); err == errNoSecond {
 			p.note("the pool had no second connection to spare", "locks and isolation levels could not be tried")
@@ -62,8 +72,12 @@ func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, 
 		return err
 	}
 	defer func() {
-		if tx.Rollback() != nil || err != nil { // The session broke, or work stopped in the middle of a statement.
+		end := tx.Rollback()
+		if end != nil || err != nil { // The session broke, or work stopped in the middle of a statement.
 			p.leave()
+		}
+		if lostConnection(end) {
+			err = end
 		}
 	}()
 	return work(ctx, tx)
@@ -230,9 +244,9 @@ func (p *proof) countMatch(ctx context.Context, id processlog.ID, level sql.Isol
 	return seen, err
 }
 
-// unlessRefused returns err, or nil if the server itself answered with err.
+// unlessRefused returns err, or nil if the server itself answered with err. The end of the session is no answer.
 func unlessRefused(err error) error {
-	if answer := (*mysql.MySQLError)(nil); errors.As(err, &answer) {
+	if answer := (*mysql.MySQLError)(nil); errors.As(err, &answer) && !lostConnection(err) {
 		return nil
 	}
 	return err

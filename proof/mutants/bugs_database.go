@@ -108,6 +108,14 @@ $d.$e.$ReportMissing($found.$missing)`},
 			sees: tests("TestLossCanBeAcceptedInsideItsCallback", "TestLossCanBeAcceptedWhereAnEntryIsReportedMissing"),
 		},
 		{
+			name: "lost-connection-is-a-finding", breaks: "G14",
+			what: "New takes a session that was killed during its trials for a property of the server.",
+			edits: []edit{
+				{"sqlstore.lostConnection", `return mysqlerr.IsBroken($err) ||`, `return false && mysqlerr.IsBroken($err) ||`},
+			},
+			sees: tests("TestNewNamesALostConnectionAndNoOtherCause"),
+		},
+		{
 			name: "loss-of-what-never-was", breaks: "G19",
 			what: "An entry rolled back to a savepoint is taken for one that the database has lost.",
 			edits: []edit{
