@@ -8,6 +8,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/features"
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -40,7 +41,7 @@ func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType st
 			if err != nil {
 				return err
 			}
-			return c.setResult(e, codec, result)
+			return verdict.OutcomeUnknown(c.setResult(e, codec, result)) // The handler has had its effect.
 		}), s)
 	}))
 }
@@ -74,7 +75,7 @@ func HandleCall[T, R any](ctx context.Context, c *Compensator, businessType stri
 				return err
 			}
 			if e.beginTx == nil {
-				return errReplaced
+				return verdict.OutcomeUnknown(errReplaced)
 			}
 			tx, err := e.beginTx()
 			if err != nil {

@@ -88,7 +88,7 @@ func (p *program) newCaseListCommand() *cobra.Command {
 	flags.StringVar(&filter.Owner, "owner", "", "only cases of this person")
 	flags.BoolVar(&isMine, "mine", false, "your own")
 	flags.BoolVar(&filter.Unowned, "unowned", false, "only cases that no person has taken")
-	flags.BoolVar(&isUnknown, "unknown", false, "only cases of unknown outcome: an attempt timed out, was cut off or never ended")
+	flags.BoolVar(&isUnknown, "unknown", false, "only cases of unknown outcome: an attempt timed out, was cut off, never ended or lost the result of its call")
 	flags.BoolVar(&groups, "groups", false, "by failure")
 	flags.IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of cases, up to %d", maxListed))
 	for _, other := range []string{"failure", "owner", "mine", "unowned", "unknown", "limit"} {

@@ -320,7 +320,7 @@ func hintUnchecked(err error) error {
 	}
 	var parts []string
 	if n := len(refused.Unknown); n > 0 {
-		parts = append(parts, fmt.Sprintf("the outcome of %s is unknown (%s): an attempt timed out, was cut off, never ended or runs now, so it may have had its effect. "+
+		parts = append(parts, fmt.Sprintf("the outcome of %s is unknown (%s): an attempt timed out, was cut off, never ended, lost the result of its call or runs now, so it may have had its effect. "+
 			"Find out what happened, then add --checked. Or add --skip-unknown to leave such entries out", countText(n), admin.NameEntries(refused.Unknown)))
 	}
 	if n := len(refused.Finished); n > 0 {

@@ -48,12 +48,14 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	}
 	v := verdict.Of(err)
 	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
-	// Without a call of the handler there is no effect. An error of the server came from a statement that was answered,
-	// so the end of the context did not interrupt the handler's work. The context may have ended while the handler returned.
-	mayHaveActed := !v.NotCalled && !v.NoMaxWait && !v.Undecodable && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
-	o.TimedOut = mayHaveActed && errors.Is(cause, processlog.ErrTimeout)
+	called := !v.NotCalled && !v.NoMaxWait && !v.Undecodable // Without a call of the handler there is no effect.
+	// An error of the server came from a statement that was answered, so the end of the context did not interrupt the
+	// handler's work. The context may have ended while the handler returned.
+	mayBeCutOff := called && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
+	o.TimedOut = mayBeCutOff && errors.Is(cause, processlog.ErrTimeout)
 	faults := row.Faults.In(row)
-	faults.OutcomeUnknown = faults.OutcomeUnknown || o.TimedOut || mayHaveActed && isStopCause(cause) || LostLeases(row) > 0
+	faults.OutcomeUnknown = faults.OutcomeUnknown || o.TimedOut || mayBeCutOff && isStopCause(cause) ||
+		LostLeases(row) > 0 || called && verdict.IsOutcomeUnknown(err)
 	switch {
 	case interrupted(err, cause):
 		o.LastError = row.LastError

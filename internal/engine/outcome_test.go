@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -331,6 +332,18 @@ func TestOutcomeRemembersThatTheTimeHadPassed(t *testing.T) {
 	}
 }
 
+// saysNo is an error of a client which says that the service has not received the call.
+type saysNo struct{}
+
+func (saysNo) Error() string        { return "not sent" }
+func (saysNo) OutcomeUnknown() bool { return false }
+
+// nilError is an error whose methods panic, because it is a nil pointer.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string        { return e.text }
+func (e *nilError) OutcomeUnknown() bool { return e.text == "" }
+
 // TestFaultsFollowTheErrors: each error follows a row of epoch 3. The faults are those of the outcome. They are nil if
 // the row keeps its faults.
 // Failure: F74, F119
@@ -382,6 +395,15 @@ func TestFaultsFollowTheErrors(t *testing.T) {
 		"a snooze after a lost lease":          {&lost, verdict.Snooze(time.Minute), nil, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
 		"a stop after a lost lease":            {&lost, context.Canceled, processlog.ErrStopping, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
 		"a success after a lost lease":         {&lost, nil, nil, nil},
+		"an error that says so":                {fresh, fmt.Errorf("pay: %w", verdict.OutcomeUnknown(errDownstream)), nil, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
+		"a verdict around it":                  {fresh, verdict.Permanent(verdict.OutcomeUnknown(errDownstream)), nil, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
+		"it around a verdict":                  {fresh, verdict.OutcomeUnknown(verdict.Unavailable(errDownstream)), nil, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
+		"one of two errors":                    {fresh, errors.Join(saysNo{}, verdict.OutcomeUnknown(errDownstream)), nil, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
+		"an error that denies it":              {fresh, saysNo{}, nil, nil},
+		"a server's fault beside it":           {fresh, verdict.ServerCaused(verdict.OutcomeUnknown(errDownstream), false), nil, &processlog.Faults{Epoch: 3, ServerFaults: 1, OutcomeUnknown: true}},
+		"it without a call":                    {fresh, verdict.NotCalled(verdict.OutcomeUnknown(errDownstream)), nil, nil},
+		"it in a copy":                         {fresh, usererr.Of(verdict.OutcomeUnknown(errDownstream)), nil, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
+		"a method that panics":                 {fresh, (*nilError)(nil), nil, nil},
 		"a timeout of the handler's own words": {fresh, fmt.Errorf("%w after 30s: x", processlog.ErrTimeout), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

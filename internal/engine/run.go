@@ -64,11 +64,25 @@ type Attempt struct {
 	refusedRenewals int       // number of times the database has refused to renew the lease
 	renewAfter      time.Time // earliest time of the next renewal after a refusal
 
+	hasActed bool // NoteActed was called; only the goroutine of the attempt uses it
+
 	callCount uint32 // number of handler calls that have begun for the attempt
 }
 
 // Context returns the context of the attempt's handler call.
 func (a *Attempt) Context() context.Context { return a.ctx }
+
+// NoteActed says that the handler has had an effect outside its transaction. If the attempt then ends without a success,
+// its outcome is unknown. Call it in the goroutine of the attempt.
+func (a *Attempt) NoteActed() { a.hasActed = true }
+
+// errorForOutcome returns err as OutcomeOf must see it.
+func (a *Attempt) errorForOutcome(err error) error {
+	if a.hasActed {
+		return verdict.OutcomeUnknown(err)
+	}
+	return err
+}
 
 // Elapsed returns how long ago the attempt's handler call began. It returns 0 if no call began.
 func (a *Attempt) Elapsed() time.Duration {
@@ -394,7 +408,7 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 	cause := cmp.Or(result.Cause, context.Cause(a.ctx))
 	a.endCall()
 	NotifyObserver(e.Base, e.Observer.AttemptEnded, a.Event(result.Err))
-	done := settlement{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, result.Err, cause), token: result.Token}
+	done := settlement{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, a.errorForOutcome(result.Err), cause), token: result.Token}
 	// From here on a claim sees that this process holds the entry, and that the entry is not stuck. If a claim was about to
 	// dead-letter the entry because its handler was stuck, that is withdrawn (G8).
 	a.returned.Store(true)

@@ -141,6 +141,19 @@ func As(err error, target any) bool {
 	return w.visit(err)
 }
 
+// Any reports whether match returns true for an error in the tree of err. match may call the methods of the error. If
+// such a method panics, the error counts as no match.
+func Any(err error, match func(error) bool) bool {
+	w := walk{stepsLeft: mostNodes}
+	w.look = func(err error) bool {
+		if c, ok := err.(*copied); ok {
+			return Any(c.of, match)
+		}
+		return match(err)
+	}
+	return w.visit(err)
+}
+
 // probed is an error type that occurs in no tree of errors.
 type probed struct{ error }
 

@@ -118,6 +118,29 @@ func ForObserver(err error) observe.Verdict {
 	return observe.Failure
 }
 
+// unknown is an error of an attempt that may have had its effect.
+type unknown struct{ error }
+
+func (unknown) OutcomeUnknown() bool { return true }
+func (u unknown) Unwrap() error      { return u.error }
+
+// OutcomeUnknown marks the error of an attempt that may have had its effect. The text and the verdict stay. It returns nil for nil.
+func OutcomeUnknown(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unknown{err}
+}
+
+// IsOutcomeUnknown reports whether an error in the tree of err has a method OutcomeUnknown that returns true. Errors of
+// package httpcall and of user code may have this method.
+func IsOutcomeUnknown(err error) bool {
+	return usererr.Any(err, func(err error) bool {
+		u, ok := err.(interface{ OutcomeUnknown() bool })
+		return ok && u.OutcomeUnknown()
+	})
+}
+
 // Of returns what err asks for. A failure asks for nothing. RetryAfter around Unavailable becomes an Unavailable with
 // the time of RetryAfter. err may be an error of user code that was not copied.
 func Of(err error) *Verdict {

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,6 +211,78 @@ func requireUnchecked(t *testing.T, d *admin.Admin, id compensator.EntryID) {
 	_, err = d.Change(t.Context(), mei, ch)
 	require.ErrorAs(t, err, &unchecked)
 	require.Equal(t, []compensator.EntryID{id}, unchecked.Unknown)
+}
+
+// TestOutcomeIsUnknownIfTheResultOfACallIsLost lets the first attempt pay. Then the attempt fails before its success is
+// stored. The partner refuses the second payment, and the handler takes this for a permanent failure. A requeue would
+// pay again under another CallKey, so the outcome must be unknown.
+// Failure: F119
+func TestOutcomeIsUnknownIfTheResultOfACallIsLost(t *testing.T) {
+	t.Parallel()
+	fail := errors.New("no such account")
+	call := func(then func(context.Context, *compensator.ScopedTx) error) func(*testing.T, *compensator.Compensator, func() error, *compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order] {
+		return func(t *testing.T, c *compensator.Compensator, pay func() error, cfg *compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order] {
+			refund, err := compensator.HandleCall(t.Context(), c, "refund", func(context.Context, *compensator.Entry, harness.Order) (string, error) {
+				return "receipt", pay()
+			}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order, _ string) error {
+				return then(ctx, tx)
+			}, cfg)
+			require.NoError(t, err)
+			return refund.Type
+		}
+	}
+	fails := call(func(context.Context, *compensator.ScopedTx) error { return fail })
+	for name, handle := range map[string]func(*testing.T, *compensator.Compensator, func() error, *compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order]{
+		"then fails":              fails,
+		"then panics":             call(func(context.Context, *compensator.ScopedTx) error { panic(fail) }),
+		"then ends its goroutine": call(func(context.Context, *compensator.ScopedTx) error { runtime.Goexit(); return nil }),
+		"then loses its connection": call(func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := tx.ExecContext(ctx, "KILL CONNECTION_ID()")
+			if err == nil {
+				_, err = tx.ExecContext(ctx, "DO 1")
+			}
+			return err
+		}),
+		"then ends the transaction": call(func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := tx.ExecContext(ctx, "ROLLBACK")
+			return err
+		}),
+		"a middleware replaces the entry": func(t *testing.T, c *compensator.Compensator, pay func() error, cfg *compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order] {
+			cfg.Middleware = []compensator.Middleware{func(next compensator.HandlerFunc) compensator.HandlerFunc {
+				return func(ctx context.Context, e *compensator.Entry) error {
+					return next(ctx, &compensator.Entry{ID: e.ID, Content: e.Content})
+				}
+			}}
+			return fails(t, c, pay, cfg)
+		},
+		"the result cannot be encoded": func(t *testing.T, c *compensator.Compensator, pay func() error, cfg *compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order] {
+			refund, err := compensator.HandleResult(t.Context(), c, "refund", func(context.Context, *compensator.Entry, harness.Order) (func(), error) {
+				return func() {}, pay()
+			}, cfg)
+			require.NoError(t, err)
+			return refund.Type
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			c := w.New(operated(w.QuickConfig()))
+			var paid atomic.Int64
+			refund := handle(t, c, func() error {
+				if paid.Add(1) > 1 {
+					return compensator.Permanent(errors.New("409: paid already"))
+				}
+				return nil
+			}, &compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)})
+			id := w.Record(refund, 1, compensator.Options{})
+			w.Run(c)
+			w.WaitState(id, compensator.Dead)
+			require.EqualValues(t, 2, paid.Load())
+			require.Equal(t, "409: paid already", w.Entry(c, id).LastError)
+			require.Equal(t, 1, w.Count("common_process_log_case WHERE closed_at=0 AND kind=?", int(admin.CaseUnknown)))
+			requireUnchecked(t, open(t, c), id)
+		})
+	}
 }
 
 // TestOutcomeStaysUnknownThroughPlainFailures lets the first attempt time out after its effect, and two others fail

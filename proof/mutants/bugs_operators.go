@@ -18,8 +18,8 @@ func operating() []mutant {
 			what: "The case of an entry whose attempt timed out does not say that the outcome is unknown.",
 			edits: []edit{
 				{"Type.outcomeOf",
-					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayHaveActed && $toldToStop($cause) || LostLeases($row) > 0`,
-					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $mayHaveActed && $toldToStop($cause) || LostLeases($row) > 0`},
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayBeCutOff && $toldToStop($cause) || LostLeases($row) > 0 || $called && verdict.IsOutcomeUnknown($err)`,
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $mayBeCutOff && $toldToStop($cause) || LostLeases($row) > 0 || $called && verdict.IsOutcomeUnknown($err)`},
 			},
 			sees: tests("TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned"),
 		},
@@ -28,8 +28,8 @@ func operating() []mutant {
 			what: "An entry's timeout is forgotten when a later attempt of the epoch fails plainly.",
 			edits: []edit{
 				{"Type.outcomeOf",
-					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayHaveActed && $toldToStop($cause) || LostLeases($row) > 0`,
-					`$faults.OutcomeUnknown = $timedOut || $mayHaveActed && $toldToStop($cause) || LostLeases($row) > 0`},
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayBeCutOff && $toldToStop($cause) || LostLeases($row) > 0 || $called && verdict.IsOutcomeUnknown($err)`,
+					`$faults.OutcomeUnknown = $timedOut || $mayBeCutOff && $toldToStop($cause) || LostLeases($row) > 0 || $called && verdict.IsOutcomeUnknown($err)`},
 			},
 			sees: tests("TestOutcomeStaysUnknownThroughPlainFailures"),
 		},
@@ -38,7 +38,7 @@ func operating() []mutant {
 			what: "The doubt about an attempt whose process died ends with the next stored outcome.",
 			edits: []edit{
 				{"Type.outcomeOf",
-					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayHaveActed && $toldToStop($cause) || LostLeases($row) > 0`,
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayBeCutOff && $toldToStop($cause) || LostLeases($row) > 0 || $called && verdict.IsOutcomeUnknown($err)`,
 					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayHaveActed && $toldToStop($cause)`},
 			},
 			sees: tests("TestOutcomeStaysUnknownAfterALostLease"),
@@ -48,10 +48,26 @@ func operating() []mutant {
 			what: "An attempt whose context the library ended, for example because the process stops, counts as one without an effect.",
 			edits: []edit{
 				{"Type.outcomeOf",
-					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayHaveActed && $toldToStop($cause) || LostLeases($row) > 0`,
-					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || LostLeases($row) > 0`},
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayBeCutOff && $toldToStop($cause) || LostLeases($row) > 0 || $called && verdict.IsOutcomeUnknown($err)`,
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || LostLeases($row) > 0 || $called && verdict.IsOutcomeUnknown($err)`},
 			},
 			sees: tests("TestOutcomeOfAnAttemptThatAStopEndsIsUnknown").and(simulation, "300"),
+		},
+		{
+			name: "lost-result-of-a-call-is-forgotten", breaks: "G31",
+			what: "An attempt whose call has returned nil, and whose success was not stored, counts as one without an effect.",
+			edits: []edit{
+				{"Attempt.errorForOutcome", `if $a.hasActed {`, `if false {`},
+			},
+			sees: tests("TestOutcomeIsUnknownIfTheResultOfACallIsLost").and(simulation, "1000"),
+		},
+		{
+			name: "lost-result-of-a-handler-is-forgotten", breaks: "G31",
+			what: "An attempt whose handler has returned a result that cannot be stored counts as one without an effect.",
+			edits: []edit{
+				{"HandleResult", `return verdict.OutcomeUnknown($c.setResult($e, $codec, $result))`, `return verdict.LibraryWait($c.setResult($e, $codec, $result))`},
+			},
+			sees: tests("TestOutcomeIsUnknownIfTheResultOfACallIsLost"),
 		},
 		{
 			name: "refused-case-holds-up-others", breaks: "G31",

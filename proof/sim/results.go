@@ -146,7 +146,7 @@ func (n *instance) then(ctx context.Context, tx *compensator.ScopedTx, e *compen
 func (o *oracle) noteCallReturned(a *attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	a.manner = called
+	a.manner, a.acted = called, true
 	o.sights[sawCalls]++
 }
 

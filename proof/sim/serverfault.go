@@ -86,12 +86,13 @@ func serverFaultsInARow(before, after processlog.Row) int {
 }
 
 // doubtLocked asserts G31 (each dead entry has a case): the row remembers that the outcome of an attempt of its epoch
-// is unknown. The attempt timed out, the library ended its context early, or its lease ended without an outcome.
+// is unknown. The attempt timed out, the library ended its context early, its lease ended without an outcome, or its
+// call returned nil and no success was stored.
 func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcome, a *attempt) {
 	if after.State == compensator.Succeeded || after.State == compensator.Compensated {
 		return
 	}
-	unknown := before.Faults.In(&before).OutcomeUnknown || before.DeliveryCount > 1 || out.TimedOut || a != nil && a.told && !a.voidable()
+	unknown := before.Faults.In(&before).OutcomeUnknown || before.DeliveryCount > 1 || out.TimedOut || a != nil && (a.told && !a.voidable() || a.acted)
 	remembered := after.Faults.In(&after).OutcomeUnknown
 	// The context may have ended after the handler decided. A batch has another context than its entries.
 	either := a != nil && (toldToStop(a) || a.kind == batchType)

@@ -147,6 +147,7 @@ func (t *attemptTx) beginOnce() (Transaction, error) {
 	if t.tx != nil {
 		return nil, errBegunTwice
 	}
+	t.a.NoteActed() // Nothing but a stored success proves that the effect is known.
 	failpoint.Reach(failpoint.CallReturned)
 	if ctx := t.a.Context(); ctx.Err() != nil {
 		t.beginErr = context.Cause(ctx)
