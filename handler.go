@@ -18,6 +18,10 @@ import (
 // RetryAfter, Snooze and Unavailable. It may run more than once for the same entry, so pass Entry.CallKey to every
 // service that it calls. Two runs overlap only if a process paused for longer than its lease. It is called concurrently
 // for different entries.
+//
+// An error of a handler may say that the effect may have happened, for example because no answer came. Such an error, or
+// an error that it wraps, has a method OutcomeUnknown() bool that returns true. If the entry then dies, its case says that
+// the outcome is unknown. Errors of package httpcall have this method.
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
 // txHandlerFunc does the work of one entry inside tx.

@@ -181,7 +181,7 @@ func (c *Compensator) pausedTypes() func(ctx context.Context) (map[string]bool, 
 	}
 }
 
-// draftCase drafts the case of a dead entry. unknown says that an attempt timed out, was cut off, never ended or lost the result of its call, so that its effect
+// draftCase drafts the case of a dead entry. unknown says that the outcome of an attempt is unknown, so that its effect
 // may or may not have happened.
 func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError string, unknown bool) processlog.CaseDraft {
 	scrubbed := processlog.FitError(c.scrubLong(lastError)) // scrub before the text is cut

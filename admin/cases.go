@@ -22,7 +22,7 @@ type (
 // These are the kinds of cases.
 const (
 	CaseDead    = processlog.CaseDead    // the entry is dead, and each attempt of its epoch is known to have failed
-	CaseUnknown = processlog.CaseUnknown // the entry is dead. An attempt timed out, was cut off, never ended or lost the result of its call, so its effect may have happened
+	CaseUnknown = processlog.CaseUnknown // the entry is dead. The outcome of an attempt is unknown (see Line.OutcomeUnknown), so its effect may have happened
 )
 
 // Group holds the open cases of one type that have the same failure.

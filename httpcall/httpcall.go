@@ -10,13 +10,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/internal/verdict"
 )
 
 // KeyHeader is the header with the idempotency key. The value has no quotes, as payment services expect it. The IETF
@@ -27,7 +30,7 @@ const KeyHeader = "Idempotency-Key"
 // error of Do unchanged. For an answer with another status see Outcome. If there is no answer, the error is one of
 // these:
 //
-//   - Unavailable if the server does not listen or the connection broke. The service may have received the call.
+//   - Unavailable if the server does not listen or the connection broke.
 //   - A plain error, which spends an attempt, if the context of the request or the Timeout of the client has ended.
 //     This entry may be the cause of the slow answer.
 //   - A plain error if the URL has no scheme, an unknown scheme, no host, or an invalid port. Nothing was sent. A
@@ -36,6 +39,10 @@ const KeyHeader = "Idempotency-Key"
 //   - A plain error if a 301, 302 or 303 would turn a POST, or a similar method, into a GET without content. Do does
 //     not follow such a redirect, because the answer to the GET is no answer to the call. The client's CheckRedirect
 //     may set the method of the next request back.
+//
+// If the service may have received the call, the error has a method OutcomeUnknown that returns true. If the entry then
+// dies, its case says that the outcome is unknown. An error that came before the client had a connection does not have this
+// method, because nothing was sent. For example, the server does not listen, or its host has no address.
 //
 // Give the request the handler's context, and give the type a MaxWait. Without MaxWait an unavailable call is retried
 // without end.
@@ -61,10 +68,10 @@ func Do(client *http.Client, request *http.Request, key string) (*http.Response,
 		}
 		request.Header.Set(KeyHeader, key)
 	}
-	follower := following{cmp.Or(client, http.DefaultClient), ""}
+	follower := following{client: cmp.Or(client, http.DefaultClient)}
 	response, err := follower.do(request)
 	if err != nil {
-		return nil, unanswered(request, response, err)
+		return nil, follower.unanswered(request, response, err)
 	}
 	if err := Outcome(response); err != nil {
 		if follower.refusedTarget != "" {
@@ -80,16 +87,35 @@ func Do(client *http.Client, request *http.Request, key string) (*http.Response,
 type following struct {
 	client        *http.Client
 	refusedTarget string // host of the redirect that would have changed the method
+
+	// net/http may call the hooks of a trace from several goroutines.
+	traced    atomic.Bool // the transport reports its connections
+	connected atomic.Bool // the transport has had a connection since the last answer
 }
 
 func (f *following) do(request *http.Request) (*http.Response, error) {
 	client := *f.client
 	client.CheckRedirect = f.check
-	return client.Do(request)
+	return client.Do(request.WithContext(httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{
+		GetConn: func(string) { f.traced.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { f.connected.Store(true) },
+	})))
+}
+
+// mayHaveArrived reports whether the service may have received the request that ended with err. A transport may repeat a
+// request on a new connection, so the last error does not say whether an earlier connection has carried the request.
+func (f *following) mayHaveArrived(err error) bool {
+	if f.traced.Load() {
+		return f.connected.Load()
+	}
+	var dialled *net.OpError
+	var unresolved *net.DNSError
+	return !(usererr.As(err, &dialled) && dialled.Op == "dial") && !usererr.As(err, &unresolved)
 }
 
 // check calls the client's CheckRedirect first, because that function may set the method of the next request back.
 func (f *following) check(next *http.Request, via []*http.Request) error {
+	f.connected.Store(false) // The redirect has answered the previous request.
 	if f.client.CheckRedirect != nil {
 		if err := f.client.CheckRedirect(next, via); err != nil {
 			return err
@@ -124,7 +150,7 @@ func addressed(request *http.Request) error {
 }
 
 // unanswered converts the error of a call without a usable answer.
-func unanswered(request *http.Request, redirect *http.Response, err error) error {
+func (f *following) unanswered(request *http.Request, redirect *http.Response, err error) error {
 	var urlErr *url.Error
 	if usererr.As(err, &urlErr) {
 		err = urlErr.Err // Unwrap the error, because a url.Error contains the URL with its query.
@@ -140,6 +166,9 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 		err, counts = errors.New("redirected to what is no address"), true // Replace the error, because its text contains the whole address with the query.
 	}
 	err = fmt.Errorf("%s %s: %w", request.Method, request.URL.Host, err)
+	if !counts && f.mayHaveArrived(err) {
+		err = verdict.OutcomeUnknown(err)
+	}
 	var dialled *net.OpError
 	switch {
 	case counts, request.Context().Err() != nil:
@@ -201,6 +230,12 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.text }
+
+// OutcomeUnknown reports whether the service may have done the work. It returns true for 502 and 504, with which a gateway
+// says that it has no answer of the service.
+func (e *Error) OutcomeUnknown() bool {
+	return e.StatusCode == http.StatusBadGateway || e.StatusCode == http.StatusGatewayTimeout
+}
 
 // retryAfter reads the seconds or the date of a Retry-After header (RFC 9110, 10.2.3). A date is compared with this
 // process's clock. A result ≤ 0 means that there is no wait.

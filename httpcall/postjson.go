@@ -12,14 +12,15 @@ import (
 	"strings"
 
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/internal/verdict"
 )
 
 // PostJSON posts v as JSON with Do and key. Unless into is nil, PostJSON decodes the JSON answer into it. A handler can
 // return the error of PostJSON unchanged. PostJSON reads up to 1 MiB of the answer.
 //
 // Three cases are plain errors and spend an attempt: v cannot be encoded, the address is invalid, or a 2xx answer
-// cannot be decoded. If a 2xx answer cannot be decoded, the service may have done the work. It recognises a repeated
-// call by its key.
+// cannot be decoded. If a 2xx answer cannot be decoded, the service has probably done the work, so the outcome is unknown
+// (see Do). The service recognises a repeated call by its key.
 func PostJSON(ctx context.Context, client *http.Client, address, key string, v, into any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -41,7 +42,7 @@ func PostJSON(ctx context.Context, client *http.Client, address, key string, v, 
 		err = json.Unmarshal(text, into)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: read the answer, %s: %w", request.Method, request.URL.Host, response.Status, err)
+		return verdict.OutcomeUnknown(fmt.Errorf("%s %s: read the answer, %s: %w", request.Method, request.URL.Host, response.Status, err))
 	}
 	return nil
 }

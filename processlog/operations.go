@@ -183,7 +183,7 @@ type CaseKind int8
 // The kinds of cases.
 const (
 	CaseDead    CaseKind = 1 // The entry is dead. Each attempt of its epoch is known to have failed.
-	CaseUnknown CaseKind = 2 // The entry is dead. An attempt of its epoch timed out, was cut off, never ended or lost the result of its call, so its effect may have happened.
+	CaseUnknown CaseKind = 2 // The entry is dead. The outcome of an attempt of its epoch is unknown, so its effect may have happened.
 )
 
 // String returns "dead" or "outcome unknown". For a number that is no kind it returns a text with the number.

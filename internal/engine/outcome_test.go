@@ -403,7 +403,7 @@ func TestFaultsFollowTheErrors(t *testing.T) {
 		"a server's fault beside it":           {fresh, verdict.ServerCaused(verdict.OutcomeUnknown(errDownstream), false), nil, &processlog.Faults{Epoch: 3, ServerFaults: 1, OutcomeUnknown: true}},
 		"it without a call":                    {fresh, verdict.NotCalled(verdict.OutcomeUnknown(errDownstream)), nil, nil},
 		"it in a copy":                         {fresh, usererr.Of(verdict.OutcomeUnknown(errDownstream)), nil, &processlog.Faults{Epoch: 3, OutcomeUnknown: true}},
-		"a method that panics":                 {fresh, (*nilError)(nil), nil, nil},
+		"a method that panics":                 {fresh, usererr.Of((*nilError)(nil)), nil, nil},
 		"a timeout of the handler's own words": {fresh, fmt.Errorf("%w after 30s: x", processlog.ErrTimeout), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

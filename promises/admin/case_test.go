@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,6 +23,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/httpcall"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/processlog"
@@ -279,6 +283,46 @@ func TestOutcomeIsUnknownIfTheResultOfACallIsLost(t *testing.T) {
 			w.WaitState(id, compensator.Dead)
 			require.EqualValues(t, 2, paid.Load())
 			require.Equal(t, "409: paid already", w.Entry(c, id).LastError)
+			require.Equal(t, 1, w.Count("common_process_log_case WHERE closed_at=0 AND kind=?", int(admin.CaseUnknown)))
+			requireUnchecked(t, open(t, c), id)
+		})
+	}
+}
+
+// TestOutcomeIsUnknownIfAPartnerDidNotAnswer lets a partner pay without an answer. The client gives up before the
+// timeout of the type, or the connection breaks. The outcome must be unknown.
+// Failure: F119
+func TestOutcomeIsUnknownIfAPartnerDidNotAnswer(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]http.HandlerFunc{
+		"the client gives up":     func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"the connection breaks":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"a gateway got no answer": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGatewayTimeout) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			c := w.New(operated(w.QuickConfig()))
+			paid := make(chan struct{}, 10)
+			partner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, err := io.Copy(io.Discard, r.Body)
+				assert.NoError(t, err)
+				paid <- struct{}{}
+				answer(w, r)
+			}))
+			t.Cleanup(partner.Close)
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 200 * time.Millisecond}
+			if name != "the client gives up" {
+				client.Timeout = 0
+			}
+			refund, err := compensator.Handle(t.Context(), c, "refund", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
+				return httpcall.PostJSON(ctx, client, partner.URL, e.CallKey(), o, nil)
+			}, &compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, MaxWait: time.Millisecond, Retry: compensator.Fixed(0)})
+			require.NoError(t, err)
+			id := w.Record(refund, 1, compensator.Options{})
+			w.Run(c)
+			w.WaitState(id, compensator.Dead)
+			harness.Receive(t, paid)
 			require.Equal(t, 1, w.Count("common_process_log_case WHERE closed_at=0 AND kind=?", int(admin.CaseUnknown)))
 			requireUnchecked(t, open(t, c), id)
 		})

@@ -39,7 +39,7 @@ func operating() []mutant {
 			edits: []edit{
 				{"Type.outcomeOf",
 					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayBeCutOff && $toldToStop($cause) || LostLeases($row) > 0 || $called && verdict.IsOutcomeUnknown($err)`,
-					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayHaveActed && $toldToStop($cause)`},
+					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayBeCutOff && $toldToStop($cause)`},
 			},
 			sees: tests("TestOutcomeStaysUnknownAfterALostLease"),
 		},
@@ -68,6 +68,22 @@ func operating() []mutant {
 				{"HandleResult", `return verdict.OutcomeUnknown($c.setResult($e, $codec, $result))`, `return verdict.LibraryWait($c.setResult($e, $codec, $result))`},
 			},
 			sees: tests("TestOutcomeIsUnknownIfTheResultOfACallIsLost"),
+		},
+		{
+			name: "lost-answer-had-no-effect", breaks: "G31",
+			what: "An error which says that the call may have arrived counts as one without an effect.",
+			edits: []edit{
+				{"IsOutcomeUnknown", `return $ok && $u.OutcomeUnknown()`, `return $ok && false && $u.OutcomeUnknown()`},
+			},
+			sees: tests("TestOutcomeIsUnknownIfAPartnerDidNotAnswer", "TestOutcomeIsUnknownIfTheResultOfACallIsLost").and(simulation, "1000"),
+		},
+		{
+			name: "repeated-call-never-arrived", breaks: "G31",
+			what: "If the transport repeats a call and the last connection fails, the error says that nothing was sent.",
+			edits: []edit{
+				{"following.mayHaveArrived", `if $f.traced.Load() {`, `if false {`},
+			},
+			sees: tests("TestErrorSaysThatTheCallMayHaveArrived"),
 		},
 		{
 			name: "refused-case-holds-up-others", breaks: "G31",

@@ -28,6 +28,7 @@ type apart struct {
 	midway    bool            // whether some instances are stopped during a batch that then fails (drawMidway)
 	faulty    bool            // whether transactional handlers get errors that come from a temporary condition of the database (drawServerFaults)
 
+	losesAnswers bool          // whether some errors of handlers say that their call may have arrived (drawServerFaults)
 	wholeServer  bool          // whether the faulty condition concerns the whole server
 	slots        slots         // slots of a periodic type (drawPeriodic)
 	outage       outage        // outage of services that handlers call; their types have breakers (drawBreakers)

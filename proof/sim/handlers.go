@@ -334,6 +334,7 @@ func (n *instance) conclude(a *attempt, end attemptEnd) error {
 		return errDead
 	}
 	n.w.oracle.noteResult(a, end.manner, end.after)
+	errHandler := n.errorOf(a, end.manner)
 	switch end.manner {
 	case interrupted:
 		return end.cut
@@ -360,3 +361,16 @@ func (n *instance) conclude(a *attempt, end attemptEnd) error {
 }
 
 var errHandler = errors.New("sim: the handler failed")
+
+// errorOf returns the error of a handler. In some seeds the error of each second attempt says that its call may have arrived.
+func (n *instance) errorOf(a *attempt, how manner) error {
+	if !n.w.apart.losesAnswers || a.start%2 == 0 || a.kind == batchType {
+		return errHandler
+	}
+	switch how {
+	case failed, permanently, laterOn, unavailable:
+		n.w.oracle.readCounts(func(*oracle) { a.acted = true })
+		return lostAnswer{errHandler}
+	}
+	return errHandler
+}

@@ -138,7 +138,7 @@ type attempt struct {
 	stored  bool      // whether the database has stored the outcome, or refused it for good
 	told    bool      // whether the library had ended the attempt's context when the handler decided on its result
 	refused bool      // whether the database refuses to change the row for now; such an attempt no longer counts as a suspect
-	acted   bool      // whether the call of a handler of HandleCall has returned nil
+	acted   bool      // whether the call of a handler of HandleCall has returned nil, or the error of the handler is a lostAnswer
 
 	repeated bool // whether the entry ran again alone under the same claim, because its batch had no result
 }

@@ -16,6 +16,14 @@ import (
 // draws of a seed stay as they were.
 const serverFaultStream = 8450
 
+// lostAnswerStream is the random stream for errors which say that a call may have arrived.
+const lostAnswerStream = 8452
+
+// lostAnswer is an error of a handler whose call may have arrived.
+type lostAnswer struct{ error }
+
+func (lostAnswer) OutcomeUnknown() bool { return true }
+
 // errServerFault is the error that transactional handlers get as long as the database has a temporary condition.
 var errServerFault = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 
@@ -27,10 +35,11 @@ const wholeServerStream = 8451
 var errServerDown = &mysql.MySQLError{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"}
 
 // drawServerFaults draws whether most failures of transactional handlers come from a temporary condition of the
-// database.
+// database. It also draws whether some errors of handlers say that their call may have arrived.
 func (w *world) drawServerFaults() {
 	rng := rand.New(rand.NewPCG(w.seed, serverFaultStream))
 	w.apart.faulty = rng.IntN(8) == 0
+	w.apart.losesAnswers = rand.New(rand.NewPCG(w.seed, lostAnswerStream)).IntN(4) == 0
 	w.apart.wholeServer = rand.New(rand.NewPCG(w.seed, wholeServerStream)).IntN(2) == 0
 }
 
@@ -86,8 +95,8 @@ func serverFaultsInARow(before, after processlog.Row) int {
 }
 
 // doubtLocked asserts G31 (each dead entry has a case): the row remembers that the outcome of an attempt of its epoch
-// is unknown. The attempt timed out, the library ended its context early, its lease ended without an outcome, or its
-// call returned nil and no success was stored.
+// is unknown. The attempt timed out, the library ended its context early, its lease ended without an outcome, its call
+// returned nil and no success was stored, or its error says so.
 func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcome, a *attempt) {
 	if after.State == compensator.Succeeded || after.State == compensator.Compensated {
 		return
