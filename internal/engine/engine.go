@@ -149,12 +149,13 @@ func (e *Engine) ChangeCommitted(before processlog.Row, ch processlog.Change) {
 	if ch.Action != processlog.ActionReschedule {
 		e.holdings.cancel(&before, fmt.Errorf("%w: %s", processlog.ErrCancelled, ch.Action))
 	}
-	if after.State.Terminal() {
+	switch {
+	case !after.State.Terminal():
+		e.source.Move(processlog.QueueEntry{BusinessType: before.BusinessType, ID: before.ID, In: ch.Delay})
+	case after.State != before.State: // An erasure leaves the state of an ended entry as it is.
 		for _, f := range e.settlements {
 			f.Moved(&before, after.State)
 		}
-	} else {
-		e.source.Move(processlog.QueueEntry{BusinessType: before.BusinessType, ID: before.ID, In: ch.Delay})
 	}
 }
 

@@ -109,6 +109,22 @@ func TestRecordedEntriesCountAtTheirCommit(t *testing.T) {
 	assert.Equal(t, uint64(2), sums(t, w.New(counted(w.QuickConfig())))["refund"].Recorded)
 }
 
+// TestErasureOfAnEndedEntryCountsNothing erases an entry that has succeeded. Its success must count once.
+func TestErasureOfAnEndedEntryCountsNothing(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(counted(w.QuickConfig()))
+	orders, _ := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{}, nil)
+	id := w.Record(orders, 1, compensator.Options{})
+	stop := w.Run(c)
+	w.WaitState(id, compensator.Succeeded)
+	require.NoError(t, stop())
+	_, err := admin.Of(c).Erase(t.Context(), id, harness.ByMei)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	assert.EqualValues(t, 1, sums(t, w.New(counted(w.QuickConfig())))["refund"].Succeeded)
+}
+
 // TestWithoutStatisticsTheirTableIsNotTouched drops the table, and then lets entries succeed and die.
 func TestWithoutStatisticsTheirTableIsNotTouched(t *testing.T) {
 	t.Parallel()

@@ -110,6 +110,14 @@ func operating() []mutant {
 			sees: tests("TestEachFailedAttemptIsKeptForPeople").and(simulation, "300"),
 		},
 		{
+			name: "erasure-ends-an-entry-again", breaks: "G43",
+			what: "The erasure of a succeeded entry counts as one more success.",
+			edits: []edit{
+				{"Engine.ChangeCommitted", `case $after.State != $before.State:`, `default:`},
+			},
+			sees: tests("TestErasureOfAnEndedEntryCountsNothing"),
+		},
+		{
 			name: "folded-counts-stay", breaks: "G43",
 			what: "Folded rows of statistics are added to others, but are not deleted.",
 			edits: []edit{
