@@ -154,7 +154,7 @@ func (c *Compensator) closeQueue() error {
 	return c.queue.Close()
 }
 
-// serversFault reports whether the server may have caused an error in a handler's transaction. whole reports whether the
+// serversFault reports whether the server may have caused an error in a handler's transaction. wholeServer reports whether the
 // cause concerns the whole server and not only this transaction. A custom Store may also use MySQL, so its errors are read in the same way.
 func (c *Compensator) serversFault(err error) (fromServer, wholeServer bool) {
 	judge := mysqlerr.Blames

@@ -147,8 +147,9 @@ func describeNoTransaction(tx Tx, err error) error {
 // lateProbeTimeout bounds the probe that runs after the caller's context has ended.
 const lateProbeTimeout = 10 * time.Second
 
-// watchOf returns the watch that the connection beneath tx keeps of its transaction. It returns nil if no Connector
-// made the connection. It then returns the error of the server's answer to the probe, if any.
+// watchOf sends a probe through tx, and returns the watch that the connection beneath tx keeps of its transaction. If no
+// Connector made that connection, watchOf returns nil and the error of the probe. If another Connector made it, watchOf
+// also checks that both use the same log.
 //
 // If ctx has ended, package sql does not send the probe. watchOf then probes again with a context that has not ended.
 // The caller needs the watch even then: an entry could not be written, and the watch must stop the commit.

@@ -344,8 +344,8 @@ type proofKey struct {
 	id          IdempotencyKey
 }
 
-// allProofs holds the proofs of all Compensators of the process. Two of them may have the same log. A transaction that
-// one Compensator began may then call Type.Once with a type of the other.
+// allProofs holds the proofs of all Compensators of the process, because two Compensators may have the same log. A
+// transaction of WithRetry of one Compensator may then call Type.Once with a type of the other.
 var allProofs proofs
 
 // register adds a WithRetry call with this proof. The returned function removes the call.

@@ -54,7 +54,9 @@ type Queue interface {
 	// call of Rebuild with this token. It returns the types that are no longer lost.
 	Rebuilt(ctx context.Context, businessTypes []string, token Token) (rebuilt []string, err error)
 
-	// Notify notifies other processes that types have a new earliest due time. Notifications may get lost.
+	// Notify notifies other processes that types have a new earliest due time. Notifications may get lost. A notification
+	// may also be a message about ended entries instead of a business type. Such a message begins with a NUL byte and has up
+	// to 11,000 bytes. The queue passes every notification on unchanged.
 	Notify(ctx context.Context, businessTypes []string) error
 
 	// Listen calls wake for each type that another process passes to Notify, until ctx ends. After a lost connection it

@@ -2,7 +2,10 @@ package suite
 
 import (
 	"context"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,7 +76,8 @@ func (t *queueTest) anotherFingerprintIsRefused() {
 func (t *queueTest) anotherHearsWhatIsNotified() {
 	other := t.another()
 	defer other.close()
-	types := []string{"order", "订单: 2"}
+	ends := "\x00ended " + strings.Repeat(strconv.FormatUint(math.MaxUint64, 10)+",", processlog.MaxRows)
+	types := []string{"order", "订单: 2", ends}
 	heard := make(chan string, 1000)
 	ctx, cancel := context.WithCancel(t.ctx)
 	var listening sync.WaitGroup
@@ -87,7 +91,7 @@ func (t *queueTest) anotherHearsWhatIsNotified() {
 	})
 	defer listening.Wait()
 	defer cancel()
-	missing := map[string]bool{types[0]: true, types[1]: true}
+	missing := map[string]bool{types[0]: true, types[1]: true, types[2]: true}
 	for len(missing) > 0 {
 		require.NoError(t, t.queue.Notify(t.ctx, types))
 		t.pass(time.Millisecond)

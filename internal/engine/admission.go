@@ -17,7 +17,8 @@ import (
 type Admission struct {
 	// CallsAllowed returns how many calls of the handler may begin now. Unlimited means that the feature does not limit them. While
 	// CallsAllowed returns less, one claim of the type runs at a time, and it leases at most so many entries. Entries recorded here
-	// then wait behind those that are due.
+	// then wait behind those that are due. If every feature returns Unlimited, an entry that is recorded here may start without a
+	// claim, and so without a call of Accept. A feature that must see each start never returns Unlimited.
 	CallsAllowed func() int
 
 	// MoreCallsAt returns the time from which CallsAllowed may return more although the feature did not call Engine.Wake. The zero time
@@ -201,9 +202,9 @@ func (t *Type) Blocked(ctx context.Context, ids []processlog.ID) ([]processlog.I
 
 // SlotsToSearch returns how many slots a claim for the given number of calls holds until it knows which entries may run.
 //
-// A claim of a serial type holds only one slot, because most entries that it finds may be blocked. The other slots stay
-// free for the next entry of a key whose entry ends meanwhile. The claim keeps the one slot, so that such entries cannot
-// take every slot from the entry that has been due for longest.
+// A claim of a serial type holds only one slot, because most entries that it finds may be blocked. If an entry ends
+// meanwhile, the next entry of its key needs one of the other slots at once. The claim keeps its one slot, because these
+// next entries could otherwise take every slot, and the entry that has been due for longest would never run.
 func (t *Type) SlotsToSearch(calls int) int {
 	if t.IsOrdered() {
 		return min(calls, 1)

@@ -147,8 +147,8 @@ func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 	})
 }
 
-// The engine removes attempts that come too late from their slice in place. Before that, it must count the calls that the
-// blocked attempts leave free.
+// The engine removes the attempts whose leases have ended, and reuses the memory of their slice. It must first count the
+// calls that the blocked attempts free, because the slice changes.
 // Failure: F107
 func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -31,7 +31,7 @@ func (s *slowToSettle) Settle(_ context.Context, _ processlog.Token, outcomes []
 func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
 		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {
-			e.outcomes.ordinary.Add(settlement{attempt: &Attempt{Type: typ, Row: row}, outcome: processlog.Outcome{ID: row.ID, To: processlog.Succeeded}})
+			e.outcomes.ordinary.Add(pendingOutcome{attempt: &Attempt{Type: typ, Row: row}, outcome: processlog.Outcome{ID: row.ID, To: processlog.Succeeded}})
 			<-e.outcomes.ordinary.Done()
 		},
 		"a transaction whose handler took its time": func(e *Engine, typ *Type, row processlog.Row, written time.Time) {

@@ -395,7 +395,7 @@ func (e *Engine) Enqueue(entries ...processlog.QueueEntry) { e.source.Enqueue(en
 // FailAttempt ends an attempt with an error without calling a handler.
 func (e *Engine) FailAttempt(a *Attempt, err error) {
 	outcome := e.withFailedAttempt(a, Result{Err: err}, a.Type.OutcomeOf(&a.Row, err, nil))
-	e.outcomes.ordinary.Add(settlement{attempt: a, outcome: outcome})
+	e.outcomes.ordinary.Add(pendingOutcome{attempt: a, outcome: outcome})
 }
 
 // Move makes an entry due in the source after the given time.

@@ -290,7 +290,7 @@ func (t *Type) endAttempts(o processlog.Outcome, why processlog.EndedBy) process
 }
 
 // crashOutcome returns the outcome that dead-letters an entry whose leases keep ending without an outcome. Nobody knows
-// whether the handler had an effect. So crashed compensates the entry only if the type's CompensateCrashed says so.
+// whether the handler had an effect. So crashOutcome compensates the entry only if the type has CompensateCrashed.
 //
 // startedAt is when this process began the attempt of the entry that still runs here. It is zero if no attempt runs here.
 func (t *Type) crashOutcome(row *processlog.Row, startedAt time.Time) processlog.Outcome {

@@ -205,7 +205,7 @@ func (e *Engine) deadLetter(a *Attempt) {
 	// first (G8).
 	running, _ := e.HeldAttempt(&a.Row)
 	outcome := e.withFailedAttempt(a, Result{}, a.Type.crashOutcome(&a.Row, running.StartedAt))
-	e.outcomes.ordinary.Add(settlement{attempt: a, outcome: outcome, deadLetters: true})
+	e.outcomes.ordinary.Add(pendingOutcome{attempt: a, outcome: outcome, deadLetters: true})
 	e.FreeSlots(a.Type, 1)
 }
 
@@ -350,8 +350,8 @@ var errGoexit = &processlog.PanicError{Stack: []byte("runtime.Goexit")}
 type Result struct {
 	Err       error
 	Stored    bool             // the outcome is durable: the handler's own transaction committed it
-	Token     processlog.Token // token of the stored outcome, if Settled
-	SentAt    time.Time        // if Settled: when the COMMIT, or the read that confirmed it, was sent
+	Token     processlog.Token // token of the stored outcome, if Stored
+	SentAt    time.Time        // if Stored: when the COMMIT, or the read that confirmed it, was sent
 	MovedOn   bool             // the handler's own transaction was rolled back, because another process or an admin had changed the entry
 	Unstarted bool             // no handler was called, and the claim is given back
 	Cause     error            // why the attempt ended, if that is not the cause of its context
@@ -385,7 +385,7 @@ func (e *Engine) callHandler(a *Attempt) (result Result) {
 	return Result{Err: usererr.Of(a.Type.Run(a.ctx, &a.Row))}
 }
 
-// TooLate reports whether it is too late to call the handler. end is then the result of the attempt. If the attempt is a
+// TooLate reports whether it is too late to call the handler. If it is, result is the result of the attempt. If the attempt is a
 // suspect whose timeout has passed, it may already count as stuck. A second suspect may then already run in its place,
 // so the handler must not start (G16).
 func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
@@ -408,7 +408,7 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 	cause := cmp.Or(result.Cause, context.Cause(a.ctx))
 	a.endCall()
 	NotifyObserver(e.Base, e.Observer.AttemptEnded, a.Event(result.Err))
-	done := settlement{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, a.errorForOutcome(result.Err), cause), token: result.Token}
+	done := pendingOutcome{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, a.errorForOutcome(result.Err), cause), token: result.Token}
 	// From here on a claim sees that this process holds the entry, and that the entry is not stuck. If a claim was about to
 	// dead-letter the entry because its handler was stuck, that is withdrawn (G8).
 	a.returned.Store(true)
@@ -429,7 +429,7 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 		e.holdings.forget(a)
 		e.notifyDropped(a)
 	case result.Stored:
-		stored := done // The watcher gets the address of this copy. If it got that of s, each outcome would be allocated.
+		stored := done // The watcher gets the address of this copy. If it got the address of done, each outcome would be allocated.
 		e.watcher.Stored(&a.Row, &stored.outcome, done.token, result.SentAt)
 		e.handleAnswer(done, processlog.Settled{Applied: true})
 	// The effect and the outcome were rolled back together, so there is nothing to store. Another process or an admin

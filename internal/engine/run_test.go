@@ -15,7 +15,7 @@ import (
 func TestSlotIsFreeBeforeTheOutcomeIsStored(t *testing.T) {
 	e, typ := waiting(t, 1)
 	stored := make(chan int, 1)
-	e.outcomes.ordinary.Flush = func([]settlement) { stored <- typ.slots.Available() }
+	e.outcomes.ordinary.Flush = func([]pendingOutcome) { stored <- typ.slots.Available() }
 	a := &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1), BusinessType: typ.Name, State: processlog.Pending}}
 	a.ctx, a.cancel = context.WithCancelCause(t.Context())
 	a.timeout = new(callTimeout)

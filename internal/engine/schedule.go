@@ -132,8 +132,9 @@ func (c *claimSchedule) Expect(businessType string, in time.Duration) {
 // Notify schedules a claim of a type after the given time, because another process has reported a due entry of the type.
 // All processes that run the type get the same report.
 //
-// The result tells the caller to ask the source for the due time. This happens when entries of the type wait for others
-// and none was known to wait.
+// If the type has a BatchWait, Notify schedules no claim. It makes earlier answers of the queue invalid, and wakes the
+// scanner. It returns true if this process knew of no entry that waits for a batch. The caller must then ask the source
+// for the due time.
 func (c *claimSchedule) Notify(businessType string, in time.Duration) (ask bool) {
 	c.mu.Lock()
 	s := c.byType[businessType]

@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// settlement is an attempt's outcome that waits to be written to the database.
-type settlement struct {
+// pendingOutcome is an attempt's outcome that waits to be written to the database.
+type pendingOutcome struct {
 	attempt        *Attempt
 	outcome        processlog.Outcome
 	token          processlog.Token // written by each try, so that a later try recognises a stored outcome; zero before the first try
@@ -32,10 +32,10 @@ type settlement struct {
 // keeps an entry that has ended. The next claim finds that out and removes the entry. In the other order, the queue could
 // lose an entry that has not ended.
 type outcomes struct {
-	ordinary groupcommit.Batcher[settlement] // writes outcomes that nothing waits for
-	prompt   groupcommit.Batcher[settlement] // writes outcomes that the next entry of an ordering key waits for
-	locked   groupcommit.Batcher[settlement] // retries outcomes whose rows are locked by other transactions
-	refused  groupcommit.Batcher[settlement] // retries outcomes that the database has refused to write
+	ordinary groupcommit.Batcher[pendingOutcome] // writes outcomes that nothing waits for
+	prompt   groupcommit.Batcher[pendingOutcome] // writes outcomes that the next entry of an ordering key waits for
+	locked   groupcommit.Batcher[pendingOutcome] // retries outcomes whose rows are locked by other transactions
+	refused  groupcommit.Batcher[pendingOutcome] // retries outcomes that the database has refused to write
 
 	refusedSinceRetry atomic.Bool   // whether the database has refused an outcome since settleRefused last read this flag
 	stopCount         atomic.Uint64 // number of stops that have begun
@@ -63,7 +63,7 @@ func (e *Engine) newOutcomes() *outcomes {
 }
 
 // store hands an outcome to the batcher that writes it.
-func (e *Engine) store(done settlement) {
+func (e *Engine) store(done pendingOutcome) {
 	if e.isAwaited(done.attempt) {
 		e.outcomes.prompt.Add(done)
 	} else {
@@ -72,22 +72,22 @@ func (e *Engine) store(done settlement) {
 }
 
 // settlePrompt writes outcomes that the next entries of ordering keys wait for.
-func (e *Engine) settlePrompt(batch []settlement) {
+func (e *Engine) settlePrompt(batch []pendingOutcome) {
 	answered := e.notifyStoring(batch)
 	e.settleDistinct(batch, answered)
 	answered()
 }
 
 // settleBatch writes outcomes that no entry waits for.
-func (e *Engine) settleBatch(batch []settlement) { e.settleDistinct(batch, func() {}) }
+func (e *Engine) settleBatch(batch []pendingOutcome) { e.settleDistinct(batch, func() {}) }
 
 // settleDistinct writes a batch of outcomes. It calls onFailure when a try fails.
-func (e *Engine) settleDistinct(batch []settlement, onFailure func()) {
-	var repeats []settlement // further outcomes of entries in this batch; they go into the next batch
+func (e *Engine) settleDistinct(batch []pendingOutcome, onFailure func()) {
+	var repeats []pendingOutcome // further outcomes of entries in this batch; they go into the next batch
 	// A statement may name an entry only once. A batch can hold two outcomes of an entry after a manual Requeue. It can
 	// also hold a dead-lettering and the outcome of the entry's stuck handler.
 	seen := make(map[processlog.ID]bool, len(batch))
-	batch = slices.DeleteFunc(batch, func(o settlement) bool {
+	batch = slices.DeleteFunc(batch, func(o pendingOutcome) bool {
 		repeated := seen[o.outcome.ID]
 		if seen[o.outcome.ID] = true; repeated {
 			repeats = append(repeats, o)
@@ -99,7 +99,7 @@ func (e *Engine) settleDistinct(batch []settlement, onFailure func()) {
 	}
 	// Retry an outcome with the token of its first try, because that try may have been stored. The token distinguishes
 	// its write from another process's (G8).
-	for token, group := range grouped.Each(batch, func(o settlement) processlog.Token { return o.token }) {
+	for token, group := range grouped.Each(batch, func(o pendingOutcome) processlog.Token { return o.token }) {
 		if token == (processlog.Token{}) {
 			token = processlog.NewToken()
 		}
@@ -108,7 +108,7 @@ func (e *Engine) settleDistinct(batch []settlement, onFailure func()) {
 }
 
 // settleWithToken writes outcomes that share a token.
-func (e *Engine) settleWithToken(token processlog.Token, batch []settlement, onFailure func()) {
+func (e *Engine) settleWithToken(token processlog.Token, batch []pendingOutcome, onFailure func()) {
 	for i := range batch {
 		batch[i].token = token // A later try for a locked row must use the same token.
 		if !batch[i].prepared {
@@ -150,15 +150,15 @@ func (e *Engine) noteRefused(what string, n int, refusal func(i int) (*Attempt, 
 // handler run again. If a try was stored but its answer was lost, the next try recognises it by the token.
 //
 // writeOutcomes returns no results in two cases: the Compensator is closed first, or no outcome is left to write.
-func (e *Engine) writeOutcomes(token processlog.Token, batch []settlement, onFailure func()) ([]settlement, []processlog.Settled, time.Time) {
+func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, onFailure func()) ([]pendingOutcome, []processlog.Settled, time.Time) {
 	for failures := 1; ; failures++ {
 		if batch = e.withoutWithdrawn(batch); len(batch) == 0 {
 			return nil, nil, time.Time{}
 		}
 		// Use neither Run's context nor a handler's: outcomes are stored while Run stops, too (G15).
 		ctx, cancel := e.Statement()
-		// Take the time of each try. If an admin accepts a loss of data between two tries, the rollback detector must
-		// still verify an outcome that was stored after that (G19).
+		// Take the time of each try, not of the first one. After an admin has accepted a loss of data, the rollback detector ignores writes
+		// that were sent earlier. With the time of the first try, it would also ignore an outcome that a later try stored (G19).
 		sentAt := time.Now()
 		results, err := e.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
@@ -179,8 +179,8 @@ func (e *Engine) writeOutcomes(token processlog.Token, batch []settlement, onFai
 
 // withoutWithdrawn removes dead-letterings of entries whose stuck handlers have returned. The handlers' outcomes take
 // precedence.
-func (e *Engine) withoutWithdrawn(batch []settlement) []settlement {
-	return slices.DeleteFunc(batch, func(s settlement) bool {
+func (e *Engine) withoutWithdrawn(batch []pendingOutcome) []pendingOutcome {
+	return slices.DeleteFunc(batch, func(s pendingOutcome) bool {
 		if !s.deadLetters {
 			return false
 		}
@@ -189,7 +189,7 @@ func (e *Engine) withoutWithdrawn(batch []settlement) []settlement {
 	})
 }
 
-func outcomesOf(batch []settlement) []processlog.Outcome {
+func outcomesOf(batch []pendingOutcome) []processlog.Outcome {
 	outcomes := make([]processlog.Outcome, len(batch))
 	for i := range batch {
 		outcomes[i] = batch[i].outcome
@@ -208,7 +208,7 @@ func (e *Engine) OutcomesBacklogged() bool {
 var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // The longest pause fits into stopGrace, so a stop sees one more try.
 
 // handleAnswer handles the database's answer to one outcome.
-func (e *Engine) handleAnswer(done settlement, r processlog.Settled) {
+func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 	a, o := done.attempt, done.outcome
 	if r.Busy || r.Refused != nil {
 		// Keep holding the entry until its outcome is stored. While it is held, its lease is renewed and this process does not
@@ -254,7 +254,7 @@ func (e *Engine) handleAnswer(done settlement, r processlog.Settled) {
 }
 
 // retryLater hands an outcome that could not be written to a batcher for such outcomes, so that it does not delay others.
-func (e *Engine) retryLater(done settlement, r processlog.Settled) {
+func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	if r.Refused != nil {
 		done.refusals++
 		done.stopsAtRefusal = e.outcomes.stopCount.Load()
@@ -272,7 +272,7 @@ func (e *Engine) retryLater(done settlement, r processlog.Settled) {
 
 // settleRefused retries outcomes that the database has refused. If the database has refused again since the last batch,
 // settleRefused pauses first. It does not pause if Run has begun to stop since one of the outcomes was refused.
-func (e *Engine) settleRefused(batch []settlement) {
+func (e *Engine) settleRefused(batch []pendingOutcome) {
 	maxRefusals, stops, stopping := 1, e.outcomes.stopCount.Load(), false
 	for _, o := range batch {
 		maxRefusals = max(maxRefusals, o.refusals)
@@ -338,7 +338,7 @@ func droppedLevel(o processlog.Outcome, r processlog.Settled) slog.Level {
 
 // settleLocked retries outcomes whose rows another transaction has locked. They have their own batcher, because each
 // retry may wait for the lock and would delay other outcomes.
-func (e *Engine) settleLocked(batch []settlement) {
+func (e *Engine) settleLocked(batch []pendingOutcome) {
 	if e.Wait(processlog.LockedRetry) {
 		e.settleBatch(batch)
 	}
@@ -431,7 +431,7 @@ var noSettlement = Settlement{
 }
 
 // AttachSettlement attaches a settlement to the engine. The function set replaces those functions of s that the feature needs. Call
-// Settle before Run.
+// AttachSettlement before Run.
 func (e *Engine) AttachSettlement(set func(s *Settlement)) {
 	s := noSettlement
 	set(&s)
@@ -460,7 +460,7 @@ func (e *Engine) isAwaited(a *Attempt) bool {
 
 // notifyStoring tells the settlements that prompt outcomes are about to be sent. The caller calls answered when the database
 // has answered and when a try has failed. Only its first call reaches the settlements.
-func (e *Engine) notifyStoring(batch []settlement) (answered func()) {
+func (e *Engine) notifyStoring(batch []pendingOutcome) (answered func()) {
 	var callbacks []func()
 	outcomes := make([]Settling, len(batch))
 	for i := range batch {
@@ -489,7 +489,7 @@ func (e *Engine) notifyGivenBack(attempts []*Attempt) {
 	}
 }
 
-// notifyDropped tells the settlements that an attempt has ended without a stored outcome.
+// notifyDropped calls Dropped of every attached Settlement.
 func (e *Engine) notifyDropped(a *Attempt) {
 	for _, f := range e.settlements {
 		f.Dropped(a)

@@ -15,11 +15,11 @@ func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
 	s := &Engine{holdings: h}
 	stuck := &Attempt{Row: processlog.Row{ID: processlog.RowID(1)}, stuck: true}
 	h.held[stuck.holdingKey()] = stuck
-	deadLetters := func(id processlog.ID, epoch uint32) settlement {
-		return settlement{attempt: &Attempt{Row: processlog.Row{ID: id, Epoch: epoch}}, deadLetters: true}
+	deadLetters := func(id processlog.ID, epoch uint32) pendingOutcome {
+		return pendingOutcome{attempt: &Attempt{Row: processlog.Row{ID: id, Epoch: epoch}}, deadLetters: true}
 	}
-	batch := func() []settlement {
-		return []settlement{{attempt: stuck}, deadLetters(processlog.RowID(1), 0), deadLetters(processlog.RowID(1), 1), deadLetters(processlog.RowID(2), 0)}
+	batch := func() []pendingOutcome {
+		return []pendingOutcome{{attempt: stuck}, deadLetters(processlog.RowID(1), 0), deadLetters(processlog.RowID(1), 1), deadLetters(processlog.RowID(2), 0)}
 	}
 	require.Len(t, s.withoutWithdrawn(batch()), 4, "it has not returned")
 	stuck.returned.Store(true)

@@ -70,8 +70,8 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	e, _ := waiting(t, 0)
 	release := make(chan struct{})
 	defer close(release)
-	e.outcomes.ordinary.Flush = func([]settlement) { <-release }
-	e.outcomes.ordinary.Add(make([]settlement, 20*processlog.MaxRows)...)
+	e.outcomes.ordinary.Flush = func([]pendingOutcome) { <-release }
+	e.outcomes.ordinary.Add(make([]pendingOutcome, 20*processlog.MaxRows)...)
 	var claims sync.WaitGroup
 	require.Positive(t, e.startClaims(&claims), "an entry is due and a slot free, yet there is nothing to do")
 	claims.Wait()
@@ -141,8 +141,8 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	store := &oneBusy{left: 3, settled: make(chan struct{}), tokens: make(map[processlog.Token]bool)}
 	e, typ := waitingOn(t, 0, Config{Store: store}) // no observer
 	among := make(chan struct{}, 10)
-	e.outcomes.ordinary.Flush = func([]settlement) { among <- struct{}{} }
-	e.outcomes.locked.Add(settlement{attempt: &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1)}}, outcome: processlog.Outcome{ID: processlog.RowID(1), To: processlog.Succeeded}})
+	e.outcomes.ordinary.Flush = func([]pendingOutcome) { among <- struct{}{} }
+	e.outcomes.locked.Add(pendingOutcome{attempt: &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1)}}, outcome: processlog.Outcome{ID: processlog.RowID(1), To: processlog.Succeeded}})
 	select {
 	case <-store.settled:
 	case <-among:

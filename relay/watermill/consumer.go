@@ -60,9 +60,9 @@ type ConsumerConfig struct {
 	// a repetition. If MessageID panics, the message is recorded without an id and waits for a person.
 	MessageID func(msg *message.Message) string
 
-	// Redelivered reports whether a message may have been delivered before. The Consumer records such a message in the
-	// log and does not call `work` first. The handler of the entry then calls `work`, unless the log already had the
-	// message. If the message crashes its processes, the log stops calling `work`. Let Redelivered always return true if
+	// Redelivered reports whether a message may have been delivered before. The Consumer does not call `work` for
+	// such a message itself, but records the message as an entry. The handler of the entry calls `work`, unless the log already
+	// had the message. If the message crashes its processes, the log stops calling `work`. Let Redelivered always return true if
 	// only the log should call `work`. Redelivered is called concurrently. If Redelivered panics, this counts as true.
 	//
 	// The default uses the flag of watermill-amqp and RabbitMQ's headers x-delivery-count and x-acquired-count. Other

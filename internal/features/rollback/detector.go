@@ -274,12 +274,12 @@ func (d *Detector) askDatabase(ctx context.Context, more []version) error {
 
 // compareVersions reads back some of the remembered versions, and the versions in more.
 func (d *Detector) compareVersions(ctx context.Context, more []version) error {
-	sentAt, began := slices.Concat(d.versions.latestNow(), d.versions.sweepOn(), more), time.Now()
+	remembered, began := slices.Concat(d.versions.latestNow(), d.versions.sweepOn(), more), time.Now()
 	recorded := d.takeRecorded()
-	if len(sentAt)+len(recorded) == 0 {
+	if len(remembered)+len(recorded) == 0 {
 		return nil
 	}
-	wanted := slices.Clone(sentAt)
+	wanted := slices.Clone(remembered)
 	for _, r := range recorded {
 		wanted = append(wanted, version{Version: processlog.Version{ID: r.ID}})
 	}
@@ -288,10 +288,10 @@ func (d *Detector) compareVersions(ctx context.Context, more []version) error {
 		return err
 	}
 	d.toReport.missing = append(d.toReport.missing, d.versions.rememberFound(recorded, found, began)...)
-	if len(lostOf(sentAt, found, nil)) == 0 {
+	if len(lostOf(remembered, found, nil)) == 0 {
 		return nil
 	}
-	return d.confirmLoss(ctx, sentAt, found)
+	return d.confirmLoss(ctx, remembered, found)
 }
 
 // takeRecorded returns the recorded entries that no check has asked for yet. Each entry is asked for once. If that

@@ -18,10 +18,10 @@ type loss struct {
 	newest time.Time // time at which the newest of the lost versions was seen
 }
 
-// lostOf returns the versions that the database no longer has. A purged entry is not lost, because the purge has
+// lostOf returns those of the remembered versions that the database no longer has. A purged entry is not lost, because the purge has
 // written an audit record.
-func lostOf(sentAt []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []version) {
-	for _, v := range sentAt {
+func lostOf(remembered []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []version) {
+	for _, v := range remembered {
 		now, exists := found[v.ID]
 		if v.contradicts(now, exists) && (exists || !purgedSince(notes, v.seenAt)) {
 			lost = append(lost, v)
@@ -40,12 +40,12 @@ func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 //
 // Another process may have reported the same loss, and a person may have accepted it. A database that goes back loses
 // its newest writes. So if it still has the audit record of the acceptance, it has lost nothing since then.
-func (d *Detector) confirmLoss(ctx context.Context, sentAt []version, found map[processlog.ID]processlog.Version) error {
+func (d *Detector) confirmLoss(ctx context.Context, remembered []version, found map[processlog.ID]processlog.Version) error {
 	notes, err := d.readNotes(ctx)
 	if err != nil {
 		return err
 	}
-	lost := lostOf(sentAt, found, notes)
+	lost := lostOf(remembered, found, notes)
 	if len(lost) == 0 {
 		return nil
 	}

@@ -103,7 +103,7 @@ func (s *Slots) spendLocked(r *reservation) bool {
 	return true
 }
 
-// Use occupies keep of the reserved slots and frees the others. It returns false if the reservation was used before. It
+// Use occupies the given number of the reserved slots and frees the others. It returns false if the reservation was used before. It
 // also returns false if the reservation has lapsed, because other entries may have its slots by now.
 func (r *reservation) Use(used int) bool {
 	r.s.mu.Lock()
