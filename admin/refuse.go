@@ -75,8 +75,8 @@ func (r *refusedEntries) addRefusal(id compensator.EntryID, businessType string)
 	}
 }
 
-// recordRefusals records the refusal of some entries of an action, if any was refused. After an error of refuseSome nothing
-// was recorded, and the action must do nothing.
+// recordRefusals records the refusal of some entries of an action, if any was refused. If recordRefusals returns an
+// error, nothing was recorded, and the action must do nothing.
 func (d *Admin) recordRefusals(ctx context.Context, a Actor, op processlog.Operation, refused refusedEntries) error {
 	if refused.n == 0 {
 		return nil

@@ -23,9 +23,9 @@ const readInterval = 5 * time.Millisecond
 
 // WaitIdle waits until no entry in c's log is due or running in any process.
 //
-// An entry that waits for its delay or for its next attempt is not due. An entry that such an entry blocks is not due
-// either, if c has the type's TypeConfig.Serial. An entry that waits for its TypeConfig.Limit is due, so WaitIdle waits
-// until it has run.
+// An entry that waits for its delay or for its next attempt is not due. It may block later entries of its ordering key.
+// WaitIdle does not count the blocked entries as due, if c has the type's TypeConfig.Serial. An entry that waits for
+// its TypeConfig.Limit is due, so WaitIdle waits until it has run.
 //
 // WaitIdle fails the test when nothing has changed for a minute. The failure lists the entries that are left.
 func WaitIdle(tb testing.TB, c *compensator.Compensator) {

@@ -69,9 +69,9 @@ func Parse(expression string, location *time.Location) (compensator.Schedule, er
 // starBit is the bit with which the parser marks a star field.
 const starBit = 1 << 63
 
-// nextWallTime returns the first time after shown at which the expression fires. Both times are readings of a local
-// clock, stored as UTC. The parser's schedule gives up after five years. The function nextWallTime continues the search, because
-// around 2100 two leap days are eight years apart.
+// nextWallTime returns the first time after wallTime at which the expression fires. Both times are readings of a local
+// clock, stored as UTC. spec.Next searches five years and then returns the zero time. nextWallTime continues the
+// search, because around 2100 two leap days are eight years apart.
 func nextWallTime(spec *cron.SpecSchedule, wallTime time.Time) time.Time {
 	for {
 		next := spec.Next(wallTime)

@@ -240,7 +240,8 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	failpoint.Reach(failpoint.AsideSettled)
 }
 
-// recordItems runs transactions until one of them has a known result. If the answer to COMMIT is lost, try runs another one.
+// recordItems runs transactions until one of them has a known result. If the answer to COMMIT is lost, it runs another
+// transaction.
 func (b *batch) recordItems(works context.Context, items []*item) error {
 	for failures := 0; ; failures++ {
 		retryNow, err := b.recordOnce(works, items)

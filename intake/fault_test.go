@@ -285,7 +285,7 @@ func TestGroupThatVanishesIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewRedis(t)
 	r := newRig(t)
-	r.on(harness.RedisClient(t, server))
+	r.withRedis(harness.RedisClient(t, server))
 	c := r.New(r.QuickConfig())
 	r.start(r.open(c, r.spec(), testConfig()))
 	r.add(1, 100)
@@ -311,7 +311,7 @@ func TestRedisThatIsKilledIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	r := newRig(t)
-	r.on(harness.RedisClient(t, server))
+	r.withRedis(harness.RedisClient(t, server))
 	c := r.New(r.QuickConfig())
 	cfg := testConfig()
 	cfg.Batch = 50
@@ -343,7 +343,7 @@ func TestStreamThatMovesWithinAClusterIsFollowed(t *testing.T) {
 	cluster := testservers.NewRedisCluster(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	r := newRig(t).on(client)
+	r := newRig(t).withRedis(client)
 	cfg := testConfig()
 	cfg.Batch = 10
 	var moved sync.Once
@@ -374,7 +374,7 @@ func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewRedis(t)
 	r := newRig(t)
-	r.on(harness.RedisClient(t, server))
+	r.withRedis(harness.RedisClient(t, server))
 	rights := func(xack string) {
 		require.NoError(t, r.rdb.Do(t.Context(), "ACL", "SETUSER", "intake", "on", "nopass", "~*", "+@all", xack).Err())
 	}

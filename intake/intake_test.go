@@ -83,7 +83,7 @@ func TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn(t *testing.T) {
 	c := r.New(r.QuickConfig())
 	options := *r.Redis.Options()
 	options.DB++
-	other := (&rig{World: r.World, stream: r.stream}).on(redis.NewClient(&options))
+	other := (&rig{World: r.World, stream: r.stream}).withRedis(redis.NewClient(&options))
 	t.Cleanup(func() {
 		assert.NoError(t, other.rdb.Del(context.Background(), r.stream).Err())
 		assert.NoError(t, other.rdb.Close())

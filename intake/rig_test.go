@@ -33,8 +33,8 @@ func newRig(t *testing.T) *rig {
 	return &rig{World: w, rdb: w.Redis, stream: w.Name + ":orders"}
 }
 
-// The method on moves the stream to a Redis that only this test uses, for faults that affect the whole server.
-func (r *rig) on(client redis.UniversalClient) *rig {
+// withRedis moves the stream to a Redis that only this test uses, for faults that affect the whole server.
+func (r *rig) withRedis(client redis.UniversalClient) *rig {
 	r.rdb = client
 	return r
 }

@@ -22,7 +22,7 @@ type gauges struct {
 	cases                                           metric.Int64ObservableGauge
 	overdue, pastDue, atRisk, paused                metric.Float64ObservableGauge
 
-	looking   sync.Mutex // guards at, casesAt and open. The goroutine that holds it calls look, and other goroutines report the readings in found
+	looking   sync.Mutex // guards readAt, casesAt and openCases. The goroutine that holds the mutex calls read. Other goroutines report the readings in current
 	readAt    time.Time
 	casesAt   time.Time
 	openCases []reading
@@ -88,7 +88,7 @@ func (g *gauges) observe(ctx context.Context, observer metric.Observer) error {
 }
 
 // readings returns the current values of the gauges. It returns the last readings if they are younger than lookEvery,
-// or if another goroutine is reading new ones. In all other cases it calls look.
+// or if another goroutine is reading new ones. In all other cases it calls read.
 func (g *gauges) readings(ctx context.Context) []reading {
 	if g.looking.TryLock() {
 		defer g.looking.Unlock()
@@ -104,7 +104,7 @@ func (g *gauges) readings(ctx context.Context) []reading {
 	return nil
 }
 
-// read queries the Compensator. If the database does not return a value, look leaves the value out. An old value would
+// read queries the Compensator. If the database does not return a value, read leaves the value out. An old value would
 // suggest that nothing has changed.
 func (g *gauges) read(ctx context.Context) (readings []reading) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -135,7 +135,7 @@ func (g *gauges) read(ctx context.Context) (readings []reading) {
 	readings = append(readings, g.countWaiting(ctx)...) // Query the cases last, because there may be many of them.
 	if time.Since(g.casesAt) >= casesEvery {
 		g.openCases = nil
-		if status, err := admin.StandingOf(ctx, g.c); err == nil { // After an error, try again at the next look instead of waiting for casesEvery.
+		if status, err := admin.StandingOf(ctx, g.c); err == nil { // After an error, the next read tries again instead of waiting for casesEvery.
 			g.openCases, g.casesAt = g.readCases(status), time.Now()
 		}
 	}

@@ -39,7 +39,7 @@ func (n *names) canonical(name string) (value string, fresh bool) {
 
 // cache caches one value for each key. Its callers limit the number of keys.
 type cache[K comparable, V any] struct {
-	mu     sync.RWMutex // guards made
+	mu     sync.RWMutex // guards values
 	values map[K]V
 }
 

@@ -99,7 +99,8 @@ type QueueEntry struct {
 
 // EnqueueRules are rules of Enqueue for entries that the queue already has, and for types that are full.
 type EnqueueRules struct {
-	// MaxLease is the longest lease. An entry may be due this much later than its In, because it may have a lease.
+	// MaxLease is the longest lease that any process takes. The queue may have an entry with a due time up to In plus
+	// MaxLease, because a process may have leased the entry.
 	MaxLease time.Duration
 	Limit    int           // maximum number of members of a type, see Config.QueueLimit; 0: no limit
 	Near     time.Duration // an entry that is due within this time is added even if its type has Limit members

@@ -51,7 +51,7 @@ func newRevealed(e compensator.Entry, view TypeView) revealed {
 	return content
 }
 
-// showText prints a content or a result. It masks every value that show does not name.
+// showText prints a content or a result. It masks the value of every field that is not in shownFields.
 func showText(content []byte, shownFields []string) shownText {
 	var text bytes.Buffer
 	decoder := json.NewDecoder(bytes.NewReader(content))

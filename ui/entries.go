@@ -153,8 +153,9 @@ func (s *server) showEntries(rq *request) {
 	rq.showPage(status, "entries", data)
 }
 
-// findEntry redirects to one entry. The text may be an id, an idempotency key, or the key that a handler has sent with its
-// calls. If no entry matches, find redirects to the list of the entries that have the text as their business id.
+// findEntry redirects to one entry. The text may be an id, an idempotency key, or the key that a handler has sent with
+// its calls. If no entry matches, findEntry redirects to the list of the entries that have the text as their business
+// id.
 func (s *server) findEntry(rq *request) {
 	text := strings.TrimSpace(rq.r.FormValue("q"))
 	refs := []compensator.Ref{compensator.IdempotencyKey(text)}

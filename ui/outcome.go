@@ -117,7 +117,7 @@ func (rq *request) setOutcome(o outcome) {
 	if len(o.Back) > maxReturnPath {
 		o.Back = rq.s.base
 	}
-	text, err := quoteJSON(o) // Use quoted, because it encodes an & as one byte.
+	text, err := quoteJSON(o) // Use quoteJSON, because it encodes an & as one byte.
 	if err != nil {
 		rq.showFailure(err)
 		return

@@ -172,7 +172,7 @@ func (w words) Due(c *admin.Case) (template.HTML, error) {
 	return w.Badge(kind, text) + ` <span class="sub">` + w.Time(c.DueAt) + `</span>`, err
 }
 
-// Unsure reports whether the outcome is unknown; see unsure.
+// Unsure reports whether c is an open case of an entry whose outcome is unknown.
 func (w words) Unsure(c *admin.Case) bool { return isUncertain(c) }
 
 // UnsureGroup reports whether the outcome of the group's example is unknown.

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// sendPage answers with a page. If the browser has refreshed a page that has not changed, send answers with a short 304.
+// sendPage answers with a page. If the browser has refreshed a page that has not changed, sendPage answers with a short
+// 304.
 func (rq *request) sendPage(status int, html []byte) {
 	h := rq.w.Header()
 	if status == http.StatusOK && isRead(rq.r) && h.Get("ETag") == "" && rq.hasTag(rq.pageTag(html)) {

@@ -208,7 +208,7 @@ func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 	})
 }
 
-// runWithin calls the function read, which takes no context. If ctx ends first, within returns the context's error.
+// runWithin calls the function read, which takes no context. If ctx ends first, runWithin returns the context's error.
 func runWithin[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {
 		value T

@@ -35,7 +35,8 @@ func (p *program) newLimitsCommand() *cobra.Command {
 		})
 }
 
-// usedUpLimits returns the limits that allow no start now, by business type. If they cannot be read, usedUp says so and returns none.
+// usedUpLimits returns the limits that allow no start now, by business type. If the limits cannot be read, usedUpLimits
+// prints the error and returns none.
 func (p *program) usedUpLimits(ctx context.Context, s *session) map[string]admin.Limit {
 	limits, err := s.Limits(ctx, s.actor)
 	if err != nil {

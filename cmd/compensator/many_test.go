@@ -44,7 +44,7 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 	require.NoError(t, err)
 	defer nobody.Close()
 	p := &program{env: func(name string) string { return map[string]string{dsnVariable: b.dsn}[name] }, stdin: nobody, stdout: nobody, stderr: nobody}
-	p.newRootCommand() // root sets the defaults of the flags.
+	p.newRootCommand() // newRootCommand sets the defaults of the flags.
 	s, err := p.openSession(t.Context(), changeAccess)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()

@@ -131,7 +131,8 @@ func (p *permits) describe(businessType string) {
 	p.limit.Set(p.programValues.With(l.Person)) // a person may have changed the limit
 }
 
-// leadIn returns the stored time of a key minus the current time, in the present interval.
+// leadIn returns how far r.arrivalTime lies ahead of now, which is in unix ms. It rescales the result from the interval
+// at which the row was stored to the given interval.
 func (r *limitRow) leadIn(now int64, interval time.Duration) time.Duration {
 	return processlog.Rescaled(time.Duration(r.arrivalTime-now*int64(time.Millisecond)), r.interval, interval)
 }

@@ -161,8 +161,8 @@ func (k queueKeys) clone() queueKeys {
 	return k
 }
 
-// queueNow is one reading of the clock, rounded down and up, in unix ms. Due times are computed from ceil and compared
-// with floor, so that no entry is due early.
+// queueNow is one reading of the clock in unix ms, rounded down to lower and up to upper. Due times are computed from
+// upper and compared with lower, so that no entry is due early.
 type queueNow struct{ lower, upper int64 }
 
 func (q *Queue) nowLocked() queueNow {

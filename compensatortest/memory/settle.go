@@ -162,7 +162,8 @@ func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, chang
 	return s.changeSeen(ctx, seen, change, func(processlog.Row) {})
 }
 
-// changeSeen changes the entries that still have the version in seen. It calls changed for each of them.
+// changeSeen changes the entries that still have the version in seen. It calls onChanged with the earlier row of each
+// of them.
 func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, change processlog.Change, onChanged func(before processlog.Row)) ([]processlog.Changed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

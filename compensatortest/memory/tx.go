@@ -105,7 +105,7 @@ func (s *Store) unwrap(ctx context.Context, tx processlog.Tx) (*Tx, error) {
 	}
 	ownTx, ok := tx.(*Tx)
 	if !ok && tx != nil {
-		_, _ = tx.ExecContext(context.WithValue(ctx, txKey{}, &ownTx), "SELECT 1") // ExecContext sets own.
+		_, _ = tx.ExecContext(context.WithValue(ctx, txKey{}, &ownTx), "SELECT 1") // ExecContext sets ownTx.
 	}
 	if ownTx == nil || ownTx.store != s {
 		return nil, processlog.ErrNoTransaction
@@ -239,7 +239,7 @@ func (tx *Tx) keepLocked(row *storedRow) {
 	}
 }
 
-// undoLocked undoes every step after the first keep steps.
+// undoLocked undoes every step after the first keptSteps steps.
 func (tx *Tx) undoLocked(keptSteps int) {
 	for _, step := range slices.Backward(tx.steps[keptSteps:]) {
 		step.row.current = step.before

@@ -17,7 +17,8 @@ var instancePromises = []storePromise{
 	{"InstancesUnseenForLongAreForgotten", false, ofOperations((*storeTest).instancesUnseenForLongAreForgotten)},
 }
 
-// instances reads all processes. It asserts that each was seen by the database's clock, and removes these times.
+// instances reads all processes. It asserts that their times come from the database's clock. Then it sets these times
+// to zero, so that the tests can compare the rest.
 func (t *storeTest) instances() []processlog.Instance {
 	t.Helper()
 	now, err := t.ops().StatsClock(t.ctx)

@@ -367,8 +367,8 @@ func TestWrongCounterIsFoundByThePurchaseThatItAccepts(t *testing.T) {
 	}
 }
 
-// A purchase was running when Redis lost its data. The new counter does not count its ticket, so the database must not
-// sell it.
+// A purchase has taken a ticket from the counter, and then Redis loses its data. The new counter starts with the
+// database's stock, and does not know this ticket. So the database must refuse to sell the ticket.
 func TestTicketOfAnEarlierEditionIsNotSold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 2 })

@@ -228,7 +228,7 @@ func (h *holdings) runningAttempts() []processlog.StuckAttempt {
 	return h.list(func(a *Attempt) bool { return !a.returned.Load() })
 }
 
-// list returns the held attempts that match, in the order of their ids. which reports whether an attempt matches.
+// list returns the held attempts for which matches returns true, in the order of their ids.
 func (h *holdings) list(matches func(*Attempt) bool) []processlog.StuckAttempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()

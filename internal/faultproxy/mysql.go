@@ -132,7 +132,7 @@ func (s *session) request(m message) bool {
 	switch t.rule.Fault {
 	case DropRequest:
 		if t.rule.Hang {
-			s.waitHung() // Hang before fire, because a caller that waits for the trap may call HangUp at once.
+			s.waitHung() // Call waitHung before markFired, because a caller that waits for the trap may call HangUp at once.
 		}
 		t.markFired()
 		if t.rule.Hang {

@@ -153,7 +153,7 @@ func (l *link) cut() {
 	})
 }
 
-// runBoth runs both directions until they have ended. When one ends, both closes the link.
+// runBoth runs both directions until they have ended. When one direction ends, runBoth closes the link.
 func (l *link) runBoth(requests, replies func()) {
 	repliesEnded := make(chan struct{})
 	go func() {

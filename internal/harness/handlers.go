@@ -33,7 +33,7 @@ func HandleGated(t *testing.T, c *compensator.Compensator, name string, cfg comp
 	return orders, g
 }
 
-// HandleTransactional registers a transactional type. Its handler writes an effect and then calls more.
+// HandleTransactional registers a transactional type. Its handler writes an effect and then calls extra.
 func HandleTransactional(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerConfig[Order], extra func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error) *compensator.Type[Order] {
 	t.Helper()
 	orders, err := compensator.HandleTx(t.Context(), c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {

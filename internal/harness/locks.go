@@ -33,9 +33,9 @@ func (w *World) Deadlock(tx Statements) {
 	})
 }
 
-// DeadlockIn does the same as Deadlock, but meet runs the statement of tx that takes part in the deadlock. signalReady touches
-// row 2 of accounts, or rows 1 and 2, and returns the server's error.
-func (w *World) DeadlockIn(tx Statements, signalReady func() error) {
+// DeadlockIn does the same as Deadlock, but the function meetRival runs the statement of tx that takes part in the
+// deadlock. meetRival changes row 2 of accounts, or rows 1 and 2, and returns the server's error.
+func (w *World) DeadlockIn(tx Statements, meetRival func() error) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
 	w.Exec("REPLACE INTO accounts WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i < 100) SELECT i, 0 FROM s")
@@ -50,7 +50,7 @@ func (w *World) DeadlockIn(tx Statements, signalReady func() error) {
 		_, err := rival.Exec("UPDATE accounts SET n=2 WHERE id=1")
 		blocked <- err
 	}()
-	w.RequireNumber(signalReady(), 1213)
+	w.RequireNumber(meetRival(), 1213)
 	require.NoError(w.T, <-blocked, "the wrong transaction was rolled back")
 	require.NoError(w.T, rival.Rollback())
 }

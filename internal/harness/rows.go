@@ -36,7 +36,8 @@ func (w *World) WaitState(id compensator.EntryID, want compensator.State) {
 	w.Eventually(func() bool { return w.State(id) == want }, "entry %s becomes %s", id, want)
 }
 
-// Count runs SELECT COUNT(*) FROM, followed by from.
+// Count runs SELECT COUNT(*) FROM, followed by the parameter table. The parameter may have a WHERE clause after the
+// name of the table.
 func (w *World) Count(table string, args ...any) (n int) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow("SELECT COUNT(*) FROM "+table, args...).Scan(&n))

@@ -184,7 +184,8 @@ func (r *List) signalAnswered() {
 	}
 }
 
-// WithoutPaused splits the wanted entries into rest, which may be claimed now, and resting, which were refused and must wait.
+// WithoutPaused splits the wanted entries: the entries in claimable may be claimed now, and those in paused were
+// refused and must wait.
 func (r *List) WithoutPaused(businessType string, wanted []processlog.Wanted) (claimable []processlog.Wanted, paused []processlog.Refusal) {
 	if !r.anyRefused.Load() {
 		return wanted, nil

@@ -39,8 +39,9 @@ func (b *logbook) naming(table string) (statements []string) {
 	return statements
 }
 
-// TestFailuresWithoutAttemptsCostNothingMore settles failures with and without attempts, and purges their entries before
-// and after KeepAttempts. Before it, a purge only looks for attempts of other processes, once for each type.
+// TestFailuresWithoutAttemptsCostNothingMore settles failures with and without attempts, and purges their entries
+// before and after KeepAttempts. Before KeepAttempts, a purge only checks whether another process has stored attempts,
+// once for each type.
 func TestFailuresWithoutAttemptsCostNothingMore(t *testing.T) {
 	t.Parallel()
 	b := openLogbook(t)

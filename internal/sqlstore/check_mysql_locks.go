@@ -94,8 +94,9 @@ func (p *proof) leave() {
 	p.beside = nil
 }
 
-// spare returns a second connection while the holder has one, or errNoSecond if all are in use. Opening a new
-// connection may take longer than spareTimeout.
+// spare returns another connection of the pool, besides the one whose transaction holds the row. If all connections are
+// in use, spare waits only spareTimeout for a free one, and then returns errNoSecond. Otherwise it waits proofTimeout,
+// because the pool may have to open a connection.
 func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	timeout := proofTimeout
 	if has := db.Stats(); has.MaxOpenConnections > 0 && has.InUse >= has.MaxOpenConnections {
@@ -207,9 +208,10 @@ func (p *proof) hides(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// isolation checks that a transaction gets the isolation level that it asks for. A transaction at READ UNCOMMITTED must
-// see the uncommitted row. If it does not see the row, isolation reads the level of the user's sessions. If the library
-// has its own pool, isolation always reads that pool's level.
+// isolation checks that a transaction gets the isolation level that it asks for. If the library has its own pool,
+// isolation first requires that this pool's sessions are at READ COMMITTED. Then a transaction at READ UNCOMMITTED must
+// see the uncommitted row. If it does not see the row, the server ignores requested levels. Then the sessions of the
+// application's pool (Config.DB) must be at READ COMMITTED.
 func (p *proof) isolation(ctx context.Context, id processlog.ID) error {
 	if p.s.ownPool != nil {
 		level, err := readIsolation(ctx, p.s.ownPool)

@@ -155,8 +155,8 @@ func (p *purge) oldest(ctx context.Context, after endedEntry, limit int) ([]ende
 	return oldest, rows.Err()
 }
 
-// delete deletes those entries that are not locked. It separates entries that the database refuses to delete from the
-// others.
+// The method delete deletes the entries that no transaction has locked. If the database refuses to delete some entries,
+// the method deletes the others and adds the refused ones to p.refusals.
 func (p *purge) delete(ctx context.Context, entries []endedEntry) error {
 	waitsBefore := p.lockWaits
 	refusals, untried, err := writeApart(ctx, p.s, entries, p.deletePart(ctx))
@@ -259,7 +259,7 @@ func (p *purge) lockFree(ctx context.Context, tx processlog.Tx, entries []endedE
 // purgeRefusals remembers for each type and state up to which position the database refuses the oldest entries. A later
 // Purge starts after that position.
 type purgeRefusals struct {
-	mu        sync.Mutex // guards known
+	mu        sync.Mutex // guards positions
 	positions map[group]refusedUpTo
 }
 

@@ -15,7 +15,7 @@ import (
 type process struct {
 	cmd *exec.Cmd
 
-	mu      sync.Mutex // guards ended
+	mu      sync.Mutex // guards isEnded
 	isEnded bool       // reaped; the pid may belong to another process already
 }
 

@@ -43,7 +43,7 @@ type source struct {
 	local    func(flags []string) (newServer machine, description string, err error)
 	packages []string // packages that apt-get installs for local
 
-	mu        sync.Mutex // guards chosen; held while the first server starts
+	mu        sync.Mutex // guards chosenWay; held while the first server starts
 	chosenWay way
 }
 

@@ -151,8 +151,8 @@ func (p sqlProgram) initFlags(data string) []string {
 }
 
 // initialize creates a data directory. The program that it starts survives if this process is killed. That program
-// inherits the locked file turn. So it keeps the lock until it ends, and no other process works in the directory
-// meanwhile.
+// inherits the locked file lock. So the file stays locked until that program ends, and no other process works in the
+// directory meanwhile.
 func (p sqlProgram) initialize(data string, lock *os.File) error {
 	path := p.path
 	if p.mariadb() {

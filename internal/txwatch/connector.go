@@ -137,7 +137,7 @@ func (c *Connector) Inner() driver.Connector { return c.inner }
 // watched connection fills the Question in and does not send the statement.
 type Question struct {
 	context.Context
-	Ours      bool // whether the library began the transaction. In such a transaction, no statement is sent after its end
+	Ours      bool // whether the library began the transaction. If so, the watched connection refuses all statements after the transaction has ended
 	watched   *Tx
 	Connector *Connector // the Connector of this connection
 }

@@ -205,8 +205,8 @@ func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
 	})
 }
 
-// Some entries are recorded before Run, or while Run begins. They must wait for others exactly as long as entries that
-// are recorded later.
+// Some entries are recorded before Run, or while Run begins. They must wait for more entries of their batch. This wait
+// must be exactly as long as for entries that are recorded later.
 // Failure: F107
 func TestStartOfAProcessEndsNoWait(t *testing.T) {
 	const wait = 20 * time.Second

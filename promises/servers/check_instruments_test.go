@@ -119,8 +119,8 @@ func lying(dsn string, l lie, watched bool) func() (*sql.DB, error) {
 	}
 }
 
-// replies makes a lie that sends another statement for each one given, in pairs of old and new. DO 0 succeeds and does
-// nothing.
+// replies makes a lie that replaces statements. The arguments are pairs: a statement, and the statement that is sent in
+// its place. DO 0 succeeds and does nothing.
 func replies(oldnew ...string) lie { return lie{text: strings.NewReplacer(oldnew...)} }
 
 var keepsItsIsolation = lie{

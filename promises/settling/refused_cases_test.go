@@ -137,7 +137,8 @@ func TestRefusedCaseHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// The database refuses to delete some rows beside the log. A purge deletes the other entries, and names these.
+// The database refuses to delete the results of three entries. A purge must delete all other entries. Its error must
+// name the three entries.
 // Failure: F75
 func TestPurgeHoldsUpNoOtherForARefusedRowBesideTheLog(t *testing.T) {
 	t.Parallel()
@@ -155,7 +156,7 @@ func TestPurgeHoldsUpNoOtherForARefusedRowBesideTheLog(t *testing.T) {
 		holder := w.Begin(w.DB)
 		_, err = holder.Exec("SELECT entry_id FROM common_process_log_result WHERE entry_id=? FOR UPDATE", refused[0].Row())
 		require.NoError(t, err)
-		fresh, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable) // It knows of no refused entry.
+		fresh, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable) // This store has not met the refused entries yet.
 		require.NoError(t, err)
 		defer fresh.Close()
 		w.Eventually(func() bool {

@@ -59,7 +59,7 @@ func following(cfg compensator.HandlerConfig[content]) compensator.HandlerConfig
 }
 
 // checkFollows asserts that an entry that runs after a batch starts only when each entry of the batch has ended once. A
-// person may have requeued an entry of the batch after that end. If the database has gone back, follows asserts
+// person may have requeued an entry of the batch after that end. If the database has gone back, checkFollows asserts
 // nothing, because the end of an entry may be lost.
 func (o *oracle) checkFollows(n *instance, e *compensator.Entry) {
 	if e.BusinessID == "" || e.State == compensator.Compensating {

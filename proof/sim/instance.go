@@ -235,8 +235,8 @@ func (n *instance) disown(tx *gatedTx) {
 
 func (n *instance) paused() time.Time { return time.Unix(0, n.pausedUntil.Load()) }
 
-// step runs one statement or script as a step. It waits for the scheduler. The seed decides whether do runs and whether
-// its answer arrives.
+// step runs one statement or script as a step. It waits for the scheduler. The seed decides whether the function do is
+// called, and whether the caller gets the answer.
 func (n *instance) step(ctx context.Context, c class, op, args string, do func() error) error {
 	return n.stepUnder(ctx, processlog.Token{}, c, op, args, do)
 }

@@ -110,8 +110,8 @@ func (l *life) answeredLocked(n *instance, version uint64) {
 	}
 }
 
-// noteAccept returns accepts, which says whether an instance accepts a row that it could claim. If the instance refuses the
-// row because it still holds the entry, accepted counts the refusal.
+// noteAccept returns accepts, which says whether an instance accepts a row that it could claim. If the instance refuses
+// the row because it still holds the entry, noteAccept counts the refusal.
 func (o *oracle) noteAccept(n *instance, row *processlog.Row, accepts bool) bool {
 	if !accepts {
 		o.readCounts(func(o *oracle) {

@@ -20,8 +20,8 @@ func (o *oracle) noteRebuild(token processlog.Token) {
 // checkRebuilt checks the report that the queue holds all entries of some types. It looks at entries that were there when the
 // rebuild began. The queue must hold each of them that comes due within the horizon.
 //
-// whole asserts nothing if the queue goes back in time or the database's clock jumps, because the horizon is then
-// unknown.
+// checkRebuilt asserts nothing if the queue goes back in time or the database's clock jumps, because the horizon is
+// then unknown.
 func (o *oracle) checkRebuilt(types []string, token processlog.Token) {
 	if o.w.plan.active[queueBack] || o.w.plan.active[storeJump] {
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// gatedTx is a transaction whose statements, COMMIT and ROLLBACK are steps. Besides entries it holds effects, which
-// stand for the writes of a transactional handler in this database.
+// gatedTx is a transaction whose statements and COMMIT are steps. Besides entries it holds effects, which stand for the
+// writes of a transactional handler in this database.
 type gatedTx struct {
 	*memory.Tx
 	from    *instance
@@ -104,7 +104,8 @@ func (tx *gatedTx) Commit() error {
 // errRefused is the error of a COMMIT that the server answers with a rollback.
 var errRefused = &mysql.MySQLError{Number: 1213, Message: "deadlock at commit"}
 
-// Rollback is not a step. If the connection is broken, Rollback gets no answer, but the server rolls back anyway.
+// Rollback is not a step, because a lost answer does not change its outcome: without a connection the server rolls back
+// too.
 func (tx *gatedTx) Rollback() error {
 	defer tx.from.disown(tx)
 	return tx.Tx.Rollback()

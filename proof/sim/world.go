@@ -504,8 +504,9 @@ func (w *world) rest() {
 		}
 		return left == ""
 	}
-	// A call may still be on its way when the last row comes to rest. This call may add an entry to the queue, due when
-	// the old lease ends. If the database's clock has jumped back, that lease is longer.
+	// A call of the queue may still be on its way when the last row comes to rest. This call may add an entry to the
+	// queue again, due at the end of the entry's last lease. If the database's clock has jumped back, that lease ends
+	// later.
 	if w.await(inFlight, clean) {
 		return
 	}

@@ -87,8 +87,9 @@ func readWords(file string) (*strings.Replacer, error) {
 	return strings.NewReplacer(pairs...), nil
 }
 
-// compareFiles compares the files of the directories before and after by name. First it renames files of the old
-// directory as words says. It returns the number of files that differ.
+// compareFiles compares each file of one directory with the file of the same name in another directory. The parameters
+// before and after are the paths of the old and of the new directory. The replacer words turns the name of an old file
+// into its new name. compareFiles returns the number of files that differ.
 func compareFiles(out io.Writer, before, after string, words *strings.Replacer, compare func(before, after string) (string, error)) (differ int, err error) {
 	there, err := namesIn(before)
 	if err != nil {

@@ -115,7 +115,8 @@ func (p *Publisher) setState(l *channelPool, err error) {
 	p.changed = make(chan struct{})
 }
 
-// awaitPool waits for a connection and returns it. If ctx ends first, await returns the reason why there is no connection.
+// awaitPool waits for a connection and returns it. If ctx ends first, awaitPool returns the reason why there is no
+// connection.
 func (p *Publisher) awaitPool(ctx context.Context) (*channelPool, error) {
 	for {
 		p.mu.Lock()

@@ -125,7 +125,8 @@ func (k *Consumer) session(ctx context.Context, isKnown bool) (*session, error) 
 	return s, nil
 }
 
-// subscribe starts to consume. If the broker does not answer a request, guard drops the connection.
+// subscribe starts to consume. If the broker does not answer a request in time, the timer of startGuard drops the
+// connection.
 func (s *session) subscribe(isFirst bool) error {
 	if err := s.declare(); err != nil {
 		return wrapError("declare", err)
@@ -249,8 +250,8 @@ func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	return s.handDelivery(ctx, d)
 }
 
-// handDelivery starts a function for a message. If no slot is free, because functions of earlier connections still
-// run, hand waits. It returns an error if this connection is lost during the wait.
+// handDelivery starts a function for a message. If no slot is free, because functions of earlier connections still run,
+// handDelivery waits. It returns an error if this connection is lost during the wait.
 func (s *session) handDelivery(ctx context.Context, d amqp091.Delivery) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -295,9 +296,9 @@ func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.C
 	return s.cfg.Propagator.Extract(ctx, headers)
 }
 
-// settleDelivery processes a message and reports whether it can be acknowledged. It records a redelivered message without a
-// call of the function, because the message may have crashed a process. The log recognises a message that it already
-// has. If the log refuses the message, settled calls the function.
+// settleDelivery processes a message and reports whether it can be acknowledged. It records a redelivered message
+// without a call of the function, because the message may have crashed a process. The log recognises a message that it
+// already has. If the log refuses the message, settleDelivery calls the function.
 func (s *session) settleDelivery(ctx context.Context, raw *amqp091.Delivery, d *Delivery) bool {
 	if raw.Redelivered {
 		if err := s.keep(ctx, d, 0); !isRefusal(err) {

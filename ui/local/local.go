@@ -43,7 +43,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 const stopTimeout = 10 * time.Second
 
 // Serve serves the pages of one or several logs to the actor until ctx ends, and then closes the listener. The end of
-// ctx is no error. Serve calls ready with the address, which contains a token. One browser may use the token once.
+// ctx is no error. Serve calls onReady with the address, which contains a token. One browser may use the token once.
 // After that a cookie identifies the browser. Serve sets opts.Identify itself. An invalid option is a
 // *compensator.FieldError. Running requests have 10 seconds to end.
 //

@@ -16,9 +16,9 @@ const (
 	problemFaults  = "attempts fail, and count, for they have met the database's condition too often in a row"
 )
 
-// Attach makes Health show how attempts end. Health shows errors about content that cannot be decoded, about the database,
-// and about systems that are unavailable. If an attempt is not counted, people would otherwise find its error only in the
-// entry itself.
+// Attach makes Health show how attempts end. Health shows errors about content that cannot be decoded, about the
+// database, and about systems that are unavailable. This matters for an attempt that is not counted: without Health,
+// people would find its error only in the entry itself.
 func Attach(e *engine.Engine) {
 	e.AttachSettlement(func(s *engine.Settlement) {
 		s.Ended = func(a *engine.Attempt, end engine.Result, counted bool) {

@@ -24,12 +24,12 @@ func (q *Queue) ClaimDue(t *engine.Type, calls int) engine.ClaimResult {
 		return q.claimFromStore(t, calls, before)
 	}
 	result := q.claimLeased(t, leased, calls, n)
-	// The queue returned fewer entries than there are slots, and the database may hold more. After an error do not ask
-	// again, because the database would refuse again.
+	// If the queue has left slots free and the database may hold due entries that the queue lacks, claim those too.
+	// After an error of the first claim do not ask the database again, because it would fail again.
 	if (before.backlog || leased.Lost) && result.Err == nil && !result.Full {
 		return q.alsoFromStore(t, calls, result, before)
 	}
-	q.e.Problems.Passed(engine.ProblemDue, t.Name) // the queue works again, so no later read of the database would clear this problem
+	q.e.Problems.Passed(engine.ProblemDue, t.Name) // clear the problem here: while the queue works, no claim reads due entries from the database, which would clear it
 	if delay := q.claims.asked(t.Name, len(leased.IDs), result); delay > 0 {
 		result.NextDueIn = min(max(0, result.NextDueIn), processlog.Never-delay) + delay // Never is the longest duration
 	}
@@ -181,16 +181,17 @@ type claims struct {
 
 // typeClaims is what the claims of one type have found.
 type typeClaims struct {
-	// The last claim was offered entries by the queue. runnable of them were neither blocked nor limited. A claim that asks
-	// for as many entries as there are slots could get only blocked or limited ones, again and again.
+	// Result of the last claim: the queue offered the number offered of entries, and the number runnable of them were
+	// neither blocked nor limited. If a claim always asked for as many entries as there are slots, it could get only
+	// blocked or limited entries, again and again.
 	offered, runnable int
 
 	emptyClaims int // consecutive claims for which the queue had nothing due, because other processes were faster
 
-	// noteBacklog sets backlog and increments findings. A claim of all that is due in the database clears backlog, unless
-	// findings has changed since that claim began.
+	// noteBacklog sets backlog and increments findings. A claim from the database that leaves no due entry there clears
+	// backlog. It does not clear backlog if findings has changed since the claim began.
 	backlog  bool // whether the database holds due entries that the queue does not hold
-	findings int  // number of times that the database was found to hold more
+	findings int  // number of times that backlog was found to be true
 }
 
 const (

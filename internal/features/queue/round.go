@@ -155,8 +155,8 @@ func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, readAt t
 	if q.e.Ordered(head.BusinessType) {
 		return enqueued, complete
 	}
-	// Overdue entries come after near ones. The first overdue entry may have come due only since the heads were read,
-	// so count that time too.
+	// Near entries have been enqueued, so overdue ones follow. The first entry of the type may have become overdue
+	// since the heads were read, so add this time.
 	if !complete || head.DueIn > time.Since(readAt)+time.Millisecond-q.e.OverdueAfter() {
 		return enqueued, complete
 	}

@@ -164,8 +164,8 @@ func (s *Slots) Available() int {
 	return max(0, s.freeSlotsLocked())
 }
 
-// Overdraw occupies n slots even if none is free. It is for claimed entries whose handler does not run, because the
-// slot of every claimed entry is given back.
+// Overdraw implements engine.Slots. It occupies n slots even if none is free, because the entries for which it is
+// called must not wait for a slot.
 func (s *Slots) Overdraw(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -207,7 +207,8 @@ func (d *Transactions) serverError(err error) error {
 
 // resultOfCommit finds out how a handler's transaction ended. If the reply to COMMIT was lost, it compares the row's token.
 //
-// A rollback counts as a condition of the server: see verdict.ServersOwn. An outcome that stays unknown costs no attempt.
+// A rollback counts as a condition of the server: see verdict.ServerCaused. An outcome that stays unknown costs no
+// attempt.
 func (d *Transactions) resultOfCommit(a *engine.Attempt, err error, token processlog.Token, sentAt time.Time) engine.Result {
 	if err == nil {
 		failpoint.Reach(failpoint.HandlerCommitted)

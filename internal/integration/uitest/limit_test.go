@@ -73,7 +73,8 @@ func TestLimitThatIsUsedUpIsToldBesideItsType(t *testing.T) {
 	lacks(t, row, "on time")
 }
 
-// A person changes a limit and sets it back. Each form applies only to the version that the person saw, and each field of it is checked.
+// A person changes a limit and sets it back. Each form applies only to the version of the limit that the person saw.
+// Each field of the form is checked.
 // Failure: F120
 func TestLimitIsChangedAndSetBack(t *testing.T) {
 	t.Parallel()
