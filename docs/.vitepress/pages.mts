@@ -111,7 +111,7 @@ export const chinese = [
   {
     text: '教程', path: '/zh/tutorials/', pages: [
       { text: '一、订单超时自动关闭', link: '/zh/tutorials/sqlite' },
-      { text: '二、MySQL 与 Redis 上的商店', link: '/zh/tutorials/mysql-redis' },
+      { text: '二、用 MySQL 与 Redis 多进程关单', link: '/zh/tutorials/mysql-redis' },
       { text: '三、在管理后台处理死信', link: '/zh/tutorials/dead-entry' },
     ],
   },
@@ -128,7 +128,7 @@ export const chinese = [
       },
       {
         text: '写入', items: [
-          { text: '加入你的模块', link: '/zh/how-to/install' },
+          { text: '安装', link: '/zh/how-to/install' },
           { text: '从其他工具迁移', link: '/zh/how-to/coming-from' },
           { text: '与 GORM、bun、ent、sqlx 一起使用', link: '/zh/how-to/orms' },
           { text: '一次写入多个条目', link: '/zh/how-to/record-together' },
@@ -173,7 +173,7 @@ export const chinese = [
           { text: '由人重新入队、办结、取消', link: '/zh/how-to/actions' },
           { text: '暂停一个类型', link: '/zh/how-to/pause' },
           { text: '保留每次失败的记录', link: '/zh/how-to/attempts' },
-          { text: '查看速率、耗时和延误', link: '/zh/how-to/statistics' },
+          { text: '查看速率、耗时和调度延迟', link: '/zh/how-to/statistics' },
           { text: '查看哪些进程在运行', link: '/zh/how-to/instances' },
         ],
       },

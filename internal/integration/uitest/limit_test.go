@@ -57,9 +57,9 @@ func TestLimitThatIsUsedUpIsToldBesideItsType(t *testing.T) {
 	waiting := w.entriesOf("charge", compensator.Pending)[0]
 	entry := "entries/" + waiting.ID.String()
 	for path, of := range map[string]struct{ en, zh string }{
-		"":                    {"limit psp is used up next start " + next, "额度 psp 已用完 下一个条目最早开始于 " + next},
-		"entries?type=charge": {"Entries of charge wait for the limit psp · next start " + next, "charge 的条目在等待额度 psp · 下一个条目最早开始于 " + next},
-		entry:                 {"The limit psp allows 1 starts in 1 h, and none is left now.", "额度 psp 每 1 小时 最多开始执行 1 个条目，现已用完"},
+		"":                    {"limit psp is used up next start " + next, "限流 psp：配额已用完 下一个条目最早开始于 " + next},
+		"entries?type=charge": {"Entries of charge wait for the limit psp · next start " + next, "charge 的条目正被限流（psp） · 下一个条目最早开始于 " + next},
+		entry:                 {"The limit psp allows 1 starts in 1 h, and none is left now.", "限流 psp 每 1 小时 最多开始执行 1 个条目，配额已用完"},
 		"settings":            {"psp 1 starts in 1 h · up to 1 at once after a pause charge", "psp 每 1 小时 最多开始执行 1 条 · 空闲后最多同时开始 1 条 charge"},
 	} {
 		has(t, page("alice", path, "en"), of.en)

@@ -284,7 +284,7 @@ func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 		for _, path := range []string{"", "cases", "cases/due"} {
 			has(t, alice.get(path).text, "Nothing waits for a person that you may see.", path)
 			lacks(t, alice.get(path).text, "Nothing waits for a person<", path)
-			has(t, alice.get(path, "Accept-Language", "zh").text, "没有您可查看的待人工处理的工单。", path)
+			has(t, alice.get(path, "Accept-Language", "zh").text, "在您有权查看的范围内，没有待处理的工单。", path)
 		}
 	}
 	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
@@ -679,7 +679,7 @@ func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
 	w.problem()
 	alice := w.client("alice")
 	pause := values("do", "pause", "type", "refnud", "reason", "PSP is down")
-	for lang, says := range map[string]string{"en": "Did you mean refund?", "zh-CN": "您是否想输入 refund？"} {
+	for lang, says := range map[string]string{"en": "Did you mean refund?", "zh-CN": "您要找的是不是 refund？"} {
 		got := alice.post("do", pause, "Accept-Language", lang)
 		assert.Equal(t, 422, got.status)
 		has(t, plain(got.text), says)
