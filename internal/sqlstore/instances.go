@@ -12,10 +12,10 @@ import (
 const (
 	// instanceWrite keeps the start of a process, and also its end: a statement that arrives after Close does not revive it.
 	instanceWrite = "INSERT INTO {instance} (id, name, library, build, started_at, seen_at, ended_at, running, queue, types)" +
-		" VALUES ({id}, {name}, {library}, {build}, {now}-{age}, {now}, {ended}, {running}, {queue}, {types}){again}," +
+		" VALUES ({id}, {name}, {library}, {build}, {now}-({age}), {now}, {ended}, {running}, {queue}, {types}){again}," +
 		" ended_at=CASE WHEN {instance}.ended_at>0 THEN {instance}.ended_at ELSE {offered end} END"
 	instancesRead   = "SELECT id, {text name, library, build, queue, types}, {number started_at, seen_at, ended_at, running}, {now} FROM {instance}{by id} ORDER BY name, id"
-	instancesForget = "{DELETE FROM instance} WHERE seen_at<{now}-{age}"
+	instancesForget = "{DELETE FROM instance} WHERE seen_at<{now}-({age})"
 )
 
 // WriteInstance implements Operations.

@@ -28,12 +28,12 @@ const (
 	statsReadPart = "SELECT {bin} AS bin, {text business_type} AS name, {sums} FROM {stat}{by id} WHERE {instances} AND `at`>={from} AND `at`<{to}{and type} GROUP BY {bin}, business_type"
 
 	// statsToFold locks the rows of processes, or of minutes.
-	statsToFold = "SELECT {text instance}, `at`, {text business_type}, {counts} FROM {stat}{by id} WHERE {which} AND `at`<{now}-{age}" +
+	statsToFold = "SELECT {text instance}, `at`, {text business_type}, {counts} FROM {stat}{by id} WHERE {which} AND `at`<{now}-({age})" +
 		" ORDER BY instance, `at`, business_type LIMIT {limit}{lock}"
 	statsFold   = "INSERT INTO {stat} (instance, `at`, business_type, {counts}) VALUES {rows}{again}"
 	statsFolded = "{DELETE FROM stat} WHERE {keys}"
 
-	statsForget = "{DELETE FROM stat} WHERE instance={empty} AND `at`<{now}-{age}"
+	statsForget = "{DELETE FROM stat} WHERE instance={empty} AND `at`<{now}-({age})"
 	// statsForgetProcesses deletes the marks of processes that have written nothing for a day. A row with counts is never
 	// deleted before it is folded.
 	statsForgetProcesses = "{DELETE FROM stat} WHERE instance>={processes} AND `at`=0 AND last_at<{now}-86400000"
