@@ -245,7 +245,7 @@ func (s *Store) freeLocked(ctx context.Context, tx *Tx, find func() *storedRow) 
 	return s.untilLocked(ctx, tx, find, (*storedRow).freeFor)
 }
 
-// untilLocked finds a row, and waits until the function rowFreed reports true for the row and tx. In all other points it
+// untilLocked finds a row, and waits until the function free returns true for the row and tx. In all other respects it
 // works like freeLocked.
 func (s *Store) untilLocked(ctx context.Context, tx *Tx, find func() *storedRow, free func(*storedRow, *Tx) bool) (*storedRow, error) {
 	for {

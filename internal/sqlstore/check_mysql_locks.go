@@ -28,7 +28,8 @@ func (p *proof) acrossSessions(ctx context.Context) error {
 	}
 	defer p.leave()
 	err = p.lookAt(ctx, id)
-	// Without its session, the row is not held. A trial may take that for a lock that does not work.
+	// If the session of holder was lost, no transaction holds the row any more. A trial may then have concluded that
+	// locks do not work, so return the lost connection instead.
 	if _, lost := queryIDs(ctx, holder, p.s.sql(tryRead, "id", id.String())); lostConnection(lost) {
 		return lost
 	}

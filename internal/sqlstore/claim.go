@@ -300,7 +300,8 @@ func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processl
 }
 
 // releaseRows has the token as its guard: if another process has claimed the entry since, that process keeps its lease.
-// Because of the other two conditions, a repeated Release changes nothing (G16, repetitions are counted).
+// A first Release sets lease_until to 0, so the conditions on delivery_count and lease_until let a repeated Release
+// change nothing (G16, repetitions are counted).
 const releaseRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at={stamp}" +
 	" WHERE id IN ({ids}) AND token={token} AND delivery_count>0 AND lease_until>0"
 

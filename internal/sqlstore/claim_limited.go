@@ -327,9 +327,9 @@ func (p *permits) write(ctx context.Context, tx processlog.Tx, written map[strin
 	return nil
 }
 
-// permitApart takes permits for the rows in c.retryRows, which are leased one by one in later transactions. So it needs a
-// transaction of its own. It removes rows that get no permit from c.retryRows. If the process dies before a row is leased,
-// the start of that row is lost, and its permit ends at once.
+// permitApart takes permits for the rows in c.retryRows, which are leased one by one in later transactions. So
+// permitApart takes them in a separate transaction. It removes rows that get no permit from c.retryRows. If the process
+// dies before a row is leased, the start of that row is lost, and its permit ends at once.
 func (c *claim) permitApart(ctx context.Context) error {
 	if c.permits == nil {
 		return nil

@@ -23,8 +23,8 @@ func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow) err
 	if err == nil {
 		err = s.deleteResults(ctx, tx, []processlog.ID{row.oldRow.ID})
 	}
-	// Update the case before the operations, as an assignment does. An assignment in progress holds the case until its
-	// own operation is written, so that operation is blanked too.
+	// Update the case before the operations, in the order of AssignCases. An AssignCases in progress locks the case
+	// until it has committed its operation. So this erasure waits for it, and then blanks that operation too.
 	for _, statement := range []string{attemptsErase, eraseCase, eraseReasons} {
 		if err == nil {
 			err = s.eraseTexts(ctx, tx, s.sql(statement, "entry_id", row.oldRow.ID.String()))

@@ -35,15 +35,16 @@ func watchGrants(w *harness.World) {
 	}
 }
 
-// requireBound asserts that every grant has these values, and that in every period at most as many starts were granted as they allow. It
-// returns the number of all granted starts.
+// requireBound asserts that every grant has the given interval and burst. It asserts that in every period the limit
+// granted at most as many starts as the interval and the burst allow. It returns the number of all granted starts.
 func requireBound(w *harness.World, name string, interval time.Duration, burst int) (total int) {
 	w.T.Helper()
 	return requireBounds(w, name, admin.LimitValues{Interval: interval, Burst: burst})
 }
 
-// requireBounds does the same as requireBound for a limit that people change. A period ends when the values change. Trigger grants_next
-// leaves out one start of the first grant after that, because the library then counts one more.
+// requireBounds does the same as requireBound for a limit that people change. A period ends when the values change. At
+// such a change the library counts one start too many, so the trigger grants_next subtracts one start from the first
+// grant after the change.
 func requireBounds(w *harness.World, name string, values ...admin.LimitValues) (total int) {
 	w.T.Helper()
 	rows, err := w.DB.Query("SELECT limit_key, at, starts, start_interval, burst FROM grants WHERE limit_name=? ORDER BY seq", name)

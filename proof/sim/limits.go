@@ -20,8 +20,8 @@ const limitChangeStream = 4114
 // limitPurgeStream is the random stream for the times at which idle keys of limits are deleted.
 const limitPurgeStream = 4116
 
-// drawLimits draws limits for the types without a batch handler. A seed whose database clock jumps has none: while the clock repeats
-// a time, a limit grants no start.
+// drawLimits draws limits for the types without a batch handler. A seed in which the database's clock jumps gets no
+// limits, because a limit grants no start while the clock repeats a time.
 func (w *world) drawLimits() {
 	rng := rand.New(rand.NewPCG(w.seed, limitStream))
 	if rng.IntN(4) > 0 || w.plan.active[storeJump] {

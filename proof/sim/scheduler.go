@@ -199,7 +199,7 @@ func (w *world) admitOne(r *request) {
 		ready = until.Add(w.latency())
 	}
 	for slices.ContainsFunc(w.gate.pending, func(other *request) bool { return other.ready.Equal(ready) }) {
-		ready = ready.Add(1) // The runtime would choose the order of two steps at the same instant.
+		ready = ready.Add(1) // Give each step a time of its own. For two steps at the same time, the Go runtime and not the seed would choose the order.
 	}
 	w.gate.pending = append(w.gate.pending, r)
 	r.readyAt(ready)

@@ -11,7 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// newClaim is a claim that got mine entries and left limited ones, with what the limit has left.
+// newClaim returns the result of a claim. The parameter mine is the number of claimed entries, and limited is the
+// number of entries without a permit. The parameter left is the room that the limit has after the claim.
 func newClaim(mine, limited int, left processlog.Room) *processlog.Claimed {
 	claim := &processlog.Claimed{Mine: make([]processlog.Row, mine), Rooms: map[string]processlog.Room{"": left}}
 	for range limited {

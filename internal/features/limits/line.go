@@ -63,9 +63,9 @@ func (l *line) splitSleeping(wanted []processlog.Wanted, now time.Time) (awake [
 	return awake, sleeping
 }
 
-// noteClaim sets the time at which each entry without a permit is claimed again. If a key still allows n starts after the
-// claim, claimed also returns the first n waiting entries of the key, which need not wait longer. This happens, for
-// example, when an entry in front of them was cancelled.
+// noteClaim sets the time at which each entry without a permit is claimed again. If a key still allows n starts after
+// the claim, noteClaim returns the ids of the first n waiting entries of the key, which need not wait longer. This
+// happens, for example, when an entry in front of them was cancelled.
 func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit, now time.Time) (wokenIDs []processlog.ID) {
 	for i := range claim.Limited {
 		entry := &claim.Limited[i]

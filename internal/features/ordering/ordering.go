@@ -277,10 +277,10 @@ func attemptsOf(list []waiter) []*engine.Attempt {
 	return attempts
 }
 
-// checkOrder separates claimed entries into those that may start and those that wait. The entries share a token. An entry
-// also waits if its position is not stored, or is stored under an earlier epoch. Such an entry was requeued, or was
-// recorded by a person or by a process that did not know the key. Blocking the entry stores its position, so that later
-// looks see it.
+// checkOrder separates claimed entries into those that may start and those that wait. The entries share a token. An
+// entry also waits if its position is not stored, or is stored under an earlier epoch. Such an entry was requeued, or
+// was recorded by a person or by a process that did not know the key. Blocking the entry stores its position, so that
+// the next check of its key finds this position.
 func (o *Ordering) checkOrder(s Serial, waiters []waiter) (first, waiting []waiter, err error) {
 	ctx, cancel := o.e.Statement()
 	defer cancel()

@@ -181,9 +181,9 @@ type claims struct {
 
 // typeClaims is what the claims of one type have found.
 type typeClaims struct {
-	// Result of the last claim: the queue offered the number offered of entries, and the number runnable of them were
-	// neither blocked nor limited. If a claim always asked for as many entries as there are slots, it could get only
-	// blocked or limited entries, again and again.
+	// These two fields are the result of the last claim: offered is how many entries the queue offered, and runnable is
+	// how many of these were neither blocked nor limited. If a claim always asked for as many entries as there are
+	// slots, it could get only blocked or limited entries, again and again.
 	offered, runnable int
 
 	emptyClaims int // consecutive claims for which the queue had nothing due, because other processes were faster

@@ -10,7 +10,7 @@ import (
 )
 
 // The constants name the likely causes of an entry that is missing although its transaction was reported as committed.
-// The reader of the log has no other trace.
+// The log message contains these causes, because a person finds no other trace of what happened.
 const (
 	missingUnwatched = "the server rolled its transaction back and the error was swallowed (a deadlock, say), Committed was called without a commit, " +
 		"it was rolled back to a savepoint, or somebody has deleted it"

@@ -32,8 +32,8 @@ const lingerTime = 5 * time.Second
 type Waiting struct {
 	e *engine.Engine
 
-	// publish notifies other processes that entries have ended. listen calls the function heard with the entries that
-	// other processes publish, until its context ends. Both are nil if no queue carries messages.
+	// publish notifies other processes that entries have ended. listen receives the messages of other processes until
+	// its context ends. Both are nil if no queue carries messages.
 	publish func(ctx context.Context, ids []processlog.ID) error
 	listen  func(ctx context.Context)
 
