@@ -22,6 +22,7 @@ func TestProcessesAreListedOnAPage(t *testing.T) {
 	for _, row := range []string{
 		"X'0102030405060708', 'api-9', 'v0.0.1', 'v7', seen_at-86400000, seen_at-240000, 0, 1, 'down', '[{\"name\":\"refund\",\"slots\":50,\"running\":12,\"stuck\":2},{\"name\":\"salary\",\"slots\":5,\"running\":0,\"stuck\":0}]'",
 		"X'0202030405060708', 'api-8-with-a-long-name.prod.eu-central.example.com:4711', 'v0.0.2', 'v8', seen_at-7200000, seen_at, 0, 1, 'reached', '[{\"name\":\"refund\",\"slots\":50,\"running\":3,\"stuck\":0}]'",
+		"X'0402030405060708', 'api-8b', 'v0.0.2', 'v9', seen_at-7200000, seen_at, 0, 1, 'reached', '[]'",
 		"X'0302030405060708', 'api-7', 'v0.0.1', 'v6', seen_at-7200000, seen_at-3600000, seen_at-3600000, 0, '', '[]'",
 	} {
 		_, err := db.Exec("INSERT INTO common_process_log_instance (id, name, library, build, started_at, seen_at, ended_at, running, queue, types) SELECT " + row + " FROM common_process_log_instance WHERE name='api-1'")
