@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Import turns the rows of one table into entries. Its methods may run concurrently, and in several processes.
@@ -88,7 +89,7 @@ func (im *Import) Run(ctx context.Context) error {
 func isFinal(err error) bool {
 	var refusal *Refusal
 	var field *compensator.FieldError
-	return errors.Is(err, compensator.ErrClosed) || errors.As(err, &refusal) || errors.As(err, &field)
+	return errors.Is(err, compensator.ErrClosed) || errors.As(err, &refusal) || errors.As(err, &field) && !processlog.IsSessionError(err)
 }
 
 func (im *Import) reportProgress(r *Report) {
@@ -179,7 +180,7 @@ func isRefusal(err error) bool {
 	case errors.As(err, &otherType), errors.Is(err, compensator.ErrOtherContent):
 		return true
 	}
-	return errors.As(err, &field) && !ownTables[field.Field]
+	return errors.As(err, &field) && !ownTables[field.Field] && !processlog.IsSessionError(err)
 }
 
 // ownTables lists the fields of a *compensator.FieldError that belong to the Import itself, not to the entry of a row.

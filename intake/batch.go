@@ -94,7 +94,7 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 		switch {
 		case err == nil, ctx.Err() != nil:
 			return
-		case serverDown(err):
+		case serverDown(err), sessionRefused(err):
 			failures++
 			b.waitAfter(len(items), err)
 			pause(ctx, failures)
@@ -166,7 +166,7 @@ func (b *batch) failsAlone(ctx context.Context, it *item) (err error, proved boo
 	if err := b.trial(ctx); !errors.Is(err, errProof) {
 		return err, false
 	}
-	if err = b.recordItems(ctx, []*item{it}); err == nil || serverDown(err) {
+	if err = b.recordItems(ctx, []*item{it}); err == nil || serverDown(err) || sessionRefused(err) {
 		return err, false
 	}
 	// A codec that encodes no message at all says nothing about this one.

@@ -7,6 +7,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/operating"
 	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // errSlow is the cause with which a transaction's context ends after Config.Timeout.
@@ -41,6 +42,14 @@ func (e *workError) Unwrap() error { return e.err }
 // too long.
 func serverDown(err error) bool {
 	return !errors.Is(err, errSlow) && compensator.VerdictOf(err) == observe.Failure && operating.ServerDown(err)
+}
+
+// sessionRefused reports whether err says that the log writes nothing in the session of the pool, so that another session takes
+// the message. It returns false for an error of Work. Work runs after Record, so only Work itself can have changed the
+// session.
+func sessionRefused(err error) bool {
+	var work *workError
+	return processlog.IsSessionError(err) && !errors.As(err, &work)
 }
 
 func failure(operation string, err error) error { return fmt.Errorf("intake: %s: %w", operation, err) }

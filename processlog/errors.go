@@ -82,6 +82,26 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
 
+// SessionError says that the library writes nothing in the database session of a transaction, because the session would store
+// something else. For example, somebody has sent SET unique_checks=0, or a USE. The entry is not at fault: it can be recorded in another
+// session. If the library began the transaction, it closes the session, so that the pool opens another one.
+//
+// SessionError wraps a *FieldError that names the variable. Its text is that of the FieldError.
+type SessionError struct {
+	Refusal *FieldError // names the variable and says what is wrong with it
+}
+
+func (e *SessionError) Error() string { return e.Refusal.Error() }
+
+// Unwrap returns Refusal.
+func (e *SessionError) Unwrap() error { return e.Refusal }
+
+// IsSessionError reports whether err is a *SessionError or wraps one.
+func IsSessionError(err error) bool {
+	var refused *SessionError
+	return errors.As(err, &refused)
+}
+
 // OtherTypeError says that an idempotency key belongs to an entry of another business type. Record and the methods of a
 // Type that change entries return it.
 type OtherTypeError struct {

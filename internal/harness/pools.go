@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 // CommitTx runs work in a plain transaction and commits it. It has the signature of Compensator.InTx, so that tests can
@@ -94,6 +95,34 @@ func (k Known) Scoped() *compensator.ScopedTx { return k.On }
 
 // Pools are the two kinds of pool that a transaction can come from.
 var Pools = map[string]func(dsn string) func() (*sql.DB, error){"connector": WatchedPool, "plain": PlainPool}
+
+// UnfitSessions returns statements after which the library records nothing in a session of a kind of pool.
+func UnfitSessions(t *testing.T, pool string) map[string]string {
+	statements := map[string]string{
+		"unique_checks": "SET unique_checks=0", // each file of mysqldump begins with it
+		"timestamp":     "SET timestamp=1",
+		"charset":       "SET NAMES swe7",
+	}
+	if pool == "connector" { // In a plain pool, the library's own statements would use the other database too.
+		var database string
+		require.NoError(t, NewWorld(t).DB.QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&database))
+		statements["another database"] = "USE `" + database + "`"
+	}
+	if testservers.SharedSQL(t).Flavor == "mariadb" {
+		statements["empty texts"] = "SET sql_mode='EMPTY_STRING_IS_NULL,STRICT_ALL_TABLES'"
+	}
+	return statements
+}
+
+// Spoil sends a statement in one session of a pool, and gives the session back.
+func (w *World) Spoil(db *sql.DB, statement string) {
+	w.T.Helper()
+	conn, err := db.Conn(w.T.Context())
+	require.NoError(w.T, err)
+	_, err = conn.ExecContext(w.T.Context(), statement)
+	require.NoError(w.T, err)
+	require.NoError(w.T, conn.Close())
+}
 
 // InEveryPool runs test on each kind of pool, in parallel.
 func InEveryPool(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {

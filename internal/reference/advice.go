@@ -100,6 +100,10 @@ var errorAdvice = map[string]advice{
 		"Handlers still ran when `Run` stopped waiting for them. The entries of these handlers run again when their leases end.",
 		"Make the named handlers return when their context ends, or raise `StopTimeout`.",
 	},
+	"processlog.SessionError": {
+		"`Record` writes nothing in the session of this transaction, for example after `SET unique_checks=0`. The error wraps a `FieldError` that names the variable.",
+		"Find the code that changes the variable, and let it set the variable back. In its own transactions the library closes the session, and another one takes the entry.",
+	},
 	"processlog.RefusedError": {
 		"A trigger, a constraint or a foreign key makes the database refuse a change of these entries. All other entries were changed.",
 		"Remove the cause on the server. The library tries the change again.",

@@ -27,6 +27,7 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 		if errors.Is(err, processlog.ErrNotFound) {
 			// The transaction may belong to another database, whose log of the same name has no such entry.
 			err = cmp.Or(s.wrongSchema(ctx, tx), err)
+			s.discardSession(ctx, tx, err)
 		}
 		if s.d.fault(err) == faultAborted {
 			err = fmt.Errorf("%s: %w: %w", ch.Action, processlog.ErrTxAborted, err)

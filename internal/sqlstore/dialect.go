@@ -161,7 +161,7 @@ func (s *Store) Blame(err error) mysqlerr.Blame {
 		return mysqlerr.Statement
 	}
 	blame := s.d.blame(err)
-	if blame == mysqlerr.Statement && errors.Is(err, processlog.ErrTxAborted) {
+	if blame == mysqlerr.Statement && (errors.Is(err, processlog.ErrTxAborted) || processlog.IsSessionError(err)) {
 		return mysqlerr.Doubtful
 	}
 	return blame

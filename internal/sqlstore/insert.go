@@ -53,7 +53,9 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 			if s.d.fault(err) == faultGuard {
 				err = errors.Join(s.whyRefused(ctx, tx), err)
 			}
-			return nil, s.insertError(s.keptReadOnly(err))
+			err = s.insertError(s.keptReadOnly(err))
+			s.discardSession(ctx, tx, err)
+			return nil, err
 		}
 	}
 	return in.result, nil
@@ -97,7 +99,7 @@ func draftBytes(d *processlog.Draft) int {
 }
 
 func (s *Store) insertError(err error) error {
-	var refused *processlog.FieldError
+	var refused *processlog.SessionError
 	switch f := s.d.fault(err); {
 	case errors.As(err, &refused):
 		return refused
@@ -107,7 +109,7 @@ func (s *Store) insertError(err error) error {
 		return fmt.Errorf("record: %w: %w", processlog.ErrTxAborted, err)
 	case f == faultNull:
 		// The library never sends NULL, so MariaDB has turned an empty text into NULL. It does that in one SQL mode.
-		return errors.Join(&processlog.FieldError{Field: "sql_mode", Reason: "has EMPTY_STRING_IS_NULL in this transaction's session, and the log's columns accept no NULL; remove that mode"}, err)
+		return errors.Join(sessionError("sql_mode", "has EMPTY_STRING_IS_NULL in this transaction's session, and the log's columns accept no NULL; remove that mode"), err)
 	}
 	return fmt.Errorf("compensator: record: %w", orRowsOpen(finished(err)))
 }

@@ -114,13 +114,13 @@ func mysqlWhyUnfit(ctx context.Context, tx processlog.Tx) error {
 	}
 	switch {
 	case !unique:
-		return &processlog.FieldError{Field: "unique_checks", Reason: "is " + checks + " in this transaction's session: an idempotency key could be recorded twice; SET unique_checks=1"}
+		return sessionError("unique_checks", "is "+checks+" in this transaction's session: an idempotency key could be recorded twice; SET unique_checks=1")
 	case !now:
-		return &processlog.FieldError{Field: "timestamp", Reason: "is set in this transaction's session: the entry would be due by that clock; SET timestamp=DEFAULT"}
+		return sessionError("timestamp", "is set in this transaction's session: the entry would be due by that clock; SET timestamp=DEFAULT")
 	case !ascii:
-		return &processlog.FieldError{Field: "character_set_connection", Reason: "changes some ASCII letters, or uses more than one byte for each, in this transaction's session; SET NAMES utf8mb4"}
+		return sessionError("character_set_connection", "changes some ASCII letters, or uses more than one byte for each, in this transaction's session; SET NAMES utf8mb4")
 	case !results:
-		return &processlog.FieldError{Field: "character_set_results", Reason: "uses more than one byte for a letter in this transaction's session, so no id could be read; SET NAMES utf8mb4"}
+		return sessionError("character_set_results", "uses more than one byte for a letter in this transaction's session, so no id could be read; SET NAMES utf8mb4")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -76,6 +77,21 @@ func (s *Store) whyRefused(ctx context.Context, tx processlog.Tx) error {
 		return err
 	}
 	return s.d.whyUnfit(ctx, tx)
+}
+
+// sessionError returns the error of a session in which the library writes nothing.
+func sessionError(field, reason string) error {
+	return &processlog.SessionError{Refusal: &processlog.FieldError{Field: field, Reason: reason}}
+}
+
+// discardSession closes the session of tx after the transaction, if err says that the library writes nothing there and the
+// library began the transaction. Otherwise the pool would hand the same session out again and again.
+func (s *Store) discardSession(ctx context.Context, tx processlog.Tx, err error) {
+	if processlog.IsSessionError(err) {
+		ctx, question := txwatch.Ask(ctx)
+		question.Discard = true
+		_ = s.d.probe(ctx, tx) // The watched connection answers this statement itself.
+	}
 }
 
 // everyRow ends a SELECT that returns all rows. In a SELECT without a LIMIT, the session's sql_select_limit would

@@ -200,7 +200,7 @@ func (s *Store) wrongSchema(ctx context.Context, tx processlog.Tx) error {
 	if !rows.Next() || rows.Scan(&name, &here) != nil || here {
 		return nil
 	}
-	return &processlog.FieldError{Field: "tx", Reason: fmt.Sprintf("is a transaction in database %q, but the log is in %q", name, s.schema)}
+	return sessionError("tx", fmt.Sprintf("is a transaction in database %q, but the log is in %q", name, s.schema))
 }
 
 // Begin implements Store. The library sees the end of the transaction in any pool of the user, whether or not the pool

@@ -222,6 +222,7 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	if e.Ours {
 		c.recordingTx = e.watched
 	}
+	c.discard = c.discard || e.Discard && c.recordingTx != nil
 	// If it is unknown whether the transaction is open, treat it as closed, because outside a transaction an entry would
 	// be committed by itself (G2).
 	if doubt != nil {

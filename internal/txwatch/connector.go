@@ -138,6 +138,7 @@ func (c *Connector) Inner() driver.Connector { return c.inner }
 type Question struct {
 	context.Context
 	Ours      bool // whether the library began the transaction. If so, the watched connection refuses all statements after the transaction has ended
+	Discard   bool // whether to close the session after the transaction, if the library began it
 	watched   *Tx
 	Connector *Connector // the Connector of this connection
 }

@@ -33,7 +33,7 @@ type txWatch struct {
 	state    txState
 	implicit bool // whether autocommit was changed, so that a transaction may begin without a BEGIN
 	// discard is true if the connection must not be used again. The reason is a failed rollback, a session that was left
-	// inside a transaction, or an error for which unfit returns true.
+	// inside a transaction, a session in which the library writes nothing, or an error for which unfit returns true.
 	discard bool
 	// urgent is true if an error made the state doubtful, or came when it was doubtful. In this case ask the server
 	// before anything else is sent.

@@ -257,6 +257,31 @@ return processlog.Inserted{
 			sees: tests("TestEntriesAreRightWhateverASessionIsSetTo"),
 		},
 		{
+			name: "unfit-session-spends-attempts", breaks: "G7",
+			what: "An entry pays with an attempt for a pooled session in which Record writes nothing.",
+			edits: []edit{
+				{"Store.Blame", `(errors.Is($err, processlog.ErrTxAborted) || processlog.IsSessionError($err))`, `errors.Is($err, processlog.ErrTxAborted)`},
+			},
+			sees: tests("TestUnfitSessionOfThePoolSpendsNoAttempt"),
+		},
+		{
+			name: "unfit-session-stays-in-the-pool", breaks: "G37",
+			what: "The pool hands a session in which Record writes nothing out again and again.",
+			edits: []edit{
+				{"Store.discardSession", `if processlog.IsSessionError($err) {`, `if false {`},
+			},
+			sees: tests("TestUnfitSessionOfThePoolSpendsNoAttempt"),
+		},
+		{
+			name: "message-blamed-for-a-session", breaks: "G37",
+			what: "A message is set aside because of the pooled session in which Record writes nothing.",
+			edits: []edit{
+				{"relay.Consumer.refusedByTheLog", `!processlog.IsSessionError($err) && (errors.As`, `(errors.As`},
+				{"rabbitmq.Consumer.refusedByTheLog", `!processlog.IsSessionError($err) && (errors.As`, `(errors.As`},
+			},
+			sees: tests("TestMessageIsRecordedInAnotherSessionOfThePool"),
+		},
+		{
 			name: "letters-of-the-session-unchecked", breaks: "G37",
 			what: "A session whose charset has other letters in the place of braces stores contents that nobody can decode.",
 			edits: []edit{

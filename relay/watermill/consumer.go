@@ -433,11 +433,12 @@ func isRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// refusedByTheLog reports whether the log will never accept a message, because an entry cannot hold it.
+// refusedByTheLog reports whether the log will never accept a message, because an entry cannot hold it. It
+// returns false if the log refuses only the session, because another session takes the message.
 func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
 	var field *compensator.FieldError
 	var otherType *compensator.OtherTypeError
-	return (errors.As(err, &field) || errors.As(err, &otherType)) && k.encodes(d)
+	return !processlog.IsSessionError(err) && (errors.As(err, &field) || errors.As(err, &otherType)) && k.encodes(d)
 }
 
 // enoughRefusals is how often in a row the log must refuse a message, and take another entry, until the log counts as
@@ -455,7 +456,7 @@ const enoughRefusals = 3
 //   - The codec cannot encode any message, for example because its keys are unavailable.
 func (k *Consumer) refusesOnly(ctx context.Context, err error) bool {
 	var refused *insertError
-	if !errors.As(err, &refused) || operating.ServerDown(err) || compensator.Retryable(err) || errors.Is(err, context.DeadlineExceeded) {
+	if !errors.As(err, &refused) || operating.ServerDown(err) || processlog.IsSessionError(err) || compensator.Retryable(err) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
 	return k.encodes(new(Delivery)) && k.takesTrial(ctx)

@@ -216,6 +216,8 @@ func (d *Transactions) resultOfCommit(a *engine.Attempt, err error, token proces
 	}
 	switch {
 	case errors.Is(err, processlog.ErrCommitUnknown):
+	case processlog.IsSessionError(err): // The handler ignored that Record had refused the session.
+		return engine.Result{Err: d.serverError(fmt.Errorf("commit: %w", err))}
 	case errors.Is(err, processlog.ErrNotRecorded), errors.Is(err, processlog.ErrNoTransaction):
 		// The handler continued after Record had refused an entry, or after its transaction had ended.
 		return engine.Result{Err: fmt.Errorf("commit: %w", err)}
