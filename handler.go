@@ -379,8 +379,9 @@ func (c *Compensator) warnOfPool() {
 }
 
 // fitLease makes the lease longer than an attempt if the lease perhaps cannot be renewed during the attempt. An attempt
-// that loses its lease spends no attempt. Without this, a handler that always takes longer would run again forever. A
-// handler of HandleCall is no exception, because its transaction may take the rest of the timeout.
+// that loses its lease does not count towards MaxAttempts. So a handler that always runs longer than a lease that is not
+// renewed would run again forever. fitLease raises the lease of HandleCall, too, because its transaction may take the
+// rest of the timeout.
 func (c *Compensator) fitLease(businessType string, s *settings, usesTx bool, size int) {
 	store, ok := c.store.(*sqlstore.Store)
 	oneWriter := ok && store.OneWriter() // a transaction of the handler blocks the statement that renews leases, whatever the pool size

@@ -140,7 +140,8 @@ func TestTextsThatAreAcceptedAreStoredAsTheyAre(t *testing.T) {
 	require.Greater(t, len(stored), len(hardTexts))
 }
 
-// requireStored records an entry and requires that each of its names finds it unchanged.
+// requireStored records an entry. It requires that its id, its idempotency key and filters by its other fields find it
+// unchanged.
 func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 	t.Helper()
 	var receipt *Receipt

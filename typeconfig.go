@@ -203,13 +203,16 @@ const batchConcurrency = 4
 
 // Breaker stops the claims of a type in this process while a service is down. The breaker opens when too many of the
 // latest entries got Unavailable or took longer than HandlerConfig.Timeout. Calls of handlers and of compensations
-// count, and each entry counts once. Entries that wait for an open breaker spend no attempt. Other types continue.
+// count. Of the calls for one entry, only the latest counts. Entries that wait for an open breaker spend no attempt.
+// Other types continue.
 //
 // After a pause the entry that has been due longest is tried alone. The breaker closes unless the call of this entry
 // also ends with Unavailable or a timeout. A call with a batch counts as failed if every entry got Unavailable, or if
-// the call returned an error after its timeout. If an entry is older than MaxWait, its call also costs the entry an
-// attempt, and still counts for the breaker. Each Run starts with a closed breaker. The zero value means no breaker. If
+// the call returned an error after its timeout. Each Run starts with a closed breaker. The zero value means no breaker. If
 // you set any field of a Breaker, the other fields get their defaults.
+//
+// Unavailable and a timeout cost an entry that is older than MaxWait an attempt. The breaker counts them as failures only
+// if the handler does not return.
 type Breaker struct {
 	Of    int           // number of latest entries that the breaker considers. The breaker cannot open before Of entries have ended. Default 20, at most 1000
 	Share float64       // the breaker opens when at least this share of the latest Of entries has failed. Share is above 0 and at most 1. Default 0.5

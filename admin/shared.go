@@ -101,7 +101,8 @@ func (d *Admin) cachedFailures(ctx context.Context, types []string) ([]processlo
 	return sums, err
 }
 
-// readFailures reads the sums and scrubs their errors. So the errors are scrubbed once for all readers.
+// readFailures reads the sums and scrubs their errors. cachedFailures caches the scrubbed errors, so that they are not
+// scrubbed again for each reader.
 func (d *Admin) readFailures(ctx context.Context, types []string, failure Fingerprint) ([]processlog.CaseGroup, error) {
 	sums, err := runQuery(ctx, d, func(ctx context.Context) ([]processlog.CaseGroup, error) {
 		return d.log.Operations().CaseGroups(ctx, types, failure)

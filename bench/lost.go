@@ -28,8 +28,8 @@ const (
 
 // lossPlan says how many entries there are and when the queue is lost.
 type lossPlan struct {
-	due     int           // entries that are due at once
-	later   int           // entries that come due one after the other from then on, as fast as they are run
+	due     int           // entries that are due when the measurement begins
+	later   int           // entries that come due one after the other during the measurement, as fast as they are run
 	records time.Duration // time within which all entries are recorded
 	at      int           // second at whose start Redis loses the queue
 	seconds int

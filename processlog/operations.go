@@ -62,11 +62,11 @@ type Operations interface {
 	// StatsClock returns the database's clock. It returns a *FieldError if the table of statistics is missing.
 	StatsClock(ctx context.Context) (time.Time, error)
 
-	// WriteStats stores the counts of one process for the minute that begins at at. instance names the process: 1 to 32
+	// WriteStats stores the counts of one process for the minute that begins at the time minute. instance names the process: 1 to 32
 	// letters and digits that no other process has. stats has one element for each type. If the process has written this
 	// minute or a later one before, WriteStats changes nothing. So a repeated call is harmless, even after the counts were
 	// folded.
-	WriteStats(ctx context.Context, instance string, at time.Time, stats []Stat) error
+	WriteStats(ctx context.Context, instance string, minute time.Time, stats []Stat) error
 
 	// FoldStats adds the counts of old rows to folded rows, and then deletes the old rows. It takes at most limit rows, and
 	// only rows that are older than age. It folds all of these rows or none. FoldStats returns the number of deleted rows.

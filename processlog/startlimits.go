@@ -27,8 +27,9 @@ type StartLimits interface {
 	// held it, so that its holder can neither renew the lease nor store a failure.
 	//
 	// People may have changed the limit: see Operations.PutLimit. ClaimLimited reads the change in the row that it locks,
-	// and obeys it. Claimed.InForce has the values. If the Interval is not that of the last grant of a key, the stored
-	// time is moved so that the key has as many starts ahead as before.
+	// and obeys it. Claimed.InForce has the values. The Interval may have changed since the last grant of a key. Then
+	// ClaimLimited moves the stored time of the key, which StartLimit.Free explains. The key then has as many starts granted
+	// in advance as before.
 	//
 	// If the table is missing, ClaimLimited returns a *FieldError that names it. If another claim under the same limit
 	// takes too long, it returns ErrBusy.

@@ -400,10 +400,11 @@ type Outcome struct {
 
 	Version uint64 // the outcome is written only if the row still has this version, or if Absorb allows it
 
-	// Absorb replaces the condition on Version for two states, because a success stays true even if another process
-	// holds the lease now. For other states it has no effect.
-	//   - To is Succeeded: the row has the same epoch, and the entry is pending or retrying.
-	//   - To is Compensated: the row has the same epoch, and the entry is compensating.
+	// If Absorb is true, the outcome of a success is written under another condition than Version. A success stays true
+	// even if another process holds the lease now.
+	//   - If To is Succeeded, the row must have the same epoch and be pending or retrying.
+	//   - If To is Compensated, the row must have the same epoch and be compensating.
+	//   - With any other To, Absorb has no effect.
 	Absorb bool
 
 	To              State         // new state

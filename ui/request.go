@@ -207,11 +207,11 @@ func (rq *request) Here() string {
 // Back returns the address of the page from which the person came, as the form says.
 func (rq *request) Back() string { return rq.safeReturnPath(rq.r.FormValue("back")) }
 
-// safeReturnPath returns the argument to if that is an address of the pages of this log. Otherwise it returns the base
-// of these pages.
-func (rq *request) safeReturnPath(to string) string {
+// safeReturnPath returns address if it is an address of the pages of this log. Otherwise it returns the base of these
+// pages.
+func (rq *request) safeReturnPath(address string) string {
 	base := rq.s.base
-	u, err := url.Parse(to)
+	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" {
 		return base
 	}

@@ -111,14 +111,14 @@ func (t *Type) CallsAllowed() int {
 func (t *Type) limited() bool { return t.CallsAllowed() < Unlimited }
 
 // moreCallsAt returns when to ask the admissions again whether they allow more calls. It returns the earliest time after now
-// that an admission names, but at the latest the time until.
-func (t *Type) moreCallsAt(now, until time.Time) time.Time {
+// that an admission names. If no admission names a time before latest, moreCallsAt returns latest.
+func (t *Type) moreCallsAt(now, latest time.Time) time.Time {
 	for _, a := range t.admissions {
-		if at := a.MoreCallsAt(); now.Before(at) && at.Before(until) {
-			until = at
+		if at := a.MoreCallsAt(); now.Before(at) && at.Before(latest) {
+			latest = at
 		}
 	}
-	return until
+	return latest
 }
 
 // Paused reports whether an admission has paused the type.

@@ -190,9 +190,9 @@ type Watcher struct {
 	// with which the outcome was written. asked is when the statement that stored the outcome was sent.
 	Stored func(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time)
 
-	// Recorded is called for entries whose transaction has committed, unless this process reads them back before they are
-	// due. It gets at most the last maxWatchedEntries entries of one Record call. It runs in the goroutine that committed, so it
-	// must not wait.
+	// Recorded is called after the commit for the entries that this process does not read back. Read is called for those
+	// that it reads back. Recorded gets at most the last maxWatchedEntries entries of one Record call. It runs in the
+	// goroutine that committed, so it must not wait.
 	Recorded func(e RecordedEntry)
 
 	// Failed is called when the database has not answered a claim or a search for due entries. Another server may answer next.

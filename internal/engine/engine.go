@@ -317,8 +317,9 @@ type Batcher interface {
 	Quiet() bool
 }
 
-// awaitBatchers waits until all batchers are empty. They may add work to each other. It returns false if the timer fires first.
-// The timer of an earlier wait may have fired already. Batchers that are empty by then still count as empty.
+// awaitBatchers waits until all batchers are empty, and returns true. Batchers may add work to each other. It returns false
+// if a batcher still has work when the timer fires. Drain uses one timer for several waits. So the timer may have fired
+// before this wait begins, and awaitBatchers then returns true if all batchers are empty.
 func awaitBatchers(timer *time.Timer, batchers ...Batcher) bool {
 	isBusy := func(b Batcher) bool { return !b.Quiet() }
 	for {

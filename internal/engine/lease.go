@@ -17,8 +17,10 @@ import (
 
 // holdings keeps the attempts that this process holds. An attempt is held from before its handler is called until its
 // outcome is stored or dropped. Within one epoch a process holds an entry at most once. While an entry is held and its
-// handler is not stuck, this process does not claim the entry. A dead-lettering that still waits to be written is
-// withdrawn, because the held attempt will have an outcome.
+// handler is not stuck, this process does not claim the entry.
+//
+// While the handler is stuck, a claim may decide to dead-letter the entry. If the handler returns before that decision is
+// written, the decision is withdrawn, and the handler's outcome is stored.
 type holdings struct {
 	mu           sync.Mutex // guards the fields below
 	held         map[holdingKey]*Attempt

@@ -216,16 +216,17 @@ func (e *Engine) releaseUnstarted(t *Type, attempts []*Attempt, calls int) {
 	for i, a := range attempts {
 		entries[i] = processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID}
 	}
-	// Free the slots first, because the release may wait for the database. Notify the admissions last: while the lease
-	// stands, a crash of this process counts against the entry.
+	// Free the slots first, because the release may wait for the database. Notify the admissions last. They may let other
+	// entries start, and these can crash this process. Before the leases are released, such a crash would count as a lost
+	// lease of each attempt.
 	e.FreeSlots(t, calls)
 	e.Releases.Release(attempts[0].Row.Token, entries...)
 	e.notifyGivenBack(attempts)
 }
 
 // giveUpBlocked gives up attempts that Type.separate found blocked. It frees the slots before it calls write, because
-// the function write may wait for the database. It notifies the admissions last: while the lease stands, a crash of this
-// process counts against the entry.
+// the function write may wait for the database. It notifies the admissions last. They may let other entries start, and
+// these can crash this process. Before the leases are released, such a crash would count as a lost lease of each attempt.
 func (e *Engine) giveUpBlocked(t *Type, calls int, blocked []*Attempt, write func() error) error {
 	e.FreeSlots(t, calls)
 	if len(blocked) == 0 {

@@ -161,7 +161,7 @@ func (c *claimSchedule) FreeSlots(t *Type, n int) {
 // cancelReservation releases the slots that a reservation holds.
 func (c *claimSchedule) cancelReservation(businessType string, reservation Reservation) {
 	t := c.types.TypeNamed(businessType)
-	// Use counts nothing twice, so it is safe after the reservation has lapsed and its slots were released.
+	// Use(0) frees all reserved slots. If the reservation has lapsed or was used before, Use changes nothing.
 	reservation.Use(0)
 	c.slotFreed(t)
 }
@@ -394,7 +394,7 @@ func (s *typeSchedule) rememberDueTime(due time.Time) {
 }
 
 // claimBegins records that a claim begins. This claim takes everything that is known to be due. Only later notifications
-// cause another claim. The caller passes fullClaims to claimEnded.
+// cause another claim. fullClaims is how many claims have ended full so far. The caller passes it to claimEnded.
 func (s *typeSchedule) claimBegins(now time.Time) (fullClaims int) {
 	s.runningClaims++
 	s.claimAt = now.Add(2*peekInterval + s.linger)
@@ -402,8 +402,8 @@ func (s *typeSchedule) claimBegins(now time.Time) (fullClaims int) {
 	return s.fullClaims
 }
 
-// claimEnded records that a claim has ended. A claim that found less than it asked for must not overwrite what another claim
-// found after it began. fullClaims is the number that claimBegins returned for this claim.
+// claimEnded records that a claim has ended. fullClaims is the number that claimBegins returned for this claim. A full claim
+// sets moreDue. A claim that is not full clears moreDue, unless another claim has ended full since this claim began.
 func (s *typeSchedule) claimEnded(result ClaimResult, fullClaims int) {
 	s.runningClaims--
 	// If the queue was asked before this claim ended, its answer is outdated.

@@ -21,8 +21,8 @@ import (
 
 // The test cannot set the clock of a Redis. So the in-memory queue and a Redis get the same commands one after the
 // other. Their due times may differ by the time that the commands take, and no decision depends on such a small
-// difference. To make this so, each span is of one of two kinds. Either it has passed on both sides before the next
-// command, or it is so long and uneven that no two sums of spans are equal.
+// difference. For this reason, each duration in a command is very short or very long. A short duration is over on both
+// sides before the next command. The long durations are such that no two sums of them are equal.
 func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewRedis(t) // Use a separate server, because the test fills its memory.
@@ -83,7 +83,7 @@ func (m *queueTwins) Errorf(format string, args ...any) {
 	m.failures = append(m.failures, fmt.Sprintf(format, args...))
 }
 
-// instant is a span so short that it has passed before the next command.
+// instant is a duration so short that it is over before the next command.
 const instant = 2 * time.Millisecond
 
 // queueCommand calls one process of a side. It returns results that must be equal, and waits that must be close.

@@ -168,7 +168,8 @@ func (p *splitter[T]) piecewise(items []T) error {
 const (
 	// piecesAtFirst is the number of pieces into which piecewise first cuts the items.
 	piecesAtFirst = 16
-	// splitWaits limits how many more waits without success one writeApart may have after its first one.
+	// splitWaits limits how many statements of one writeApart may wait in vain for a lock. The first statement, which
+	// writes all items, does not count.
 	splitWaits = 3
 )
 

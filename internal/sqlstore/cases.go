@@ -231,7 +231,8 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 }
 
 // casesApart calls write for up to purgeStep cases at a time. If the database refuses to write a case, the other
-// cases are written, and the error is a *RefusedError. Cases that a later round must write are no error.
+// cases are written, and the error is a *RefusedError. Some cases may stay unwritten
+// because a statement waits too long. casesApart returns no error for them, and the next round writes them.
 func (s *Store) casesApart(ctx context.Context, ids []processlog.ID, write func(ids []processlog.ID) error) error {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	var refusals []refusal[processlog.ID]

@@ -219,8 +219,9 @@ func (t tableName) quoted(suffix string) string {
 	return "`" + t.database + "`.`" + t.base + suffix + "`"
 }
 
-// The method in replaces DefaultTable by the name t in a text that quotes names with the parameter quote.
-func (t tableName) in(text, quote string) string {
-	name := strings.ReplaceAll(t.quoted(""), "`", quote)
-	return strings.ReplaceAll(text, quote+DefaultTable, strings.TrimSuffix(name, quote))
+// replaceDefault returns a text in which this table name stands in place of DefaultTable. quoteMark is the character that
+// quotes names in the text.
+func (t tableName) replaceDefault(text, quoteMark string) string {
+	name := strings.ReplaceAll(t.quoted(""), "`", quoteMark)
+	return strings.ReplaceAll(text, quoteMark+DefaultTable, strings.TrimSuffix(name, quoteMark))
 }

@@ -82,7 +82,7 @@ func TestNamesAndPlaceholdersAreTheDialects(t *testing.T) {
 	d.quote, d.numbered = `"`, true
 	s := newStore(d, tableName{base: "log"}, nil)
 	require.Equal(t, `SELECT "value" FROM "log_meta" WHERE "name" = 'fingerprint' LIMIT 1`, s.sql(readFingerprint))
-	require.Equal(t, `CREATE TABLE "log_meta" ("name"`, s.table.in(`CREATE TABLE "common_process_log_meta" ("name"`, d.quote))
+	require.Equal(t, `CREATE TABLE "log_meta" ("name"`, s.table.replaceDefault(`CREATE TABLE "common_process_log_meta" ("name"`, d.quote))
 	require.Equal(t, "IN ($1,$2) AND id=$3 LIMIT 1", s.placeholders("IN (?,?) AND id=? LIMIT 1"))
 }
 

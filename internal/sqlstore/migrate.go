@@ -75,7 +75,7 @@ func ddl(d *dialect, table string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		statements = append(statements, name.in(string(text), d.quote))
+		statements = append(statements, name.replaceDefault(string(text), d.quote))
 	}
 	return statements, nil
 }

@@ -114,7 +114,7 @@ func (s *Store) readFirsts(ctx context.Context, businessType string, keys []stri
 	return firsts, err
 }
 
-// frontNotes is how many notes of a key clearNotes reads at once.
+// frontNotes is the maximum number of notes that one call of readNotes returns.
 const frontNotes = 100
 
 // clearNotes deletes the notes of finished entries at the front of each key, up to the first note of an unfinished entry.

@@ -80,7 +80,7 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.dueIndex = name.in(d.dueIndex, "`")
+	d.dueIndex = name.replaceDefault(d.dueIndex, "`")
 	s := newStore(d, name, db)
 	s.connector, err = txwatch.Find(ctx, db)
 	switch {

@@ -23,7 +23,7 @@
 // F4: `Record` gets a handle without an open transaction.
 // Result: `Record` refuses the handle. Transactions in a wrapper work.
 //
-// F5: DDL, `LOCK TABLES`, a second BEGIN, COMMIT as text or XA ends your transaction early.
+// F5: DDL, `LOCK TABLES`, an XA statement, a second BEGIN, or a COMMIT sent as SQL text ends your transaction early.
 // Result: Entries that were recorded before are durable and run. A later `Record` is refused or joins the new
 // transaction.
 // Action: Keep such statements out of your transactions.

@@ -10,9 +10,9 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestUnfitSessionOfThePoolSpendsNoAttempt leaves one pooled session with a setting in which the library records nothing. A
-// transactional handler records a follow-up entry. Only the entry that gets the session must run again, without a spent
-// attempt, because the library closes the session.
+// TestUnfitSessionOfThePoolSpendsNoAttempt gives one session of the pool a setting with which the library refuses to
+// record. Each transactional handler records a follow-up entry. The library closes the session after the first refusal.
+// So at most one attempt fails. Its entry must run again and succeed, and the failed attempt must not be counted.
 // Failure: F33
 func TestUnfitSessionOfThePoolSpendsNoAttempt(t *testing.T) {
 	t.Parallel()

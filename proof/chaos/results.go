@@ -96,7 +96,7 @@ func (p *appProcess) declareResults(c *compensator.Compensator) error {
 	return nil
 }
 
-// waiter waits for entries that its process has recorded, as requests of clients do.
+// waiter waits for entries that its process has recorded. A service does the same when its client waits for a result.
 type waiter struct {
 	*appProcess
 	rand *rand.Rand

@@ -121,8 +121,9 @@ func (w *world) checkCases() {
 // countedRows is the number of rows of statistics that each victim finds. A step of the fold takes 500.
 const countedRows = 1200
 
-// checkCounts requires that folding has kept each count once. The rows are up to a week old, so they become rows of minutes and of
-// hours. A last fold does what the victims have left.
+// checkCounts requires that folding neither loses a count nor adds one twice. The rows are up to a week old, so folding
+// turns them into rows of minutes and of hours. The killed processes have left some rows unfolded, and checkCounts folds
+// these rows.
 func (w *world) checkCounts() {
 	w.t.Helper()
 	store, err := compensator.OpenStore(w.t.Context(), w.db, compensator.DefaultTable)

@@ -23,7 +23,7 @@ type order struct {
 	lost     fault         // fault of the first COMMIT
 }
 
-// courier is a Propagator. It carries the name of the recording order to the handlers.
+// courier is a Propagator. An order records entries, and courier carries the name of the order to their handlers.
 type courier struct{}
 
 type orderName struct{}

@@ -412,8 +412,8 @@ func TestMessageThatCanNeverBeRecordedIsPassedToRefused(t *testing.T) {
 	}
 }
 
-// TestMessageThatTheLogMayTakeLaterIsHeld refuses rows with errors that pass: another transaction is in the way, or the
-// disk is full and has room for small entries only.
+// TestMessageThatTheLogMayTakeLaterIsHeld refuses rows with temporary errors: another transaction holds a lock, or the disk
+// is full and has room for small entries only.
 // Failure: F92
 func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
 	t.Parallel()

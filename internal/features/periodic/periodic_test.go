@@ -23,8 +23,9 @@ type register struct {
 	done  []time.Time
 }
 
-// period returns a period that does its slots in the transaction that moves the mark. The transaction rolls back if fails returns true.
-func (r *register) period(schedule func(time.Time) time.Time, fails func() bool) Period {
+// period returns a period that does its slots in the transaction that moves the mark. If mustFail returns true, the
+// transaction rolls back.
+func (r *register) period(schedule func(time.Time) time.Time, mustFail func() bool) Period {
 	return Period{Name: "report", Schedule: schedule, CatchUp: 500, Do: func(ctx context.Context, from time.Time, slots []time.Time, _ time.Time) (bool, error) {
 		tx, err := r.store.BeginTx(ctx)
 		if err != nil {
@@ -32,7 +33,7 @@ func (r *register) period(schedule func(time.Time) time.Time, fails func() bool)
 		}
 		defer func() { _ = tx.Rollback() }()
 		moved, err := r.store.MoveMark(ctx, tx, "report", from, slots[len(slots)-1])
-		if err != nil || !moved || fails() {
+		if err != nil || !moved || mustFail() {
 			return false, err
 		}
 		r.mu.Lock()

@@ -141,8 +141,8 @@ type typePlaces struct {
 }
 
 const (
-	// placesGrowth is the factor by which a batch type gets more places. It gets them each time as many suspects have
-	// ended as it has places.
+	// placesGrowth is the factor by which the number of places of a batch type grows. The number grows each time as many
+	// suspects have ended as the type has places.
 	placesGrowth = 3
 
 	// placesReset is the time without suspects after which a batch type has only its first number of places again. Suspects

@@ -180,7 +180,7 @@ func (h *health) recordGap() {
 	h.hasGaps = true
 }
 
-// takeGaps reports whether entries were not enqueued since it was last called.
+// takeGaps reports whether recordGap was called after the previous call of takeGaps.
 func (h *health) takeGaps() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -72,7 +72,7 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	q.hasRoom(names, lostTypes)
+	q.noteRoom(names, lostTypes)
 	for i, wait := range waits {
 		// Postpone can move the next claim to a later time. It does nothing if the type was notified after the call of
 		// Notifications above. Expect can move the next claim to an earlier time. The queue does not know when entries of a

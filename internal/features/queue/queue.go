@@ -223,15 +223,16 @@ func (q *Queue) recordLeftOut(batch []processlog.QueueEntry, err error) bool {
 			q.e.Problems.Failed(problemFull, businessType, err)
 		}
 		for _, e := range batch {
-			q.hasRoom([]string{e.BusinessType}, leftOutErr.BusinessTypes)
+			q.noteRoom([]string{e.BusinessType}, leftOutErr.BusinessTypes)
 		}
 	}
 	q.noteLoss(leftOutErr.BusinessTypes)
 	return len(leftOutErr.BusinessTypes) > 0
 }
 
-// hasRoom notes that the queue has all entries of the types, except the types in lackingTypes.
-func (q *Queue) hasRoom(businessTypes, lackingTypes []string) {
+// noteRoom records in Health that the queue has room for the entries of businessTypes. It skips the types that are also in
+// lackingTypes.
+func (q *Queue) noteRoom(businessTypes, lackingTypes []string) {
 	if !q.e.Problems.Any() {
 		return
 	}

@@ -122,8 +122,8 @@ func TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered(t *testing.T) {
 	require.Contains(t, store.lastIDs, processlog.RowID(1), "the next server is asked for it")
 }
 
-// The database has lost two entries. Meanwhile another process has written the newer one so often that its version is
-// as high as the lost version. The older entry must still show the loss.
+// The database was rolled back, and entries 6 and 7 are lost. Then another process has written entry 7 again. Its version
+// is not lower than the lost one, so entry 7 does not show the loss. Entry 6 must show it.
 func TestLossShowsBehindWhatOthersHaveCarriedPastIt(t *testing.T) {
 	d, store := detecting(t, true, observe.Observer{})
 	store.hold(d, 6)

@@ -104,7 +104,8 @@ func (m *versionMemory) sawUnconfirmed(rows []processlog.Row, sentAt time.Time) 
 }
 
 // sawStored remembers a stored outcome. The parameter row is the entry as it was claimed. A success may be stored
-// although the row has changed since the claim. Its number is then higher than the remembered one, but never lower.
+// although the row has changed since the claim. The version number in the database is then higher than the number that
+// sawStored remembers. It is never lower.
 func (m *versionMemory) sawStored(row *processlog.Row, o *processlog.Outcome, token processlog.Token, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

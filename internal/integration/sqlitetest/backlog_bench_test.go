@@ -46,9 +46,9 @@ func (s *spans) report(b *testing.B, what string) {
 	}
 }
 
-// BenchmarkOutcomesOfABacklog runs a backlog of transactional and plain handlers on one SQLite file. It measures two
-// times. One is the time from a handler's return until its outcome is stored. The other is the duration of the
-// service's own transactions, which do not wait in the library's queue for writers.
+// BenchmarkOutcomesOfABacklog runs a backlog of transactional and plain handlers on one SQLite file. It measures
+// two durations. The first is the time from a handler's return until its outcome is stored. The second is the duration of
+// the service's own transactions, which do not wait in the library's queue for writers.
 func BenchmarkOutcomesOfABacklog(b *testing.B) {
 	for b.Loop() {
 		runBacklog(b, 2000)

@@ -13,8 +13,8 @@ type waited struct {
 }
 
 // checkResults requires that an entry has a result if, and only if, its handler's success is stored in the present
-// epoch. An attempt of this epoch must have returned the result together with nil. If the type is transactional, it
-// must be the attempt whose effect committed. A row of an earlier epoch does not count.
+// epoch. An attempt of this epoch must have returned the result together with a nil error. If the type is transactional,
+// the effect of this attempt must have committed. A result of an earlier epoch does not count.
 //
 // An answer of Wait must be about the entry that the caller asked for, in a version that was stored.
 func checkResults(l *Ledger, c *Check) {
