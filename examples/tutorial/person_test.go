@@ -108,7 +108,7 @@ func (p *person) follow(t *testing.T, sentences []string, replacer *strings.Repl
 var (
 	published = regexp.MustCompile(`"127\.0\.0\.1:\$\{(\w+)\}:(\d+)"`)
 	rootWord  = regexp.MustCompile(`MARIADB_ROOT_PASSWORD: (\w+), MARIADB_DATABASE: (\w+)`)
-	exported  = regexp.MustCompile(`(?s)<!-- not run: Docker -->\n` + "```sh\n" + `.*?\nexport SHOP_DSN="(\w+):(\w+)@tcp\(127\.0\.0\.1:\$(\w+)\)/(\w+)" SHOP_REDIS=127\.0\.0\.1:\$(\w+)\n`)
+	exported  = regexp.MustCompile(`(?s)<!-- with Docker -->\n` + "```sh\n" + `.*?\nexport SHOP_DSN="(\w+):(\w+)@tcp\(127\.0\.0\.1:\$(\w+)\)/(\w+)" SHOP_REDIS=127\.0\.0\.1:\$(\w+)\n`)
 )
 
 // TestDockerStepOfTheSecondTutorialFitsItsComposeFile compares the addresses, the password and the database that the page

@@ -43,9 +43,11 @@ type step struct {
 	numbers  bool // whether the printed numbers differ from run to run
 }
 
-// stepsOf returns the steps of a page. Blocks that the page marks with "not run", for example those for Docker, are
-// left out.
-func stepsOf(t *testing.T, page string) (steps []step) {
+// stepsOf returns the steps of a page for a reader without Docker. Blocks that the page marks with "not run" are left out.
+func stepsOf(t *testing.T, page string) []step { return stepsFor(t, page, "<!-- with Docker -->") }
+
+// stepsFor returns the steps of a page without the blocks that the page marks with "not run" or with the given comment.
+func stepsFor(t *testing.T, page, leftOut string) (steps []step) {
 	text, err := os.ReadFile(filepath.Join("../..", page))
 	require.NoError(t, err)
 	files, browser := make(map[string]string), false
@@ -57,7 +59,7 @@ func stepsOf(t *testing.T, page string) (steps []step) {
 		b := block{comments: match[2], language: match[3], text: match[4]}
 		name := saved.FindStringSubmatch(b.comments)
 		switch {
-		case strings.Contains(b.comments, "<!-- not run: "):
+		case strings.Contains(b.comments, "<!-- not run: "), strings.Contains(b.comments, leftOut):
 		case name != nil:
 			files[name[1]] = b.text
 		case b.language == "sh":
@@ -147,6 +149,18 @@ func TestEachStepOfTheFirstTutorialPrintsWhatThePageShows(t *testing.T) {
 func TestEachStepOfTheSecondTutorialPrintsWhatThePageShows(t *testing.T) {
 	t.Parallel()
 	run(t, stepsOf(t, "docs/tutorials/mysql-redis.md"), nil, "3307", freePort(t), "6380", freePort(t))
+}
+
+// TestEachDockerStepOfTheSecondTutorialPrintsWhatThePageShows runs the steps for Docker, if COMPENSATOR_SERVERS asks for Docker. It
+// needs `docker compose` and the images of the page. Otherwise it checks only that the page has these steps.
+func TestEachDockerStepOfTheSecondTutorialPrintsWhatThePageShows(t *testing.T) {
+	t.Parallel()
+	steps := stepsFor(t, "docs/tutorials/mysql-redis.md", "<!-- without Docker -->")
+	require.Contains(t, steps[1].files, "compose.yaml")
+	require.Contains(t, steps[len(steps)-1].commands, "docker compose down")
+	if os.Getenv("COMPENSATOR_SERVERS") == "docker" {
+		run(t, steps, nil, "3307", freePort(t), "6380", freePort(t))
+	}
 }
 
 // TestSecondTutorialShowsTheLogOfAServerThatDoesNotStart starts the servers on a port that is taken.
