@@ -49,8 +49,8 @@ const maxGroups = 1000
 // Actors who may see every type share one result. Overview says for how long a result is shared. For all other actors
 // Groups reads the log each time.
 //
-// The log returns the 1,000 largest sums by type, failure and currency. If more is true, the result is incomplete:
-// groups may be missing, and cases may be missing in the returned groups.
+// The log returns the 1,000 largest sums by type, failure and currency. If the log has more sums, the
+// result more is true. Then groups may be missing, and cases may be missing in the returned groups.
 func (d *Admin) Groups(ctx context.Context, a Actor) (groups []Group, more bool, err error) {
 	return d.listGroups(ctx, a, "", d.cachedFailures)
 }
@@ -260,7 +260,7 @@ func (d *Admin) assignCases(ctx context.Context, a Actor, seen []SeenCase, owner
 }
 
 // Note adds a person's note to an entry, also to an entry without a case. It needs SeeEntries and NoteCase. It returns
-// ErrNotAllowed or ErrReadOnly if it refuses the note, and a *FieldError if why is invalid. It returns
+// ErrNotAllowed or ErrReadOnly if it refuses the note, and a *FieldError if the reason is invalid. It returns
 // compensator.ErrNotFound for an entry that the actor may not see.
 func (d *Admin) Note(ctx context.Context, a Actor, ref compensator.Ref, why Why) error {
 	_, op, err := d.readEntryFor(ctx, a, ref, NoteCase, why)

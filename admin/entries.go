@@ -248,7 +248,7 @@ func (d *Admin) readEntryFor(ctx context.Context, a Actor, ref compensator.Ref, 
 // Export returns one of these errors:
 //   - ErrNotAllowed if the actor has the rights for no type, or may not use this Filter;
 //   - ErrReadOnly if Options.ReadOnly is set;
-//   - a *FieldError if why or filter is invalid;
+//   - a *FieldError if the reason or the filter is invalid;
 //   - an error of the database. Export then returns no entries.
 func (d *Admin) Export(ctx context.Context, a Actor, filter Filter, why Why) (LinePage, error) {
 	if d.readOnly {

@@ -57,7 +57,7 @@ func (a *arena) insert(n int) {
 	}
 }
 
-// enqueue adds the rows whose ids are greater than after to Redis.
+// enqueue adds to Redis the rows whose ids are greater than the parameter after.
 func (a *arena) enqueue(after uint64) {
 	a.Helper()
 	rows, err := a.admin.QueryContext(a.Context(), "SELECT id, next_at FROM common_process_log WHERE id>?", after)

@@ -88,8 +88,8 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
-// The method since returns the latency of each handler. A latency begins at the time in from, and ends when the handler
-// begins. It leaves out handlers that never began.
+// The method since returns the latency of each handler. The argument from holds the time at which
+// each latency begins. The latency ends when the handler begins. It leaves out handlers that never began.
 //
 // Without a delay, a handler may begin before Commit has returned to the caller. Such a latency counts as 0.
 func (s *starts) since(from map[string]time.Time, delay time.Duration) []time.Duration {

@@ -70,14 +70,14 @@ func (a *arena) fillRedis(client *redis.Client) {
 }
 
 // ratio returns how many entries the run that lost Redis data ran, divided by how many the undisturbed run ran. It
-// counts the seconds with the numbers from to to-1 only; the first second of a run is 0. Without a second it returns
-// "–".
-func (l lostType) ratio(from, to int) string {
-	if from >= to {
+// counts only the seconds with the numbers first to end-1. The first second of a run has the number 0. If there is no
+// such second, ratio returns "–".
+func (l lostType) ratio(first, end int) string {
+	if first >= end {
 		return "–"
 	}
 	sum := func(perSecond []int) (n float64) {
-		for _, k := range perSecond[from:to] {
+		for _, k := range perSecond[first:end] {
 			n += float64(k)
 		}
 		return n

@@ -78,7 +78,7 @@ func (p *post) relayed(n, batch int) contest {
 	}
 }
 
-// relay opens the relay that by registers, and returns how many messages a second it publishes.
+// relay opens the relay that the function by registers, and returns how many messages a second it publishes.
 func (p *post) relay(by way, n, batch int) float64 {
 	p.a.Helper()
 	r, err := openRelay(by, p.a.dsn, p.a.redis.Addr(), p.server.URL(), p.queue, batch)

@@ -103,7 +103,7 @@ func batches(ids <-chan string) func(yield func([]string) bool) {
 	}
 }
 
-// The method until calls the function done until it returns true. It fails the test after two minutes.
+// The method until calls the function done repeatedly. It returns once done returns true. It fails the test after two minutes.
 func (a *arena) until(done func() bool) {
 	a.Helper()
 	deadline := time.Now().Add(2 * time.Minute)

@@ -27,7 +27,7 @@ func parse(t *testing.T, expression string, location *time.Location) compensator
 	return schedule
 }
 
-// slots returns the slots of a schedule that come after the time from, up to and including the time to.
+// slots returns the slots of a schedule that come after the first time. The second time is included.
 func slots(schedule compensator.Schedule, from, to time.Time) (list []time.Time) {
 	for next := schedule.Next(from); !next.IsZero() && !next.After(to); next = schedule.Next(next) {
 		list = append(list, next)

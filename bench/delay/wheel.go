@@ -63,12 +63,12 @@ func (w *wheel) turn() {
 	}
 }
 
-// pass fires the timers of the next tick. It returns false and does nothing if the wheel has already reached the tick
-// until.
-func (w *wheel) pass(until int64) bool {
+// pass fires the timers of the next tick. It returns false and does nothing if the wheel has already reached
+// lastTick.
+func (w *wheel) pass(lastTick int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.passed >= until {
+	if w.passed >= lastTick {
 		return false
 	}
 	w.passed++

@@ -104,8 +104,8 @@ func (q *Queue) Occupy(businessType string) {
 	q.keys.dueSets[businessType].isForeign = true
 }
 
-// Rename moves all entries of one type to another type, as the Redis command RENAME does. It replaces the entries of
-// the type to. It does nothing when the type from has no entries.
+// Rename moves all entries of one type to another type, as the Redis command RENAME does. It replaces the entries
+// of the second type. It does nothing if the first type has no entries.
 func (q *Queue) Rename(from, to string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -182,7 +182,7 @@ func (n queueNow) dueAfter(wait int64) int64 {
 	return n.lower
 }
 
-// timeUntil returns the time from now until the due time at, or 0 if it has passed.
+// timeUntil returns the time from now until the given due time, or 0 if that time has passed.
 func (n queueNow) timeUntil(at int64) time.Duration { return millisToDuration(max(0, at-n.lower)) }
 
 // maxScriptMembers is the maximum number of entries that one script of the queue on Redis takes.

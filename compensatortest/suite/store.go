@@ -148,7 +148,7 @@ func (t *storeTest) until(check func() bool, what string) {
 	}
 }
 
-// leased asserts that left, the rest of a lease, differs from total by at most a minute.
+// leased asserts that the rest of a lease differs from total by at most a minute.
 func (t *storeTest) leased(total, left time.Duration) {
 	t.Helper()
 	assert.InDelta(t, total, left, float64(time.Minute), "a lease of %s has %s left", total, left)
@@ -321,7 +321,7 @@ func newChange(ref processlog.Ref, action processlog.Action) processlog.Change {
 	return change
 }
 
-// follows asserts that after has the next version and a new token. Every write must change both.
+// follows asserts that the second row has the version that follows the first row's version, and a new token. Every write must change both.
 func (t *storeTest) follows(before, after processlog.Row) {
 	t.Helper()
 	assert.Equal(t, before.Version+1, after.Version, "version")

@@ -56,12 +56,13 @@ func (p *TCP) reply(l *link, b []byte) bool {
 	return write(l.client, b)
 }
 
-// pump forwards what it reads from the connection, until the connection ends or the function to returns false.
-func pump(source net.Conn, to func([]byte) bool) {
+// pump passes what it reads from the connection to the function forward. It stops when the connection ends or forward
+// returns false.
+func pump(source net.Conn, forward func([]byte) bool) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := source.Read(buf)
-		if n > 0 && !to(buf[:n]) || err != nil {
+		if n > 0 && !forward(buf[:n]) || err != nil {
 			return
 		}
 	}

@@ -83,7 +83,7 @@ type childProcess struct {
 	orders <-chan struct{} // one value for each line that the parent sends
 }
 
-// at blocks forever if point is the program's Point.
+// The method at blocks forever if point is the program's Point.
 func (r *childProcess) at(point string) {
 	if r.Point == point {
 		fmt.Println("paused")

@@ -102,8 +102,8 @@ func (q *auditLogQuery) window(side int, table string) string {
 	}
 }
 
-// end returns the row number at which a page stops reading. The page starts with the row below the row number in
-// before.
+// end returns the row number at which a page stops reading. The page starts with the first row whose number is
+// less than the parameter before.
 func (q *auditLogQuery) end(before uint64) uint64 {
 	if q.few && before > auditLogRead {
 		return before - auditLogRead

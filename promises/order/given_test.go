@@ -66,9 +66,9 @@ func batch(orders *compensator.Type[harness.Order], n int, id func(i int) compen
 	return entries
 }
 
-// upTo returns from, from+step, from+2*step and so on, below n.
-func upTo(from, n, step int) (list []int) {
-	for i := from; i < n; i += step {
+// upTo returns the numbers first, first+step, first+2*step and so on that are less than n.
+func upTo(first, n, step int) (list []int) {
+	for i := first; i < n; i += step {
 		list = append(list, i)
 	}
 	return list

@@ -50,13 +50,13 @@ const (
 	redisClock = "redis"
 )
 
-// set sets a clock to the true time plus by.
-func (c *clocks) set(clock string, by time.Duration) error {
+// set sets a clock to the true time plus offset.
+func (c *clocks) set(clock string, offset time.Duration) error {
 	file, err := os.OpenFile(filepath.Join(c.dir, clock), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(by.Microseconds())), 0)
+	_, err = file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(offset.Microseconds())), 0)
 	if closeErr := file.Close(); err == nil {
 		err = closeErr
 	}

@@ -85,7 +85,7 @@ func (st *stage) newNemesis() *nemesis {
 	return n
 }
 
-// run makes faults until the channel over is closed and every kind has struck. It stops early if the test has failed.
+// run makes faults until the run is over (the channel over is closed) and every kind has struck. It stops early if the test has failed.
 func (n *nemesis) run(ctx context.Context, over <-chan struct{}) {
 	if len(n.plan.kinds) == 0 {
 		<-over

@@ -231,7 +231,7 @@ func (c code) text(s span) string {
 	return c.source[c.tokens[s.from].start:c.tokens[s.to-1].end]
 }
 
-// replace finds the only match of the pattern from. It returns the whole source, with that match replaced by to.
+// replace finds the only match of a pattern. It returns the whole source, with that match replaced by the replacement.
 func (c code) replace(from, to string) (string, error) {
 	pattern, err := scanPattern(from)
 	if err != nil {

@@ -17,7 +17,7 @@ func newWanted(ids ...uint64) (wanted []processlog.Wanted) {
 	return wanted
 }
 
-// limitedIDs returns a claim whose entries all wait for a key until in.
+// limitedIDs returns a claim whose entries all wait for a key. The wait ends after the duration in.
 func limitedIDs(key string, in time.Duration, ids ...uint64) *processlog.Claimed {
 	claim := &processlog.Claimed{Rooms: map[string]processlog.Room{key: {Permits: processlog.Unbounded, Next: in}}}
 	for _, id := range ids {

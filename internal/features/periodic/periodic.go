@@ -43,9 +43,9 @@ type Period struct {
 	Problem string
 
 	// Do does the work of the slots, which are in ascending order. In the same transaction it moves the mark to the
-	// last slot. It returns false if another process has moved the mark, so that it is no longer at the time
-	// from. at is the last slot on the clock of this process.
-	Do func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
+	// last slot. The argument from is the time at which the mark must still be. Do returns false if another process has
+	// moved the mark. lastSlot is the last slot on the clock of this process.
+	Do func(ctx context.Context, from time.Time, slots []time.Time, lastSlot time.Time) (bool, error)
 }
 
 func (p Period) maintenance() bool { return p.Problem != "" }

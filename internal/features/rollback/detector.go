@@ -197,7 +197,7 @@ func (d *Detector) checkIf(ctx context.Context, needed func() bool) error {
 	return nil
 }
 
-// check reads back some of the remembered versions, and the versions in more.
+// check reads back some of the remembered versions, and all versions of the argument more.
 func (d *Detector) check(ctx context.Context, more []version) error {
 	if err := d.lock(ctx); err != nil {
 		return err
@@ -272,7 +272,7 @@ func (d *Detector) askDatabase(ctx context.Context, more []version) error {
 	return d.compareVersions(ctx, more)
 }
 
-// compareVersions reads back some of the remembered versions, and the versions in more.
+// compareVersions reads back some of the remembered versions, and all versions of the argument more.
 func (d *Detector) compareVersions(ctx context.Context, more []version) error {
 	remembered, began := slices.Concat(d.versions.latestNow(), d.versions.sweepOn(), more), time.Now()
 	recorded := d.takeRecorded()

@@ -185,7 +185,7 @@ func (w *Queue) nowLocked() wheelNow {
 	return wheelNow{int64(elapsed / time.Millisecond), processlog.Remaining(elapsed)}
 }
 
-// after returns the time d from now.
+// The method after returns the time at which the duration d has elapsed, in ms.
 func (n wheelNow) after(d time.Duration) int64 {
 	if d <= 0 {
 		return n.floor

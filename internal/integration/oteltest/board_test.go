@@ -114,7 +114,7 @@ const (
 	every = "[$__rate_interval]"
 )
 
-// once returns a query that counts a gauge once per log, grouped by the additional labels in by. Every process reports
+// The function once returns a query that counts a gauge once per log, grouped by additional labels. Every process reports
 // the same value for its log. The sum over several jobs and logs is then the total.
 func once(gauge, by string) string { return "max by (job, compensator_log" + by + ") (" + gauge + ")" }
 
