@@ -182,7 +182,7 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 		}})
 	require.NoError(t, err)
 	stop := consume(t, lossy)
-	eventually(t, func() bool { return lossy.Err() == nil && b.depth(queue) == 0 }, "it has them all")
+	eventually(t, func() bool { return b.depth(queue) == 0 }, "it has them all") // Err names the messages that it holds.
 	proxy.Refuse()
 	w.Exec("RENAME TABLE hidden TO common_process_log")
 	require.NoError(t, stop())
