@@ -331,11 +331,9 @@ func (c *Compensator) forgetInstances(ctx context.Context) error {
 	if store == nil {
 		return nil
 	}
-	return c.startSlotLoop(ctx, instancesMark, instanceEvery, problemInstances, func(ctx context.Context, _, _ time.Time) error {
-		ctx, cancel := context.WithTimeout(ctx, keepFor)
-		defer cancel()
+	return c.startSlotLoop(ctx, instancesMark, instanceEvery, problemInstances, forKeepFor(func(ctx context.Context, _ time.Time) error {
 		return store.ForgetInstances(ctx, instanceKept)
-	})
+	}))
 }
 
 // caseRound closes the cases of entries that a program has completed or cancelled, and opens missing ones. If age is
